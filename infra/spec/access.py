@@ -1,0 +1,109 @@
+"""Who may enter, and through which doors."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.base import Part
+from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.types import Bool, Cidr, Domain, Duration, Int, Name, Path, Size, Text, UserName
+
+
+class Vpn(Part):
+    """Remote access: OpenVPN for laptops."""
+
+    clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
+    """The range of laptops. Default: a block of 100.64.0.0/10, which home routers do not use."""
+    prefix: Annotated[Int, Field(ge=16, le=27), NEVER("profiles and rules name it")] = 20
+    """The length of an allocated range."""
+    servers: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
+    """Sites with a server, in the order laptops try them. Default: the primary region."""
+    instance_type: Annotated[Text, ROLLING] = "t3.small"
+    """The EC2 type of a region's server."""
+    image: Annotated[Name | None, ROLLING] = None
+    """Its image. Default: the control plane's."""
+    random: Annotated[Bool, IN_PLACE] = False
+    """Whether laptops try servers in random order."""
+    full_tunnel: Annotated[Bool, IN_PLACE] = False
+    """Whether all of a laptop's traffic goes through the VPN."""
+    certificate_days: Annotated[Int, Field(ge=1, le=825), IN_PLACE] = 365
+    """For how long a laptop's certificate lasts."""
+
+
+class SshNode(Part):
+    """A machine to log in to."""
+
+    site: Annotated[Name | None, REPLACES] = None
+    """The AWS site it stands in. Default: the primary region."""
+    instance_type: Annotated[Text, ROLLING]
+    """Its EC2 instance type; with or without a GPU."""
+    image: Annotated[Name, ROLLING]
+    """Its image."""
+    count: Annotated[Int, Field(ge=1, le=20), IN_PLACE] = 1
+    """How many there are."""
+    root_disk: Annotated[Size | None, ROLLING] = None
+    """Its root volume. Default: the image's."""
+    public: Annotated[Bool, REPLACES] = False
+    """Whether it has a public address; ``ssh_from`` says who reaches it."""
+    ssh_from: Annotated[tuple[Cidr, ...], IN_PLACE] = ()
+    """Public blocks that may reach port 22. Default: only the private network."""
+    groups: Annotated[tuple[UserName, ...], IN_PLACE] = ()
+    """Groups whose users may log in. Default: all."""
+
+
+class Group(Part):
+    """People with the same rights."""
+
+    gid: Annotated[Int | None, Field(ge=1000, le=60000), NEVER("files belong to it")] = None
+    """Its Unix id, the same everywhere. Default: allocated from 5000 and kept by the lock file."""
+    reach: Annotated[tuple[Literal["pods", "services", "ssh", "nodes", "everything"], ...], IN_PLACE] = (
+        "pods",
+        "services",
+        "ssh",
+    )
+    """What its laptops may reach."""
+    sudo: Annotated[Bool, ROLLING] = False
+    """Whether its users may become root."""
+    gpu_quota: Annotated[Int | None, Field(ge=0), IN_PLACE] = None
+    """The GPUs its jobs may hold at once before others wait for them. Default: no limit."""
+
+
+class User(Part):
+    """A person."""
+
+    name: Annotated[Text, IN_PLACE] = ""
+    """The full name."""
+    email: Annotated[Text, IN_PLACE] = ""
+    """Where expiry warnings go."""
+    uid: Annotated[Int | None, Field(ge=1000, le=60000), NEVER("files belong to it")] = None
+    """The Unix id, the same everywhere. Default: allocated from 10000 and kept by the lock file."""
+    groups: Annotated[tuple[UserName, ...], ROLLING] = ()
+    """The groups the user is in; the first is the primary one."""
+    ssh_keys: Annotated[tuple[Text, ...], ROLLING] = ()
+    """Public SSH keys, as in ``authorized_keys``."""
+    vpn: Annotated[Bool, IN_PLACE] = True
+    """Whether the user gets a VPN profile."""
+    shell: Annotated[Path, ROLLING] = "/bin/bash"
+    """The login shell."""
+    expires: Annotated[date | None, ROLLING] = None
+    """The last day of access, ``2027-03-31``."""
+
+
+class Access(Part):
+    """Doors and people."""
+
+    vpn: Annotated[Vpn, IN_PLACE] = Field(default_factory=Vpn)
+    """Remote access for laptops."""
+    ssh_nodes: Annotated[dict[Name, SshNode], IN_PLACE] = Field(default_factory=dict)
+    """Machines to log in to."""
+    groups: Annotated[dict[UserName, Group], IN_PLACE] = Field(default_factory=dict)
+    """Groups of people."""
+    users: Annotated[dict[UserName, User], IN_PLACE] = Field(default_factory=dict)
+    """People, by login name."""
+    internal_domain: Annotated[Domain | None, IN_PLACE] = None
+    """The domain of internal pages. Default: ``domain``."""
+    session_limit: Annotated[Duration, Field(ge=3600, le=2592000), IN_PLACE] = 604800
+    """After how long a VPN session must be made anew."""

@@ -1,0 +1,22 @@
+"""The base of every part of the spec: strict, frozen, documented field by field.
+
+Scalars reach these models as the text that was written (see ``infra.load.source``): the field's type
+decides what ``no``, ``022`` or ``1.20`` means, never their spelling. So a label's value stays text and
+``min: 022`` is an error rather than eighteen.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """One mapping of the spec. Unknown keys are errors; values can't be changed once read."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        hide_input_in_errors=True,
+        use_enum_values=False,
+    )

@@ -1,0 +1,107 @@
+"""The whole spec: what ``environments/<env>.yaml`` may say."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.access import Access
+from infra.spec.base import Part
+from infra.spec.platform import Autoscaler, Dns, Kubernetes, Storage
+from infra.spec.policy import IN_PLACE, NEVER
+from infra.spec.pools import Image, Pool, Quotas
+from infra.spec.sites import Network, Site
+from infra.spec.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
+
+
+class Aws(Part):
+    """The AWS account."""
+
+    account: Annotated[Text | None, NEVER("a cluster does not change accounts")] = None
+    """Its id, twelve digits. Given, nothing is ever applied to another one."""
+    profile: Annotated[Text | None, IN_PLACE] = None
+    """The profile of the shared configuration to use. Default: as the environment says."""
+    embedded: Annotated[Bool, NEVER("move by a new environment")] = False
+    """Whether the environment lives on the embedded AWS, on this machine, at no cost."""
+
+
+class State(Part):
+    """Where Terraform keeps its state."""
+
+    kind: Annotated[Literal["local", "s3"], NEVER("migrate the state by hand")] = "local"
+    """In the build folder, or in a bucket with native locking."""
+    bucket: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    """``s3``: the bucket; ``invoke bootstrap`` makes it."""
+    region: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    """``s3``: the bucket's region. Default: the primary region."""
+    key: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    """``s3``: the object. Default: ``<env>/terraform.tfstate``."""
+
+
+class Secrets(Part):
+    """Where tunnel keys and other secrets are kept."""
+
+    store: Annotated[Literal["local", "ssm"], IN_PLACE] = "local"
+    """An encrypted file on this machine, or AWS Systems Manager Parameter Store."""
+    prefix: Annotated[Text | None, IN_PLACE] = None
+    """``ssm``: the parameters' path. Default: ``/causeway/<env>``."""
+
+
+class Waiver(Part):
+    """A finding that a person has decided to live with."""
+
+    code: Annotated[Text, IN_PLACE]
+    """The check's code, ``NET012``."""
+    path: Annotated[Text | None, IN_PLACE] = None
+    """The path in the spec where it applies, and below. Default: everywhere."""
+    reason: Annotated[Text, Field(min_length=10), IN_PLACE]
+    """Why. It stays visible."""
+
+
+class Spec(Part):
+    """A hybrid cluster."""
+
+    version: Annotated[Literal["1"], IN_PLACE]
+    """The version of this language: 1."""
+    extends: Annotated[Text | None, IN_PLACE] = None
+    """Another file to start from, relative to this one; this one's values win."""
+    name: Annotated[Name, NEVER("every resource is named and tagged with it")]
+    """The cluster's name."""
+    domain: Annotated[Domain, NEVER("nodes and certificates carry it")]
+    """The private domain of nodes and services."""
+    supernet: Annotated[Cidr, NEVER("every block comes from it")] = IPv4Network("10.0.0.0/8")
+    """The range that every block comes from, unless it is given elsewhere."""
+    owner: Annotated[Text, IN_PLACE] = ""
+    """Whom to ask, a mail address or a team."""
+    tags: Annotated[dict[TagKey, TagValue], Field(max_length=40), IN_PLACE] = Field(default_factory=dict)
+    """AWS tags on everything, beside our own."""
+    aws: Annotated[Aws, IN_PLACE] = Field(default_factory=Aws)
+    """The AWS account."""
+    state: Annotated[State, IN_PLACE] = Field(default_factory=State)
+    """Where Terraform keeps its state."""
+    secrets: Annotated[Secrets, IN_PLACE] = Field(default_factory=Secrets)
+    """Where secrets are kept."""
+    network: Annotated[Network, IN_PLACE] = Field(default_factory=Network)
+    """How sites are joined."""
+    sites: Annotated[dict[Name, Site], Field(min_length=1), IN_PLACE]
+    """Physical sites and AWS regions, by name."""
+    images: Annotated[dict[Name, Image], IN_PLACE] = Field(default_factory=dict)
+    """Machine images."""
+    pools: Annotated[dict[Name, Pool], IN_PLACE] = Field(default_factory=dict)
+    """Node pools."""
+    kubernetes: Annotated[Kubernetes, IN_PLACE] = Field(default_factory=Kubernetes)
+    """The Kubernetes cluster."""
+    storage: Annotated[Storage, IN_PLACE] = Field(default_factory=Storage)
+    """File systems and buckets."""
+    dns: Annotated[Dns, IN_PLACE] = Field(default_factory=Dns)
+    """Names."""
+    access: Annotated[Access, IN_PLACE] = Field(default_factory=Access)
+    """Doors and people."""
+    autoscaler: Annotated[Autoscaler, IN_PLACE] = Field(default_factory=Autoscaler)
+    """The batch autoscaler."""
+    quotas: Annotated[Quotas, IN_PLACE] = Field(default_factory=dict)
+    """The account's vCPU quotas by AWS site, ``{us-west-2: {on-demand-p: 512}}``; pools must stay under."""
+    waivers: Annotated[tuple[Waiver, ...], IN_PLACE] = ()
+    """Findings to live with, each with a reason."""

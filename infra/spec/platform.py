@@ -1,0 +1,250 @@
+"""What runs on the machines: Kubernetes, storage, DNS and the autoscaler."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.base import Part
+from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.types import (
+    Bool,
+    Cidr,
+    Domain,
+    Duration,
+    HostName,
+    Int,
+    LabelKey,
+    LabelValue,
+    Name,
+    Number,
+    Octal,
+    Path,
+    Size,
+    Text,
+    Version,
+)
+
+
+class ControlPlane(Part):
+    """The masters and the load balancer in front of them."""
+
+    count: Annotated[Literal["1", "3"], ROLLING] = "1"
+    """How many masters: one, or three over the zones."""
+    instance_type: Annotated[Text, ROLLING] = "m6i.large"
+    """Their EC2 instance type."""
+    image: Annotated[Name | None, ROLLING] = None
+    """The image they start from. Default: the only image without GPU software."""
+    root_disk: Annotated[Size, ROLLING] = 100 * 1024
+    """Their root volume, etcd's data on it."""
+
+
+class PodNetwork(Part):
+    """Flannel."""
+
+    backend: Annotated[Literal["vxlan", "host-gw", "wireguard"], ROLLING] = "vxlan"
+    """How flannel carries pod traffic between nodes."""
+    cidr: Annotated[Cidr | None, NEVER("pods hold addresses of it")] = None
+    """The range of all pods. Default: allocated from the supernet."""
+    prefix: Annotated[Int, Field(ge=8, le=24), NEVER("pods hold addresses of it")] = 14
+    """The length of an allocated range."""
+    pods_per_node: Annotated[Int, Field(ge=8, le=500), NEVER("nodes hold blocks of this size")] = 110
+    """The most pods on a node; decides each node's block."""
+
+
+class AddOn(Part):
+    """A part of the cluster that can be left out."""
+
+    enabled: Annotated[Bool, IN_PLACE] = True
+    """Whether it is installed."""
+    version: Annotated[Text | None, ROLLING] = None
+    """A version other than the tested one."""
+    values: Annotated[dict[Text, Text], ROLLING] = Field(default_factory=dict)
+    """Settings that override ours, by dotted path."""
+
+
+class PriorityClass(Part):
+    """A class of work; higher values go first and to newer cards."""
+
+    value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES] = 0
+    """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
+    gpu_class: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
+    """The newest class of cards it may ask for. Default: any."""
+    preempts: Annotated[Bool, REPLACES] = True
+    """Whether it may evict lower work."""
+
+
+class Kubernetes(Part):
+    """The cluster over all sites."""
+
+    version: Annotated[Version, ROLLING] = "1.34"
+    """Its minor version."""
+    control_plane: Annotated[ControlPlane, ROLLING] = Field(default_factory=ControlPlane)
+    """The masters."""
+    pods: Annotated[PodNetwork, NEVER("pods hold addresses of it")] = Field(default_factory=PodNetwork)
+    """The pod network."""
+    services: Annotated[Cidr | None, NEVER("services hold addresses of it")] = None
+    """The range of service addresses. Default: a /20 allocated from the supernet."""
+    labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
+    """Labels of every node."""
+    priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
+    """Classes of work."""
+    addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
+    """Parts beyond the core, by name; see the catalogue of add-ons."""
+    audit: Annotated[Bool, ROLLING] = True
+    """Whether the API server keeps an audit log."""
+    snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
+    """How often etcd is copied to S3."""
+
+
+class AccessPoint(Part):
+    """A directory of an EFS file system with an owner."""
+
+    path: Annotated[Path, REPLACES]
+    """The directory within the file system."""
+    uid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
+    """Its owner, and the user that all access maps to."""
+    gid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
+    """Its group."""
+    mode: Annotated[Octal, REPLACES] = "0755"
+    """Its permissions when it is made."""
+
+
+class Efs(Part):
+    """An EFS file system in each of some regions, mounted at one path."""
+
+    path: Annotated[Path, ROLLING]
+    """Where every machine finds it, ``/home``."""
+    regions: Annotated[tuple[Name, ...] | None, Field(min_length=1), IN_PLACE] = None
+    """The AWS sites that have it. Default: all."""
+    performance: Annotated[Literal["generalPurpose", "maxIO"], REPLACES("EFS can't change it")] = (
+        "generalPurpose"
+    )
+    """The performance mode."""
+    throughput: Annotated[Literal["elastic", "bursting"], IN_PLACE] = "elastic"
+    """The throughput mode."""
+    archive_after: Annotated[Literal["7", "14", "30", "60", "90"] | None, IN_PLACE] = "30"
+    """Days without access after which a file moves to infrequent access; ``null`` never moves it."""
+    backup: Annotated[Bool, IN_PLACE] = True
+    """Automatic daily backups (AWS Backup)."""
+    access_points: Annotated[dict[Name, AccessPoint], IN_PLACE] = Field(default_factory=dict)
+    """Directories with an owner."""
+
+
+class Bucket(Part):
+    """An S3 bucket: private, versioned, encrypted."""
+
+    region: Annotated[Name | None, NEVER("a bucket can't move")] = None
+    """The AWS site it stands in. Default: the primary region."""
+    name: Annotated[Text | None, NEVER("a bucket keeps its name")] = None
+    """Its global name. Default: made from the environment's name."""
+    path: Annotated[Path | None, ROLLING] = None
+    """Where machines find it mounted. Default: not mounted."""
+    read_only: Annotated[Bool, ROLLING] = False
+    """Whether nodes may only read."""
+    versions_days: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30
+    """For how many days overwritten versions are kept."""
+    archive_days: Annotated[Int | None, Field(ge=30, le=3650), IN_PLACE] = None
+    """Days after which objects move to infrequent access."""
+    expire_days: Annotated[Int | None, Field(ge=1, le=3650), IN_PLACE] = None
+    """Days after which objects are deleted."""
+
+
+class NfsExport(Part):
+    """A file system on physical hardware."""
+
+    site: Annotated[Name, NEVER("data does not move by itself")]
+    """The physical site."""
+    node: Annotated[Name | None, ROLLING] = None
+    """Its server. Default: the site's node with the role ``nfs-server``."""
+    export: Annotated[Path, ROLLING]
+    """The exported directory on the server."""
+    path: Annotated[Path, ROLLING]
+    """Where machines find it, ``/home``."""
+    read_only: Annotated[Bool, ROLLING] = False
+    """Whether clients may only read."""
+
+
+class Storage(Part):
+    """File systems and buckets: the same paths everywhere, each site from its nearest source."""
+
+    efs: Annotated[dict[Name, Efs], IN_PLACE] = Field(default_factory=dict)
+    """EFS file systems."""
+    s3: Annotated[dict[Name, Bucket], IN_PLACE] = Field(default_factory=dict)
+    """S3 buckets."""
+    nfs: Annotated[dict[Name, NfsExport], IN_PLACE] = Field(default_factory=dict)
+    """NFS exports."""
+
+
+class Record(Part):
+    """A DNS record of our own."""
+
+    type: Annotated[Literal["A", "CNAME", "TXT"], REPLACES] = "A"
+    """Its type."""
+    values: Annotated[tuple[Text, ...], Field(min_length=1), IN_PLACE]
+    """What it says."""
+    ttl: Annotated[Duration, Field(ge=0, le=604800), IN_PLACE] = 300
+    """For how long resolvers may keep it."""
+    public: Annotated[Bool, REPLACES] = False
+    """Whether it stands in the public zone instead of the private one."""
+
+
+class PublicZone(Part):
+    """A zone the world can see, for the VPN's end points."""
+
+    zone: Annotated[Domain, REPLACES]
+    """Its name."""
+    id: Annotated[Text | None, REPLACES] = None
+    """The hosted zone's id, where it exists already. Default: a new zone is made."""
+
+
+class Dns(Part):
+    """Names."""
+
+    zone: Annotated[Domain | None, REPLACES] = None
+    """The private zone. Default: ``domain``."""
+    public: Annotated[PublicZone | None, IN_PLACE] = None
+    """The public zone. Default: none."""
+    ttl: Annotated[Duration, Field(ge=0, le=86400), IN_PLACE] = 60
+    """For how long resolvers may keep records that we derive."""
+    records: Annotated[dict[HostName, Record], IN_PLACE] = Field(default_factory=dict)
+    """Records beside those of masters, nodes, SSH nodes and VPN end points."""
+
+
+class Notices(Part):
+    """Where the autoscaler tells what it did."""
+
+    slack: Annotated[Text | None, IN_PLACE] = None
+    """A Slack channel; the token is a secret of that name."""
+    webhook: Annotated[Text | None, IN_PLACE] = None
+    """The name of the secret that holds a webhook's address."""
+
+
+class Autoscaler(Part):
+    """The batch autoscaler."""
+
+    enabled: Annotated[Bool, IN_PLACE] = True
+    """Whether it runs."""
+    dry_run: Annotated[Bool, IN_PLACE] = False
+    """Whether it only says what it would do."""
+    interval: Annotated[Duration, Field(ge=5, le=600), IN_PLACE] = 30
+    """From one loop to the next."""
+    idle: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
+    """How long a node stands idle before it ends."""
+    boot_timeout: Annotated[Duration, Field(ge=60, le=7200), IN_PLACE] = 900
+    """How long a node may take until it is ready."""
+    spare: Annotated[dict[Name, Int], IN_PLACE] = Field(default_factory=dict)
+    """Idle nodes to keep, by pool."""
+    max_hourly_cost: Annotated[Number | None, Field(gt=0), IN_PLACE] = None
+    """The most the cloud part may cost, USD an hour. Default: no limit."""
+    max_scale_in_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 10
+    """The share of a group that may end in one loop."""
+    stop_above_unready_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 45
+    """Above this share of unready nodes nothing is written."""
+    backoff_min: Annotated[Duration, Field(ge=30, le=86400), IN_PLACE] = 300
+    """The first pause of a group without capacity."""
+    backoff_max: Annotated[Duration, Field(ge=30, le=86400), IN_PLACE] = 1800
+    """The longest pause of a group without capacity."""
+    notices: Annotated[Notices, IN_PLACE] = Field(default_factory=Notices)
+    """Where it tells what it did."""

@@ -1,0 +1,41 @@
+"""What happens to a live cluster when a field of the spec changes.
+
+Each field of the spec carries one policy, as metadata beside its type::
+
+    cidr: Annotated[Cidr | None, NEVER("a live VPC keeps its block")] = None
+
+``docs/spec.md`` prints it and ``invoke plan`` holds changes against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Update(StrEnum):
+    IN_PLACE = "in place"
+    """Applied without touching anything that runs."""
+    ROLLING = "rolling"
+    """Reaches running nodes by an instance refresh or a converge, a few at a time."""
+    REPLACES = "replaces"
+    """The resource is destroyed and made anew; the plan says so."""
+    NEVER = "never"
+    """Can't change after the first apply: the plan is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A field's update policy and the reason for it, in words that finish the sentence "because …"."""
+
+    update: Update
+    because: str = ""
+
+    def __call__(self, because: str) -> Policy:
+        return Policy(self.update, because)
+
+
+IN_PLACE = Policy(Update.IN_PLACE)
+ROLLING = Policy(Update.ROLLING)
+REPLACES = Policy(Update.REPLACES)
+NEVER = Policy(Update.NEVER)

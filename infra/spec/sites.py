@@ -1,0 +1,201 @@
+"""Where machines stand: racks of our own, and AWS regions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from ipaddress import IPv4Network
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from infra.spec.base import Part
+from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.types import Address, Asn, Bool, Cidr, Int, LabelKey, LabelValue, Mac, Name, Size, Text
+
+
+class NodeRole(StrEnum):
+    """What a physical node is there for; each becomes a Chef role."""
+
+    WORKER = "worker"
+    GPU_WORKER = "gpu-worker"
+    SITE_GATEWAY = "site-gateway"
+    ACCESS_GATEWAY = "access-gateway"
+    NFS_SERVER = "nfs-server"
+    SSH_NODE = "ssh-node"
+
+
+class Routing(StrEnum):
+    """How routes cross a VPN connection."""
+
+    BGP = "bgp"
+    STATIC = "static"
+
+
+class Nat(StrEnum):
+    """How private subnets reach the internet."""
+
+    NONE = "none"
+    ONE = "one"
+    ONE_PER_ZONE = "one-per-zone"
+
+
+class PhysicalDisk(Part):
+    """A disk of a physical node."""
+
+    device: Annotated[Text, ROLLING]
+    """Its device path, best by id: ``/dev/disk/by-id/…`` or ``/dev/nvme0n1``."""
+    size: Annotated[Size, ROLLING]
+    """Its size, ``2 TiB``."""
+    use: Annotated[Literal["system", "scratch", "nfs"], ROLLING] = "scratch"
+    """What it holds: the operating system, scratch space, or exported file systems."""
+
+
+class PhysicalGpus(Part):
+    """The graphics cards of a physical node, all of one model."""
+
+    model: Annotated[Text, ROLLING]
+    """The card's name in the catalogue: ``titan-x-pascal``, ``k80``, ``a100-40gb``."""
+    count: Annotated[Int, Field(ge=1, le=16), ROLLING] = 1
+    """How many there are."""
+    driver: Annotated[Int | None, ROLLING] = None
+    """The NVIDIA driver branch. Default: the newest the card has."""
+
+
+class PhysicalNode(Part):
+    """A machine that stands in a rack of ours."""
+
+    address: Annotated[Address, ROLLING]
+    """Its fixed address on the site's LAN."""
+    mac: Annotated[Mac | None, ROLLING] = None
+    """The MAC address of the interface that boots and carries ``address``."""
+    rack: Annotated[Name | None, ROLLING] = None
+    """The rack it stands in; becomes a topology label."""
+    cpus: Annotated[Int, Field(ge=1, le=1024), ROLLING]
+    """Hardware threads."""
+    memory: Annotated[Size, ROLLING]
+    """Memory, ``128 GiB``."""
+    disks: Annotated[tuple[PhysicalDisk, ...], ROLLING] = ()
+    """Its disks."""
+    gpus: Annotated[PhysicalGpus | None, ROLLING] = None
+    """Its graphics cards."""
+    roles: Annotated[tuple[NodeRole, ...], ROLLING] = ()
+    """What it is for. Default: ``gpu-worker`` with GPUs, ``worker`` without."""
+    labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
+    """Kubernetes labels beside the ones derived."""
+
+
+class Gateway(Part):
+    """The site's end of its VPN connections: an AWS customer gateway."""
+
+    addresses: Annotated[tuple[Address, ...], Field(min_length=1, max_length=4), REPLACES]
+    """Its public addresses. Each gets a VPN connection to each region."""
+    asn: Annotated[Asn, Field(ge=1, le=4294967294), REPLACES] = 65000
+    """Its BGP autonomous system number, unique among sites and regions."""
+    node: Annotated[Name | None, ROLLING] = None
+    """The node that runs strongSwan. Default: the node with the role ``site-gateway``."""
+    behind_nat: Annotated[Bool, ROLLING] = False
+    """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
+    routing: Annotated[Routing | None, REPLACES] = None
+    """BGP or static routes. Default: as ``network.routing`` says."""
+
+
+class PhysicalSite(Part):
+    """Racks of our own, behind one gateway."""
+
+    kind: Annotated[Literal["physical"], NEVER("a site does not turn into a region")]
+    """``physical``."""
+    location: Annotated[Text, IN_PLACE] = ""
+    """Where it is, for people."""
+    cidr: Annotated[Cidr, REPLACES("routes and VPN connections name it")]
+    """The site's LAN."""
+    gateway: Annotated[Gateway | None, IN_PLACE] = None
+    """Its end of the VPN connections. Without one the site is an island: a warning says so."""
+    nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)
+    """Its machines, by host name."""
+
+
+class SubnetSizes(Part):
+    """Prefix lengths of the subnets of each zone."""
+
+    public: Annotated[Int, Field(ge=16, le=28), NEVER("a live subnet keeps its block")] = 24
+    """Load balancers, NAT gateways, VPN and SSH nodes."""
+    private: Annotated[Int, Field(ge=16, le=28), NEVER("a live subnet keeps its block")] = 20
+    """Node pools and the control plane."""
+    pods: Annotated[Int | None, Field(ge=16, le=28), NEVER("a live subnet keeps its block")] = None
+    """Pods with VPC routing. Default: none, as flannel gives pods their addresses."""
+
+
+class ExplicitSubnets(Part):
+    """Blocks of one zone's subnets, where they must not be allocated."""
+
+    public: Annotated[Cidr | None, NEVER("a live subnet keeps its block")] = None
+    """The public subnet's block."""
+    private: Annotated[Cidr | None, NEVER("a live subnet keeps its block")] = None
+    """The private subnet's block."""
+    pods: Annotated[Cidr | None, NEVER("a live subnet keeps its block")] = None
+    """The pod subnet's block."""
+
+
+class FlowLogs(Part):
+    """VPC flow logs to CloudWatch Logs."""
+
+    enabled: Annotated[Bool, IN_PLACE] = True
+    """Whether they are kept."""
+    retention_days: Annotated[Literal["1", "3", "5", "7", "14", "30", "60", "90", "180", "365"], IN_PLACE] = (
+        "365"
+    )
+    """For how many days (the values that CloudWatch Logs knows)."""
+    traffic: Annotated[Literal["accept", "reject", "all"], REPLACES] = "reject"
+    """Which flows."""
+
+
+class AwsSite(Part):
+    """A VPC in an AWS region."""
+
+    kind: Annotated[Literal["aws"], NEVER("a region does not turn into a site")]
+    """``aws``."""
+    region: Annotated[Text | None, NEVER("a VPC can't move")] = None
+    """The AWS region. Default: the site's name."""
+    primary: Annotated[Bool, NEVER("the control plane lives there")] = False
+    """Whether it holds the control plane. The only region of a spec is primary without saying so."""
+    overflow: Annotated[Int | None, Field(ge=0, le=1000), IN_PLACE] = None
+    """Its place in the order in which jobs overflow, lowest first. The primary region comes before all."""
+    zones: Annotated[tuple[Text, ...] | None, Field(min_length=1), IN_PLACE] = None
+    """Availability zones, by full name. Default: the region's first three."""
+    cidr: Annotated[Cidr | None, NEVER("can't change on a live VPC")] = None
+    """The VPC's block. Default: allocated from the supernet, and kept by the lock file."""
+    prefix: Annotated[Int, Field(ge=16, le=28), NEVER("can't change on a live VPC")] = 16
+    """The length of an allocated block (AWS: /16 to /28)."""
+    subnets: Annotated[SubnetSizes, NEVER("a live subnet keeps its block")] = Field(
+        default_factory=SubnetSizes
+    )
+    """How large the subnets are."""
+    explicit_subnets: Annotated[dict[Text, ExplicitSubnets], NEVER("a live subnet keeps its block")] = Field(
+        default_factory=dict
+    )
+    """Blocks of subnets, by zone, where they must not be allocated."""
+    nat: Annotated[Nat, IN_PLACE] = Nat.ONE
+    """How private subnets reach the internet: ``none``, ``one`` gateway, or ``one-per-zone``."""
+    endpoints: Annotated[tuple[Literal["s3"], ...], IN_PLACE] = ("s3",)
+    """VPC gateway endpoints. S3's costs nothing and keeps data sets off the NAT gateway."""
+    flow_logs: Annotated[FlowLogs, IN_PLACE] = Field(default_factory=FlowLogs)
+    """VPC flow logs."""
+    asn: Annotated[Asn | None, Field(ge=1, le=4294967294), NEVER("a gateway keeps its ASN")] = None
+    """Amazon's side of the BGP sessions. Default: allocated from 64512 upwards and kept by the lock file."""
+    vpn: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
+    """Physical sites with a VPN connection to this VPC. Default: all that have a gateway."""
+
+
+Site: TypeAlias = Annotated[PhysicalSite | AwsSite, Field(discriminator="kind")]
+"""A place: ``kind: physical`` or ``kind: aws``."""
+
+
+class Network(Part):
+    """How the sites are joined into one private network."""
+
+    interconnect: Annotated[Literal["peering", "transit-gateway"], REPLACES("routes move")] = "peering"
+    """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region."""
+    routing: Annotated[Routing, REPLACES("a VPN connection keeps its kind")] = Routing.BGP
+    """How routes cross VPN connections, where the gateway does not say."""
+    links: Annotated[Cidr, NEVER("tunnels hold blocks of it")] = IPv4Network("169.254.0.0/16")
+    """The block of the tunnels' inside addresses, within 169.254.0.0/16 as AWS demands."""

@@ -1,0 +1,226 @@
+"""The scalar types of the spec: what a person writes, what a machine reads, and the message between them."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+_SIZE = re.compile(r"(\d+)\s*(MiB|GiB|TiB)")
+_MIB = {"MiB": 1, "GiB": 1024, "TiB": 1024 * 1024}
+_DURATION = re.compile(r"(\d+)\s*(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def _wrong(kind: str, message: str) -> PydanticCustomError:
+    # The message is a template to pydantic: braces that a person wrote must not be read as one.
+    return PydanticCustomError(kind, "{message}", {"message": message})
+
+
+def _boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise _wrong("boolean", f"{value!r} is neither true nor false")
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9]\d{0,17})", value):
+        return int(value)
+    raise _wrong("integer", f"{value!r} is not a whole number in decimal digits")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value):
+        return float(value)
+    raise _wrong("number", f"{value!r} is not a decimal number")
+
+
+def _network(value: Any) -> Any:
+    if isinstance(value, IPv4Network):
+        return value
+    try:
+        return IPv4Network(value)
+    except ValueError as error:
+        if "host bits" in str(error):
+            right = IPv4Network(value, strict=False)
+            raise _wrong("cidr", f"{value} has host bits set; did you mean {right}?") from None
+        raise _wrong("cidr", f"{value!r} is not an IPv4 block such as 10.8.0.0/20") from None
+
+
+def _address(value: Any) -> Any:
+    if isinstance(value, IPv4Address):
+        return value
+    try:
+        return IPv4Address(value)
+    except ValueError:
+        raise _wrong("address", f"{value!r} is not an IPv4 address such as 10.8.0.11") from None
+
+
+def _mac(value: Any) -> Any:
+    text = str(value).lower().replace("-", ":")
+    if not _MAC.fullmatch(text):
+        raise _wrong("mac", f"{value!r} is not a MAC address such as 0c:c4:7a:12:34:56")
+    return text
+
+
+def _size(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    match = _SIZE.fullmatch(str(value))
+    if not match:
+        raise _wrong("size", f"{value!r} is not a size such as 500 GiB (units: MiB, GiB, TiB)")
+    return int(match[1]) * _MIB[match[2]]
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    match = _DURATION.fullmatch(str(value))
+    if not match:
+        raise _wrong("duration", f"{value!r} is not a duration such as 10m (units: s, m, h, d)")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def _text(pattern: str, example: str, *, limit: int = 0) -> BeforeValidator:
+    expression = re.compile(pattern)
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, str) or not expression.fullmatch(value):
+            raise _wrong("text", f"{value!r} is not {example}")
+        if limit and len(value) > limit:
+            raise _wrong("text", f"{value!r} has {len(value)} characters; the limit is {limit}")
+        return value
+
+    return BeforeValidator(check)
+
+
+Bool: TypeAlias = Annotated[bool, BeforeValidator(_boolean, json_schema_input_type=bool)]
+"""``true`` or ``false``."""
+
+Int: TypeAlias = Annotated[int, BeforeValidator(_integer, json_schema_input_type=int)]
+"""A whole number in decimal digits."""
+
+Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_type=float)]
+"""A decimal number."""
+
+Cidr: TypeAlias = Annotated[
+    IPv4Network,
+    BeforeValidator(_network),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+\.\d+\.\d+\.\d+/\d+$", "examples": ["10.8.0.0/20"]}),
+]
+"""An IPv4 block without host bits (RFC 4632): ``10.8.0.0/20``."""
+
+Address: TypeAlias = Annotated[
+    IPv4Address,
+    BeforeValidator(_address),
+    WithJsonSchema({"type": "string", "format": "ipv4", "examples": ["10.8.0.11"]}),
+]
+"""An IPv4 address: ``10.8.0.11``."""
+
+Mac: TypeAlias = Annotated[
+    str, BeforeValidator(_mac), WithJsonSchema({"type": "string", "examples": ["0c:c4:7a:12:34:56"]})
+]
+"""A MAC address; kept in lower case with colons."""
+
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_size),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+\s*(MiB|GiB|TiB)$", "examples": ["500 GiB"]}),
+]
+"""A size with its unit, ``500 GiB``; kept in MiB."""
+
+Duration: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+\s*[smhd]$", "examples": ["10m"]}),
+]
+"""A span of time with its unit, ``10m``; kept in seconds."""
+
+Text: TypeAlias = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Any text; what was written is what arrives (``no`` and ``022`` too)."""
+
+Name: TypeAlias = Annotated[
+    str,
+    _text(
+        r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
+        "a name: lower-case letters, digits and single hyphens, starting with a letter",
+        limit=40,
+    ),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$", "maxLength": 40}),
+]
+"""A DNS label (RFC 1123) that starts with a letter, 40 characters at most: it becomes part of longer names."""
+
+UserName: TypeAlias = Annotated[
+    str,
+    _text(r"[a-z_][a-z0-9_-]*", "a Unix user or group name", limit=32),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z_][a-z0-9_-]*$", "maxLength": 32}),
+]
+"""A portable Unix name (useradd(8))."""
+
+Domain: TypeAlias = Annotated[
+    str,
+    _text(
+        r"([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]",
+        "a domain such as research.internal",
+        limit=253,
+    ),
+    WithJsonSchema({"type": "string", "format": "hostname", "examples": ["research.internal"]}),
+]
+"""A DNS domain in lower case, without the last dot."""
+
+HostName: TypeAlias = Annotated[
+    str,
+    _text(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*|@", "a record name"),
+]
+"""The name of a DNS record within its zone; ``@`` is the zone itself."""
+
+Path: TypeAlias = Annotated[
+    str, _text(r"/([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?", "an absolute path such as /data")
+]
+"""An absolute POSIX path without spaces, ``..`` or a slash at its end."""
+
+Asn: TypeAlias = Annotated[int, BeforeValidator(_integer, json_schema_input_type=int)]
+"""A BGP autonomous system number (RFC 6996 lists the private ones: 64512–65534, 4200000000–4294967294)."""
+
+Version: TypeAlias = Annotated[
+    str,
+    _text(r"\d+\.\d+", "a version such as 1.34"),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["1.34"]}),
+]
+"""A major and a minor number. Quotes are not needed: 1.30 stays 1.30."""
+
+Octal: TypeAlias = Annotated[
+    str,
+    _text(r"0?[0-7]{3}", "a file mode such as 0750"),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["0750"]}),
+]
+"""A POSIX file mode in octal digits."""
+
+LabelKey: TypeAlias = Annotated[
+    str,
+    _text(
+        r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        "a Kubernetes label key such as example.org/team",
+    ),
+]
+LabelValue: TypeAlias = Annotated[
+    str,
+    _text(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", "a Kubernetes label value"),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+
+TagKey: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+TagValue: TypeAlias = Annotated[
+    str, StringConstraints(max_length=256), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+"""An AWS tag value: up to 256 characters of any kind (AWS General Reference, "Tagging your resources")."""
