@@ -1,0 +1,104 @@
+"""The resolved cluster: every decision made, nothing left to look up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, Literal
+
+from infra.model.machines import ControlPlane, Image, Instance, NodePool
+from infra.model.places import Network, PhysicalSite, Region
+from infra.model.platform import Access, Autoscaler, Dns, Kubernetes, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Aws:
+    """The account."""
+
+    account: str | None
+    profile: str | None
+    embedded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where Terraform keeps its state."""
+
+    kind: Literal["local", "s3"]
+    bucket: str | None
+    region: str | None
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Where secrets are kept."""
+
+    store: Literal["local", "ssm"]
+    prefix: str
+    """``/causeway/research``."""
+    region: str
+    """The AWS region of an AWS store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One file's meaning. Renderers and drivers read this and nothing else."""
+
+    name: str
+    environment: str
+    """The spec file's name without its ending; the first part of every AWS name."""
+    domain: str
+    owner: str
+    tags: Mapping[str, str]
+    """On everything: ours (cluster, environment, managed-by) and the spec's. ``site`` and ``role`` come
+    from the thing itself."""
+    aws: Aws
+    state: State
+    secrets: Secrets
+    network: Network
+    regions: tuple[Region, ...]
+    """In overflow order: the primary one first."""
+    sites: tuple[PhysicalSite, ...]
+    """Physical sites, by name."""
+    images: tuple[Image, ...]
+    pools: tuple[NodePool, ...]
+    control_plane: ControlPlane | None
+    """None in a cluster without AWS regions."""
+    ssh_nodes: tuple[Instance, ...]
+    access_gateways: tuple[Instance, ...]
+    """VPN servers in regions."""
+    kubernetes: Kubernetes
+    storage: Storage
+    dns: Dns
+    access: Access
+    autoscaler: Autoscaler
+
+    def region(self, name: str) -> Region:
+        """The region of an AWS site's name. KeyError for any other."""
+        for region in self.regions:
+            if region.name == name:
+                return region
+        raise KeyError(name)
+
+    def image(self, name: str) -> Image:
+        """The image of a name. KeyError for any other."""
+        for image in self.images:
+            if image.name == name:
+                return image
+        raise KeyError(name)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, (IPv4Network, IPv4Address)):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def to_json(cluster: Cluster) -> str:
+    """The cluster as ``cluster.json``: what every renderer saw, for people and for ``jq``."""
+    return json.dumps(cluster, default=_plain, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,208 @@
+"""Machines in the cloud: images, node pools and their groups, masters, SSH nodes, VPN end points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Literal, TypeAlias
+
+from infra.model.places import Gpus
+
+Architecture: TypeAlias = Literal["x86_64", "arm64"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """The published image that a bake starts from."""
+
+    owner: str
+    name: str
+    """A name pattern for ``aws_ami``/``describe-images``: the newest that matches is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGpu:
+    """GPU software of an image."""
+
+    driver: int
+    cuda: str | None
+    open_kernel_modules: bool
+    fabric_manager: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A machine image."""
+
+    name: str
+    ubuntu: str
+    codename: str
+    architecture: Architecture
+    source: SourceImage
+    gpu: ImageGpu | None
+    root_disk_gib: int
+    packages: tuple[str, ...]
+    roles: tuple[str, ...]
+    build_type: str
+    ids: Mapping[str, str]
+    """Baked AMIs: AWS site → id. A site that is missing runs the source image until one is baked."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedType:
+    """An instance type of a group."""
+
+    name: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """An EBS volume."""
+
+    device: str
+    """``/dev/sda1`` for the root volume, ``/dev/sdf`` and on for others (EC2 User Guide, device names)."""
+    size_gib: int
+    type: str
+    iops: int | None
+    throughput: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """How instances are bought, as an Auto Scaling group's instances distribution states it."""
+
+    kind: Literal["on-demand", "spot", "mixed"]
+    on_demand_base: int
+    on_demand_percent: int
+    strategy: str
+    max_price: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A Kubernetes taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReservation:
+    """Reserved capacity."""
+
+    preference: Literal["open", "none"]
+    id: str | None
+    resource_group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPool:
+    """Instances that wait."""
+
+    state: str
+    min: int
+    max_prepared: int | None
+    reuse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """A pool in one region: one Auto Scaling group."""
+
+    name: str
+    """The group's AWS name: ``research-us-west-2-gpu-p3``."""
+    key: str
+    pool: str
+    region: str
+    """The AWS site's name."""
+    min: int
+    max: int
+    zones: tuple[str, ...]
+    subnets: tuple[str, ...]
+    """Names of subnets in the region."""
+    image_id: str | None
+    """The baked AMI; None runs the newest source image."""
+    capacity_reservation: CapacityReservation | None
+    labels: Mapping[str, str]
+    """Every Kubernetes label that a node of the group carries when it joins."""
+    resources: Mapping[str, str]
+    """What an empty node offers, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu."""
+    hourly_price: float | None
+    """On demand, of the first type, USD an hour; None where the catalogue has none."""
+    tags: Mapping[str, str]
+    """On the group and, as they propagate, on its instances."""
+    autoscaler_tags: Mapping[str, str]
+    """On the group alone: what an autoscaler must know to scale from zero (``…/node-template/…``)."""
+    user_data: Mapping[str, object]
+    """Facts for cloud-init: plain JSON values, never a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """A node pool over its regions."""
+
+    name: str
+    key: str
+    instance_types: tuple[WeightedType, ...]
+    architecture: Architecture
+    image: str
+    market: Market
+    role: str
+    gpus: Gpus | None
+    root_disk: Disk
+    scratch_disks: tuple[Disk, ...]
+    taints: tuple[Taint, ...]
+    priority: int
+    placement_group: Literal["none", "cluster", "spread", "partition"]
+    efa_interfaces: int
+    """Elastic Fabric Adapters of an instance; 0 without EFA."""
+    launch: Literal["template", "configuration"]
+    warm_pool: WarmPool | None
+    max_lifetime_seconds: int | None
+    drain_timeout_seconds: int
+    groups: tuple[NodeGroup, ...]
+    """In overflow order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A single machine in the cloud with a name of its own: a master, an SSH node, a VPN end point."""
+
+    name: str
+    """Its AWS name: ``research-us-west-2-master-1``."""
+    key: str
+    hostname: str
+    """Its short name in DNS: ``master-1``."""
+    fqdn: str
+    role: Literal["control-plane", "ssh-node", "access-gateway"]
+    region: str
+    zone: str
+    subnet: str
+    instance_type: str
+    architecture: Architecture
+    image: str
+    image_id: str | None
+    root_disk: Disk
+    public: bool
+    """Whether it gets an elastic address."""
+    ssh_from: tuple[IPv4Network, ...]
+    """Public blocks that may reach port 22."""
+    hourly_price: float | None
+    tags: Mapping[str, str]
+    user_data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """The masters and their load balancer."""
+
+    region: str
+    masters: tuple[Instance, ...]
+    load_balancer: str
+    """The network load balancer's AWS name, at most 32 characters."""
+    endpoint: str
+    """``api.research.internal``."""
+    port: int

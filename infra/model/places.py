@@ -1,0 +1,205 @@
+"""Places and the lines between them, every address decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Literal, TypeAlias
+
+Tier: TypeAlias = Literal["public", "private", "pods"]
+Routing: TypeAlias = Literal["bgp", "static"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet of a VPC, in one zone."""
+
+    name: str
+    """Unique in its VPC and stable: ``private-us-west-2a``."""
+    tier: Tier
+    zone: str
+    block: IPv4Network
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLogs:
+    """VPC flow logs to CloudWatch Logs."""
+
+    retention_days: int
+    traffic: Literal["ACCEPT", "REJECT", "ALL"]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A VPC in an AWS region."""
+
+    name: str
+    """The site's name in the spec."""
+    key: str
+    """The name as an identifier: ``us_west_2``."""
+    region: str
+    """The AWS region."""
+    partition: str
+    primary: bool
+    order: int
+    """Place in the overflow order; 0 is the primary region."""
+    vpc: IPv4Network
+    zones: tuple[str, ...]
+    subnets: tuple[Subnet, ...]
+    nat: Mapping[str, str]
+    """Zones whose private subnets have a way out → the zone of the NAT gateway that serves them."""
+    endpoints: tuple[str, ...]
+    flow_logs: FlowLogs | None
+    asn: int
+    """Amazon's side of BGP."""
+    tags: Mapping[str, str]
+
+    def tier(self, tier: Tier) -> tuple[Subnet, ...]:
+        """The subnets of one tier, by zone."""
+        return tuple(subnet for subnet in self.subnets if subnet.tier == tier)
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalDisk:
+    """A disk of a physical node."""
+
+    device: str
+    size_mib: int
+    use: Literal["system", "scratch", "nfs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The cards of one machine, all alike."""
+
+    model: str
+    """The card in the catalogue: ``titan-x-pascal``."""
+    count: int
+    memory_mib: int
+    """Of one card."""
+    gpu_class: Literal["old", "standard", "new"]
+    driver: int
+    """NVIDIA driver branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalNode:
+    """A machine in a rack."""
+
+    name: str
+    fqdn: str
+    address: IPv4Address
+    mac: str | None
+    rack: str | None
+    cpus: int
+    memory_mib: int
+    disks: tuple[PhysicalDisk, ...]
+    gpus: Gpus | None
+    roles: tuple[str, ...]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The site's end of its VPN connections."""
+
+    addresses: tuple[IPv4Address, ...]
+    asn: int
+    node: str | None
+    behind_nat: bool
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalSite:
+    """Racks of our own."""
+
+    name: str
+    key: str
+    location: str
+    lan: IPv4Network
+    gateway: Gateway | None
+    nodes: tuple[PhysicalNode, ...]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnel:
+    """One of the two tunnels of a VPN connection."""
+
+    number: Literal[1, 2]
+    inside: IPv4Network
+    """A /30 of 169.254.0.0/16."""
+    aws_inside: IPv4Address
+    """Amazon's address: the first usable one."""
+    site_inside: IPv4Address
+    """The site's address: the second usable one."""
+    secret: str
+    """The name of the secret that holds its pre-shared key: ``vpn/rack-a/us-west-2/1/1``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A VPN connection: one public address of a physical site to one VPC, two tunnels."""
+
+    name: str
+    """Unique: ``rack-a-us-west-2``; a site's second address adds ``-2``."""
+    key: str
+    site: str
+    region: str
+    """The AWS site's name."""
+    customer_gateway: str
+    """Unique in the region, one for each public address: ``rack-a`` or ``rack-a-2``."""
+    address: IPv4Address
+    site_asn: int
+    aws_asn: int
+    routing: Routing
+    site_blocks: tuple[IPv4Network, ...]
+    """What the site announces, or what AWS routes to it statically: its LAN."""
+    aws_blocks: tuple[IPv4Network, ...]
+    """What the site may reach through it."""
+    tunnels: tuple[Tunnel, Tunnel]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Peering:
+    """A line between two regions' VPCs."""
+
+    name: str
+    """``us-east-1-us-west-2``, the requester first, in alphabetical order."""
+    key: str
+    requester: str
+    accepter: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A line of the address plan."""
+
+    owner: str
+    """Hierarchical: ``sites/us-west-2/private/us-west-2a``."""
+    block: IPv4Network
+    origin: Literal["stated", "kept", "allocated"]
+    """Written in the spec, kept by the lock file, or allocated just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The address plan and how places are joined."""
+
+    supernet: IPv4Network
+    interconnect: Literal["peering", "transit-gateway"]
+    pods: IPv4Network
+    pods_node_prefix: int
+    """Each node's block of ``pods``."""
+    services: IPv4Network
+    clients: IPv4Network
+    """Laptops."""
+    private: tuple[IPv4Network, ...]
+    """Every block that belongs to the cluster, collapsed: what security groups call "inside"."""
+    blocks: tuple[Block, ...]
+    links: tuple[Link, ...]
+    peerings: tuple[Peering, ...]

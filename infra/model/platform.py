@@ -1,0 +1,235 @@
+"""What runs on the machines, and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A class of work."""
+
+    name: str
+    value: int
+    gpu_class: Literal["old", "standard", "new"] | None
+    preempts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddOn:
+    """A part of the cluster that can be left out."""
+
+    name: str
+    enabled: bool
+    version: str | None
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """The cluster over all sites."""
+
+    version: str
+    backend: Literal["vxlan", "host-gw", "wireguard"]
+    pods_per_node: int
+    labels: Mapping[str, str]
+    priority_classes: tuple[PriorityClass, ...]
+    addons: tuple[AddOn, ...]
+    audit: bool
+    snapshot_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPoint:
+    """A directory of an EFS file system with an owner."""
+
+    name: str
+    path: str
+    uid: int
+    gid: int
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """An EFS file system in one region."""
+
+    name: str
+    """Its name in the spec."""
+    aws_name: str
+    key: str
+    region: str
+    path: str
+    performance: str
+    throughput: str
+    archive_after_days: int | None
+    backup: bool
+    access_points: tuple[AccessPoint, ...]
+    subnets: tuple[str, ...]
+    """One private subnet a zone, for mount targets."""
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """An S3 bucket."""
+
+    name: str
+    """Its name in the spec."""
+    bucket: str
+    """Its global name, at most 63 characters."""
+    key: str
+    region: str
+    path: str | None
+    read_only: bool
+    versions_days: int
+    archive_days: int | None
+    expire_days: int | None
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NfsExport:
+    """A file system on physical hardware."""
+
+    name: str
+    site: str
+    server: str
+    """The server's full name."""
+    export: str
+    path: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """File systems and buckets."""
+
+    efs: tuple[FileSystem, ...]
+    s3: tuple[Bucket, ...]
+    nfs: tuple[NfsExport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A DNS record whose values are known before apply."""
+
+    name: str
+    """Full name, without the last dot."""
+    type: Literal["A", "CNAME", "TXT"]
+    values: tuple[str, ...]
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublicZone:
+    """A zone the world can see."""
+
+    name: str
+    id: str | None
+    """An existing hosted zone's id; None makes one."""
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dns:
+    """Names. Records of cloud machines are wired in Terraform, as their addresses come from AWS."""
+
+    zone: str
+    ttl: int
+    records: tuple[Record, ...]
+    """In the private zone: physical nodes and the spec's own records."""
+    public: PublicZone | None
+
+
+@dataclass(frozen=True, slots=True)
+class VpnServer:
+    """A place where laptops come in."""
+
+    site: str
+    kind: Literal["aws", "physical"]
+    host: str
+    """The name laptops connect to, or an address."""
+    node: str
+    """The instance's or physical node's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vpn:
+    """Remote access for laptops."""
+
+    clients: IPv4Network
+    servers: tuple[VpnServer, ...]
+    random: bool
+    full_tunnel: bool
+    certificate_days: int
+    session_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """People with the same rights."""
+
+    name: str
+    gid: int
+    reach: tuple[str, ...]
+    sudo: bool
+    gpu_quota: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person."""
+
+    login: str
+    name: str
+    email: str
+    uid: int
+    groups: tuple[str, ...]
+    ssh_keys: tuple[str, ...]
+    vpn: bool
+    shell: str
+    expires: str | None
+    """ISO date."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshAccess:
+    """Who may log in to a set of SSH nodes."""
+
+    name: str
+    groups: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Doors and people."""
+
+    vpn: Vpn
+    ssh: tuple[SshAccess, ...]
+    groups: tuple[Group, ...]
+    users: tuple[User, ...]
+    internal_domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """The batch autoscaler's settings; times in seconds, shares in percent, cost in USD an hour."""
+
+    enabled: bool
+    dry_run: bool
+    interval: int
+    idle: int
+    boot_timeout: int
+    spare: Mapping[str, int]
+    max_hourly_cost: float | None
+    max_scale_in_percent: int
+    stop_above_unready_percent: int
+    backoff_min: int
+    backoff_max: int
+    slack: str | None
+    webhook: str | None
