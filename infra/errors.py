@@ -15,9 +15,13 @@ a traceback)::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Level(StrEnum):
@@ -37,6 +41,23 @@ class Position:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value stands in a spec: keys of mappings and indices of lists."""
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: ``pools.gpu.instance_types[0]``, ``dns.records["a.b"]``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _BARE.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f'["{part}"]'
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ Name: TypeAlias = Annotated[
     ),
     WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9]*(-[a-z0-9]+)*$", "maxLength": 40}),
 ]
-"""A DNS label (RFC 1123) that starts with a letter, 40 characters at most: it becomes part of longer names."""
+"""A DNS label (RFC 1123) that starts with a letter, at most 40 characters: longer names hold it."""
 
 UserName: TypeAlias = Annotated[
     str,
@@ -190,7 +190,7 @@ Path: TypeAlias = Annotated[
 """An absolute POSIX path without spaces, ``..`` or a slash at its end."""
 
 Asn: TypeAlias = Annotated[int, BeforeValidator(_integer, json_schema_input_type=int)]
-"""A BGP autonomous system number (RFC 6996 lists the private ones: 64512–65534, 4200000000–4294967294)."""
+"""A BGP autonomous system number (RFC 6996 lists the private ones: 64512 to 65534, 4200000000 to 4294967294)."""
 
 Version: TypeAlias = Annotated[
     str,
