@@ -124,8 +124,8 @@ class Efs(Part):
     """The performance mode."""
     throughput: Annotated[Literal["elastic", "bursting"], IN_PLACE] = "elastic"
     """The throughput mode."""
-    archive_after: Annotated[Literal["7", "14", "30", "60", "90"] | None, IN_PLACE] = "30"
-    """Days without access after which a file moves to infrequent access; ``null`` never moves it."""
+    archive_after: Annotated[Literal["never", "7", "14", "30", "60", "90"], IN_PLACE] = "30"
+    """Days without access after which a file moves to infrequent access, or ``never``."""
     backup: Annotated[Bool, IN_PLACE] = True
     """Automatic daily backups (AWS Backup)."""
     access_points: Annotated[dict[Name, AccessPoint], IN_PLACE] = Field(default_factory=dict)

@@ -190,7 +190,7 @@ Path: TypeAlias = Annotated[
 """An absolute POSIX path without spaces, ``..`` or a slash at its end."""
 
 Asn: TypeAlias = Annotated[int, BeforeValidator(_integer, json_schema_input_type=int)]
-"""A BGP autonomous system number (RFC 6996 lists the private ones: 64512 to 65534, 4200000000 to 4294967294)."""
+"""A BGP autonomous system number (RFC 6996 has the private ones)."""
 
 Version: TypeAlias = Annotated[
     str,

@@ -1,0 +1,65 @@
+"""The first verb: what a person wrote, or every problem at once, each with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.checks import examine
+from infra.errors import Path as SpecPath
+from infra.errors import Position, Problem, SpecError
+from infra.load.inherit import read
+from infra.load.source import Value
+from infra.load.structure import validate
+from infra.spec import Spec
+
+__all__ = ["Loaded", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A sound spec, where each of its values was written, and what was worth saying about it."""
+
+    spec: Spec
+    root: Value
+    problems: tuple[Problem, ...]
+    """Warnings, and errors that were waived."""
+
+    def position(self, path: SpecPath) -> Position:
+        """Where the value at ``path``, or the nearest one above it, was written."""
+        return self.root.at(path).position
+
+    def origins(self) -> Iterator[tuple[SpecPath, str, Position]]:
+        """Each value that was written, as text, with its place."""
+        for path, value in self.root.leaves():
+            if value.content is not None:
+                yield (
+                    path,
+                    value.content if isinstance(value.content, str) else str(value.plain()),
+                    value.position,
+                )
+
+
+def load(path: Path) -> Loaded:
+    """The spec of a file and all that it extends.
+
+    Raises ``SpecError`` with every problem there is, if one of them is an error that nobody waived.
+    """
+    root, problems = read(path)
+    if problems:
+        raise SpecError(problems)
+    spec, problems = validate(root)
+    if spec is not None:
+        left_out = {problem.path for problem in problems}
+        found = examine(spec, lambda where: root.at(where).position)
+        problems += [problem for problem in found if problem.path not in left_out]
+    if any(problem.fatal for problem in problems):
+        raise SpecError(sorted(problems, key=_order))
+    assert spec is not None
+    return Loaded(spec, root, tuple(problems))
+
+
+def _order(problem: Problem) -> tuple[str, int, int, str]:
+    position = problem.position or Position("", 0)
+    return position.file, position.line, position.column, problem.code

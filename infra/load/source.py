@@ -1,0 +1,172 @@
+"""YAML text → values that know where they were written.
+
+Scalars stay the text that was written; the spec's types decide what they mean (so YAML 1.1's ``no`` and
+``022`` hold no surprise). An empty value, ``~`` and ``null`` count as not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from infra.errors import Path, Position, Problem, dotted
+
+MOST_VALUES = 2_000_000
+"""Aliases may repeat values up to this many; above it the file is taken for a mistake (or an attack)."""
+
+_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))
+
+Content: TypeAlias = "dict[str, Value] | list[Value] | str | None"
+
+
+@dataclass(slots=True)
+class Value:
+    """A value and its place: the key's in a mapping, the item's in a list."""
+
+    content: Content
+    position: Position
+
+    def at(self, path: Path) -> Value:
+        """The value at ``path``, or the nearest one above it."""
+        value = self
+        for part in path:
+            child = value.child(part)
+            if child is None:
+                break
+            value = child
+        return value
+
+    def child(self, part: str | int) -> Value | None:
+        """The value under a key or an index, if there is one."""
+        if isinstance(self.content, dict) and isinstance(part, str):
+            return self.content.get(part)
+        if isinstance(self.content, list) and isinstance(part, int) and part < len(self.content):
+            return self.content[part]
+        return None
+
+    def plain(self) -> Any:
+        """The value without places: dicts, lists and text. Keys with null are left out."""
+        content = self.content
+        if isinstance(content, dict):
+            return {key: value.plain() for key, value in content.items() if value.content is not None}
+        if isinstance(content, list):
+            return [value.plain() for value in content]
+        return content
+
+    def leaves(self, path: Path = ()) -> Iterator[tuple[Path, Value]]:
+        """Every scalar and every empty collection, with its path, in the order written."""
+        if isinstance(self.content, dict) and self.content:
+            for key, value in self.content.items():
+                yield from value.leaves((*path, key))
+        elif isinstance(self.content, list) and self.content:
+            for index, value in enumerate(self.content):
+                yield from value.leaves((*path, index))
+        else:
+            yield path, self
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over the nodes of one file."""
+
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+    open_nodes: set[int] = field(default_factory=set)
+
+    def place(self, mark: yaml.Mark) -> Position:
+        return Position(self.file, mark.line + 1, mark.column + 1)
+
+    def wrong(self, code: str, path: Path, message: str, mark: yaml.Mark, hint: str = "") -> None:
+        self.problems.append(Problem(code, dotted(path), message, position=self.place(mark), hint=hint))
+
+    def read(self, node: yaml.Node, path: Path, mark: yaml.Mark) -> Value:
+        position = self.place(mark)
+        self.count += 1
+        if id(node) in self.open_nodes:
+            self.wrong("SPEC001", path, "an alias that holds itself", mark)
+            return Value(None, position)
+        if self.count > MOST_VALUES:
+            if self.count == MOST_VALUES + 1:
+                self.wrong(
+                    "SPEC001", path, f"more than {MOST_VALUES:,} values, aliases counted in full", mark
+                )
+            return Value(None, position)
+        if node.tag not in _PLAIN_TAGS:
+            self.wrong("SPEC001", path, f"the tag {node.tag} has no meaning here", mark)
+        if isinstance(node, yaml.ScalarNode):
+            if node.style is None and node.value in _NULLS:
+                return Value(None, position)
+            return Value(node.value, position)
+        self.open_nodes.add(id(node))
+        content: Content
+        if isinstance(node, yaml.SequenceNode):
+            content = [
+                self.read(item, (*path, index), item.start_mark) for index, item in enumerate(node.value)
+            ]
+        else:
+            content = self.mapping(node, path)
+        self.open_nodes.discard(id(node))
+        return Value(content, position)
+
+    def mapping(self, node: yaml.Node, path: Path) -> dict[str, Value]:
+        content: dict[str, Value] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.wrong("SPEC001", path, "a key must be a plain word", key.start_mark)
+                continue
+            name = key.value
+            if name == "<<" and key.style is None:
+                self.wrong(
+                    "SPEC001", path, "merge keys (<<) are no part of YAML 1.2", key.start_mark,
+                    "use 'extends', or an alias for a whole value",
+                )  # fmt: skip
+            elif name in content:
+                self.wrong(
+                    "SPEC005", (*path, name), f"written twice; first in line {content[name].position.line}",
+                    key.start_mark,
+                )  # fmt: skip
+            else:
+                content[name] = self.read(item, (*path, name), key.start_mark)
+        return content
+
+
+def parse(text: str, file: str) -> tuple[Value, list[Problem]]:
+    """The values of one YAML file, and what is wrong with its form (SPEC001, SPEC005).
+
+    ``file`` is the name that positions carry. A file without content is an empty mapping.
+    """
+    start = Position(file, 1)
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        position = Position(file, mark.line + 1, mark.column + 1) if mark else start
+        message = error.problem or error.context or "not YAML"
+        hint = "indent with spaces" if "\t" in message or "tab" in message else ""
+        return Value({}, start), [Problem("SPEC001", "", message, position=position, hint=hint)]
+    except (yaml.YAMLError, ValueError) as error:
+        return Value({}, start), [Problem("SPEC001", "", f"not YAML: {error}", position=start)]
+    if node is None:
+        return Value({}, start), []
+    reader = _Reader(file)
+    try:
+        root = reader.read(node, (), node.start_mark)
+    except RecursionError:
+        return Value({}, start), [Problem("SPEC001", "", "nested too deeply", position=start)]
+    if root.content is None:
+        root = Value({}, start)
+    if not isinstance(root.content, dict) and not reader.problems:
+        reader.problems.append(
+            Problem("SPEC001", "", "a spec is a mapping of keys to values", position=root.position)
+        )
+    return root, reader.problems
