@@ -1,0 +1,114 @@
+"""Terraform's JSON diagnostics in words: what, where, what to do.
+
+Shapes: https://developer.hashicorp.com/terraform/internals/machine-readable-ui (``diagnostic``) and
+https://developer.hashicorp.com/terraform/cli/commands/validate#json.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+_LOCK_FIELD = re.compile(r"^\s*(ID|Who|Operation|Created):\s*(.+?)\s*$", re.MULTILINE)
+_PREVENTED = re.compile(r"Resource (\S+) has\s+lifecycle\.prevent_destroy")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that Terraform has to say."""
+
+    severity: str
+    """``error`` or ``warning``."""
+    summary: str
+    detail: str
+    address: str
+    """Of the resource, empty when there is none."""
+    file: str
+    """Relative to the folder that Terraform worked in, empty when there is none."""
+    line: int
+    """From 1; 0 when there is none."""
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity == "error"
+
+
+def parse(event: Mapping[str, Any]) -> Diagnostic:
+    """The diagnostic of a ``diagnostic`` event's own object."""
+    span = event.get("range") or {}
+    return Diagnostic(
+        severity=str(event.get("severity", "error")),
+        summary=str(event.get("summary", "")).strip(),
+        detail=str(event.get("detail", "") or "").strip(),
+        address=str(event.get("address", "") or ""),
+        file=str(span.get("filename", "") or ""),
+        line=int((span.get("start") or {}).get("line", 0)),
+    )
+
+
+def distinct(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each once, in order: Terraform repeats what it says of every instance of a resource."""
+    return list(dict.fromkeys(diagnostics))
+
+
+def readable(diagnostic: Diagnostic, folder: PurePath) -> str:
+    """``file:line: address: summary``, then the detail and what to do, indented."""
+    where = []
+    if diagnostic.file:
+        where.append(f"{folder / diagnostic.file}:{diagnostic.line}")
+    if diagnostic.address:
+        where.append(diagnostic.address)
+    head = ": ".join([*where, diagnostic.summary])
+    body = diagnostic.detail.splitlines()
+    advice = advise(diagnostic, folder)
+    if advice:
+        body += ["", *advice.splitlines()] if body else advice.splitlines()
+    return "\n".join([head, *(f"  {line}".rstrip() for line in body)])
+
+
+def advise(diagnostic: Diagnostic, folder: PurePath) -> str:
+    """What to do about the errors that people meet most; empty for the others."""
+    said = f"{diagnostic.summary}\n{diagnostic.detail}"
+    if "acquiring the state lock" in said:
+        lock = dict(_LOCK_FIELD.findall(said))
+        who = lock.get("Who", "somebody")
+        return (
+            f"{who} is changing this environment ({lock.get('Operation', 'an operation')}, since "
+            f"{lock.get('Created', 'an unknown time')}). Wait until it is done. If that run is dead:\n"
+            f"  terraform -chdir={folder} force-unlock {lock.get('ID', 'ID')}"
+        )
+    if "state snapshot was created by Terraform" in said or "newer than current" in said:
+        return "The state was written by a newer engine: install that one, or name it in CAUSEWAY_ENGINE."
+    if "No valid credential sources" in said or "ExpiredToken" in said or "InvalidClientTokenId" in said:
+        return "No AWS credentials that work: `invoke doctor` says which were looked for."
+    return ""
+
+
+def is_init_needed(diagnostic: Diagnostic) -> bool:
+    """Whether ``init`` would mend it: something it prepares is missing or has changed."""
+    said = f"{diagnostic.summary}\n{diagnostic.detail}".lower()
+    return diagnostic.is_error and (
+        "terraform init" in said
+        or "tofu init" in said
+        or "module not installed" in said
+        or "backend initialization required" in said
+        or "missing required provider" in said
+    )
+
+
+def is_stale_plan(diagnostic: Diagnostic) -> bool:
+    """Whether the engine found that the state has moved on since the plan was made."""
+    return diagnostic.is_error and "plan is stale" in diagnostic.summary.lower()
+
+
+def prevented(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
+    """The addresses that ``prevent_destroy`` kept from being planned away."""
+    found: dict[str, None] = {}
+    for diagnostic in diagnostics:
+        match = _PREVENTED.search(diagnostic.detail)
+        if match and diagnostic.is_error:
+            found[diagnostic.address or match[1]] = None
+    return tuple(found)
