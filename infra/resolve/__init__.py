@@ -1,0 +1,1 @@
+"""Spec → Cluster: addresses, names and peers, each decided once."""

@@ -1,0 +1,211 @@
+"""The lock file: what must not move. Pure text in, text out.
+
+One line a block and an image, sorted by owner, so that a review shows what was added and a merge of two
+branches that added different sites goes through. That such a merge may have given one block away twice is
+found here, by ``parse``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+
+import yaml
+
+from infra.errors import Path, Position, Problem, SpecError, dotted
+from infra.nearest import nearest
+from infra.resolve.claims import Claim, Source, above, lineage
+from infra.resolve.overlaps import survey
+
+VERSION = 1
+"""The version of the lock file's form."""
+
+HEADER = """\
+# What must not move in this environment: the address block of each owner, the machine image of each region.
+# Written by us, committed by you, together with the spec. To release the block of something that is gone for
+# good, take out its line; everything else keeps what it has.
+"""
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OWNER = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_AMI = re.compile(r"ami-[0-9a-f]{8,17}")
+_CONFLICT = re.compile(r"(<{7}|\|{7}|={7}|>{7})( |$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What must not move. An environment's first is ``Lock()``."""
+
+    version: int = VERSION
+    blocks: Mapping[str, IPv4Network] = field(default_factory=dict)
+    """Owner → block."""
+    images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Image → AWS region → AMI id."""
+
+
+def dump(lock: Lock) -> str:
+    """The lock as a file: YAML, always the same text for the same lock."""
+    lines = [f"version: {lock.version}"]
+    if lock.blocks:
+        lines.append("blocks:")
+        lines += [f"  {owner}: {lock.blocks[owner]}" for owner in sorted(lock.blocks, key=lineage)]
+    if any(lock.images.values()):
+        lines.append("images:")
+        for image, regions in sorted(lock.images.items()):
+            if regions:
+                lines.append(f"  {image}:")
+                lines += [f"    {region}: {ami}" for region, ami in sorted(regions.items())]
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def parse(text: str, file: str) -> Lock:
+    """The lock of a file; ``file`` is the name that messages carry. An empty text is an empty lock.
+
+    Raises ``SpecError`` with everything that is wrong, each with its line: LOCK001 not a lock file at all
+    (also: a merge left its conflict marks), LOCK002 unknown key, LOCK003 bad value, LOCK004 an unknown
+    version, LOCK005 a key written twice, LOCK006 two owners of one address.
+    """
+    reader = _Reader(file)
+    lock = reader.lock(text)
+    if reader.problems:
+        raise SpecError(sorted(reader.problems, key=lambda problem: problem.position or Position(file, 1)))
+    return lock
+
+
+@dataclass(slots=True)
+class _Reader:
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, code: str, path: Path, message: str, line: int, hint: str = "") -> None:
+        position = Position(self.file, line)
+        self.problems.append(Problem(code, dotted(path), message, position=position, hint=hint))
+
+    def lock(self, text: str) -> Lock:
+        marks = [number for number, line in enumerate(text.splitlines(), 1) if _CONFLICT.match(line)]
+        if marks:
+            self.wrong(
+                "LOCK001", (), "git left the marks of a merge conflict here", marks[0],
+                "take the file as it is on the branch that is live (git checkout --ours or --theirs), and "
+                "let 'invoke plan' add what is missing",
+            )  # fmt: skip
+            return Lock()
+        try:
+            node = yaml.compose(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            self.wrong("LOCK001", (), error.problem or "not YAML", mark.line + 1 if mark else 1, _RESTORE)
+            return Lock()
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self.wrong("LOCK001", (), f"not YAML: {error}", 1, _RESTORE)
+            return Lock()
+        if node is None:
+            return Lock()
+        parts = {key: value for key, value, _ in self.entries(node, (), self.known)}
+        if "version" in parts:
+            self.version(parts["version"])
+        elif isinstance(node, yaml.MappingNode):
+            self.wrong("LOCK004", (), "says no version", 1, f"add 'version: {VERSION}'")
+        return Lock(
+            VERSION,
+            self.blocks(parts["blocks"]) if "blocks" in parts else {},
+            self.images(parts["images"]) if "images" in parts else {},
+        )
+
+    def entries(
+        self, node: yaml.Node, path: Path, sound: Callable[[str], str | None]
+    ) -> Iterator[tuple[str, yaml.Node, int]]:
+        """Key, value and line of a mapping; ``sound`` says what is wrong with a key."""
+        if isinstance(node, yaml.ScalarNode) and node.value == "":
+            return
+        if not isinstance(node, yaml.MappingNode):
+            message = "a mapping of keys to values is expected here"
+            self.wrong("LOCK003" if path else "LOCK001", path, message, _line(node), _RESTORE)
+            return
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name is None:
+                self.wrong("LOCK003", path, "a key must be a plain word", _line(key))
+            elif name in lines:
+                message = f"written twice; first in line {lines[name]}"
+                self.wrong("LOCK005", (*path, name), message, _line(key), _ONE)
+            elif (hint := sound(name)) is not None:
+                self.wrong("LOCK002", (*path, name), "unknown key", _line(key), hint)
+            else:
+                lines[name] = _line(key)
+                yield name, value, _line(key)
+
+    @staticmethod
+    def known(name: str) -> str | None:
+        names = ("version", "blocks", "images")
+        if name in names:
+            return None
+        near = nearest(name, names)
+        return f"did you mean {near}?" if near else f"known here: {', '.join(names)}"
+
+    def version(self, node: yaml.Node) -> None:
+        if not isinstance(node, yaml.ScalarNode) or node.value != str(VERSION):
+            message = f"a lock file of version {_shown(node)}; this Causeway knows version {VERSION}"
+            self.wrong("LOCK004", ("version",), message, _line(node), "use the Causeway that wrote it")
+
+    def blocks(self, node: yaml.Node) -> dict[str, IPv4Network]:
+        blocks: dict[str, IPv4Network] = {}
+        lines: dict[str, int] = {}
+        for owner, value, line in self.entries(node, ("blocks",), _like(_OWNER, "sites/us-west-2")):
+            block: IPv4Network | None
+            try:
+                block = IPv4Network(value.value if isinstance(value, yaml.ScalarNode) else "")
+            except ValueError:
+                block = None
+            if block is not None and value.value == str(block):
+                blocks[owner] = block
+                lines[owner] = line
+            else:
+                message = f"{_shown(value)} is not an IPv4 block such as 10.8.0.0/20"
+                self.wrong("LOCK003", ("blocks", owner), message, line, _RESTORE)
+        claims = (Claim(owner, block, Source.LOCK) for owner, block in blocks.items())
+        for overlap in survey(claims, lambda claim: tuple(above(claim.owner))).overlaps:
+            first, second = sorted((overlap.a, overlap.b), key=lambda claim: lines[claim.owner])
+            message = f"{second} overlaps {first} in line {lines[first.owner]}"
+            self.wrong("LOCK006", ("blocks", second.owner), message, lines[second.owner], _TWICE)
+        return blocks
+
+    def images(self, node: yaml.Node) -> dict[str, dict[str, str]]:
+        images: dict[str, dict[str, str]] = {}
+        for image, regions, _ in self.entries(node, ("images",), _like(_IMAGE, "gpu")):
+            path = ("images", image)
+            images[image] = {}
+            for region, value, line in self.entries(regions, path, _like(_IMAGE, "us-west-2")):
+                if isinstance(value, yaml.ScalarNode) and _AMI.fullmatch(value.value):
+                    images[image][region] = value.value
+                else:
+                    message = f"{_shown(value)} is not an AMI id such as ami-0abc1234def567890"
+                    self.wrong("LOCK003", (*path, region), message, line, _RESTORE)
+        return images
+
+
+_RESTORE = "this file is written by us: take it back from git"
+_ONE = "keep the line that is live, and take out the other"
+_TWICE = (
+    "two branches each took it, it seems: take out the line of what is not live yet, and 'invoke plan' "
+    "finds another block for it"
+)
+
+
+def _like(pattern: re.Pattern[str], example: str) -> Callable[[str], str | None]:
+    def sound(name: str) -> str | None:
+        return None if pattern.fullmatch(name) else f"a key here looks like {example}"
+
+    return sound
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _shown(node: yaml.Node) -> str:
+    return repr(node.value) if isinstance(node, yaml.ScalarNode) else "what stands here"

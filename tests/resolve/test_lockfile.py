@@ -1,0 +1,138 @@
+"""The lock file: the same text for the same lock, and a plain word for each way to damage it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from ipaddress import IPv4Network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import SpecError
+from infra.resolve.lockfile import HEADER, Lock, dump, parse
+
+LOCK = Lock(
+    blocks={
+        "sites/us-west-2/subnets/private/us-west-2a": IPv4Network("10.0.0.0/20"),
+        "sites/us-west-2-b": IPv4Network("10.1.0.0/16"),
+        "sites/us-west-2": IPv4Network("10.0.0.0/16"),
+        "kubernetes/pods": IPv4Network("10.4.0.0/14"),
+    },
+    images={"gpu": {"us-west-2": "ami-0abc1234def567890", "eu-west-1": "ami-1a2b3c4d"}, "cpu": {}},
+)
+
+TEXT = f"""{HEADER}version: 1
+blocks:
+  kubernetes/pods: 10.4.0.0/14
+  sites/us-west-2: 10.0.0.0/16
+  sites/us-west-2/subnets/private/us-west-2a: 10.0.0.0/20
+  sites/us-west-2-b: 10.1.0.0/16
+images:
+  gpu:
+    eu-west-1: ami-1a2b3c4d
+    us-west-2: ami-0abc1234def567890
+"""
+
+
+def wrong(text: str) -> list[tuple[str, str, int, str]]:
+    """Code, path, line and message of each problem."""
+    with pytest.raises(SpecError) as caught:
+        parse(text, "lab.lock.yaml")
+    found = []
+    for problem in caught.value.problems:
+        assert problem.position is not None
+        assert problem.position.file == "lab.lock.yaml"
+        found.append((problem.code, problem.path, problem.position.line, problem.message))
+    return found
+
+
+def test_dump_is_stable_text_with_parents_before_children() -> None:
+    assert dump(LOCK) == TEXT
+    assert dump(Lock()) == f"{HEADER}version: 1\n"
+
+
+def test_parse_gives_back_what_was_dumped() -> None:
+    lock = parse(TEXT, "lab.lock.yaml")
+    assert lock.blocks == LOCK.blocks
+    assert lock.images == {"gpu": LOCK.images["gpu"]}
+    assert dump(lock) == TEXT
+
+
+@pytest.mark.parametrize("text", ["", "\n", HEADER, "version: 1", "version: 1\nblocks:\nimages:\n"])
+def test_nothing_locked_yet(text: str) -> None:
+    assert parse(text, "lab.lock.yaml") == Lock()
+
+
+def test_marks_of_a_merge_conflict_are_explained() -> None:
+    text = (
+        "version: 1\nblocks:\n<<<<<<< HEAD\n  sites/a: 10.0.0.0/16\n=======\n"
+        "  sites/b: 10.0.0.0/16\n>>>>>>> topic\n"
+    )
+    assert wrong(text) == [("LOCK001", "", 3, "git left the marks of a merge conflict here")]
+
+
+def test_a_merge_that_gave_one_block_away_twice_is_found() -> None:
+    text = "version: 1\nblocks:\n  sites/b: 10.0.0.0/16\n  sites/a: 10.0.128.0/17\n"
+    assert wrong(text) == [
+        (
+            "LOCK006",
+            'blocks["sites/a"]',
+            4,
+            "sites/a (10.0.128.0/17) overlaps sites/b (10.0.0.0/16) in line 3",
+        )
+    ]
+
+
+def test_everything_wrong_at_once() -> None:
+    text = """\
+version: 1
+block: {}
+blocks:
+  sites/a: 10.0.0.1/16
+  sites/b: 10.0.0.0
+  sites/b: 10.0.0.0/16
+  sites/c: [10.0.0.0/16]
+  sites/d: 10.2.0.0/255.255.0.0
+  Sites: 10.1.0.0/16
+images:
+  gpu:
+    us-west-2: latest
+  cpu: ami-1a2b3c4d
+  [x]: y
+"""
+    assert [found[:3] for found in wrong(text)] == [
+        ("LOCK002", "block", 2),
+        ("LOCK003", 'blocks["sites/a"]', 4),
+        ("LOCK003", 'blocks["sites/b"]', 5),
+        ("LOCK005", 'blocks["sites/b"]', 6),
+        ("LOCK003", 'blocks["sites/c"]', 7),
+        ("LOCK003", 'blocks["sites/d"]', 8),
+        ("LOCK002", "blocks.Sites", 9),
+        ("LOCK003", "images.gpu.us-west-2", 12),
+        ("LOCK003", "images.cpu", 13),
+        ("LOCK003", "images", 14),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("version: 1\nblocks: {\n", "LOCK001", 3),
+        ("- a list\n", "LOCK001", 1),
+        ("just text\n", "LOCK001", 1),
+        ("version: 1\n\x00", "LOCK001", 1),
+        ("blocks: {}\n", "LOCK004", 1),
+        ("blocks: {}\nversion: 2\n", "LOCK004", 2),
+        ("version: [1]\n", "LOCK004", 1),
+    ],
+)
+def test_what_is_no_lock_file(text: str, code: str, line: int) -> None:
+    assert [found[0] for found in wrong(text)] == [code]
+    assert wrong(text)[0][2] == line
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=200))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    with suppress(SpecError):
+        assert isinstance(parse(text, "lab.lock.yaml"), Lock)
