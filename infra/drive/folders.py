@@ -1,0 +1,62 @@
+"""Where things stand in ``build/<env>/``.
+
+::
+
+    build/research/
+      terraform/ …            rendered; ours, file by file (manifest.json)
+      manifest.json           path → SHA-256 of every rendered file
+      state/                  what tools keep; never wiped, never rendered
+        terraform.tfstate     with a local backend
+        .terraform/           providers and modules (TF_DATA_DIR)
+        plan/                 the saved plan
+        applied/              the files as last applied
+        .lock
+      .unprotected/           the root module without prevent_destroy, while a named destruction is planned
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The places of one environment."""
+
+    build: Path
+
+    @property
+    def root(self) -> Path:
+        """The root module."""
+        return self.build / "terraform"
+
+    @property
+    def unprotected(self) -> Path:
+        """A copy of the root module. It stands beside the original, so that relative paths in it (the
+        state's, the modules') mean the same."""
+        return self.build / ".unprotected"
+
+    @property
+    def state(self) -> Path:
+        return self.build / "state"
+
+    @property
+    def data(self) -> Path:
+        return self.state / ".terraform"
+
+    @property
+    def plan(self) -> Path:
+        return self.state / "plan"
+
+    @property
+    def applied(self) -> Path:
+        return self.state / "applied"
+
+    @property
+    def manifest(self) -> Path:
+        return self.build / "manifest.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.state / ".lock"

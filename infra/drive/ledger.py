@@ -1,0 +1,70 @@
+"""What was last applied: the rendered files and the spec, as they were then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.drive.folders import Folders
+from infra.files import Files
+
+_ABOUT = "applied.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A snapshot. ``about`` is what the caller wanted to remember: spec, time, engine."""
+
+    files: Mapping[str, str]
+    about: Mapping[str, Any]
+
+
+def remember(folders: Folders, files: Files, about: Mapping[str, Any]) -> None:
+    """Put a snapshot in place of the one before, in one step."""
+    fresh = folders.applied.with_name("applied.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for path, text in files.items():
+        target = fresh / "files" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8", newline="")
+    fresh.mkdir(parents=True, exist_ok=True)
+    (fresh / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    _swap(fresh, folders.applied)
+
+
+def recall(folders: Folders) -> Applied | None:
+    """The snapshot, or None when nothing was ever applied (or all was destroyed)."""
+    for place in (folders.applied, _aside(folders.applied)):
+        if (place / _ABOUT).is_file():
+            root = place / "files"
+            files = {
+                path.relative_to(root).as_posix(): path.read_bytes().decode()
+                for path in sorted(root.rglob("*"))
+                if path.is_file()
+            }
+            return Applied(files, json.loads((place / _ABOUT).read_text(encoding="utf-8")))
+    return None
+
+
+def forget(folders: Folders) -> None:
+    """Nothing is applied any more."""
+    shutil.rmtree(_aside(folders.applied), ignore_errors=True)
+    shutil.rmtree(folders.applied, ignore_errors=True)
+
+
+def _swap(fresh: Path, place: Path) -> None:
+    old = _aside(place)
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
+    fresh.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _aside(place: Path) -> Path:
+    """Where the old snapshot waits between the two renames; it still counts until the new one is there."""
+    return place.with_name("applied.old")

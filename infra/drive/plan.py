@@ -1,0 +1,304 @@
+"""A plan as plain data, from Terraform's documented JSON. Pure.
+
+Source: https://developer.hashicorp.com/terraform/internals/json-format ("Plan Representation").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from infra.drive import stateful
+
+Action: TypeAlias = Literal["create", "update", "replace", "delete", "read", "forget", "no-op"]
+
+SENSITIVE: Final = "(sensitive)"
+UNKNOWN: Final = "(known after apply)"
+
+_REASONS: Mapping[str, str] = {
+    "replace_because_tainted": "it was left half-made, or marked as tainted",
+    "replace_because_cannot_update": "AWS can't change it in place",
+    "replace_by_request": "it was asked for with -replace",
+    "replace_by_triggers": "something that it is tied to (replace_triggered_by) changes",
+    "delete_because_no_resource_config": "it is no longer in the configuration",
+    "delete_because_no_module": "its module is no longer in the configuration",
+    "delete_because_wrong_repetition": "the resource no longer has instances of this kind",
+    "delete_because_count_index": "its number is past the end of the count",
+    "delete_because_each_key": "its key is no longer in for_each",
+    "delete_because_no_move_target": "it was moved to an address that is not configured",
+    "read_because_config_unknown": "it depends on what is known only after apply",
+    "read_because_dependency_pending": "something that it depends on changes",
+    "read_because_check_nested": "a check reads it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One value that changes. Sensitive values never get in here: `SENSITIVE` stands for them."""
+
+    path: str
+    """``tags.Name``, ``ingress[0].cidr_blocks``."""
+    before: Any
+    after: Any
+    """`UNKNOWN` when only AWS can tell."""
+    replaces: bool
+    """This is why the resource is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one resource."""
+
+    address: str
+    type: str
+    name: str
+    """With its key: ``private["us-west-2a"]``."""
+    module: str
+    """``module.us_west_2.module.network``, empty in the root."""
+    site: str
+    """The site that its outermost module stands for, the module's name when it stands for none, empty in
+    the root."""
+    actions: tuple[str, ...]
+    action: Action
+    reason: str
+    """Why it is replaced, destroyed or read, in words; empty when there is nothing to explain."""
+    attributes: tuple[Attribute, ...]
+    """What changes, of an update or a replacement."""
+    loss: str
+    """What a person loses when it goes; empty for what is not stateful."""
+    previous_address: str
+    """Where it was before a move; empty otherwise."""
+    importing: bool
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.loss)
+
+    @property
+    def is_protected(self) -> bool:
+        """It must not be done unless somebody names it."""
+        return self.is_stateful and self.action in ("replace", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChange:
+    """What happens to one output."""
+
+    name: str
+    action: Action
+    sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What Terraform would do."""
+
+    engine_version: str
+    changes: tuple[Change, ...]
+    """By address; without what stays as it is."""
+    outputs: tuple[OutputChange, ...]
+    drift: tuple[Change, ...]
+    """What was changed behind Terraform's back since it last looked."""
+
+    def count(self, action: Action, site: str | None = None) -> int:
+        """How many resources see ``action``, in one site or in all."""
+        return sum(one.action == action and site in (None, one.site) for one in self.changes)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether applying it would do anything, be it only to an output or an address."""
+        return bool(self.outputs) or any(one.action != "read" for one in self.changes)
+
+    @property
+    def protected(self) -> tuple[Change, ...]:
+        """What needs naming, replaced things first."""
+        found = [one for one in self.changes if one.is_protected]
+        return tuple(sorted(found, key=lambda one: (one.action != "replace", one.address)))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Sites with changes, by name; the root (empty) last."""
+        return tuple(sorted({one.site for one in self.changes}, key=lambda site: (not site, site)))
+
+
+def parse(shown: Mapping[str, Any], sites: Mapping[str, str]) -> Plan:
+    """A plan from ``terraform show -json``.
+
+    ``sites`` maps the names of the root's module calls to the sites they stand for: ``us_west_2`` →
+    ``us-west-2``.
+    """
+    changes = (_change(one, sites) for one in shown.get("resource_changes", ()))
+    drift = (_change(one, sites) for one in shown.get("resource_drift", ()))
+    return Plan(
+        engine_version=str(shown.get("terraform_version", "")),
+        changes=_ordered(changes),
+        outputs=tuple(
+            OutputChange(name, action, bool(one.get("after_sensitive") or one.get("before_sensitive")))
+            for name, one in sorted(shown.get("output_changes", {}).items())
+            if (action := _action(one["actions"])) != "no-op"
+        ),
+        drift=_ordered(drift),
+    )
+
+
+def site_of(module: str, sites: Mapping[str, str]) -> str:
+    """The site of a module address: ``module.us_west_2.module.network`` → ``us-west-2``."""
+    if not module:
+        return ""
+    outermost = module.split(".")[1].split("[")[0]
+    return sites.get(outermost, outermost)
+
+
+def _ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
+    told = (one for one in changes if one.action != "no-op" or one.previous_address or one.importing)
+    return tuple(sorted(told, key=lambda one: one.address))
+
+
+def _change(one: Mapping[str, Any], sites: Mapping[str, str]) -> Change:
+    change = one["change"]
+    action = _action(change["actions"])
+    module = str(one.get("module_address", ""))
+    address = str(one["address"])
+    replacing = {_path(path) for path in change.get("replace_paths", ())}
+    attributes = tuple(_attributes(change, replacing)) if action in ("update", "replace") else ()
+    return Change(
+        address=address,
+        type=str(one["type"]),
+        name=_name(address, str(one["type"])),
+        module=module,
+        site=site_of(module, sites),
+        actions=tuple(change["actions"]),
+        action=action,
+        reason=_reason(str(one.get("action_reason", "")), attributes, one.get("deposed")),
+        attributes=attributes,
+        loss="" if one.get("mode") == "data" else stateful.loss(str(one["type"]), change.get("before")),
+        previous_address=str(one.get("previous_address", "")),
+        importing="importing" in change,
+    )
+
+
+def _action(actions: Sequence[str]) -> Action:
+    if len(actions) == 2:
+        # ["create", "forget"] leaves the old thing alone, and makes a new one.
+        return "create" if "forget" in actions else "replace"
+    (only,) = actions
+    assert only in ("create", "update", "delete", "read", "forget", "no-op"), only
+    return only  # type: ignore[return-value]  # mypy does not narrow a str by `in`
+
+
+def _name(address: str, kind: str) -> str:
+    # Keys may hold dots and anything else, so the name is what follows the type, wherever that ends last.
+    _, _, name = address.rpartition(f"{kind}.")
+    return name
+
+
+def _reason(code: str, attributes: Sequence[Attribute], deposed: object) -> str:
+    if deposed:
+        return "an earlier replacement did not get to destroy it"
+    said = _REASONS.get(code, code.replace("_", " "))
+    blamed = [one.path for one in attributes if one.replaces]
+    if code == "replace_because_cannot_update" and blamed:
+        return f"AWS can't change {', '.join(blamed)} in place"
+    return said
+
+
+def _attributes(change: Mapping[str, Any], replacing: set[str]) -> Iterator[Attribute]:
+    yield from _walk(
+        (),
+        change.get("before"),
+        change.get("after"),
+        change.get("before_sensitive", False),
+        change.get("after_sensitive", False),
+        change.get("after_unknown", False),
+        replacing,
+    )
+
+
+def _walk(
+    path: tuple[str | int, ...],
+    before: Any,
+    after: Any,
+    hidden_before: Any,
+    hidden_after: Any,
+    unknown: Any,
+    replacing: set[str],
+) -> Iterator[Attribute]:
+    if unknown is not True and before == after and not _any(unknown):
+        return
+    secret = hidden_before is True or hidden_after is True
+    if not secret and unknown is not True:
+        if isinstance(before, dict) and isinstance(after, dict):
+            keys: list[str | int] = sorted(before.keys() | after.keys() | _keys(unknown))
+        elif _same_shape(before, after):
+            keys = list(range(len(before)))
+        else:
+            keys = []
+        for key in keys:
+            yield from _walk(
+                (*path, key),
+                _get(before, key),
+                _get(after, key),
+                _get(hidden_before, key),
+                _get(hidden_after, key),
+                _get(unknown, key),
+                replacing,
+            )
+        if keys:
+            return
+        # What is shown as a whole must not take a secret along in its depths.
+        secret = _any(hidden_before) or _any(hidden_after)
+    text = _path(path)
+    yield Attribute(
+        path=text,
+        before=SENSITIVE if secret and before is not None else before,
+        after=SENSITIVE if secret and after is not None else UNKNOWN if unknown is True else after,
+        replaces=any(_within(text, one) for one in replacing),
+    )
+
+
+def _same_shape(before: Any, after: Any) -> bool:
+    """Lists of blocks that can be told apart by place; lists of plain values are read as a whole."""
+    return (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and len(before) == len(after) > 0
+        and all(isinstance(one, (dict, list)) for one in (*before, *after))
+    )
+
+
+def _get(value: Any, key: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(key)
+    if isinstance(value, list) and isinstance(key, int) and key < len(value):
+        return value[key]
+    return value if isinstance(value, bool) else None
+
+
+def _keys(value: Any) -> set[str]:
+    return set(value) if isinstance(value, dict) else set()
+
+
+def _any(marks: Any) -> bool:
+    if isinstance(marks, dict):
+        return any(map(_any, marks.values()))
+    if isinstance(marks, list):
+        return any(map(_any, marks))
+    return marks is True
+
+
+def _path(parts: Iterable[str | int]) -> str:
+    text = ""
+    for part in parts:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _within(path: str, of: str) -> bool:
+    return path == of or path.startswith((f"{of}.", f"{of}[")) or of.startswith((f"{path}.", f"{path}["))
+
+
+def by_type(changes: Iterable[Change]) -> Mapping[str, int]:
+    """How many of each type, most first."""
+    return dict(Counter(one.type for one in changes).most_common())

@@ -1,0 +1,44 @@
+"""What can't be had back once it is destroyed, and what exactly would be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+STATEFUL: Mapping[str, str] = {
+    "aws_backup_vault": "its recovery points are lost",
+    "aws_db_instance": "the database is lost",
+    "aws_dynamodb_table": "its items are lost",
+    "aws_ebs_volume": "the data on the volume is lost",
+    "aws_ecr_repository": "its images are lost",
+    "aws_efs_file_system": "every file on it is lost",
+    "aws_eip": "the public address goes back to AWS; whoever was told it (firewalls, VPN peers) loses us",
+    "aws_fsx_lustre_file_system": "every file on it is lost",
+    "aws_kms_key": "what was encrypted with it can't be read again",
+    "aws_rds_cluster": "the database is lost",
+    "aws_route53_zone": "its records are lost and the name servers change; the delegation has to be renewed",
+    "aws_s3_bucket": "its objects are lost, and the name may be taken by somebody else",
+    "aws_secretsmanager_secret": "the secret is lost",
+    "aws_vpc": "every address in it changes, and everything in it goes with it",
+    "aws_vpn_gateway": "every VPN connection to it is cut and gets new outside addresses",
+}
+"""Terraform type → what a person loses. Types with ``prevent_destroy`` in our modules are all here."""
+
+_CONTROL_PLANE = frozenset({"control-plane", "master"})
+
+
+def loss(kind: str, values: Mapping[str, Any] | None) -> str:
+    """What is lost with a resource of type ``kind`` that has ``values``; empty for what can be made anew."""
+    if kind == "aws_instance":
+        tags = (values or {}).get("tags_all") or (values or {}).get("tags") or {}
+        return "a member of the control plane and its copy of etcd are lost" if _is_master(tags) else ""
+    return STATEFUL.get(kind, "")
+
+
+def covers(named: Iterable[str], address: str) -> bool:
+    """Whether a person named ``address``: itself, or a module or resource that it belongs to."""
+    return any(address == one or address.startswith((f"{one}.", f"{one}[")) for one in named)
+
+
+def _is_master(tags: Mapping[str, Any]) -> bool:
+    return str(tags.get("role", "")) in _CONTROL_PLANE

@@ -1,0 +1,217 @@
+"""Rendered files onto the disk: all or nothing, ours only, and no more than what changed.
+
+A run that is killed at any point leaves either the old files or the new ones, or a ``.ready`` folder that
+holds the rest of the new ones; whoever comes next finishes that move first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from infra.drive.folders import Folders
+from infra.errors import DriveError
+from infra.files import Files
+
+STAGING = ".staging"
+"""New files while they are being written: worth nothing yet."""
+READY = ".ready"
+"""New files, all there, on their way into place: to be finished, never to be undone."""
+KEPT_ASIDE = ".orig"
+
+_RESERVED = frozenset({STAGING, READY, "state", "manifest.json", ".unprotected"})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did, each path relative to the build folder, sorted."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    kept_aside: tuple[str, ...]
+    """Files that were not as we left them: what a person had written there is in ``<path>.orig``."""
+
+
+@contextmanager
+def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
+    """Nobody else works in ``build`` meanwhile; may be nested within a process.
+
+    ``DriveError`` when somebody else does, after ``timeout`` seconds. The operating system frees the lock
+    of a process that died.
+    """
+    from filelock import FileLock, Timeout
+
+    path = Folders(build.absolute()).lock
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, is_singleton=True)
+    try:
+        lock.acquire(timeout=timeout)
+    except Timeout:
+        raise DriveError(
+            f"{build}: another run is working on this environment; wait until it is done, then run this again"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write(build: Path, files: Files) -> Written:
+    """Make ``build`` hold ``files`` and none that we wrote there earlier.
+
+    What we did not write stays. Files that are as wanted keep their modification time. A text that starts
+    with ``#!`` becomes executable. ValueError for a path that leaves ``build`` or is kept for our own use.
+    """
+    for path in files:
+        parts = PurePosixPath(path).parts
+        if not parts or parts[0] == "/" or ".." in parts or parts[0] in _RESERVED:
+            raise ValueError(f"a renderer wants to write {path!r}")
+    with locked(build):
+        _finish(build)
+        return _write(build, files)
+
+
+def owned(build: Path) -> dict[str, str]:
+    """Path → SHA-256 of every file that we wrote; empty before the first write."""
+    try:
+        listed = json.loads((build / "manifest.json").read_text(encoding="utf-8"))["files"]
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError):
+        raise DriveError(
+            f"{build / 'manifest.json'} can't be read; remove it and render again: files that differ from "
+            f"what is rendered are then kept as *{KEPT_ASIDE}"
+        ) from None
+    assert isinstance(listed, dict)
+    return listed
+
+
+def fingerprint(files: Files) -> str:
+    """One SHA-256 over paths and texts, whatever their order."""
+    told = hashlib.sha256()
+    for path, text in sorted(files.items()):
+        told.update(f"{path}\0{len(text)}\0{text}".encode())
+    return told.hexdigest()
+
+
+def _write(build: Path, files: Files) -> Written:
+    before = owned(build)
+    added, changed, unchanged, kept = [], [], [], []
+    after: dict[str, str] = {}
+    staging = build / STAGING
+    folders: set[Path] = set()
+    for path, text in sorted(files.items()):
+        wanted = text.encode()
+        after[path] = hashlib.sha256(wanted).hexdigest()
+        mode = 0o755 if text.startswith("#!") else 0o644
+        target = build / path
+        present = _read(target)
+        if present == wanted and (target.stat().st_mode & 0o777) == mode:
+            unchanged.append(path)
+            continue
+        if present is None:
+            added.append(path)
+        else:
+            changed.append(path)
+            if present != wanted and hashlib.sha256(present).hexdigest() != before.get(path):
+                _keep_aside(target)
+                kept.append(path)
+        staged = staging / "files" / path
+        if staged.parent not in folders:
+            staged.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(staged.parent)
+        with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:  # noqa: PTH123
+            stream.write(wanted)
+            os.fchmod(stream.fileno(), mode)  # whatever the umask says
+    stale = sorted(before.keys() - after.keys())
+    removed = []
+    for path in stale:
+        present = _read(build / path)
+        if present is None:
+            continue
+        removed.append(path)
+        if hashlib.sha256(present).hexdigest() != before[path]:
+            _keep_aside(build / path)
+            kept.append(path)
+    if added or changed or before != after:
+        staging.mkdir(parents=True, exist_ok=True)
+        journal = json.dumps({"manifest": after, "remove": stale})
+        (staging / "journal.json").write_text(journal, encoding="utf-8")
+        staging.rename(build / READY)  # from here on the new files are the truth
+        _finish(build)
+    return Written(tuple(added), tuple(changed), tuple(removed), tuple(unchanged), tuple(sorted(kept)))
+
+
+def _finish(build: Path) -> None:
+    """Move what is ready into place; may be run any number of times, from any point."""
+    shutil.rmtree(build / STAGING, ignore_errors=True)
+    ready = build / READY
+    if not ready.is_dir():
+        return
+    journal_file = ready / "journal.json"
+    if journal_file.exists():
+        journal = json.loads(journal_file.read_text(encoding="utf-8"))
+        for path in journal["remove"]:
+            _remove(build, path)
+        for path in journal["manifest"]:
+            staged = ready / "files" / path
+            if staged.exists():
+                _place(staged, build / path)
+        _write_manifest(build, journal["manifest"])
+        journal_file.unlink()
+    # Without its journal the folder has been emptied already.
+    shutil.rmtree(ready, ignore_errors=True)
+
+
+def _place(staged: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.replace(target)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
+        raise DriveError(
+            f"{target} can't be written: something that is not ours is in the way ({problem}); move it, "
+            "then run this again"
+        ) from None
+
+
+def _write_manifest(build: Path, manifest: Mapping[str, str]) -> None:
+    text = json.dumps({"version": 1, "files": dict(sorted(manifest.items()))}, indent=1) + "\n"
+    fresh = build / READY / "manifest.json"
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(build / "manifest.json")
+
+
+def _remove(build: Path, path: str) -> None:
+    """A file of ours, and the folders that it leaves empty."""
+    target = build / path
+    try:
+        target.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for folder in target.parents:
+        if folder == build:
+            return
+        try:
+            folder.rmdir()
+        except OSError:
+            return  # not empty: something else lives there
+
+
+def _keep_aside(target: Path) -> None:
+    """A copy under another name, so that the work of a person isn't lost."""
+    shutil.copy2(target, target.with_name(target.name + KEPT_ASIDE))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
