@@ -40,17 +40,32 @@ class _Level:
     block: Block
     claims: dict[str, Claim] = field(default_factory=dict)
     root: str | None = None
+    innermost: Claim | None = None
+    """The last of those that lie rightly one in the other: whoever comes next must lie in this one."""
+
+    def clash(self, claim: Claim, ancestors: tuple[str, ...]) -> Claim | None:
+        """Who may not share these addresses with the claim."""
+        inner = self.innermost
+        if inner is None or inner.owner in ancestors or (inner.owner == self.root and not _is_root(claim)):
+            return None
+        return inner
 
     def parent(self, claim: Claim, ancestors: tuple[str, ...]) -> str | None:
         """Who of these may hold the claim, nearest first."""
-        if claim.source is Source.ROOT:
+        if _is_root(claim):
             return None
         return next((name for name in ancestors if name in self.claims), self.root)
 
-    def add(self, claim: Claim) -> None:
+    def add(self, claim: Claim, ancestors: tuple[str, ...]) -> None:
+        if self.clash(claim, ancestors) is None:
+            self.innermost = claim
         self.claims.setdefault(claim.owner, claim)
-        if claim.source is Source.ROOT and self.root is None:
+        if _is_root(claim) and self.root is None:
             self.root = claim.owner
+
+
+def _is_root(claim: Claim) -> bool:
+    return claim.source is Source.ROOT
 
 
 def survey(claims: Iterable[Claim], ancestors: Ancestors) -> Survey:
@@ -72,13 +87,14 @@ def survey(claims: Iterable[Claim], ancestors: Ancestors) -> Survey:
             way.pop()
         within = ancestors(claim)
         for level in reversed(way):
+            if (other := level.clash(claim, within)) is not None:
+                clashes.append((claim, other))
             if (parent := level.parent(claim, within)) is not None:
                 found.inside[parent].append(claim)
                 break
-            clashes.append((claim, next(iter(level.claims.values()))))
         if not way or way[-1].block != block:
             way.append(_Level(block))
-        way[-1].add(claim)
+        way[-1].add(claim, within)
     found.overlaps = _to_report(clashes, ancestors)
     return found
 

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 
 from infra.resolve.allocate import Plan
 from infra.resolve.blocks import FreeSpace, block_of, holds
-from infra.resolve.claims import ANYWHERE, Claim, Source, above
+from infra.resolve.claims import Claim, Source, above
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ def tree(plan: Plan) -> tuple[Node, ...]:
     roots = [Claim(root.name, root.block, Source.ROOT, root.path) for root in plan.roots]
     below: defaultdict[str, list[Claim]] = defaultdict(list)
     top = list(roots)
+    known = {*plan.claims, *(root.name for root in plan.roots)}
 
     def place(claim: Claim, parents: Iterable[str]) -> None:
         parent = next(iter(parents), None) or _root_of(claim, roots)
@@ -54,7 +55,7 @@ def tree(plan: Plan) -> tuple[Node, ...]:
 
     for owner, claim in plan.claims.items():
         within = plan.parents[owner]
-        place(claim, [within] if within != ANYWHERE else [])
+        place(claim, [within] if within in known else [])
     for owner, claim in plan.retired.items():
         place(claim, (key for key in above(owner) if key in plan.claims or key in plan.retired))
     for root in plan.roots:

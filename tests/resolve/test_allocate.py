@@ -100,6 +100,11 @@ def test_a_stated_block_in_a_reserved_range_is_refused() -> None:
     assert plan.failures[0].path == "sites.a"
 
 
+def test_a_stated_block_in_a_root_that_is_reserved_as_a_whole_is_refused() -> None:
+    plan = allocate([small(("10.0.0.0/16", "taken"))], [stated("sites/a", "10.0.0.0/22")], {})
+    assert said(plan) == ["sites/a (10.0.0.0/22) overlaps 10.0.0.0/22, which is reserved: taken"]
+
+
 def test_a_request_avoids_ranges_of_its_own_only() -> None:
     avoid = ((IPv4Network("10.0.0.0/24"), "home routers"), (IPv4Network("10.0.2.0/25"), "home routers"))
     laptops = Request("access/clients", "supernet", prefix=24, avoid=avoid)
@@ -177,6 +182,19 @@ def test_a_clash_of_parents_is_not_repeated_for_their_children() -> None:
     ]
     assert said(allocate([SUPERNET], requests, {})) == [
         "sites/b (10.1.0.0/17) overlaps sites/a (10.1.0.0/16)"
+    ]
+
+
+def test_two_children_that_each_fill_their_parent_clash() -> None:
+    requests = [
+        stated("sites/a", "10.1.0.0/16"),
+        stated("sites/a/x", "10.1.0.0/16", "sites/a"),
+        stated("sites/a/y", "10.1.0.0/16", "sites/a"),
+        stated("sites/a/z", "10.1.1.0/24", "sites/a"),
+    ]
+    assert said(allocate([SUPERNET], requests, {})) == [
+        "sites/a/y (10.1.0.0/16) overlaps sites/a/x (10.1.0.0/16)",
+        "sites/a/z (10.1.1.0/24) overlaps sites/a/x (10.1.0.0/16)",
     ]
 
 
