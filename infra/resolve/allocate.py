@@ -13,7 +13,7 @@ Everything here is pure; what is wrong comes back as ``Plan.failures``, all of i
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
@@ -87,7 +87,7 @@ class _Planner:
         root_claims = {root.name: Claim(root.name, root.block, Source.ROOT, root.path) for root in self.roots}
         retired = {
             owner: Claim(owner, block, Source.RETIRED)
-            for owner, block in sorted(self.held.items(), key=lambda item: lineage(item[0]))
+            for owner, block in self.held.items()
             if owner not in self.wanted
         }
         self._settle()
@@ -98,24 +98,21 @@ class _Planner:
         self.failures += found.overlaps
         self.failures += self._avoided()
         self._descend(root_claims, found)
-        claims = dict(sorted(self.claims.items(), key=lambda item: lineage(item[0])))
-        lock = {owner: claim.block for owner, claim in retired.items()}
-        lock.update((owner, claim.block) for owner, claim in claims.items() if self.wanted[owner].keep)
+        kept = {owner: claim for owner, claim in self.claims.items() if self.wanted[owner].keep}
         return Plan(
             roots=self.roots,
-            claims=claims,
-            parents={owner: self.wanted[owner].within for owner in claims},
-            retired=retired,
+            claims=_by_owner(self.claims),
+            parents={owner: self.wanted[owner].within for owner in self.claims},
+            retired=_by_owner(retired),
             failures=tuple(sorted(self.failures, key=lambda one: (lineage(one.owner), str(one)))),
-            lock=dict(sorted(lock.items(), key=lambda item: lineage(item[0]))),
+            lock={owner: claim.block for owner, claim in _by_owner(retired | kept).items()},
         )
 
     def _insist(self) -> None:
         """Faults of the caller."""
-        if len(self.wanted) < len(self.requests) or len({*self.root_names, *self.wanted}) < len(
-            self.root_names
-        ) + len(self.wanted):
-            raise ValueError("two requests or roots have one name")
+        names = Counter([*self.root_names, *(request.owner for request in self.requests)])
+        if len(names) < names.total():
+            raise ValueError(f"two requests or roots have one name: {names.most_common(1)[0][0]}")
         for request in self.requests:
             if request.within in self.wanted:
                 if not request.owner.startswith(f"{request.within}/"):
@@ -216,6 +213,10 @@ class _Planner:
                     request.owner, request.path, request.prefix, parent, largest, _in_the_way(room, inside)
                 )
             )
+
+
+def _by_owner(claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    return {owner: claims[owner] for owner in sorted(claims, key=lineage)}
 
 
 def _space(parent: Claim, taken: Iterable[Claim]) -> FreeSpace:

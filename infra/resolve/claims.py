@@ -87,7 +87,7 @@ class Claim:
                 return f"{self.owner} ({self.block})"
 
 
-RELEASE = "if nothing of it is live any more, release it: take its line out of the lock file"
+RELEASE = "if nothing of it is live any more, take its lines out of the lock file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +167,7 @@ class DoesNotFit:
         if not self.releasable:
             return ""
         names = ", ".join(f"{claim.owner} ({claim.block})" for claim in self.releasable)
-        return (
-            f"gone from the spec but held by the lock file: {names}; "
-            "if nothing of it is live any more, take its line out of the lock file and it fits"
-        )
+        return f"it fits without what is gone from the spec but held by the lock file: {names}; {RELEASE}"
 
     def __str__(self) -> str:
         if self.prefix < self.parent.block.prefixlen:
@@ -181,7 +178,8 @@ class DoesNotFit:
             free = f"where {in_words(self.largest)} is free, but in ranges that it must avoid"
         else:
             free = f"where the largest free block is {in_words(self.largest)}"
-        short = f": {self.missing:,} addresses too few" if self.missing else ""
+        addresses = "address" if self.missing == 1 else "addresses"
+        short = f": {self.missing:,} {addresses} too few" if self.missing else ""
         return f"{self.owner} needs {in_words(self.prefix)} in {self.parent}, {free}{short}"
 
 
@@ -197,7 +195,7 @@ class HeldMismatch:
 
     @property
     def hint(self) -> str:
-        return f"go back to {self.held}, or, if nothing of it is live, take its line out of the lock file"
+        return f"go back to {self.held}, or, {RELEASE}"
 
     def __str__(self) -> str:
         if isinstance(self.wanted, int):

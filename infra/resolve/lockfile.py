@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
 import yaml
@@ -25,7 +25,7 @@ VERSION = 1
 HEADER = """\
 # What must not move in this environment: the address block of each owner, the machine image of each region.
 # Written by us, committed by you, together with the spec. To release the block of something that is gone for
-# good, take out its line; everything else keeps what it has.
+# good, take out its line and those that start with its name and a slash; everything else keeps what it has.
 """
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -59,6 +59,12 @@ def dump(lock: Lock) -> str:
                 lines.append(f"  {image}:")
                 lines += [f"    {region}: {ami}" for region, ami in sorted(regions.items())]
     return HEADER + "\n".join(lines) + "\n"
+
+
+def release(lock: Lock, owner: str) -> Lock:
+    """The lock without an owner's block and all that lies under it."""
+    kept = {key: block for key, block in lock.blocks.items() if not f"{key}/".startswith(f"{owner}/")}
+    return replace(lock, blocks=kept)
 
 
 def parse(text: str, file: str) -> Lock:

@@ -298,7 +298,10 @@ def test_retired_blocks_that_would_make_room_are_named() -> None:
     [failure] = allocate([small()], [want("sites/b", 24), want("sites/d", 23)], lock).failures
     assert isinstance(failure, DoesNotFit)
     assert [claim.owner for claim in failure.releasable] == ["sites/c"]
-    assert failure.hint.startswith("gone from the spec but held by the lock file: sites/c (10.0.3.0/24); ")
+    assert failure.hint == (
+        "it fits without what is gone from the spec but held by the lock file: sites/c (10.0.3.0/24); "
+        "if nothing of it is live any more, take its lines out of the lock file"
+    )
 
 
 def test_retired_blocks_that_would_not_help_are_not_named() -> None:
@@ -319,7 +322,7 @@ def test_a_stated_block_on_a_retired_one_is_refused_with_the_way_out() -> None:
     assert str(failure) == (
         "sites/b (10.0.0.0/23) overlaps sites/a (10.0.0.0/24), gone from the spec but held by the lock file"
     )
-    assert "take its line out of the lock file" in failure.hint
+    assert "take its lines out of the lock file" in failure.hint
 
 
 def test_a_live_block_cannot_be_resized() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import IPv4Network
 from itertools import pairwise
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +108,7 @@ def assert_apart(blocks: Iterable[IPv4Network]) -> None:
         assert not left.overlaps(right), (left, right)
 
 
+@settings(deadline=None)
 @given(lived())
 def test_a_plan_without_failures_is_complete_and_has_no_overlap(
     environment: tuple[list[Request], dict[str, IPv4Network]],
@@ -130,6 +132,7 @@ def test_a_plan_without_failures_is_complete_and_has_no_overlap(
                 assert owner.startswith(f"{other}/")
 
 
+@settings(deadline=None)
 @given(specs(), LOCKS)
 def test_an_overlap_never_goes_unseen(requests: list[Request], held: dict[str, IPv4Network]) -> None:
     """Whatever the brute force finds among stated blocks has a failure that names one of the two."""
@@ -146,18 +149,19 @@ def test_an_overlap_never_goes_unseen(requests: list[Request], held: dict[str, I
                 assert lines & named, (a, b)
 
 
+@settings(deadline=None)
 @given(specs(), LOCKS, st.randoms(use_true_random=False))
 def test_the_order_of_requests_does_not_matter(
-    requests: list[Request], held: dict[str, IPv4Network], random: st.DataObject
+    requests: list[Request], held: dict[str, IPv4Network], random: Random
 ) -> None:
     shuffled = list(requests)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     backwards = dict(reversed(held.items()))
     assert allocate(reversed(ROOTS), shuffled, backwards).claims == allocate(ROOTS, requests, held).claims
     assert set(allocate(ROOTS, shuffled, backwards).failures) == set(allocate(ROOTS, requests, held).failures)
 
 
-@settings(max_examples=60)
+@settings(deadline=None)
 @given(st.lists(specs(stated=False), min_size=2, max_size=5))
 def test_no_edit_ever_moves_a_block(edits: list[list[Request]]) -> None:
     """One spec after another, each with the lock of the one before: add, remove, reorder, bring back."""
@@ -179,6 +183,7 @@ def test_no_edit_ever_moves_a_block(edits: list[list[Request]]) -> None:
         assert lock == ever
 
 
+@settings(deadline=None)
 @given(specs(stated=False))
 def test_a_second_plan_from_the_lock_is_the_first(requests: list[Request]) -> None:
     first = allocate(ROOTS, requests, {})
@@ -186,6 +191,7 @@ def test_a_second_plan_from_the_lock_is_the_first(requests: list[Request]) -> No
     assert (second.blocks, second.lock) == (first.blocks, first.lock)
 
 
+@settings(deadline=None)
 @given(st.lists(PREFIXES, max_size=40))
 def test_what_fits_by_count_fits(prefixes: list[int]) -> None:
     """Blocks are powers of two, largest first: a fresh parent is full only when every address is given."""
@@ -201,6 +207,7 @@ def test_what_fits_by_count_fits(prefixes: list[int]) -> None:
         assert f"{failure.missing:,} addresses too few" in str(failure)
 
 
+@settings(deadline=None)
 @given(specs(), LOCKS)
 def test_a_stated_block_wins_over_the_held_one_and_says_so(
     requests: list[Request], held: dict[str, IPv4Network]
@@ -213,6 +220,7 @@ def test_a_stated_block_wins_over_the_held_one_and_says_so(
             assert (request.owner in told) == (held.get(request.owner, request.block) != request.block)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.sets(st.integers(0, 39)))
 def test_links_never_get_what_aws_keeps(count: int, gone: set[int]) -> None:
     requests = [Request(f"links/{number}", "links", prefix=30) for number in range(count)]
@@ -221,6 +229,7 @@ def test_links_never_get_what_aws_keeps(count: int, gone: set[int]) -> None:
         assert not any(block.overlaps(kept) for kept, _ in AWS_KEEPS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), any_block("10.0.0.0/20")), max_size=30))
 def test_free_space_is_what_was_not_taken(steps: list[tuple[bool, IPv4Network]]) -> None:
     outer = IPv4Network("10.0.0.0/20")
@@ -242,6 +251,7 @@ def test_free_space_is_what_was_not_taken(steps: list[tuple[bool, IPv4Network]])
     assert space.count() == outer.num_addresses - sum(block.num_addresses for block in taken)
 
 
+@settings(deadline=None)
 @given(specs(), LOCKS)
 def test_the_tree_shows_each_owner_once_and_counts_what_is_used(
     requests: list[Request], held: dict[str, IPv4Network]

@@ -6,11 +6,11 @@ from contextlib import suppress
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import SpecError
-from infra.resolve.lockfile import HEADER, Lock, dump, parse
+from infra.resolve.lockfile import HEADER, Lock, dump, parse, release
 
 LOCK = Lock(
     blocks={
@@ -62,6 +62,12 @@ def test_parse_gives_back_what_was_dumped() -> None:
 @pytest.mark.parametrize("text", ["", "\n", HEADER, "version: 1", "version: 1\nblocks:\nimages:\n"])
 def test_nothing_locked_yet(text: str) -> None:
     assert parse(text, "lab.lock.yaml") == Lock()
+
+
+def test_release_takes_all_that_lies_under_an_owner_and_no_namesake() -> None:
+    lock = release(LOCK, "sites/us-west-2")
+    assert list(lock.blocks) == ["sites/us-west-2-b", "kubernetes/pods"]
+    assert lock.images == LOCK.images
 
 
 def test_marks_of_a_merge_conflict_are_explained() -> None:
@@ -132,6 +138,7 @@ def test_what_is_no_lock_file(text: str, code: str, line: int) -> None:
     assert wrong(text)[0][2] == line
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
     with suppress(SpecError):
