@@ -166,7 +166,7 @@ def _change(one: Mapping[str, Any], sites: Mapping[str, str]) -> Change:
     return Change(
         address=address,
         type=str(one["type"]),
-        name=_name(address, str(one["type"])),
+        name=_name(address, module, str(one["type"])),
         module=module,
         site=site_of(module, sites),
         actions=tuple(change["actions"]),
@@ -188,10 +188,8 @@ def _action(actions: Sequence[str]) -> Action:
     return only  # type: ignore[return-value]  # mypy does not narrow a str by `in`
 
 
-def _name(address: str, kind: str) -> str:
-    # Keys may hold dots and anything else, so the name is what follows the type, wherever that ends last.
-    _, _, name = address.rpartition(f"{kind}.")
-    return name
+def _name(address: str, module: str, kind: str) -> str:
+    return address.removeprefix(f"{module}.").removeprefix("data.").removeprefix(f"{kind}.")
 
 
 def _reason(code: str, attributes: Sequence[Attribute], deposed: object) -> str:

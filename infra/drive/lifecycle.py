@@ -1,0 +1,300 @@
+"""Plan, apply, destroy, drift: one environment's Terraform from saved plan to remembered apply.
+
+Nothing here prints or asks; ``tasks.py`` does both, with what these functions give back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infra.drive import cost as costs
+from infra.drive import diagnostics, ledger, saved, stateful, unprotected, workspace
+from infra.drive import plan as plans
+from infra.drive.engine import Engine
+from infra.drive.folders import Folders
+from infra.drive.saved import Inputs, SavedPlan
+from infra.drive.terraform import LOCK_FILE, Listener, Terraform, TerraformError
+from infra.errors import DriveError, ProtectedError, StalePlanError
+from infra.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One environment, as rendered into its build folder."""
+
+    environment: str
+    build: Path
+    """``build/<env>``."""
+    engine: Engine
+    files: Files
+    """Everything that was rendered, paths relative to ``build``."""
+    spec: str
+    """The spec's text, or anything that changes when its meaning does."""
+    lock: str
+    """The text of the spec's lock file."""
+    sites: Mapping[str, str] = field(default_factory=dict)
+    """Module call in the root → site: ``us_west_2`` → ``us-west-2``."""
+    regions: Mapping[str, str] = field(default_factory=dict)
+    """Site → AWS region."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For Terraform: credentials, AWS_ENDPOINT_URL."""
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(self.build.absolute())
+
+    def inputs(self) -> Inputs:
+        """What a plan made now would be made from."""
+        files = {path: text for path, text in self.files.items() if path.startswith("terraform/")}
+        providers = self.folders.root / LOCK_FILE
+        return Inputs(
+            files=workspace.fingerprint(files),
+            spec=_sha256(self.spec),
+            lock=_sha256(self.lock),
+            engine=str(self.engine),
+            providers=_sha256(providers.read_text(encoding="utf-8")) if providers.exists() else "",
+        )
+
+    def terraform(self, listener: Listener | None = None, *, root: Path | None = None) -> Terraform:
+        """Terraform in the rendered root, or in ``root``, on the same state."""
+        folders = self.folders
+        return Terraform(self.engine, root or folders.root, self.env, data=folders.data, listener=listener)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan that was made and saved."""
+
+    plan: plans.Plan
+    saved: SavedPlan
+    cost: costs.Cost | None
+    """None without a price table, and when nothing changes."""
+
+
+def plan(
+    job: Job,
+    *,
+    destroy: bool = False,
+    only: Iterable[str] = (),
+    named: Iterable[str] = (),
+    out: Path | None = None,
+    prices: costs.Prices | None = None,
+    listener: Listener | None = None,
+) -> Planned:
+    """Plan, and keep the plan for `apply`.
+
+    ``only`` narrows it to sites; ``named`` are addresses (of resources, or modules that hold them) of
+    stateful things that may go; ``out`` gets a copy of Terraform's plan file. `ProtectedError` when a
+    thing that is not named would have to go and its ``prevent_destroy`` stops Terraform.
+    """
+    folders, named = job.folders, tuple(named)
+    targets = _targets(job.sites, only)
+    with workspace.locked(job.build):
+        saved.discard(folders)
+        folders.plan.mkdir(parents=True, exist_ok=True)
+        job.terraform(listener).init()
+        root = unprotected.unprotect(folders) if destroy or named else folders.root
+        fresh = folders.plan / "fresh.tfplan"
+        terraform = job.terraform(listener, root=root)
+        position = saved.state_position(folders)
+        with _explained(job, named):
+            has_changes = terraform.plan(fresh, destroy=destroy, targets=targets)
+        # Reading a plan costs as much as starting the provider: not for a plan that is empty.
+        shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
+        parsed = plans.parse(shown, job.sites)
+        if out is not None:
+            shutil.copyfile(fresh, out)
+        kept = saved.save(
+            folders,
+            SavedPlan(
+                environment=job.environment,
+                kind="destroy" if destroy else "apply",
+                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                inputs=job.inputs(),
+                state=position,
+                root=root.name,
+                named=named,
+                protected=tuple(
+                    saved.Protected(one.address, one.action, one.loss, one.reason) for one in parsed.protected
+                ),
+                counts={action: parsed.count(action) for action in ("create", "update", "replace", "delete")},
+                has_changes=has_changes,
+            ),
+            fresh,
+        )
+        money = None
+        if prices is not None and has_changes:
+            money = costs.monthly(shown, prices, sites=job.sites, regions=job.regions)
+        return Planned(parsed, kept, money)
+
+
+def check(job: Job, *, named: Iterable[str] = (), kind: str = "apply") -> SavedPlan:
+    """The saved plan, if it may be applied now: `StalePlanError` or `ProtectedError` otherwise.
+
+    A plan of ``kind`` ``destroy`` needs no names: whoever asks for it has typed the environment's name.
+    """
+    found = saved.load(job.folders)
+    if found is None:
+        raise StalePlanError(f"no saved plan for {job.environment}: run `invoke {_verb(kind)}` first")
+    saved.check(job.folders, found, job.inputs(), saved.state_position(job.folders), kind=kind)
+    if kind != "destroy":
+        _require_names(job, found, tuple(named))
+    return found
+
+
+def apply(
+    job: Job, *, named: Iterable[str] = (), kind: str = "apply", listener: Listener | None = None
+) -> SavedPlan:
+    """Do exactly what the saved plan says, then remember it; gives back the plan that was applied.
+
+    The plan is used up, also by an apply that fails half-way: planning again shows what is left to do.
+    """
+    folders = job.folders
+    with workspace.locked(job.build):
+        found = check(job, named=named, kind=kind)
+        # Made anew: expressions that read files do so again during apply.
+        root = folders.root if found.root == folders.root.name else unprotected.unprotect(folders)
+        if found.has_changes:
+            try:
+                job.terraform(listener, root=root).apply(saved.plan_file(folders))
+            except TerraformError as problem:
+                _rescue(folders, root, problem)
+                if any(map(diagnostics.is_stale_plan, problem.diagnostics)):
+                    saved.discard(folders)
+                    raise saved.stale(found, "the state has moved on") from None
+                _explain_half_done(folders, found, problem)
+                raise
+            except DriveError:  # stopped: what was done is done
+                saved.discard(folders)
+                raise
+        saved.discard(folders)
+        unprotected.discard(folders)
+        if kind == "destroy":
+            ledger.forget(folders)
+        else:
+            ledger.remember(
+                folders,
+                job.files,
+                {
+                    "environment": job.environment,
+                    "applied": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "engine": str(job.engine),
+                    "spec": job.spec,
+                    "lock": job.lock,
+                },
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What the world and the state disagree about."""
+
+    changes: tuple[plans.Change, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 when there is any, as ``terraform plan -detailed-exitcode`` has it."""
+        return 2 if self.changes else 0
+
+
+def drift(job: Job, *, listener: Listener | None = None) -> Drift:
+    """Compare the world with the state; nothing is changed, and the saved plan stays."""
+    with workspace.locked(job.build):
+        terraform = job.terraform(listener)
+        look = job.folders.state / "drift.tfplan"
+        try:
+            if not terraform.plan(look, refresh_only=True):
+                return Drift(())
+            return Drift(plans.parse(terraform.show(look), job.sites).drift)
+        finally:
+            look.unlink(missing_ok=True)
+
+
+# -- parts -----------------------------------------------------------------------------------------------
+
+
+def _targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
+    targets = []
+    for wanted in only:
+        modules = [module for module, site in sites.items() if site == wanted]
+        if not modules:
+            raise DriveError(f"no site {wanted!r} to plan for; there are {', '.join(sorted(sites.values()))}")
+        targets += [f"module.{module}" for module in modules]
+    return tuple(targets)
+
+
+@contextmanager
+def _explained(job: Job, named: tuple[str, ...]) -> Iterator[None]:
+    try:
+        yield
+    except TerraformError as problem:
+        guarded = [
+            one for one in diagnostics.prevented(problem.diagnostics) if not stateful.covers(named, one)
+        ]
+        if not guarded:
+            raise
+        raise ProtectedError(
+            "the spec as it is now needs these destroyed or replaced, and they can't be had back:\n"
+            + "\n".join(f"  {address}" for address in guarded)
+            + "\nTo see why, which changes nothing yet:\n"
+            + f"  invoke plan --env {job.environment} {_options(guarded)}"
+        ) from None
+
+
+def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
+    missing = [one for one in found.protected if not stateful.covers(named, one.address)]
+    if not missing:
+        return
+    said = []
+    for one in missing:
+        verb = "replaces" if one.action == "replace" else "destroys"
+        said.append(f"  {verb} {one.address}: {one.loss}" + (f"; because {one.reason}" if one.reason else ""))
+    raise ProtectedError(
+        "the plan takes away what can't be had back:\n"
+        + "\n".join(said)
+        + "\nIf that is what you want, name it:\n"
+        + f"  invoke apply --env {job.environment} {_options(one.address for one in missing)}"
+    )
+
+
+def _options(addresses: Iterable[str]) -> str:
+    import shlex
+
+    return " ".join(f"--destroy {shlex.quote(address)}" for address in addresses)
+
+
+def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
+    """The state that Terraform could not store is in the folder it worked in; that may be a passing one."""
+    left = root / "errored.tfstate"
+    if not left.exists():
+        return
+    kept = folders.state / "errored.tfstate"
+    left.replace(kept)
+    push = f"TF_DATA_DIR={folders.data} terraform -chdir={folders.root} state push {kept}"
+    problem.args = (
+        f"{problem}\nTerraform could not store the state. It is in {kept}; when storing works again:\n  {push}",
+    )
+
+
+def _explain_half_done(folders: Folders, found: SavedPlan, problem: TerraformError) -> None:
+    now = saved.state_position(folders)
+    if now is not None and now == found.state:
+        return  # nothing was done, and the plan still holds
+    saved.discard(folders)
+    again = f"`invoke {_verb(found.kind)} --env {found.environment}`"
+    problem.args = (f"{problem}\nWhat was done so far is in the state; {again} shows what is left to do.",)
+
+
+def _verb(kind: str) -> str:
+    return "destroy" if kind == "destroy" else "plan"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

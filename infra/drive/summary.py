@@ -1,0 +1,279 @@
+"""A plan as a person reads it in ten seconds: what would be lost, what happens where, and money. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from infra.drive.cost import Cost, Range
+from infra.drive.plan import UNKNOWN, Action, Attribute, Change, Plan
+
+_COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
+    ("create", "added", "+"),
+    ("update", "changed", "~"),
+    ("replace", "replaced", "±"),
+    ("delete", "destroyed", "-"),
+)
+_EVERYWHERE = "all sites"
+_VALUE = 60
+"""Characters of a value that are shown."""
+_NAMED = 12
+"""Resources that are named one by one, of each site and action; more are grouped by type."""
+_ATTRIBUTES = 4
+"""Attributes that are shown of one resource."""
+
+
+def text(
+    plan: Plan,
+    *,
+    environment: str,
+    cost: Cost | None = None,
+    notes: Sequence[str] = (),
+    named: Iterable[str] = (),
+) -> str:
+    """The summary, without colours and without a line end.
+
+    ``notes`` are sentences that come first: what the spec's update policies have to say. ``named`` are the
+    addresses that a person agreed to lose.
+    """
+    if not plan.has_changes:
+        lines = [f"No changes: {environment} is as its spec says."]
+        return "\n".join([*lines, *_notes(notes), *_cost(cost)])
+    lines = [f"{environment}: {_headline(plan)}"]
+    lines += _notes(notes)
+    lines += _losses(plan, tuple(named))
+    lines += _table(plan)
+    for site in plan.sites:
+        lines += _site(plan, site)
+    lines += _outputs(plan)
+    lines += _cost(cost)
+    return "\n".join(lines)
+
+
+def to_json(
+    plan: Plan, *, environment: str, cost: Cost | None = None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The same for programs. Keys are only ever added.
+
+    ``{"environment", "has_changes", "counts": {added, changed, replaced, destroyed}, "notes": [str],
+    "sites": {site: counts}, "protected": [address], "changes": [{"address", "previous_address", "type",
+    "name", "module", "site", "action", "reason", "loss", "attributes": [{"path", "before", "after",
+    "replaces"}]}], "outputs": [{"name", "action", "sensitive"}], "cost": null or
+    {"currency", "dated", "before": {"low", "high"}, "after": {"low", "high"}, "sites", "unknown"}}``.
+    The root module's site is the empty string. Sensitive values are masked.
+    """
+    return {
+        "environment": environment,
+        "has_changes": plan.has_changes,
+        "counts": _counts(plan, None),
+        "notes": list(notes),
+        "sites": {site: _counts(plan, site) for site in plan.sites},
+        "protected": [one.address for one in plan.protected],
+        "changes": [change_json(one) for one in plan.changes],
+        "outputs": [
+            {"name": one.name, "action": one.action, "sensitive": one.sensitive} for one in plan.outputs
+        ],
+        "cost": cost.to_json() if cost else None,
+    }
+
+
+def change_json(one: Change) -> dict[str, Any]:
+    """One change, as in `to_json`."""
+    return {
+        "address": one.address,
+        "previous_address": one.previous_address or None,
+        "type": one.type,
+        "name": one.name,
+        "module": one.module,
+        "site": one.site,
+        "action": one.action,
+        "reason": one.reason,
+        "loss": one.loss,
+        "attributes": [
+            {"path": each.path, "before": each.before, "after": each.after, "replaces": each.replaces}
+            for each in one.attributes
+        ],
+    }
+
+
+def drift_text(drift: Sequence[Change], *, environment: str) -> str:
+    """What differs between the world and the state."""
+    if not drift:
+        return f"No drift: {environment} is as it was last left."
+    lines = [f"{environment}: {_many(len(drift), 'resource')} changed outside of Terraform"]
+    for one in drift:
+        gone = one.action == "delete"
+        lines.append(f"  {'-' if gone else '~'} {one.address}{' is gone' if gone else ''}")
+        lines += [f"      {line}" for line in _attributes(one.attributes)]
+    lines.append("`invoke plan` shows what it takes to put things back as the spec says.")
+    return "\n".join(lines)
+
+
+# -- parts -----------------------------------------------------------------------------------------------
+
+
+def _headline(plan: Plan) -> str:
+    said = [f"{count} {word}" for action, word, _ in _COLUMNS if (count := plan.count(action))]
+    moved = sum(bool(one.previous_address) for one in plan.changes)
+    imported = sum(one.importing for one in plan.changes)
+    forgotten = plan.count("forget")
+    for count, word in ((moved, "moved"), (imported, "imported"), (forgotten, "forgotten")):
+        if count:
+            said.append(f"{count} {word}")
+    return ", ".join(said) or "only outputs change"
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    return ["", *notes] if notes else []
+
+
+def _losses(plan: Plan, named: tuple[str, ...]) -> list[str]:
+    from infra.drive.stateful import covers
+
+    if not plan.protected:
+        return []
+    lines = ["", "Can't be had back:"]
+    for one in plan.protected:
+        verb = "replaced" if one.action == "replace" else "destroyed"
+        agreed = " (named)" if covers(named, one.address) else ""
+        lines.append(f"  ! {one.address} is {verb}{agreed}: {one.loss}")
+        lines += [f"      {line}" for line in _why(one)]
+    return lines
+
+
+def _table(plan: Plan) -> list[str]:
+    rows = [("", *(word for _, word, _ in _COLUMNS))]
+    for site in plan.sites:
+        counts = [plan.count(action, site) for action, _, _ in _COLUMNS]
+        if any(counts):
+            rows.append((site or _EVERYWHERE, *(str(count or "·") for count in counts)))
+    if len(rows) == 1:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [""]
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(widths[at]) for at, cell in enumerate(row[1:], 1))]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def _site(plan: Plan, site: str) -> list[str]:
+    lines = []
+    here = [one for one in plan.changes if one.site == site]
+    # What is lost has been told at the top, with its reasons.
+    for action, _, sign in reversed(_COLUMNS):
+        told = [one for one in here if one.action == action and not one.is_protected]
+        if action == "create" or len(told) > _NAMED:
+            lines += [f"  {sign} {group}" for group in _grouped(told)]
+            continue
+        for one in told:
+            lines.append(f"  {sign} {_local(one)}")
+            lines += [f"      {line}" for line in _why(one)]
+    for one in here:
+        if one.previous_address:
+            lines.append(f"  → {one.address} (moved from {one.previous_address})")
+        if one.action == "forget":
+            lines.append(f"  . {_local(one)} is no longer managed; it stays as it is")
+        if one.importing:
+            lines.append(f"  < {_local(one)} is imported")
+    return ["", site or _EVERYWHERE, *lines] if lines else []
+
+
+def _grouped(changes: Sequence[Change]) -> list[str]:
+    """``aws_subnet (6): private["us-west-2a"], …``: one line a type, in a width that a terminal has."""
+    types: dict[str, list[str]] = {}
+    for one in changes:
+        types.setdefault(one.type, []).append(one.name)
+    lines = []
+    for kind, names in sorted(types.items()):
+        line = f"{kind} ({len(names)}): " if len(names) > 1 else f"{kind}: "
+        shown: list[str] = []
+        for name in names:
+            if shown and len(line) + sum(len(one) + 2 for one in [*shown, name]) > 100:
+                break
+            shown.append(name)
+        rest = len(names) - len(shown)
+        lines.append(line + ", ".join(shown) + (f" and {rest} more" if rest else ""))
+    return lines
+
+
+def _local(one: Change) -> str:
+    """The address without the site's own module, which the heading has said."""
+    parts = one.address.split(".", 2)
+    return parts[2] if one.module and "[" not in parts[1] else one.address
+
+
+def _why(one: Change) -> list[str]:
+    if one.action == "update":
+        return _attributes(one.attributes)
+    lines = [f"because {one.reason}"] if one.reason else []
+    if one.action == "replace":
+        lines += _attributes([each for each in one.attributes if each.replaces])
+    return lines
+
+
+def _attributes(attributes: Sequence[Attribute]) -> list[str]:
+    # What only AWS can tell follows from the rest, and is told only when there is no rest.
+    told = [one for one in attributes if one.after != UNKNOWN] or list(attributes)
+    lines = [f"{one.path}: {_value(one.before)} → {_value(one.after)}" for one in told[:_ATTRIBUTES]]
+    if len(told) > _ATTRIBUTES:
+        lines.append(f"and {len(told) - _ATTRIBUTES} more")
+    return lines
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str) and value.startswith("("):
+        return value  # (sensitive), (known after apply)
+    if value is None:
+        return "none"
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= _VALUE else f"{shown[: _VALUE - 1]}…"
+
+
+def _outputs(plan: Plan) -> list[str]:
+    if not plan.outputs:
+        return []
+    return ["", f"Outputs that change: {', '.join(one.name for one in plan.outputs)}"]
+
+
+def _cost(cost: Cost | None) -> list[str]:
+    if cost is None:
+        return []
+    if cost.before == cost.after:
+        lines = ["", f"Monthly cost: {money_range(cost.after)}, unchanged"]
+    else:
+        low, high = cost.after.low - cost.before.low, cost.after.high - cost.before.high
+        lines = ["", f"Monthly cost: {money_range(cost.before)} → {money_range(cost.after)}"]
+        change = (
+            _signed(low) if round(low) == round(high) else f"{_signed(low)} at min, {_signed(high)} at max"
+        )
+        lines[-1] += f" ({change})"
+        for site, (before, after) in sorted(cost.sites.items()):
+            if before != after and len(cost.sites) > 1:
+                lines.append(f"  {site or _EVERYWHERE}: {money_range(before)} → {money_range(after)}")
+    lines.append(
+        f"  An estimate from list prices of {cost.dated}; without traffic, storage use and discounts."
+    )
+    if cost.unknown:
+        lines.append(f"  Not counted, no price known: {', '.join(cost.unknown)}")
+    return lines
+
+
+def money_range(amount: Range) -> str:
+    """``$1,204``, or ``$1,204 at min, $9,800 at max`` when groups can grow."""
+    if round(amount.low) == round(amount.high):
+        return f"${amount.low:,.0f}"
+    return f"${amount.low:,.0f} at min, ${amount.high:,.0f} at max"
+
+
+def _signed(amount: float) -> str:
+    return f"{'-' if amount < 0 else '+'}${abs(amount):,.0f}"
+
+
+def _counts(plan: Plan, site: str | None) -> dict[str, int]:
+    return {word: plan.count(action, site) for action, word, _ in _COLUMNS}
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
