@@ -279,7 +279,7 @@ def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
     left.replace(kept)
     push = f"TF_DATA_DIR={folders.data} terraform -chdir={folders.root} state push {kept}"
     problem.args = (
-        f"{problem}\nTerraform could not store the state. It is in {kept}; when storing works again:\n  {push}",
+        f"{problem}\nTerraform could not store the state; it is in {kept}. Once it can be:\n  {push}",
     )
 
 

@@ -1,0 +1,202 @@
+"""Real Terraform, from the first plan to the last destroy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+
+from infra.drive import ledger, lifecycle, saved, stateful, summary
+from infra.drive.lifecycle import Job
+from infra.drive.terraform import TerraformError
+from infra.errors import DriveError, ProtectedError, StalePlanError
+
+pytestmark = pytest.mark.slow
+
+MakeJob: TypeAlias = Callable[..., Job]
+
+
+@pytest.fixture(autouse=True)
+def things_that_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In these tests ``terraform_data`` stands for a thing that can't be had back."""
+    monkeypatch.setattr(stateful, "STATEFUL", {"terraform_data": "its words are lost"})
+
+
+def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
+    job = make_job()
+    planned = lifecycle.plan(job)
+    assert [one.address for one in planned.plan.changes] == [
+        "module.us_west_2.terraform_data.kept",
+        'module.us_west_2.terraform_data.thing["a.b"]',
+        'module.us_west_2.terraform_data.thing["c"]',
+    ]
+    assert {one.site for one in planned.plan.changes} == {"us-west-2"}
+    assert planned.saved.counts["create"] == 3
+
+    lifecycle.apply(job)
+    assert saved.load(job.folders) is None
+    assert job.terraform().output() == {"text": "one"}
+    remembered = ledger.recall(job.folders)
+    assert remembered is not None
+    assert remembered.files == job.files
+    assert remembered.about["spec"] == "spec"
+
+    again = lifecycle.plan(job)
+    assert not again.plan.has_changes
+    assert summary.text(again.plan, environment="lab") == "No changes: lab is as its spec says."
+    lifecycle.apply(job)  # an empty plan is as good as any
+
+    changed = lifecycle.plan(make_job(text="two"))
+    assert [(one.action, one.address) for one in changed.plan.changes] == [
+        ("update", 'module.us_west_2.terraform_data.thing["a.b"]'),
+        ("update", 'module.us_west_2.terraform_data.thing["c"]'),
+    ]
+    (attribute,) = (one for one in changed.plan.changes[0].attributes if one.path == "input")
+    assert (attribute.before, attribute.after) == ("one", "two")
+
+    job = make_job()
+    lifecycle.plan(job, destroy=True)
+    lifecycle.apply(job, kind="destroy")
+    assert job.terraform().state_list() == []
+    assert ledger.recall(job.folders) is None
+
+
+def test_a_plan_serves_once(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    lifecycle.apply(job)
+    with pytest.raises(StalePlanError, match="no saved plan for lab: run `invoke plan` first"):
+        lifecycle.apply(job)
+
+
+def test_plan_of_other_files_or_another_spec_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    with pytest.raises(StalePlanError, match="rendered files have changed"):
+        lifecycle.apply(make_job(text="two"))
+    with pytest.raises(StalePlanError, match="the spec has changed"):
+        lifecycle.apply(make_job(spec="another"))
+    with pytest.raises(StalePlanError, match=r"a plan of `invoke apply`, not of `invoke destroy`"):
+        lifecycle.apply(job, kind="destroy")
+    newer = dataclasses.replace(job.engine, version="99.0.0")
+    with pytest.raises(StalePlanError, match=r"99\.0\.0 would apply it"):
+        lifecycle.apply(dataclasses.replace(job, engine=newer))
+    lifecycle.apply(make_job())  # and the plan itself has not suffered
+
+
+def test_plan_of_an_older_state_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    # Somebody else applies meanwhile, without us.
+    terraform = job.terraform()
+    elsewhere = job.build / "elsewhere"
+    terraform.plan(elsewhere)
+    terraform.apply(elsewhere)
+    with pytest.raises(StalePlanError, match="the state has moved on"):
+        lifecycle.apply(job)
+
+
+def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with a state in S3, whose position is not looked up.
+    monkeypatch.setattr(saved, "state_position", lambda _folders: None)
+    job = make_job()
+    lifecycle.plan(job)
+    terraform = job.terraform()
+    terraform.plan(job.build / "elsewhere")
+    terraform.apply(job.build / "elsewhere")
+    with pytest.raises(StalePlanError, match="the state has moved on"):
+        lifecycle.apply(job)
+    assert saved.load(job.folders) is None
+
+
+def test_a_plan_file_that_was_swapped_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    saved.plan_file(job.folders).write_bytes(b"another")
+    with pytest.raises(StalePlanError, match="not the file that was saved"):
+        lifecycle.apply(job)
+
+
+def test_guarded_thing_is_destroyed_only_by_name(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    lifecycle.apply(job)
+    kept = "module.us_west_2.terraform_data.kept"
+
+    job = make_job(kept="second")
+    with pytest.raises(ProtectedError, match=f"invoke plan --env lab --destroy {kept}"):
+        lifecycle.plan(job)
+
+    planned = lifecycle.plan(job, named=[kept])
+    (change,) = (one for one in planned.plan.changes if one.action == "replace")
+    assert change.address == kept
+    assert [one.path for one in change.attributes if one.replaces] == ["triggers_replace"]
+    assert "prevent_destroy = true" in (job.folders.root / "modules/site/main.tf").read_text()
+
+    with pytest.raises(ProtectedError, match=f"invoke apply --env lab --destroy {kept}"):
+        lifecycle.apply(job)
+    lifecycle.apply(job, named=["module.us_west_2"])
+    assert not job.folders.unprotected.exists()
+    assert not lifecycle.plan(job).plan.has_changes
+
+
+def test_a_site_that_does_not_exist_is_named(make_job: MakeJob) -> None:
+    with pytest.raises(DriveError, match=r"no site .mars.*us-west-2"):
+        lifecycle.plan(make_job(), only=["mars"])
+
+
+def test_only_one_site(make_job: MakeJob) -> None:
+    job = make_job()
+    assert len(lifecycle.plan(job, only=["us-west-2"]).plan.changes) == 3
+
+
+def test_apply_that_fails_half_way_keeps_what_was_done(make_job: MakeJob) -> None:
+    fails = """
+resource "terraform_data" "fails" {
+  input      = terraform_data.thing["c"].id
+  provisioner "local-exec" {
+    command = "test -e ${path.root}/../may_work"
+  }
+}
+"""
+    job = make_job(more=fails)
+    lifecycle.plan(job)
+    with pytest.raises(TerraformError) as caught:
+        lifecycle.apply(job)
+    text = str(caught.value)
+    assert "modules/site/main.tf:" in text
+    assert "module.us_west_2.terraform_data.fails: local-exec provisioner error" in text
+    assert "What was done so far is in the state; `invoke plan --env lab` shows what is left to do." in text
+    assert saved.load(job.folders) is None
+    assert 'module.us_west_2.terraform_data.thing["c"]' in job.terraform().state_list()
+    assert ledger.recall(job.folders) is None
+
+    (job.build / "may_work").touch()
+    left = lifecycle.plan(job)
+    assert [(one.action, one.address) for one in left.plan.changes] == [
+        ("replace", "module.us_west_2.terraform_data.fails"),
+    ]
+    assert left.plan.changes[0].reason == "it was left half-made, or marked as tainted"
+    lifecycle.apply(job, named=["module.us_west_2.terraform_data.fails"])
+    assert not lifecycle.plan(job).plan.has_changes
+
+
+def test_no_drift(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    lifecycle.apply(job)
+    waiting = lifecycle.plan(make_job(text="two")).saved
+    found = lifecycle.drift(make_job(text="two"))
+    assert (found.changes, found.exit_code) == ((), 0)
+    assert saved.load(job.folders) == waiting
+
+
+def test_summary_for_programs_is_json(make_job: MakeJob) -> None:
+    planned = lifecycle.plan(make_job())
+    told = json.loads(json.dumps(summary.to_json(planned.plan, environment="lab", cost=planned.cost)))
+    assert told["counts"] == {"added": 3, "changed": 0, "replaced": 0, "destroyed": 0}
+    assert told["sites"]["us-west-2"]["added"] == 3
+    assert told["cost"] is None
