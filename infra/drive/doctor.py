@@ -1,0 +1,415 @@
+"""Is this machine, and this account, ready? A table of small checks, each with how to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from infra.drive.engine import EMBEDDED, Engine, engines, find_engine
+from infra.drive.folders import Folders
+from infra.errors import DriveError
+
+State: TypeAlias = Literal["ok", "warn", "fail"]
+
+ROOM: Final = 2 * 1024**3
+"""Bytes: the AWS provider alone unpacks to some 700 MB."""
+
+SKEW: Final = 240
+"""Seconds that our clock may be off. AWS refuses requests that are signed five minutes early or late
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html)."""
+
+REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
+
+QUOTA_CODES: Final[Mapping[str, str]] = {
+    "on-demand-standard": "L-1216C47A",
+    "on-demand-dl": "L-6E869C2A",
+    "on-demand-f": "L-74FC7D96",
+    "on-demand-g": "L-DB2E81BA",
+    "on-demand-inf": "L-1945791B",
+    "on-demand-p": "L-417A185B",
+    "on-demand-trn": "L-2C3B7624",
+    "on-demand-x": "L-7295265B",
+    "spot-standard": "L-34B43A08",
+    "spot-dl": "L-85EED4F7",
+    "spot-f": "L-88CF9481",
+    "spot-g": "L-3819A6DF",
+    "spot-inf": "L-B5D1601B",
+    "spot-p": "L-7212CCBC",
+    "spot-trn": "L-5480EFD2",
+    "spot-x": "L-E3A00192",
+}
+"""Our name → AWS's code of the vCPU quota of a family (``aws service-quotas list-service-quotas
+--service-code ec2``). G includes VT; standard is A, C, D, H, I, M, R, T and Z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. ``fix`` is what to do; empty when all is well."""
+
+    check: str
+    state: State
+    said: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is examined, as plain values. Empty ones leave their checks out."""
+
+    environment: str
+    build: Path
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """As Terraform would see it: credentials, AWS_ENDPOINT_URL."""
+    uses_aws: bool = True
+    embedded: bool = False
+    """Against the embedded AWS, where an account's limits mean nothing."""
+    account: str | None = None
+    profile: str | None = None
+    regions: tuple[str, ...] = ()
+    """AWS regions; the first is the primary one."""
+    bucket: str | None = None
+    """Of the state."""
+    bucket_region: str | None = None
+    vcpus: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(AWS region, name of a quota as in `QUOTA_CODES`) → vCPUs that the pools may grow to."""
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """A boto3 client that gives up soon."""
+        import botocore.config
+
+        library: Any = botocore.config  # it has no annotations
+        return self._session.client(
+            service,
+            region_name=region or (self.regions[0] if self.regions else "us-east-1"),
+            endpoint_url=self.env.get("AWS_ENDPOINT_URL"),
+            config=library.Config(connect_timeout=4, read_timeout=10, retries={"max_attempts": 2}),
+        )
+
+    @cached_property
+    def _session(self) -> Any:
+        import boto3
+
+        library: Any = boto3  # it has no annotations
+        return library.Session(
+            aws_access_key_id=self.env.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=self.env.get("AWS_SECRET_ACCESS_KEY"),
+            aws_session_token=self.env.get("AWS_SESSION_TOKEN"),
+            profile_name=None if self.embedded else self.profile,
+        )
+
+    @cached_property
+    def identity(self) -> Mapping[str, Any] | Exception:
+        """Who AWS takes us for, asked once; or why it takes us for nobody."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            said: Mapping[str, Any] = self.client("sts").get_caller_identity()
+        except (BotoCoreError, ClientError) as problem:
+            return problem
+        return said
+
+
+Check: TypeAlias = Callable[[Patient], Iterator[Finding]]
+
+
+def examine(patient: Patient, *, told: Callable[[Finding], None] = lambda _finding: None) -> list[Finding]:
+    """Every check, in order; ``told`` hears of each finding as it comes."""
+    findings = []
+    for check in CHECKS:
+        for finding in check(patient):
+            told(finding)
+            findings.append(finding)
+    return findings
+
+
+def text(findings: list[Finding]) -> str:
+    """A line a finding, with its remedy below."""
+    marks = {"ok": "✓", "warn": "!", "fail": "✗"}
+    width = max((len(one.check) for one in findings), default=0)
+    lines = []
+    for one in findings:
+        lines.append(f"{marks[one.state]} {one.check.ljust(width)}  {one.said}")
+        lines += [f"  {' ' * width}  → {line}" for line in one.fix.splitlines()]
+    return "\n".join(lines)
+
+
+def to_json(findings: list[Finding]) -> list[dict[str, str]]:
+    """``[{"check", "state", "said", "fix"}]``."""
+    return [{"check": one.check, "state": one.state, "said": one.said, "fix": one.fix} for one in findings]
+
+
+# -- this machine ----------------------------------------------------------------------------------------
+
+
+def python(_patient: Patient) -> Iterator[Finding]:
+    # That it is new enough is seen to by whoever installs us.
+    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def engine(patient: Patient) -> Iterator[Finding]:
+    for program, found in engines(patient.env):
+        if isinstance(found, DriveError):
+            yield Finding("engine", "warn", str(found), f"Upgrade or remove {program}.")
+    try:
+        used: Engine = find_engine(patient.env)
+    except DriveError as problem:
+        yield Finding("engine", "fail", str(problem), "Install Terraform or OpenTofu, 1.6 or newer.")
+        return
+    if used.name == EMBEDDED:
+        yield Finding(
+            "engine",
+            "ok",
+            f"Terraform {used.version}, embedded",
+            "A team should pin one engine: install terraform or tofu, and it is used instead.",
+        )
+    else:
+        yield Finding("engine", "ok", f"{used} at {used.argv[0]}")
+
+
+def cli_config(patient: Patient) -> Iterator[Finding]:
+    named = patient.env.get("TF_CLI_CONFIG_FILE")
+    if named and not Path(named).is_file():
+        yield Finding(
+            "cli config",
+            "warn",
+            f"TF_CLI_CONFIG_FILE names {named}, which is not there: mirrors and tokens in it are not used",
+            "Correct the variable, or unset it.",
+        )
+
+
+def providers(patient: Patient) -> Iterator[Finding]:
+    installed = Folders(patient.build).data / "providers"
+    if any(installed.glob("*/*/*/*/*")):
+        yield Finding("providers", "ok", f"installed in {installed}")
+        return
+    config = patient.env.get("TF_CLI_CONFIG_FILE") or Path.home() / ".terraformrc"
+    try:
+        said = Path(config).read_text(encoding="utf-8")
+    except OSError:
+        said = ""
+    mirrors = re.findall(r'^\s*path\s*=\s*"(.+)"', said, re.MULTILINE)
+    for mirror in mirrors:
+        if Path(mirror).is_dir():
+            yield Finding("providers", "ok", f"from the mirror {mirror}")
+        else:
+            yield Finding(
+                "providers", "fail", f"the mirror {mirror} is not there", f"Mount it, or correct {config}."
+            )
+    network = re.findall(r'^\s*url\s*=\s*"(.+)"', said, re.MULTILINE)
+    if network or not mirrors:
+        yield from map(_reachable, network or [REGISTRY])
+
+
+def _reachable(url: str) -> Finding:
+    host = urllib.parse.urlsplit(url).hostname
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - Terraform asks there too
+            answer.read(1)
+    except urllib.error.HTTPError:
+        pass  # a mirror has nothing to say at its root, but it has said so
+    except (OSError, ValueError) as problem:
+        return Finding(
+            "providers",
+            "fail",
+            f"{host} can't be reached: {problem}",
+            "Set HTTPS_PROXY, or a filesystem mirror in the CLI config:\n"
+            "https://developer.hashicorp.com/terraform/cli/config/config-file#provider-installation",
+        )
+    return Finding("providers", "ok", f"{host} can be reached")
+
+
+def tools(patient: Patient) -> Iterator[Finding]:
+    wanted = {
+        "git": "Install it from your system's packages.",
+        "packer": "Only `invoke bake` needs it: https://developer.hashicorp.com/packer/install",
+    }
+    for tool, fix in wanted.items():
+        found = shutil.which(tool, path=patient.env.get("PATH"))
+        yield Finding(tool, "ok", found) if found else Finding(tool, "warn", "not on PATH", fix)
+
+
+def disk(patient: Patient) -> Iterator[Finding]:
+    place = patient.build.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    said = f"{free / 1024**3:.1f} GiB free in {place}"
+    if free < ROOM:
+        yield Finding("disk", "warn", said, f"Terraform's AWS provider alone takes {ROOM / 1024**3:.0f} GiB.")
+    else:
+        yield Finding("disk", "ok", said)
+
+
+# -- the account -----------------------------------------------------------------------------------------
+
+
+def credentials(patient: Patient) -> Iterator[Finding]:
+    if not patient.uses_aws:
+        return
+    who = patient.identity
+    if isinstance(who, Exception):
+        profile = f" --profile {patient.profile}" if patient.profile else ""
+        fix = (
+            "Start it: `invoke local.up`."
+            if patient.embedded
+            else f"Sign in: `aws sso login{profile}`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY."
+        )
+        yield Finding("credentials", "fail", str(who), fix)
+        return
+    account, arn = str(who["Account"]), str(who["Arn"])
+    if patient.account and not patient.embedded and account != patient.account:
+        yield Finding(
+            "credentials",
+            "fail",
+            f"{arn} is of account {account}; the spec says {patient.account}",
+            "Use another profile, or correct `aws.account` in the spec.",
+        )
+    else:
+        yield Finding("credentials", "ok", f"{arn}, account {account}")
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    who = patient.identity if patient.uses_aws else None
+    if who is None:
+        return
+    told = (
+        (getattr(who, "response", {}) if isinstance(who, Exception) else who)
+        .get("ResponseMetadata", {})
+        .get("HTTPHeaders", {})
+        .get("date")
+    )
+    if not told:
+        return
+    off = abs((datetime.now(UTC) - parsedate_to_datetime(told)).total_seconds())
+    if off > SKEW:
+        yield Finding(
+            "clock", "fail", f"{off:.0f} s from AWS's", "Set it by NTP: `sudo timedatectl set-ntp true`."
+        )
+    else:
+        yield Finding("clock", "ok", f"{off:.0f} s from AWS's")
+
+
+def regions(patient: Patient) -> Iterator[Finding]:
+    if not _signed_in(patient) or not patient.regions:
+        return
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
+    except (BotoCoreError, ClientError) as problem:
+        yield Finding("regions", "warn", str(problem), "Allow ec2:DescribeRegions.")
+        return
+    status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
+    for region in patient.regions:
+        if region not in status:
+            yield Finding("regions", "fail", f"{region} is no region of this account's partition")
+        elif status[region] == "not-opted-in":
+            yield Finding(
+                "regions",
+                "fail",
+                f"{region} is not enabled",
+                f"aws account enable-region --region-name {region}",
+            )
+    if all(status.get(region) in ("opt-in-not-required", "opted-in") for region in patient.regions):
+        yield Finding("regions", "ok", ", ".join(patient.regions))
+
+
+def quotas(patient: Patient) -> Iterator[Finding]:
+    if not _signed_in(patient) or patient.embedded:
+        return
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    for (region, name), needed in sorted(patient.vcpus.items()):
+        code = QUOTA_CODES.get(name)
+        if code is None:
+            yield Finding(
+                "quotas", "warn", f"{name}: not a quota we know", f"One of {', '.join(QUOTA_CODES)}."
+            )
+            continue
+        try:
+            quota = patient.client("service-quotas", region).get_service_quota(
+                ServiceCode="ec2", QuotaCode=code
+            )["Quota"]
+        except (BotoCoreError, ClientError) as problem:
+            yield Finding(
+                "quotas", "warn", f"{name} in {region}: {problem}", "Allow servicequotas:GetServiceQuota."
+            )
+            continue
+        said = f"{name} in {region}: {needed} vCPUs wanted of {quota['Value']:.0f}"
+        if needed > quota["Value"]:
+            yield Finding(
+                "quotas",
+                "warn",
+                said,
+                f"aws service-quotas request-service-quota-increase --region {region} --service-code ec2 "
+                f"--quota-code {code} --desired-value {needed}",
+            )
+        else:
+            yield Finding("quotas", "ok", said)
+
+
+def state_bucket(patient: Patient) -> Iterator[Finding]:
+    if not patient.bucket or not _signed_in(patient):
+        return
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    s3 = patient.client("s3", patient.bucket_region)
+    make = f"invoke bootstrap --env {patient.environment}"
+    try:
+        s3.head_bucket(Bucket=patient.bucket)
+        versioning = s3.get_bucket_versioning(Bucket=patient.bucket).get("Status")
+    except ClientError as problem:
+        code = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if code == 404:
+            yield Finding("state", "fail", f"there is no bucket {patient.bucket}", make)
+        else:
+            yield Finding(
+                "state",
+                "fail",
+                f"bucket {patient.bucket}: {problem}",
+                "Another account may own that name: choose one of your own in `state.bucket`.",
+            )
+        return
+    except BotoCoreError as problem:
+        yield Finding("state", "fail", f"bucket {patient.bucket}: {problem}")
+        return
+    if versioning == "Enabled":
+        yield Finding("state", "ok", f"bucket {patient.bucket}, versioned")
+    else:
+        yield Finding(
+            "state", "warn", f"bucket {patient.bucket} keeps no older versions: a broken state is lost", make
+        )
+
+
+def _signed_in(patient: Patient) -> bool:
+    return patient.uses_aws and not isinstance(patient.identity, Exception)
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    python,
+    engine,
+    cli_config,
+    providers,
+    tools,
+    disk,
+    credentials,
+    clock,
+    regions,
+    quotas,
+    state_bucket,
+)
+"""In the order in which a person mends things. A new check is one function and one row."""
