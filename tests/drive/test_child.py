@@ -1,0 +1,118 @@
+"""Processes that must not be torn down half-way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from infra.drive import child
+
+STUBBORN = """
+import signal, sys, time
+times = 0
+def on_sigint(*_):
+    global times
+    times += 1
+    print("told", times, flush=True)
+signal.signal(signal.SIGINT, on_sigint)
+print("ready", flush=True)
+while times == 0:
+    time.sleep(0.01)
+time.sleep(0.6)
+print("state saved", flush=True)
+sys.exit(3)
+"""
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_lines_come_as_they_are_written(tmp_path: Path) -> None:
+    release = tmp_path / "go"
+    code = (
+        "import pathlib, time\n"
+        "print('first', flush=True)\n"
+        f"while not pathlib.Path({str(release)!r}).exists(): time.sleep(0.01)\n"
+        "print('second')"
+    )
+    seen = []
+
+    def on_line(line: str) -> None:
+        seen.append(line)
+        release.touch()  # the program waits for this: a reader that reads to the end would hang
+
+    done = child.run(python(code), folder=tmp_path, env=os.environ, on_line=on_line)
+    assert (seen, done.exit_code, done.interrupted) == (["first", "second"], 0, False)
+
+
+def test_much_output_on_both_streams_does_not_block(tmp_path: Path) -> None:
+    code = "import sys\nfor n in range(20000): print(n); print(n, file=sys.stderr)\nsys.exit(7)"
+    seen: list[str] = []
+    done = child.run(python(code), folder=tmp_path, env=os.environ, on_line=seen.append)
+    assert len(seen) == 20000
+    assert done.exit_code == 7
+    assert done.stderr.splitlines()[-1] == "19999"
+    assert len(done.stderr.splitlines()) == child.TAIL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_program_is_told_once_and_waited_for(tmp_path: Path, number: int) -> None:
+    lines: list[str] = []
+    told: list[int] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line == "ready":
+            os.kill(os.getpid(), number)
+            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+
+    before = signal.getsignal(number)
+    done = child.run(
+        python(STUBBORN), folder=tmp_path, env=os.environ, on_line=on_line, on_interrupt=told.append
+    )
+    assert lines == ["ready", "told 1", "state saved"]
+    assert told == [1, 2]
+    assert (done.exit_code, done.interrupted) == (3, True)
+    assert signal.getsignal(number) is before
+
+
+def test_program_is_in_a_session_of_its_own(tmp_path: Path) -> None:
+    seen: list[str] = []
+    code = "import os; print(os.getsid(0) == os.getpid())"
+    child.run(python(code), folder=tmp_path, env=os.environ, on_line=seen.append)
+    assert seen == ["True"]
+
+
+def test_error_of_a_listener_comes_after_the_program_ended(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    code = STUBBORN.replace("sys.exit(3)", f"open({str(saved)!r}, 'w').close()")
+
+    def on_line(line: str) -> None:
+        raise ValueError(line)
+
+    with pytest.raises(ValueError, match="ready"):
+        child.run(python(code), folder=tmp_path, env=os.environ, on_line=on_line)
+    assert saved.exists()
+
+
+def test_program_that_dies_of_a_signal(tmp_path: Path) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert child.run(python(code), folder=tmp_path, env=os.environ).exit_code == 128 + 9
+
+
+def test_works_outside_the_main_thread(tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def work() -> None:
+        codes.append(child.run(python("raise SystemExit(5)"), folder=tmp_path, env=os.environ).exit_code)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert codes == [5]
