@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from typing import TypeAlias
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import pytest
 
 from infra.drive import ledger, lifecycle, saved, stateful, summary
 from infra.drive.lifecycle import Job
-from infra.drive.terraform import TerraformError
+from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.errors import DriveError, ProtectedError, StalePlanError
 
 pytestmark = pytest.mark.slow
@@ -200,3 +202,94 @@ def test_summary_for_programs_is_json(make_job: MakeJob) -> None:
     assert told["counts"] == {"added": 3, "changed": 0, "replaced": 0, "destroyed": 0}
     assert told["sites"]["us-west-2"]["added"] == 3
     assert told["cost"] is None
+
+
+class Impatient(Silence):
+    """Presses Ctrl-C twice as soon as the slow resource is under way."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        if event["type"] == "provision_start":
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def interrupted(self, times: int) -> None:
+        self.told.append(times)
+
+
+def test_ctrl_c_during_apply_keeps_the_state(make_job: MakeJob) -> None:
+    slow = """
+resource "terraform_data" "slow" {
+  input = terraform_data.thing["c"].id
+  provisioner "local-exec" {
+    command = "sleep 60"
+  }
+}
+"""
+    job = make_job(more=slow)
+    lifecycle.plan(job)
+    listener = Impatient()
+    with pytest.raises(StoppedError, match=r"was stopped\. What was done so far") as caught:
+        lifecycle.apply(job, listener=listener)
+    assert caught.value.exit_code == 130
+    assert listener.told == [1, 2]
+    assert saved.load(job.folders) is None
+    assert "module.us_west_2.terraform_data.slow" in job.terraform().state_list()
+    quick = make_job(more=slow.replace("sleep 60", "true"))
+    lifecycle.plan(quick)
+    lifecycle.apply(quick, named=["module.us_west_2.terraform_data.slow"])
+    assert not lifecycle.plan(quick).plan.has_changes
+
+
+def test_init_runs_again_only_when_it_must(make_job: MakeJob) -> None:
+    job = make_job()
+    terraform = job.terraform()
+    assert terraform.init()
+    assert not terraform.init()
+    assert not make_job(text="two").terraform().init()
+
+    # A module that is new in the root.
+    main = job.folders.root / "main.tf"
+    more = 'module "more" {\n  source = "./modules/site"\n  text = "x"\n  kept = "x"\n}\n'
+    main.write_text(main.read_text() + more)
+    assert terraform.init()
+    assert not terraform.init()
+
+    # What init had prepared is gone: Terraform says so, and is heard.
+    (job.folders.data / "modules/modules.json").unlink()
+    assert terraform.plan(job.build / "out")
+
+
+def test_state_lock_of_somebody_else_is_explained(make_job: MakeJob) -> None:
+    slow = (
+        'resource "terraform_data" "slow" {\n  provisioner "local-exec" {\n    command = "sleep 3"\n  }\n}\n'
+    )
+    job = make_job(more=slow)
+    lifecycle.plan(job)
+    terraform = job.terraform()
+    terraform.plan(job.build / "mine")
+    said: list[str] = []
+
+    class Rival(Silence):
+        def event(self, event: Mapping[str, Any]) -> None:
+            if event["type"] == "provision_start":
+                try:
+                    terraform.plan(job.build / "theirs")
+                except TerraformError as problem:
+                    said.append(str(problem))
+
+    lifecycle.apply(job, listener=Rival())
+    (text,) = said
+    assert "is changing this environment (OperationTypeApply, since " in text
+    assert "force-unlock" in text
+
+
+def test_errors_name_file_line_and_address(make_job: MakeJob) -> None:
+    job = make_job(more='resource "terraform_data" "bad" {\n  nonsense = 1\n}\n')
+    with pytest.raises(TerraformError) as caught:
+        lifecycle.plan(job)
+    line = (job.folders.root / "modules/site/main.tf").read_text().splitlines().index("  nonsense = 1") + 1
+    assert f"modules/site/main.tf:{line}: Unsupported argument" in str(caught.value)
+    assert str(caught.value).splitlines()[-1] == f"{job.engine.name} plan: exit code 1"
