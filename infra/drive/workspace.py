@@ -196,6 +196,10 @@ def _remove(build: Path, path: str) -> None:
         target.unlink()
     except (FileNotFoundError, NotADirectoryError):
         return
+    except (IsADirectoryError, PermissionError):
+        if target.is_dir():
+            return  # a new file's folder has taken the place: this move was begun before
+        raise
     for folder in target.parents:
         if folder == build:
             return
