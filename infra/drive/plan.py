@@ -17,9 +17,11 @@ Action: TypeAlias = Literal["create", "update", "replace", "delete", "read", "fo
 SENSITIVE: Final = "(sensitive)"
 UNKNOWN: Final = "(known after apply)"
 
+CANNOT_UPDATE: Final = "it can't be changed in place"
+
 _REASONS: Mapping[str, str] = {
     "replace_because_tainted": "it was left half-made, or marked as tainted",
-    "replace_because_cannot_update": "AWS can't change it in place",
+    "replace_because_cannot_update": CANNOT_UPDATE,
     "replace_by_request": "it was asked for with -replace",
     "replace_by_triggers": "something that it is tied to (replace_triggered_by) changes",
     "delete_because_no_resource_config": "it is no longer in the configuration",
@@ -171,7 +173,7 @@ def _change(one: Mapping[str, Any], sites: Mapping[str, str]) -> Change:
         site=site_of(module, sites),
         actions=tuple(change["actions"]),
         action=action,
-        reason=_reason(str(one.get("action_reason", "")), attributes, one.get("deposed")),
+        reason=_reason(str(one.get("action_reason", "")), one.get("deposed")),
         attributes=attributes,
         loss="" if one.get("mode") == "data" else stateful.loss(str(one["type"]), change.get("before")),
         previous_address=str(one.get("previous_address", "")),
@@ -192,14 +194,10 @@ def _name(address: str, module: str, kind: str) -> str:
     return address.removeprefix(f"{module}.").removeprefix("data.").removeprefix(f"{kind}.")
 
 
-def _reason(code: str, attributes: Sequence[Attribute], deposed: object) -> str:
+def _reason(code: str, deposed: object) -> str:
     if deposed:
         return "an earlier replacement did not get to destroy it"
-    said = _REASONS.get(code, code.replace("_", " "))
-    blamed = [one.path for one in attributes if one.replaces]
-    if code == "replace_because_cannot_update" and blamed:
-        return f"AWS can't change {', '.join(blamed)} in place"
-    return said
+    return _REASONS.get(code, code.replace("_", " "))
 
 
 def _attributes(change: Mapping[str, Any], replacing: set[str]) -> Iterator[Attribute]:

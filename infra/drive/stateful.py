@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ STATEFUL: Mapping[str, str] = {
 }
 """Terraform type → what a person loses. Types with ``prevent_destroy`` in our modules are all here."""
 
+_MODULE = re.compile(r"(?:^|\.)module\.[\w-]+(?:\[[^]]*\])?$")
 _CONTROL_PLANE = frozenset({"control-plane", "master"})
 
 
@@ -36,8 +38,13 @@ def loss(kind: str, values: Mapping[str, Any] | None) -> str:
 
 
 def covers(named: Iterable[str], address: str) -> bool:
-    """Whether a person named ``address``: itself, or a module or resource that it belongs to."""
-    return any(address == one or address.startswith((f"{one}.", f"{one}[")) for one in named)
+    """Whether a person named ``address``: the instance, its resource, or a module that holds it."""
+    return any(
+        address == one
+        or address.startswith(f"{one}[")
+        or (_MODULE.search(one) is not None and address.startswith(f"{one}."))
+        for one in named
+    )
 
 
 def _is_master(tags: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from infra.drive.cost import Cost, Range
-from infra.drive.plan import UNKNOWN, Action, Attribute, Change, Plan
+from infra.drive.plan import CANNOT_UPDATE, UNKNOWN, Action, Attribute, Change, Plan
 
 _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("create", "added", "+"),
@@ -15,7 +15,8 @@ _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("replace", "replaced", "±"),
     ("delete", "destroyed", "-"),
 )
-_EVERYWHERE = "all sites"
+_SHARED = "shared"
+"""What stands in the root module: it belongs to no site."""
 _VALUE = 60
 """Characters of a value that are shown."""
 _NAMED = 12
@@ -147,7 +148,7 @@ def _table(plan: Plan) -> list[str]:
     for site in plan.sites:
         counts = [plan.count(action, site) for action, _, _ in _COLUMNS]
         if any(counts):
-            rows.append((site or _EVERYWHERE, *(str(count or "·") for count in counts)))
+            rows.append((site or _SHARED, *(str(count or "·") for count in counts)))
     if len(rows) == 1:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -177,7 +178,7 @@ def _site(plan: Plan, site: str) -> list[str]:
             lines.append(f"  . {_local(one)} is no longer managed; it stays as it is")
         if one.importing:
             lines.append(f"  < {_local(one)} is imported")
-    return ["", site or _EVERYWHERE, *lines] if lines else []
+    return ["", site or _SHARED, *lines] if lines else []
 
 
 def _grouped(changes: Sequence[Change]) -> list[str]:
@@ -207,10 +208,10 @@ def _local(one: Change) -> str:
 def _why(one: Change) -> list[str]:
     if one.action == "update":
         return _attributes(one.attributes)
-    lines = [f"because {one.reason}"] if one.reason else []
-    if one.action == "replace":
-        lines += _attributes([each for each in one.attributes if each.replaces])
-    return lines
+    blamed = [each for each in one.attributes if each.replaces]
+    if one.action == "replace" and one.reason == CANNOT_UPDATE and blamed:
+        return [f"because of {line}" for line in _attributes(blamed)]
+    return [f"because {one.reason}"] if one.reason else []
 
 
 def _attributes(attributes: Sequence[Attribute]) -> list[str]:
@@ -240,7 +241,7 @@ def _outputs(plan: Plan) -> list[str]:
 def _cost(cost: Cost | None) -> list[str]:
     if cost is None:
         return []
-    if cost.before == cost.after:
+    if money_range(cost.before) == money_range(cost.after):
         lines = ["", f"Monthly cost: {money_range(cost.after)}, unchanged"]
     else:
         low, high = cost.after.low - cost.before.low, cost.after.high - cost.before.high
@@ -250,8 +251,8 @@ def _cost(cost: Cost | None) -> list[str]:
         )
         lines[-1] += f" ({change})"
         for site, (before, after) in sorted(cost.sites.items()):
-            if before != after and len(cost.sites) > 1:
-                lines.append(f"  {site or _EVERYWHERE}: {money_range(before)} → {money_range(after)}")
+            if money_range(before) != money_range(after) and len(cost.sites) > 1:
+                lines.append(f"  {site or _SHARED}: {money_range(before)} → {money_range(after)}")
     lines.append(
         f"  An estimate from list prices of {cost.dated}; without traffic, storage use and discounts."
     )

@@ -1,0 +1,191 @@
+"""Plans as data: what Terraform printed, and what we make of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.drive import stateful
+from infra.drive.plan import SENSITIVE, UNKNOWN, Plan, parse, site_of
+
+DATA = Path(__file__).parent / "data"
+SITES = {"us_west_2": "us-west-2", "eu_west_1": "eu-west-1"}
+
+
+def shown(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"plan_{name}.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def second() -> Plan:
+    return parse(shown("second"), SITES)
+
+
+def one_change(change: dict[str, Any], **more: Any) -> Plan:
+    resource = {"address": "aws_thing.x", "mode": "managed", "type": "aws_thing", "name": "x"}
+    return parse({"resource_changes": [resource | {"change": change} | more]}, {})
+
+
+def test_counts_and_sites(second: Plan) -> None:
+    assert second.sites == ("eu-west-1", "us-west-2")
+    actions = ("create", "update", "replace", "delete")
+    assert [second.count(one) for one in actions] == [4, 3, 6, 2]  # type: ignore[arg-type]
+    assert second.count("replace", "eu-west-1") == 5
+    assert second.has_changes
+
+
+def test_first_plan_adds_everything_and_protects_nothing() -> None:
+    plan = parse(shown("first"), SITES)
+    assert {one.action for one in plan.changes} == {"create"}
+    assert plan.sites == ("eu-west-1", "us-west-2", "")
+    assert plan.protected == ()
+    assert [(one.name, one.action) for one in plan.outputs] == [("vpc", "create")]
+
+
+def test_replacement_says_which_attribute_and_what_is_lost(second: Plan) -> None:
+    found = {one.address: one for one in second.protected}
+    assert list(found) == [
+        "module.eu_west_1.aws_efs_file_system.home",
+        "module.eu_west_1.aws_vpc.this",
+        "module.us_west_2.aws_efs_file_system.home",
+    ]
+    home = found["module.us_west_2.aws_efs_file_system.home"]
+    assert home.loss == "every file on it is lost"
+    assert home.reason == "it can't be changed in place"
+    (blamed,) = (one for one in home.attributes if one.replaces)
+    assert (blamed.path, blamed.before, blamed.after) == ("creation_token", "one", "two")
+
+
+def test_secrets_stay_where_they_are(second: Plan) -> None:
+    assert "secret of" in json.dumps(shown("second"))  # Terraform prints them
+    assert "secret of" not in repr(second)
+    (key,) = (one for one in second.changes if one.address == "module.us_west_2.aws_ssm_parameter.key")
+    (value,) = (one for one in key.attributes if one.path == "value")
+    assert (value.before, value.after) == (SENSITIVE, SENSITIVE)
+
+
+def test_a_list_that_hides_a_secret_is_hidden_whole() -> None:
+    plan = one_change(
+        {
+            "actions": ["update"],
+            "before": {"pairs": [{"key": "hush"}]},
+            "after": {"pairs": [{"key": "hush"}, {"key": "more"}]},
+            "before_sensitive": {"pairs": [{"key": True}]},
+            "after_sensitive": {"pairs": [{"key": True}, {}]},
+        }
+    )
+    (attribute,) = plan.changes[0].attributes
+    assert (attribute.path, attribute.before, attribute.after) == ("pairs", SENSITIVE, SENSITIVE)
+
+
+def test_nested_values_are_named_by_path() -> None:
+    plan = one_change(
+        {
+            "actions": ["delete", "create"],
+            "before": {
+                "tags": {"a": "1", "b": "2"},
+                "rule": [{"port": 1}, {"port": 2}],
+                "ids": ["x"],
+                "id": "i",
+            },
+            "after": {"tags": {"a": "1", "c": "3"}, "rule": [{"port": 1}, {"port": 9}], "ids": ["x", "y"]},
+            "after_unknown": {"id": True, "rule": [{}, {}]},
+            "replace_paths": [["rule", 1, "port"]],
+        }
+    )
+    told = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
+    assert told == [
+        ("id", "i", UNKNOWN, False),
+        ("ids", ["x"], ["x", "y"], False),
+        ("rule[1].port", 2, 9, True),
+        ("tags.b", "2", None, False),
+        ("tags.c", None, "3", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("actions", "action"),
+    [
+        (["create"], "create"),
+        (["delete", "create"], "replace"),
+        (["create", "delete"], "replace"),
+        (["forget"], "forget"),
+        (["create", "forget"], "create"),
+        (["read"], "read"),
+    ],
+)
+def test_actions(actions: list[str], action: str) -> None:
+    assert one_change({"actions": actions, "before": None, "after": {}}).changes[0].action == action
+
+
+def test_moves_and_imports_count_though_nothing_else_changes() -> None:
+    still = {"actions": ["no-op"], "before": {}, "after": {}}
+    assert not one_change(still).has_changes
+    assert one_change(still, previous_address="aws_thing.y").has_changes
+    assert one_change(still | {"importing": {"id": "i-1"}}).has_changes
+
+
+def test_reading_data_is_no_change() -> None:
+    assert not one_change({"actions": ["read"], "before": None, "after": {}}, mode="data").has_changes
+
+
+def test_what_an_earlier_replacement_left_behind() -> None:
+    plan = one_change({"actions": ["delete"], "before": {}, "after": None}, deposed="0a1b")
+    assert plan.changes[0].reason == "an earlier replacement did not get to destroy it"
+
+
+def test_names_keep_their_keys() -> None:
+    plan = parse(
+        {
+            "resource_changes": [
+                {
+                    "address": 'module.a["x.y"].aws_route53_record.r["aws_route53_record.z"]',
+                    "module_address": 'module.a["x.y"]',
+                    "mode": "managed",
+                    "type": "aws_route53_record",
+                    "name": "r",
+                    "change": {"actions": ["create"], "before": None, "after": {}},
+                }
+            ]
+        },
+        {"a": "site-a"},
+    )
+    assert (plan.changes[0].name, plan.changes[0].site) == ('r["aws_route53_record.z"]', "site-a")
+
+
+def test_sites_of_modules() -> None:
+    assert site_of("module.us_west_2.module.network", SITES) == "us-west-2"
+    assert site_of("module.dns", SITES) == "dns"
+    assert site_of("", SITES) == ""
+
+
+def test_control_plane_is_stateful_and_other_instances_are_not() -> None:
+    assert stateful.loss("aws_instance", {"tags": {"role": "control-plane"}})
+    assert not stateful.loss("aws_instance", {"tags": {"role": "ssh-node"}})
+    assert not stateful.loss("aws_instance", {"tags": None})
+    assert not stateful.loss("aws_subnet", {})
+
+
+@pytest.mark.parametrize(
+    ("named", "covered"),
+    [
+        ("module.a.aws_eip.nat", True),
+        ("module.a", True),
+        ("module.a.aws_eip", False),
+        ('module.a.aws_eip.nat["x"]', True),
+        ("module.ab", False),
+        ("module.a.aws_eip.na", False),
+    ],
+)
+def test_naming_a_thing_or_what_holds_it(named: str, covered: bool) -> None:
+    address = 'module.a.aws_eip.nat["x"]'
+    assert stateful.covers([named], address) is covered
+
+
+def test_no_engine_says_more_actions_than_we_know() -> None:
+    with pytest.raises(AssertionError, match="teleport"):
+        one_change({"actions": ["teleport"], "before": {}, "after": {}})

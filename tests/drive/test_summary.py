@@ -1,0 +1,210 @@
+"""What a person, and a program, reads of a plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.drive import cost, summary
+from infra.drive.cost import Cost, Range
+from infra.drive.plan import Plan, parse
+
+DATA = Path(__file__).parent / "data"
+SITES = {"us_west_2": "us-west-2", "eu_west_1": "eu-west-1"}
+
+
+class Prices:
+    """Round figures."""
+
+    DATED = "2026-10-01"
+
+    def on_demand(self, instance_type: str, region: str) -> float | None:
+        return {"m6i.large": 0.1, "m6i.xlarge": 0.2, "p3.2xlarge": 3.0}.get(instance_type)
+
+    def spot(self, instance_type: str, region: str) -> float | None:
+        full = self.on_demand(instance_type, region)
+        return None if full is None else full / 2
+
+    def unit(self, name: str, region: str) -> float | None:
+        hourly = {"nat_gateway_hour": 0.05, "public_ipv4_hour": 0.005, "vpn_connection_hour": 0.05}
+        return {**hourly, "gp3_gb_month": 0.08, "hosted_zone_month": 0.5}.get(name)
+
+
+def shown(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"plan_{name}.json").read_text())
+    return found
+
+
+def plan(name: str) -> Plan:
+    return parse(shown(name), SITES)
+
+
+def money(document: dict[str, Any]) -> Cost:
+    return cost.monthly(document, Prices(), sites=SITES, regions={})
+
+
+def resources(*after: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """A plan that makes these."""
+    return {
+        "resource_changes": [
+            {
+                "address": f"module.us_west_2.{kind}.x{number}",
+                "module_address": "module.us_west_2",
+                "mode": "managed",
+                "type": kind,
+                "name": f"x{number}",
+                "change": {"actions": ["create"], "before": None, "after": values},
+            }
+            for number, (kind, values) in enumerate(after)
+        ]
+    }
+
+
+def test_summary_of_a_dangerous_plan() -> None:
+    text = summary.text(plan("second"), environment="lab", cost=money(shown("second")))
+    assert text + "\n" == (DATA / "summary_second.txt").read_text()
+
+
+def test_what_is_lost_comes_first_and_names_are_marked() -> None:
+    named = ["module.us_west_2"]
+    lines = summary.text(plan("second"), environment="lab", named=named).splitlines()
+    assert lines[2] == "Can't be had back:"
+    (marked,) = (line for line in lines if "(named)" in line)
+    assert "module.us_west_2.aws_efs_file_system.home" in marked
+
+
+def test_many_things_of_a_kind_take_one_line() -> None:
+    many = parse(resources(*(("aws_subnet", {}) for _ in range(200))), SITES)
+    text = summary.text(many, environment="lab")
+    (line,) = (line for line in text.splitlines() if "aws_subnet" in line)
+    assert line.startswith("  + aws_subnet (200): x0, x1, x10, ")
+    assert line.endswith(" more")
+    assert len(line) < 130
+
+
+def test_notes_come_before_everything() -> None:
+    text = summary.text(plan("first"), environment="lab", notes=["`sites.a.cidr` can't change."])
+    assert text.splitlines()[:3] == ["lab: 21 added", "", "`sites.a.cidr` can't change."]
+
+
+def test_a_plan_of_outputs_only() -> None:
+    only = parse({"output_changes": {"x": {"actions": ["create"], "after_sensitive": True}}}, {})
+    assert summary.text(only, environment="lab") == "lab: only outputs change\n\nOutputs that change: x"
+
+
+def test_json_is_complete_and_keeps_secrets() -> None:
+    told = json.dumps(summary.to_json(plan("second"), environment="lab", cost=money(shown("second"))))
+    assert "secret of" not in told
+    back = json.loads(told)
+    assert back["counts"] == {"added": 4, "changed": 3, "replaced": 6, "destroyed": 2}
+    assert back["sites"]["eu-west-1"]["replaced"] == 5
+    assert len(back["protected"]) == 3
+    assert back["cost"]["unknown"] == ["p9.huge in us-west-2"]
+    assert back["cost"]["dated"] == "2026-10-01"
+
+
+def test_cost_of_each_half_by_hand() -> None:
+    found = money(shown("second"))
+    before, after = found.sites["us-west-2"]
+    fixed = (0.05 + 0.005) * 730
+    cpu, gpu, disk = 0.2 * 730, 3.0 / 2 * 730, 100 * 0.08
+    assert before.low == pytest.approx(fixed + 1 * (cpu + disk))
+    assert before.high == pytest.approx(fixed + 4 * (cpu + disk) + 10 * (gpu + disk))
+    master = 0.1 * 730 + 50 * 0.08
+    assert after.low == pytest.approx(fixed + master + 2 * (cpu + disk))
+    # The type that has no price is named; its disks are counted.
+    assert after.high == pytest.approx(fixed + master + 8 * (cpu + disk) + 10 * disk)
+    assert found.unknown == ("p9.huge in us-west-2",)
+
+
+def test_group_takes_its_type_from_a_template_that_does_not_exist_yet() -> None:
+    found = money(shown("first"))
+    _, after = found.sites["us-west-2"]
+    assert after.high > 10 * 3.0 / 2 * 730
+    assert found.unknown == ()
+
+
+def test_group_with_weights_and_a_base_on_demand() -> None:
+    policy = {
+        "instances_distribution": [
+            {"on_demand_base_capacity": 4, "on_demand_percentage_above_base_capacity": 25}
+        ],
+        "launch_template": [{"override": [{"instance_type": "m6i.xlarge", "weighted_capacity": "4"}]}],
+    }
+    group = {"min_size": 0, "max_size": 20, "mixed_instances_policy": [policy]}
+    found = money(resources(("aws_autoscaling_group", group)))
+    # 20 units: 4 + 25 % of 16 on demand, 12 spot; an instance is 4 units.
+    assert found.after.low == 0
+    assert found.after.high == pytest.approx((8 / 4 * 0.2 + 12 / 4 * 0.1) * 730)
+
+
+def test_group_with_a_launch_configuration_that_bids() -> None:
+    configuration = {
+        "name": "lc",
+        "instance_type": "m6i.xlarge",
+        "spot_price": "0.1",
+        "root_block_device": [{"volume_size": 100, "volume_type": "gp3"}],
+    }
+    group = {"min_size": 1, "max_size": 1, "launch_configuration": "lc"}
+    found = money(resources(("aws_launch_configuration", configuration), ("aws_autoscaling_group", group)))
+    assert found.after.low == pytest.approx(0.1 * 730 + 8)
+
+
+def test_group_whose_type_nobody_can_tell_is_named() -> None:
+    found = money(resources(("aws_autoscaling_group", {"min_size": 1, "max_size": 1})))
+    assert found.unknown == ("the instance type of module.us_west_2.aws_autoscaling_group.x0",)
+
+
+def test_what_has_no_price_is_named_and_gateway_endpoints_are_free() -> None:
+    found = money(
+        resources(
+            ("aws_vpn_connection", {}),
+            ("aws_lb", {"load_balancer_type": "network"}),
+            ("aws_vpc_endpoint", {"vpc_endpoint_type": "Gateway"}),
+            ("aws_ebs_volume", {"size": 10, "type": "io2"}),
+            ("aws_iam_role", {}),
+        )
+    )
+    assert found.after.low == found.after.high == pytest.approx(0.05 * 730)
+    assert found.unknown == ("io2 gb in us-west-2", "nlb in us-west-2")
+
+
+def test_unchanged_cost_is_said_so() -> None:
+    same = Cost(Range(10, 20), Range(10, 20), {}, (), "2026-10-01")
+    assert "Monthly cost: $10 at min, $20 at max, unchanged" in summary.text(
+        plan("first"), environment="lab", cost=same
+    )
+
+
+def test_drift_in_words() -> None:
+    drifted = parse(
+        {
+            "resource_drift": [
+                {
+                    "address": "aws_vpc.x",
+                    "mode": "managed",
+                    "type": "aws_vpc",
+                    "name": "x",
+                    "change": {"actions": ["update"], "before": {"a": 1}, "after": {"a": 2}},
+                },
+                {
+                    "address": "aws_eip.y",
+                    "mode": "managed",
+                    "type": "aws_eip",
+                    "name": "y",
+                    "change": {"actions": ["delete"], "before": {}, "after": None},
+                },
+            ]
+        },
+        {},
+    ).drift
+    assert summary.drift_text(drifted, environment="lab").splitlines()[:4] == [
+        "lab: 2 resources changed outside of Terraform",
+        "  - aws_eip.y is gone",
+        "  ~ aws_vpc.x",
+        "      a: 1 → 2",
+    ]
+    assert summary.drift_text((), environment="lab") == "No drift: lab is as it was last left."
