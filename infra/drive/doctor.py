@@ -87,13 +87,13 @@ class Patient:
     """(AWS region, name of a quota as in `QUOTA_CODES`) → vCPUs that the pools may grow to."""
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """A boto3 client that gives up soon."""
+        """A boto3 client that gives up soon, by default in a region that nobody has to enable."""
         import botocore.config
 
         library: Any = botocore.config  # it has no annotations
         return self._session.client(
             service,
-            region_name=region or (self.regions[0] if self.regions else "us-east-1"),
+            region_name=region or _always_on(self.regions[0] if self.regions else ""),
             endpoint_url=self.env.get("AWS_ENDPOINT_URL"),
             config=library.Config(connect_timeout=4, read_timeout=10, retries={"max_attempts": 2}),
         )
@@ -113,11 +113,9 @@ class Patient:
     @cached_property
     def identity(self) -> Mapping[str, Any] | Exception:
         """Who AWS takes us for, asked once; or why it takes us for nobody."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
             said: Mapping[str, Any] = self.client("sts").get_caller_identity()
-        except (BotoCoreError, ClientError) as problem:
+        except _aws_errors() as problem:
             return problem
         return said
 
@@ -306,11 +304,9 @@ def clock(patient: Patient) -> Iterator[Finding]:
 def regions(patient: Patient) -> Iterator[Finding]:
     if not _signed_in(patient) or not patient.regions:
         return
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
         said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
-    except (BotoCoreError, ClientError) as problem:
+    except _aws_errors() as problem:
         yield Finding("regions", "warn", str(problem), "Allow ec2:DescribeRegions.")
         return
     status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
@@ -329,10 +325,8 @@ def regions(patient: Patient) -> Iterator[Finding]:
 
 
 def quotas(patient: Patient) -> Iterator[Finding]:
-    if not _signed_in(patient) or patient.embedded:
+    if patient.embedded or not _signed_in(patient):
         return
-    from botocore.exceptions import BotoCoreError, ClientError
-
     for (region, name), needed in sorted(patient.vcpus.items()):
         code = QUOTA_CODES.get(name)
         if code is None:
@@ -344,7 +338,7 @@ def quotas(patient: Patient) -> Iterator[Finding]:
             quota = patient.client("service-quotas", region).get_service_quota(
                 ServiceCode="ec2", QuotaCode=code
             )["Quota"]
-        except (BotoCoreError, ClientError) as problem:
+        except _aws_errors() as problem:
             yield Finding(
                 "quotas", "warn", f"{name} in {region}: {problem}", "Allow servicequotas:GetServiceQuota."
             )
@@ -365,7 +359,7 @@ def quotas(patient: Patient) -> Iterator[Finding]:
 def state_bucket(patient: Patient) -> Iterator[Finding]:
     if not patient.bucket or not _signed_in(patient):
         return
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import ClientError
 
     s3 = patient.client("s3", patient.bucket_region)
     make = f"invoke bootstrap --env {patient.environment}"
@@ -384,7 +378,7 @@ def state_bucket(patient: Patient) -> Iterator[Finding]:
                 "Another account may own that name: choose one of your own in `state.bucket`.",
             )
         return
-    except BotoCoreError as problem:
+    except _aws_errors() as problem:
         yield Finding("state", "fail", f"bucket {patient.bucket}: {problem}")
         return
     if versioning == "Enabled":
@@ -393,6 +387,22 @@ def state_bucket(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "state", "warn", f"bucket {patient.bucket} keeps no older versions: a broken state is lost", make
         )
+
+
+def _always_on(region: str) -> str:
+    """A region of the same partition that is enabled in every account: others answer strangers with
+    "invalid token", whatever is wrong."""
+    if region.startswith("cn-"):
+        return "cn-north-1"
+    return "us-gov-west-1" if region.startswith("us-gov-") else "us-east-1"
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    # The last is what a captive portal's page, or a proxy's, ends as.
+    return BotoCoreError, ClientError, ResponseParserError
 
 
 def _signed_in(patient: Patient) -> bool:

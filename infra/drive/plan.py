@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from infra.drive import stateful
@@ -132,7 +132,7 @@ def parse(shown: Mapping[str, Any], sites: Mapping[str, str]) -> Plan:
     ``us-west-2``.
     """
     changes = (_change(one, sites) for one in shown.get("resource_changes", ()))
-    drift = (_change(one, sites) for one in shown.get("resource_drift", ()))
+    drift = (_without_noise(_change(one, sites)) for one in shown.get("resource_drift", ()))
     return Plan(
         engine_version=str(shown.get("terraform_version", "")),
         changes=_ordered(changes),
@@ -141,7 +141,7 @@ def parse(shown: Mapping[str, Any], sites: Mapping[str, str]) -> Plan:
             for name, one in sorted(shown.get("output_changes", {}).items())
             if (action := _action(one["actions"])) != "no-op"
         ),
-        drift=_ordered(drift),
+        drift=_ordered(one for one in drift if one.action != "update" or one.attributes),
     )
 
 
@@ -151,6 +151,15 @@ def site_of(module: str, sites: Mapping[str, str]) -> str:
         return ""
     outermost = module.split(".")[1].split("[")[0]
     return sites.get(outermost, outermost)
+
+
+def _without_noise(drifted: Change) -> Change:
+    """Providers read back an empty value where none was given, and Terraform takes that for drift."""
+    return replace(drifted, attributes=tuple(one for one in drifted.attributes if not _both_empty(one)))
+
+
+def _both_empty(one: Attribute) -> bool:
+    return one.before in (None, "", [], {}) and one.after in (None, "", [], {})
 
 
 def _ordered(changes: Iterable[Change]) -> tuple[Change, ...]:

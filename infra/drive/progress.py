@@ -22,6 +22,9 @@ ROWS = 8
 PATIENCE = 1.0
 """Seconds of silence before anything is shown."""
 
+SIGN_OF_LIFE = 60.0
+"""Seconds after which a log gets a line though nothing has finished: CI systems end silent jobs."""
+
 STOPPING = "Stopping: Terraform was told once, finishes what it is in the middle of, and saves its state …"
 WAITING = (
     "Still waiting for Terraform to finish a call to the cloud and save its state. It is not killed: a "
@@ -85,6 +88,11 @@ class Progress:
         if now - self._began < PATIENCE:
             return
         if not self._console.is_terminal:
+            if self._held:
+                self._drawn = now
+            elif now - self._drawn >= SIGN_OF_LIFE:
+                self._drawn = now
+                self._held.append(f"… {self._heading(now)}")
             self._flush()
         elif self._live is None:
             from rich.live import Live
@@ -125,17 +133,20 @@ class Progress:
 
     def _flush(self) -> None:
         for line in self._held:
-            style = "red" if line.startswith("✗") else "green"
+            style = {"✗": "red", "✓": "green"}.get(line[0], "dim")
             self._console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
         self._held.clear()
+
+    def _heading(self, now: float) -> str:
+        count = f" {self._done} of {self._total}" if self._total else ""
+        return f"{self._title}{count}, {_elapsed(now - self._began)}"
 
     def _table(self) -> Text:
         from rich.text import Text
 
         now = self._clock()
         rows = sorted(self._running.values(), key=lambda one: one.since)
-        count = f" {self._done} of {self._total}" if self._total else ""
-        text = Text(f"{self._title}{count}, {_elapsed(now - self._began)}", style="bold", no_wrap=True)
+        text = Text(self._heading(now), style="bold", no_wrap=True)
         for row in rows[:ROWS]:
             text.append(f"\n  {row.address} {row.verb} {_elapsed(now - row.since)}", style="not bold")
         if len(rows) > ROWS:

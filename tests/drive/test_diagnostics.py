@@ -1,0 +1,80 @@
+"""Terraform's diagnostics in words."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+
+from infra.drive import diagnostics
+from infra.drive.diagnostics import Diagnostic
+
+FOLDER = PurePath("build/lab/terraform")
+
+LOCKED = {
+    "severity": "error",
+    "summary": "Error acquiring the state lock",
+    "detail": "Error message: resource temporarily unavailable\n"
+    "Lock Info:\n  ID:        7f3a\n  Path:      x\n"
+    "  Operation: OperationTypeApply\n  Who:       ada@desk\n  Version:   1.11.4\n"
+    "  Created:   2026-11-21 06:00:00 UTC\n  Info:      \n",
+}
+
+
+def error(summary: str, detail: str = "") -> Diagnostic:
+    return diagnostics.parse({"severity": "error", "summary": summary, "detail": detail})
+
+
+def test_place_comes_first_and_detail_below() -> None:
+    found = diagnostics.parse(
+        {
+            "severity": "error",
+            "summary": "Invalid CIDR",
+            "detail": "first\n\nsecond",
+            "address": "module.a.aws_subnet.b",
+            "range": {"filename": "modules/network/main.tf", "start": {"line": 7}},
+        }
+    )
+    assert diagnostics.readable(found, FOLDER) == (
+        "build/lab/terraform/modules/network/main.tf:7: module.a.aws_subnet.b: Invalid CIDR\n"
+        "  first\n\n  second"
+    )
+
+
+def test_a_state_lock_names_who_and_since_when_and_how_to_end_it() -> None:
+    said = diagnostics.readable(diagnostics.parse(LOCKED), FOLDER)
+    assert "ada@desk is changing this environment (OperationTypeApply, since 2026-11-21 06:00:00 UTC)" in said
+    assert "terraform -chdir=build/lab/terraform force-unlock 7f3a" in said
+
+
+def test_each_thing_is_said_once() -> None:
+    same = [error("a"), error("b"), error("a")]
+    assert diagnostics.distinct(same) == [error("a"), error("b")]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        error("Module not installed", 'Run "terraform init" to install all modules.'),
+        error('Backend initialization required, please run "terraform init"'),
+        error("Required plugins are not installed", "run:\n  terraform init"),
+        error("Required plugins are not installed", "run:\n  tofu init"),
+    ],
+)
+def test_what_init_mends(found: Diagnostic) -> None:
+    assert diagnostics.is_init_needed(found)
+
+
+def test_what_init_does_not_mend() -> None:
+    assert not diagnostics.is_init_needed(error("Invalid CIDR"))
+
+
+def test_guarded_things_are_named_once() -> None:
+    detail = "Resource module.a.aws_eip.b has lifecycle.prevent_destroy set, but the plan calls …"
+    found = [error("Instance cannot be destroyed", detail), error("Instance cannot be destroyed", detail)]
+    assert diagnostics.prevented(found) == ("module.a.aws_eip.b",)
+
+
+def test_credentials_lead_to_the_doctor() -> None:
+    said = diagnostics.advise(error("No valid credential sources found"), FOLDER)
+    assert "invoke doctor" in said

@@ -1,0 +1,206 @@
+"""Is this machine, and this account, ready?"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from infra.drive import doctor
+from infra.drive.doctor import Check, Finding, Patient
+
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def patient(tmp_path: Path, endpoint: str) -> Callable[..., Patient]:
+    def make(**more: Any) -> Patient:
+        env = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": endpoint, **KEYS, **more.pop("env", {})}
+        return Patient("lab", tmp_path / "build/lab", env, **more)
+
+    return make
+
+
+MakePatient = Callable[..., Patient]
+
+
+def only(check: Check, patient: Patient) -> Finding:
+    (finding,) = check(patient)
+    return finding
+
+
+def states(check: Check, patient: Patient) -> list[str]:
+    return [finding.state for finding in check(patient)]
+
+
+def test_engine_that_is_too_old_is_told_of_and_another_is_used(tmp_path: Path, patient: MakePatient) -> None:
+    for name, version in (("terraform", "1.5.0"), ("tofu", "1.9.0")):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho \'{{"terraform_version": "{version}"}}\'\n')
+        (tmp_path / name).chmod(0o755)
+    old, used = doctor.engine(patient(env={"PATH": str(tmp_path)}))
+    assert (old.state, used.state) == ("warn", "ok")
+    assert "1.6 or newer" in old.said
+    assert used.said == f"tofu 1.9.0 at {tmp_path / 'tofu'}"
+
+
+def test_cli_config_that_is_not_there(patient: MakePatient) -> None:
+    assert only(doctor.cli_config, patient(env={"TF_CLI_CONFIG_FILE": "/no/such"})).state == "warn"
+    assert states(doctor.cli_config, patient()) == []
+
+
+def test_providers_from_a_mirror(tmp_path: Path, patient: MakePatient) -> None:
+    config = tmp_path / "rc"
+    config.write_text(
+        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{tmp_path}/mirror"\n  }}\n}}\n'
+    )
+    sick = patient(env={"TF_CLI_CONFIG_FILE": str(config)})
+    assert only(doctor.providers, sick).state == "fail"
+    (tmp_path / "mirror").mkdir()
+    assert only(doctor.providers, sick).state == "ok"
+
+
+def test_providers_that_are_installed_need_no_registry(patient: MakePatient) -> None:
+    well = patient()
+    (well.build / "state/.terraform/providers/registry/hashicorp/aws/5.0/linux").mkdir(parents=True)
+    assert only(doctor.providers, well).said.startswith("installed in")
+
+
+def test_registry_that_can_not_be_reached(
+    tmp_path: Path, patient: MakePatient, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "rc"
+    config.write_text("")
+    ill = patient(env={"TF_CLI_CONFIG_FILE": str(config)})
+    monkeypatch.setattr(doctor, "REGISTRY", "http://127.0.0.1:9/")
+    found = only(doctor.providers, ill)
+    assert (found.state, "127.0.0.1 can't be reached" in found.said) == ("fail", True)
+    monkeypatch.setattr(doctor, "REGISTRY", f"{endpoint}/no/such/page")
+    assert only(doctor.providers, ill).state == "ok"
+
+
+def test_tools(patient: MakePatient) -> None:
+    assert [(one.check, one.state) for one in doctor.tools(patient(env={"PATH": ""}))] == [
+        ("git", "warn"),
+        ("packer", "warn"),
+    ]
+
+
+def test_disk(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ROOM", 0)
+    assert only(doctor.disk, patient()).state == "ok"
+    monkeypatch.setattr(doctor, "ROOM", 1 << 80)
+    assert only(doctor.disk, patient()).state == "warn"
+
+
+def test_account_of_the_spec(patient: MakePatient) -> None:
+    assert only(doctor.credentials, patient(account="123456789012")).state == "ok"
+    other = only(doctor.credentials, patient(account="999999999999"))
+    assert other.state == "fail"
+    assert "of account 123456789012; the spec says 999999999999" in other.said
+    assert only(doctor.credentials, patient(account="999999999999", embedded=True)).state == "ok"
+
+
+def test_nobody_answers(patient: MakePatient) -> None:
+    lost = patient(env={"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, regions=("us-west-2",), bucket="b")
+    found = only(doctor.credentials, lost)
+    assert (found.state, "aws sso login" in found.fix) == ("fail", True)
+    # What needs an account then says nothing: one cause, one finding.
+    for check in (doctor.clock, doctor.regions, doctor.quotas, doctor.state_bucket):
+        assert list(check(lost)) == []
+    gone = patient(env={"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, embedded=True)
+    assert "invoke local.up" in only(doctor.credentials, gone).fix
+
+
+def test_clock(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(doctor.clock, patient()).state == "ok"
+    monkeypatch.setattr(doctor, "SKEW", -1)
+    assert only(doctor.clock, patient()).state == "fail"
+
+
+def test_regions(patient: MakePatient) -> None:
+    assert states(doctor.regions, patient(regions=("us-west-2", "eu-west-1"))) == ["ok"]
+    closed, unknown = doctor.regions(patient(regions=("us-west-2", "me-south-1", "mars-north-1")))
+    assert closed.fix == "aws account enable-region --region-name me-south-1"
+    assert "mars-north-1" in unknown.said
+
+
+def test_state_bucket(patient: MakePatient, tmp_path: Path) -> None:
+    name = f"state-{zlib.crc32(str(tmp_path).encode())}"
+    well = patient(bucket=name, bucket_region="us-west-2")
+    missing = only(doctor.state_bucket, well)
+    assert (missing.state, missing.fix) == ("fail", "invoke bootstrap --env lab")
+    library: Any = boto3
+    s3 = library.client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url=well.env["AWS_ENDPOINT_URL"],
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    s3.create_bucket(Bucket=name)
+    assert only(doctor.state_bucket, well).state == "warn"
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    assert only(doctor.state_bucket, well).state == "ok"
+
+
+def test_quotas(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ServiceQuotas:
+        """moto knows no quotas of EC2."""
+
+        def get_service_quota(self, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:  # noqa: N803
+            assert ServiceCode == "ec2"
+            return {"Quota": {"Value": {"L-417A185B": 64.0, "L-1216C47A": 2000.0}[QuotaCode]}}
+
+    wanted = {
+        ("us-west-2", "on-demand-p"): 512,
+        ("us-west-2", "on-demand-standard"): 100,
+        ("us-west-2", "on-demand-q"): 1,
+    }
+    well = patient(regions=("us-west-2",), vcpus=wanted)
+    assert well.identity
+    monkeypatch.setattr(Patient, "client", lambda *_args: ServiceQuotas())
+    low, unknown, fine = doctor.quotas(well)
+    assert (low.state, unknown.state, fine.state) == ("warn", "warn", "ok")
+    assert low.said == "on-demand-p in us-west-2: 512 vCPUs wanted of 64"
+    assert "--quota-code L-417A185B --desired-value 512" in low.fix
+    assert list(doctor.quotas(patient(vcpus=wanted, embedded=True))) == []
+
+
+def test_quota_that_may_not_be_asked_for(patient: MakePatient) -> None:
+    found = only(doctor.quotas, patient(vcpus={("us-west-2", "on-demand-p"): 1}))
+    assert (found.state, found.fix) == ("warn", "Allow servicequotas:GetServiceQuota.")
+
+
+def test_all_of_it_as_text_and_as_json(patient: MakePatient) -> None:
+    heard: list[Finding] = []
+    found = doctor.examine(patient(regions=("mars-north-1",), embedded=True), told=heard.append)
+    assert heard == found
+    assert {one.check for one in found} >= {
+        "python",
+        "engine",
+        "git",
+        "disk",
+        "credentials",
+        "clock",
+        "regions",
+    }
+    text = doctor.text(found)
+    assert "✗ regions      mars-north-1 is no region of this account's partition" in text
+    assert json.loads(json.dumps(doctor.to_json(found)))[0]["check"] == "python"
+    assert doctor.text([]) == ""
