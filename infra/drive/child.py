@@ -54,7 +54,6 @@ def run(
     and never send another signal: a second SIGINT makes Terraform give up without writing its state. An
     exception in a callback is passed on, after the same wait.
     """
-    # PATH of the child's environment is not searched by Popen on its own account: ours is, and they agree.
     process = subprocess.Popen(
         list(command),
         cwd=folder,
@@ -140,7 +139,9 @@ def _handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python lets only the main thread handle signals
         return
-    before = {number: signal.signal(number, stop) for number in _STOPPING}
+    # What is ignored (nohup, a shell's background job) stays so.
+    heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:

@@ -76,6 +76,11 @@ class Planned:
     cost: costs.Cost | None
     """None without a price table, and when nothing changes."""
 
+    @property
+    def exit_code(self) -> int:
+        """2 when applying would do anything, as ``terraform plan -detailed-exitcode`` has it."""
+        return 2 if self.saved.has_changes else 0
+
 
 def plan(
     job: Job,
@@ -107,7 +112,7 @@ def plan(
             has_changes = terraform.plan(fresh, destroy=destroy, targets=targets)
         # Reading a plan costs as much as starting the provider: not for a plan that is empty.
         shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
-        parsed = plans.parse(shown, job.sites)
+        parsed = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
         if out is not None:
             shutil.copyfile(fresh, out)
         kept = saved.save(

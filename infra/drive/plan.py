@@ -6,7 +6,7 @@ Source: https://developer.hashicorp.com/terraform/internals/json-format ("Plan R
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -125,13 +125,19 @@ class Plan:
         return tuple(sorted({one.site for one in self.changes}, key=lambda site: (not site, site)))
 
 
-def parse(shown: Mapping[str, Any], sites: Mapping[str, str]) -> Plan:
+def parse(
+    shown: Mapping[str, Any],
+    sites: Mapping[str, str],
+    *,
+    guarded: Container[tuple[str, str]] = frozenset(),
+) -> Plan:
     """A plan from ``terraform show -json``.
 
     ``sites`` maps the names of the root's module calls to the sites they stand for: ``us_west_2`` →
-    ``us-west-2``.
+    ``us-west-2``. ``guarded`` holds (type, name) of the blocks that have ``prevent_destroy``: they count as
+    stateful whatever they are.
     """
-    changes = (_change(one, sites) for one in shown.get("resource_changes", ()))
+    changes = (_guarded(_change(one, sites), guarded) for one in shown.get("resource_changes", ()))
     drift = (_without_noise(_change(one, sites)) for one in shown.get("resource_drift", ()))
     return Plan(
         engine_version=str(shown.get("terraform_version", "")),
@@ -151,6 +157,12 @@ def site_of(module: str, sites: Mapping[str, str]) -> str:
         return ""
     outermost = module.split(".")[1].split("[")[0]
     return sites.get(outermost, outermost)
+
+
+def _guarded(change: Change, guarded: Container[tuple[str, str]]) -> Change:
+    if change.loss or (change.type, change.name.split("[")[0]) not in guarded:
+        return change
+    return replace(change, loss="its module guards it with prevent_destroy")
 
 
 def _without_noise(drifted: Change) -> Change:

@@ -13,7 +13,20 @@ from pathlib import Path
 
 from infra.drive.folders import Folders
 
+_BLOCK = re.compile(r'^resource\s+"([^"]+)"\s+"([^"]+)"')
 _GUARD = re.compile(r"^(\s*prevent_destroy\s*=\s*)true(\s*)$", re.MULTILINE)
+
+
+def guarded(root: Path) -> frozenset[tuple[str, str]]:
+    """(type, name) of every resource block with ``prevent_destroy`` in the configuration at ``root``."""
+    found = set()
+    for path in root.rglob("*.tf"):
+        block = None
+        for line in path.read_text(encoding="utf-8").splitlines():
+            block = _BLOCK.match(line) or block
+            if block and _GUARD.match(line):
+                found.add((block[1], block[2]))
+    return frozenset(found)
 
 
 def unprotect(folders: Folders) -> Path:

@@ -116,3 +116,17 @@ def test_works_outside_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert codes == [5]
+
+
+def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        done = child.run(
+            python("print('up', flush=True)"),
+            folder=tmp_path,
+            env=os.environ,
+            on_line=lambda _line: os.kill(os.getpid(), signal.SIGHUP),
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (done.exit_code, done.interrupted) == (0, False)

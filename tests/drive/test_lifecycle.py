@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from infra.drive import ledger, lifecycle, saved, stateful, summary
+from infra.drive import ledger, lifecycle, saved, summary
 from infra.drive.lifecycle import Job
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.errors import DriveError, ProtectedError, StalePlanError
@@ -19,12 +19,6 @@ from infra.errors import DriveError, ProtectedError, StalePlanError
 pytestmark = pytest.mark.slow
 
 MakeJob: TypeAlias = Callable[..., Job]
-
-
-@pytest.fixture(autouse=True)
-def things_that_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In these tests ``terraform_data`` stands for a thing that can't be had back."""
-    monkeypatch.setattr(stateful, "STATEFUL", {"terraform_data": "its words are lost"})
 
 
 def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
@@ -145,6 +139,25 @@ def test_guarded_thing_is_destroyed_only_by_name(make_job: MakeJob) -> None:
     assert not lifecycle.plan(job).plan.has_changes
 
 
+def test_naming_one_thing_does_not_open_the_door_to_another(make_job: MakeJob) -> None:
+    other = """
+resource "terraform_data" "other" {
+  triggers_replace = var.kept
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+"""
+    lifecycle.plan(make_job(more=other))
+    lifecycle.apply(make_job(more=other))
+    job = make_job(more=other, kept="second")
+    kept = "module.us_west_2.terraform_data.kept"
+    planned = lifecycle.plan(job, named=[kept])
+    assert "its module guards it with prevent_destroy" in summary.text(planned.plan, environment="lab")
+    with pytest.raises(ProtectedError, match=r"replaces module\.us_west_2\.terraform_data\.other"):
+        lifecycle.apply(job, named=[kept])
+
+
 def test_a_site_that_does_not_exist_is_named(make_job: MakeJob) -> None:
     with pytest.raises(DriveError, match=r"no site .mars.*us-west-2"):
         lifecycle.plan(make_job(), only=["mars"])
@@ -182,7 +195,7 @@ resource "terraform_data" "fails" {
         ("replace", "module.us_west_2.terraform_data.fails"),
     ]
     assert left.plan.changes[0].reason == "it was left half-made, or marked as tainted"
-    lifecycle.apply(job, named=["module.us_west_2.terraform_data.fails"])
+    lifecycle.apply(job)
     assert not lifecycle.plan(job).plan.has_changes
 
 
@@ -239,7 +252,7 @@ resource "terraform_data" "slow" {
     assert "module.us_west_2.terraform_data.slow" in job.terraform().state_list()
     quick = make_job(more=slow.replace("sleep 60", "true"))
     lifecycle.plan(quick)
-    lifecycle.apply(quick, named=["module.us_west_2.terraform_data.slow"])
+    lifecycle.apply(quick)
     assert not lifecycle.plan(quick).plan.has_changes
 
 
