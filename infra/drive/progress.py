@@ -60,11 +60,12 @@ class Progress:
         self._began = 0.0
         self._total = 0
         self._done = 0
-        self._drawn = 0.0
+        self._spoke = 0.0
+        self._shown = ""
 
     def begin(self, title: str) -> None:
         self._title = title
-        self._began = self._drawn = self._clock()
+        self._began = self._spoke = self._clock()
         self._held, self._running = [], {}
         self._total = self._done = 0
 
@@ -89,9 +90,9 @@ class Progress:
             return
         if not self._console.is_terminal:
             if self._held:
-                self._drawn = now
-            elif now - self._drawn >= SIGN_OF_LIFE:
-                self._drawn = now
+                self._spoke = now
+            elif now - self._spoke >= SIGN_OF_LIFE:
+                self._spoke = now
                 self._held.append(f"… {self._heading(now)}")
             self._flush()
         elif self._live is None:
@@ -103,8 +104,7 @@ class Progress:
             self._live.start()
             self._flush()
             self._live.refresh()
-        elif now - self._drawn >= 0.1:
-            self._drawn = now
+        elif self._held or self._shown != self._rows(now):
             self._flush()
             self._live.refresh()
 
@@ -141,18 +141,19 @@ class Progress:
         count = f" {self._done} of {self._total}" if self._total else ""
         return f"{self._title}{count}, {_elapsed(now - self._began)}"
 
+    def _rows(self, now: float) -> str:
+        rows = sorted(self._running.values(), key=lambda one: one.since)
+        lines = [self._heading(now)]
+        lines += [f"  {one.address} {one.verb} {_elapsed(now - one.since)}" for one in rows[:ROWS]]
+        if len(rows) > ROWS:
+            lines.append(f"  and {len(rows) - ROWS} more")
+        return "\n".join(lines)
+
     def _table(self) -> Text:
         from rich.text import Text
 
-        now = self._clock()
-        rows = sorted(self._running.values(), key=lambda one: one.since)
-        text = Text(self._heading(now), style="bold", no_wrap=True)
-        for row in rows[:ROWS]:
-            text.append(f"\n  {row.address} {row.verb} {_elapsed(now - row.since)}", style="not bold")
-        if len(rows) > ROWS:
-            text.append(f"\n  and {len(rows) - ROWS} more", style="not bold dim")
-        text.overflow = "ellipsis"
-        return text
+        self._shown = self._rows(self._clock())
+        return Text(self._shown, no_wrap=True, overflow="ellipsis")
 
 
 def make_console(stream: TextIO | None = None, *, width: int | None = None) -> Console:
