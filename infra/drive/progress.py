@@ -110,7 +110,7 @@ class Progress:
 
     def interrupted(self, times: int) -> None:
         self._began = min(self._began, self._clock() - PATIENCE)
-        self._console.print(STOPPING if times == 1 else WAITING, style="yellow", highlight=False)
+        self._say(STOPPING if times == 1 else WAITING, "yellow")
 
     def end(self) -> None:
         if self._clock() - self._began >= PATIENCE:
@@ -134,8 +134,14 @@ class Progress:
     def _flush(self) -> None:
         for line in self._held:
             style = {"✗": "red", "✓": "green"}.get(line[0], "dim")
-            self._console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+            self._say(line, style)
         self._held.clear()
+
+    def _say(self, line: str, style: str) -> None:
+        from rich.text import Text
+
+        # As a Text: a style that is given to print would colour the rows below as well.
+        self._console.print(Text(line, style=style), soft_wrap=True)
 
     def _heading(self, now: float) -> str:
         count = f" {self._done} of {self._total}" if self._total else ""

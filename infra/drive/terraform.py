@@ -39,13 +39,15 @@ class TerraformError(ToolError):
 
 
 class StoppedError(ToolError):
-    """A person, or a CI job's end, stopped Terraform; it has written its state."""
+    """A person, or a CI job's end, stopped Terraform, and it had the time to write its state."""
 
     exit_code = 130
 
     def __init__(self, command: Sequence[str], status: int) -> None:
         super().__init__(command, status, "")
-        self.args = (f"{' '.join(command)} was stopped. What was done so far is in the state: plan again.",)
+        applying = "apply" in command
+        left = "What was done so far is in the state: plan again." if applying else "Nothing was changed."
+        self.args = (f"{' '.join(command)} was stopped. {left}",)
 
 
 class Listener(Protocol):
