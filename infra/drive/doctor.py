@@ -7,13 +7,9 @@ import platform
 import re
 import shutil
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -212,6 +208,10 @@ def providers(patient: Patient) -> Iterator[Finding]:
 
 
 def _reachable(url: str) -> Finding:
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
     host = urllib.parse.urlsplit(url).hostname
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - Terraform asks there too
@@ -281,6 +281,8 @@ def credentials(patient: Patient) -> Iterator[Finding]:
 
 
 def clock(patient: Patient) -> Iterator[Finding]:
+    from email.utils import parsedate_to_datetime
+
     who = patient.identity if patient.uses_aws else None
     if who is None:
         return

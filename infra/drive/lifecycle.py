@@ -6,6 +6,7 @@ Nothing here prints or asks; ``tasks.py`` does both, with what these functions g
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -270,8 +271,6 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
 
 
 def _options(addresses: Iterable[str]) -> str:
-    import shlex
-
     return " ".join(f"--destroy {shlex.quote(address)}" for address in addresses)
 
 

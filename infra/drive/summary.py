@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from infra.drive.cost import Cost, Range
 from infra.drive.plan import CANNOT_UPDATE, UNKNOWN, Action, Attribute, Change, Plan
+from infra.drive.stateful import covers
 
 _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("create", "added", "+"),
@@ -130,8 +131,6 @@ def _notes(notes: Sequence[str]) -> list[str]:
 
 
 def _losses(plan: Plan, named: tuple[str, ...]) -> list[str]:
-    from infra.drive.stateful import covers
-
     if not plan.protected:
         return []
     lines = ["", "Can't be had back:"]
