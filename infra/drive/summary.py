@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,24 @@ _NAMED = 12
 """Resources that are named one by one, of each site and action; more are grouped by type."""
 _ATTRIBUTES = 4
 """Attributes that are shown of one resource."""
+_WIDTH = 100
+_TELLING: Final = frozenset(
+    {
+        "aws_autoscaling_group",
+        "aws_ec2_transit_gateway",
+        "aws_efs_file_system",
+        "aws_instance",
+        "aws_lb",
+        "aws_nat_gateway",
+        "aws_route53_zone",
+        "aws_s3_bucket",
+        "aws_vpc",
+        "aws_vpc_peering_connection",
+        "aws_vpn_connection",
+        "aws_vpn_gateway",
+    }
+)
+"""Types that people think in; the rest holds these together."""
 
 
 def text(
@@ -165,7 +184,7 @@ def _site(plan: Plan, site: str) -> list[str]:
     for action, _, sign in reversed(_COLUMNS):
         told = [one for one in here if one.action == action and not one.is_protected]
         if action == "create" or len(told) > _NAMED:
-            lines += [f"  {sign} {group}" for group in _grouped(told)]
+            lines += _grouped(told, sign)
             continue
         for one in told:
             lines.append(f"  {sign} {_local(one)}")
@@ -180,22 +199,54 @@ def _site(plan: Plan, site: str) -> list[str]:
     return ["", site or _SHARED, *lines] if lines else []
 
 
-def _grouped(changes: Sequence[Change]) -> list[str]:
-    """``aws_subnet (6): private["us-west-2a"], …``: one line a type, in a width that a terminal has."""
-    types: dict[str, list[str]] = {}
+def _grouped(changes: Sequence[Change], sign: str) -> list[str]:
+    """A line for each type that people think in, with names; the plumbing as one paragraph of counts.
+
+    Of things that are changed or replaced, the attributes are told too: one edit often touches many.
+    """
+    types: dict[str, list[Change]] = {}
     for one in changes:
-        types.setdefault(one.type, []).append(one.name)
-    lines = []
-    for kind, names in sorted(types.items()):
-        line = f"{kind} ({len(names)}): " if len(names) > 1 else f"{kind}: "
-        shown: list[str] = []
-        for name in names:
-            if shown and len(line) + sum(len(one) + 2 for one in [*shown, name]) > 100:
-                break
-            shown.append(name)
-        rest = len(names) - len(shown)
-        lines.append(line + ", ".join(shown) + (f" and {rest} more" if rest else ""))
-    return lines
+        types.setdefault(one.type, []).append(one)
+    lines, plumbing = [], []
+    for kind, those in sorted(types.items()):
+        paths = sorted({each.path for one in those for each in _blamed(one)})
+        if len(changes) <= _NAMED or kind in _TELLING or paths:
+            lines.append(f"  {sign} {_named(kind, those)}" + (f"; {_listed(paths)}" if paths else ""))
+        else:
+            plumbing.append(f"{kind} ({len(those)})" if len(those) > 1 else kind)
+    paragraph = textwrap.wrap(
+        ", ".join(plumbing),
+        _WIDTH,
+        initial_indent=f"  {sign} ",
+        subsequent_indent="    ",
+        break_long_words=False,
+    )
+    return lines + paragraph
+
+
+def _named(kind: str, those: Sequence[Change]) -> str:
+    """``aws_autoscaling_group (2): cpu, gpu``, cut to the width with a count of the rest."""
+    line = f"{kind} ({len(those)}): " if len(those) > 1 else f"{kind}: "
+    shown: list[str] = []
+    for one in those:
+        label = _label(one)
+        if shown and len(line) + sum(len(each) + 2 for each in [*shown, label]) > _WIDTH:
+            break
+        shown.append(label)
+    rest = len(those) - len(shown)
+    return line + ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def _label(one: Change) -> str:
+    """What tells a resource from others of its type: its name, and the keys of the modules around it.
+
+    ``module.us_west_2.module.pool["gpu"].aws_autoscaling_group.this`` → ``pool["gpu"]``.
+    """
+    around = one.module.split(".module.")[1:]
+    keyed = [module for module in around if "[" in module]
+    plain = one.name in ("this", "main")
+    kept = keyed or (around[-1:] if plain else [])
+    return ".".join(kept if kept and plain else [*kept, one.name])
 
 
 def _local(one: Change) -> str:
@@ -206,19 +257,28 @@ def _local(one: Change) -> str:
 
 def _why(one: Change) -> list[str]:
     if one.action == "update":
-        return _attributes(one.attributes)
-    blamed = [each for each in one.attributes if each.replaces]
-    if one.action == "replace" and one.reason == CANNOT_UPDATE and blamed:
-        return [f"because of {line}" for line in _attributes(blamed)]
+        return _attributes(_blamed(one))
+    if one.action == "replace" and one.reason == CANNOT_UPDATE and _blamed(one):
+        return [f"because of {line}" for line in _attributes(_blamed(one))]
     return [f"because {one.reason}"] if one.reason else []
 
 
-def _attributes(attributes: Sequence[Attribute]) -> list[str]:
+def _blamed(one: Change) -> list[Attribute]:
+    """What is to be told: why it is replaced, or what changes in it."""
+    told = [each for each in one.attributes if each.replaces or one.action != "replace"]
     # What only AWS can tell follows from the rest, and is told only when there is no rest.
-    told = [one for one in attributes if one.after != UNKNOWN] or list(attributes)
-    lines = [f"{one.path}: {_value(one.before)} → {_value(one.after)}" for one in told[:_ATTRIBUTES]]
-    if len(told) > _ATTRIBUTES:
-        lines.append(f"and {len(told) - _ATTRIBUTES} more")
+    return [each for each in told if each.after != UNKNOWN] or told
+
+
+def _listed(paths: Sequence[str]) -> str:
+    rest = len(paths) - _ATTRIBUTES
+    return ", ".join(paths[:_ATTRIBUTES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _attributes(attributes: Sequence[Attribute]) -> list[str]:
+    lines = [f"{one.path}: {_value(one.before)} → {_value(one.after)}" for one in attributes[:_ATTRIBUTES]]
+    if len(attributes) > _ATTRIBUTES:
+        lines.append(f"and {len(attributes) - _ATTRIBUTES} more")
     return lines
 
 

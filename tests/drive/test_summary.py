@@ -76,13 +76,39 @@ def test_what_is_lost_comes_first_and_names_are_marked() -> None:
     assert "module.us_west_2.aws_efs_file_system.home" in marked
 
 
-def test_many_things_of_a_kind_take_one_line() -> None:
-    many = parse(resources(*(("aws_subnet", {}) for _ in range(200))), SITES)
-    text = summary.text(many, environment="lab")
-    (line,) = (line for line in text.splitlines() if "aws_subnet" in line)
-    assert line.startswith("  + aws_subnet (200): x0, x1, x10, ")
-    assert line.endswith(" more")
-    assert len(line) < 130
+def test_a_large_plan_stays_readable() -> None:
+    made = resources(
+        *(("aws_subnet", {}) for _ in range(200)),
+        *(("aws_nat_gateway", {}) for _ in range(40)),
+        *((f"aws_thing_{number}", {}) for number in range(40)),
+    )
+    text = summary.text(parse(made, SITES), environment="lab")
+    lines = text.splitlines()
+    assert len(lines) < 25
+    assert max(map(len, lines)) <= 120
+    assert "aws_subnet (200)" in text
+    (gateways,) = (line for line in lines if "aws_nat_gateway" in line)
+    assert gateways.startswith("  + aws_nat_gateway (40): x200, x201, ")
+    assert gateways.endswith(" more")
+
+
+def test_one_edit_that_touches_many_says_what_it_edits() -> None:
+    change = {"actions": ["update"], "before": {"image_id": "ami-1"}, "after": {"image_id": "ami-2"}}
+    touched = [
+        {
+            "address": f'module.us_west_2.module.pool["p{number:02}"].aws_launch_template.this',
+            "module_address": f'module.us_west_2.module.pool["p{number:02}"]',
+            "mode": "managed",
+            "type": "aws_launch_template",
+            "name": "this",
+            "change": change,
+        }
+        for number in range(50)
+    ]
+    text = summary.text(parse({"resource_changes": touched}, SITES), environment="lab")
+    (line,) = (line for line in text.splitlines() if "aws_launch_template" in line)
+    assert line.startswith('  ~ aws_launch_template (50): pool["p00"], pool["p01"], ')
+    assert line.endswith(" more; image_id")
 
 
 def test_notes_come_before_everything() -> None:
