@@ -5,7 +5,6 @@ Source: https://developer.hashicorp.com/terraform/internals/json-format ("Plan R
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -314,8 +313,3 @@ def _path(parts: Iterable[str | int]) -> str:
 
 def _within(path: str, of: str) -> bool:
     return path == of or path.startswith((f"{of}.", f"{of}[")) or of.startswith((f"{path}.", f"{path}["))
-
-
-def by_type(changes: Iterable[Change]) -> Mapping[str, int]:
-    """How many of each type, most first."""
-    return dict(Counter(one.type for one in changes).most_common())

@@ -306,3 +306,39 @@ def test_errors_name_file_line_and_address(make_job: MakeJob) -> None:
     line = (job.folders.root / "modules/site/main.tf").read_text().splitlines().index("  nonsense = 1") + 1
     assert f"modules/site/main.tf:{line}: Unsupported argument" in str(caught.value)
     assert str(caught.value).splitlines()[-1] == f"{job.engine.name} plan: exit code 1"
+
+
+def test_validate_and_format_say_where(make_job: MakeJob) -> None:
+    job = make_job(more='resource "terraform_data" "x" {\ninput = var.missing\n}\n')
+    terraform = job.terraform()
+    terraform.init()
+    (found,) = terraform.validate()
+    assert (found.is_error, found.summary) == (True, "Reference to undeclared input variable")
+    assert found.file == "modules/site/main.tf"
+    assert terraform.fmt_check() == ["modules/site/main.tf"]
+
+
+def test_state_can_be_shown_and_listed_before_there_is_one(make_job: MakeJob) -> None:
+    terraform = make_job().terraform()
+    assert terraform.state_list() == []
+    assert terraform.output() == {}
+    assert "values" not in terraform.show()
+
+
+def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> None:
+    job = make_job()
+    out = job.build / "mine.tfplan"
+    planned = lifecycle.plan(job, out=out)
+    assert planned.exit_code == 2
+    assert out.read_bytes() == saved.plan_file(job.folders).read_bytes()
+
+
+def test_a_state_of_another_lineage_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    lifecycle.apply(job)
+    lifecycle.plan(job)
+    state = job.folders.state / "terraform.tfstate"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"lineage": "somebody-else"}))
+    with pytest.raises(StalePlanError, match="the state is another one altogether"):
+        lifecycle.apply(job)
