@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -236,7 +237,17 @@ def tools(patient: Patient) -> Iterator[Finding]:
     }
     for tool, fix in wanted.items():
         found = shutil.which(tool, path=patient.env.get("PATH"))
-        yield Finding(tool, "ok", found) if found else Finding(tool, "warn", "not on PATH", fix)
+        if found is None:
+            yield Finding(tool, "warn", "not on PATH", fix)
+            continue
+        try:
+            said = subprocess.run(
+                [found, "--version"], capture_output=True, text=True, timeout=20, check=True
+            ).stdout.splitlines()[0]
+        except (OSError, subprocess.SubprocessError, IndexError) as problem:
+            yield Finding(tool, "warn", f"{found} does not say its version: {problem}", fix)
+        else:
+            yield Finding(tool, "ok", f"{said} at {found}")
 
 
 def disk(patient: Patient) -> Iterator[Finding]:

@@ -94,11 +94,17 @@ def test_registry_that_can_not_be_reached(
     assert only(doctor.providers, ill).state == "ok"
 
 
-def test_tools(patient: MakePatient) -> None:
+def test_tools(tmp_path: Path, patient: MakePatient) -> None:
     assert [(one.check, one.state) for one in doctor.tools(patient(env={"PATH": ""}))] == [
         ("git", "warn"),
         ("packer", "warn"),
     ]
+    for name, body in (("git", "echo git version 2.50.0"), ("packer", "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    git, packer = doctor.tools(patient(env={"PATH": str(tmp_path)}))
+    assert git == Finding("git", "ok", f"git version 2.50.0 at {tmp_path / 'git'}")
+    assert (packer.state, "does not say its version" in packer.said) == ("warn", True)
 
 
 def test_disk(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
