@@ -114,7 +114,7 @@ class Terraform:
         self.listener: Listener = listener or Silence()
         self.env = {
             # The AWS provider's schema is so large that much time goes into collecting its garbage: a plan
-            # takes a tenth less time, and a tenth more memory, when that is done a third as often. Reading the
+            # takes a tenth less time, and a tenth more memory, when it is done a third as often. Reading the
             # plan costs about what this saves. A value of the user's own wins.
             "GOGC": "300",
             **os.environ,
