@@ -1,0 +1,124 @@
+"""NVIDIA cards, in racks and in EC2 instances, and the driver branches that run them.
+
+Sources are in ``sources.md``. Memory of cards in EC2 is what AWS states.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from infra.catalogue.tables import table
+from infra.nearest import nearest
+
+Architecture: TypeAlias = Literal[
+    "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"
+]
+GpuClass: TypeAlias = Literal["old", "standard", "new"]
+
+_CLASSES: Final[Mapping[str, GpuClass]] = {
+    "kepler": "old",
+    "maxwell": "old",
+    "pascal": "old",
+    "volta": "standard",
+    "turing": "standard",
+    "ampere": "standard",
+    "ada": "standard",
+    "hopper": "new",
+    "blackwell": "new",
+}
+"""Where work of a priority class may go: without tensor cores, with them, and the ones everybody wants."""
+_NEW: Final = frozenset({"a100-40gb", "a100-80gb", "h100", "h200", "l40s"})
+"""Cards of the class ``new`` whose architecture alone would not make them so."""
+_OPEN: Final = frozenset({"turing", "ampere", "ada", "hopper", "blackwell"})
+"""Architectures that NVIDIA's open kernel modules drive (those with a GPU System Processor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A model of graphics card. Boards with two GPUs (K80, M60) count as two cards."""
+
+    slug: str
+    """What a spec says: ``titan-x-pascal``, ``a100-40gb``."""
+    name: str
+    """What NVIDIA calls it."""
+    aliases: tuple[str, ...]
+    architecture: Architecture
+    compute_capability: str
+    """``6.1``."""
+    memory_mib: int
+    gpu_class: GpuClass
+    """What batch work may ask for: ``old`` (before tensor cores), ``standard``, ``new``."""
+    first_driver: int
+    """The first driver branch on Linux that knows it."""
+    last_driver: int | None
+    """The last branch that does; None while NVIDIA still supports it."""
+    mig: bool
+    """Whether it can be split (Multi-Instance GPU)."""
+
+    @property
+    def open_kernel_modules(self) -> bool:
+        """Whether NVIDIA's open kernel modules drive it: Turing and newer."""
+        return self.architecture in _OPEN
+
+    @property
+    def proprietary_kernel_modules(self) -> bool:
+        """Whether the proprietary modules drive it: all but Blackwell."""
+        return self.architecture != "blackwell"
+
+    def runs(self, driver: int) -> bool:
+        """Whether a driver branch knows the card."""
+        return self.first_driver <= driver and (self.last_driver is None or driver <= self.last_driver)
+
+
+@cache
+def find(slug: str) -> Card | None:
+    """The card of that slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
+    name = _by_word().get(_word(slug))
+    if name is None:
+        return None
+    row: Mapping[str, Any] = table("gpus")[name]
+    architecture: Architecture = row["architecture"]
+    return Card(
+        slug=name,
+        name=row["name"],
+        aliases=tuple(row.get("aliases", ())),
+        architecture=architecture,
+        compute_capability=row["compute_capability"],
+        memory_mib=row["memory_mib"],
+        gpu_class="new" if name in _NEW else _CLASSES[architecture],
+        first_driver=row["first_driver"],
+        last_driver=row.get("last_driver"),
+        mig=row.get("mig", False),
+    )
+
+
+@cache
+def names() -> Sequence[str]:
+    """Every slug, sorted."""
+    return tuple(sorted(table("gpus")))
+
+
+def suggest(slug: str) -> str:
+    """The slug that was probably meant, or the empty string."""
+    words = _by_word()
+    near = nearest(_word(slug), words)
+    return words[near] if near else ""
+
+
+@cache
+def _by_word() -> Mapping[str, str]:
+    """Every way to write a card → its slug."""
+    words: dict[str, str] = {}
+    for slug, row in table("gpus").items():
+        for word in (slug, row["name"], *row.get("aliases", ())):
+            words.setdefault(_word(word), slug)
+    return words
+
+
+def _word(text: str) -> str:
+    """``NVIDIA TITAN X (Pascal)`` → ``titan-x-pascal``."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-").removeprefix("nvidia-")

@@ -1,0 +1,213 @@
+"""EC2 instance types: what a machine of each type has.
+
+Source: ``ec2 describe-instance-types``
+(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeInfo.html) in ``instances.json``,
+one type a line, and types that AWS no longer lists but labs still name in ``retired.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import log2
+from typing import Any, Final
+
+from infra.catalogue.tables import table
+from infra.nearest import nearest
+
+_INTERCONNECTS: Final = {
+    "p3": "nvlink",
+    "p3dn": "nvlink",
+    "p4d": "nvswitch",
+    "p4de": "nvswitch",
+    "p5": "nvswitch",
+    "p5e": "nvswitch",
+    "p5en": "nvswitch",
+    "p6-b200": "nvswitch",
+    "p6-b300": "nvswitch",
+}
+"""How the GPUs of a family are joined, where they are several (EC2 User Guide, accelerated instances)."""
+
+_SHAPE = re.compile(r"(?P<letters>[a-z]+)-?(?P<generation>\d+)(?P<options>[a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")
+_BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
+_SMALL: Final = {"nano": 1 / 16, "micro": 1 / 8, "small": 1 / 4, "medium": 1 / 2, "large": 1.0, "xlarge": 2.0}
+"""The named sizes, in units of ``large``; ``<n>xlarge`` is n times ``xlarge``."""
+_OLD: Final = frozenset({"k520", "k80", "m60"})
+"""Cards that nobody is pointed to by a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The GPUs of an instance type, all of one model."""
+
+    model: str
+    """A slug of `infra.catalogue.gpus`: ``v100``, ``a100-40gb``, ``t4``."""
+    count: int
+    """How many the operating system sees; a fraction of a card counts as one."""
+    memory_mib: int
+    """Of one."""
+    share: float = 1.0
+    """The part of a physical card that one is: below 1 for g6f and gr6f, which need NVIDIA's vGPU driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """An EC2 instance type."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    architectures: tuple[str, ...]
+    """``x86_64``, ``arm64``; on Macs ``x86_64_mac``, ``arm64_mac``."""
+    gpus: Gpu | None
+    """NVIDIA GPUs. Other accelerators (Inferentia, Trainium, FPGAs) are not told apart."""
+    network: str
+    """As AWS words it: ``Up to 10 Gigabit``, ``4x 100 Gigabit``, ``Moderate``."""
+    network_gbps: float
+    """The most it reaches over all its cards, in Gbit/s; 0 where AWS never said."""
+    network_cards: int
+    efa_interfaces: int
+    """The most Elastic Fabric Adapters; 0 where there are none."""
+    local_disk_gb: int
+    """Instance store, all disks together, in GB as AWS counts (10^9 bytes)."""
+    bare_metal: bool
+    nitro: bool
+    """Built on Nitro: EBS volumes show as NVMe devices, the serial console works."""
+    spot: bool
+    """Whether it can be had on the spot market."""
+    retired: bool
+    """Whether AWS has stopped listing it; an account may still run some."""
+
+    @property
+    def efa(self) -> bool:
+        return self.efa_interfaces > 0
+
+    @property
+    def family(self) -> str:
+        """``p3`` of ``p3.2xlarge``."""
+        return self.name.partition(".")[0]
+
+    @property
+    def size(self) -> str:
+        """``2xlarge`` of ``p3.2xlarge``."""
+        return self.name.partition(".")[2]
+
+    @property
+    def interconnect(self) -> str | None:
+        """How its GPUs are joined: ``nvlink``, ``nvswitch`` (needs NVIDIA Fabric Manager), or None."""
+        return _INTERCONNECTS.get(self.family) if self.gpus and self.gpus.count > 1 else None
+
+
+@cache
+def find(name: str) -> InstanceType | None:
+    """The type of that name, or None where neither AWS's list nor the retired types have it."""
+    listed = _listed().get(name)
+    if listed is not None:
+        return _type(name, listed, retired=False)
+    row = _retired().get(name)
+    return _type(name, row, retired=True) if row is not None else None
+
+
+@cache
+def names() -> Sequence[str]:
+    """Every type, retired ones too, sorted."""
+    return tuple(sorted({*_listed(), *_retired()}))
+
+
+def suggest(name: str) -> str:
+    """The type that was probably meant by an unknown name, or the empty string where none is near.
+
+    First a slip of the pen (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape: the same family letter, the
+    nearest size, the nearest generation, so ``p9.xlarge`` gives ``p3.2xlarge``. Always the same answer.
+    """
+    word = re.sub(r"xl$", "xlarge", name.strip().lower().replace("_", ".").replace(" ", ""))
+    if "." not in word:
+        word = re.sub(r"-(?=[^-]*$)", ".", word)
+    known = names()
+    if word in known:
+        return word
+    swapped = [one for one in known if len(one) == len(word) and sorted(one) == sorted(word)]
+    if len(swapped) == 1:
+        return swapped[0]
+    wanted = _SHAPE.fullmatch(word)
+    if wanted is None:
+        return nearest(word, known)
+    family, _, size = word.partition(".")
+    if _units(size) is None:
+        # The size is misspelt. Within the family where there is one, else anywhere.
+        own = nearest(size, [one.partition(".")[2] for one in known if one.startswith(f"{family}.")])
+        return f"{family}.{own}" if own else nearest(word, known)
+    alike = [
+        one for one in known if (shape := _SHAPE.fullmatch(one)) and shape["letters"] == wanted["letters"]
+    ]
+    return min(alike, key=lambda one: _distance(wanted, one)) if alike else nearest(word, known)
+
+
+def bandwidth_gbps(network: str) -> float | None:
+    """Gbit/s of AWS's words (``Up to 12.5 Gigabit``, ``4x 100 Gigabit``); None for ``High`` and the like."""
+    found = _BANDWIDTH.search(network)
+    return int(found[1] or 1) * float(found[2]) if found else None
+
+
+def _distance(wanted: re.Match[str], name: str) -> tuple[float, float, str]:
+    """How far a known type is from the wanted shape; less is nearer."""
+    from difflib import SequenceMatcher  # only needed for a mistake
+
+    shape = _SHAPE.fullmatch(name)
+    assert shape is not None
+    units, asked = _units(shape["size"]), _units(wanted["size"])
+    assert asked is not None
+    apart = abs(log2(units / asked)) if units else 4.0  # bare metal, high-memory sizes
+    # A generation that is far off says little of which one was meant.
+    generations = abs(int(shape["generation"]) - int(wanted["generation"]))
+    apart += 0.5 * min(generations, 2) + 0.01 * generations
+    if shape["options"] != wanted["options"]:
+        if wanted["options"]:
+            apart += 0.6 + 0.2 * len({*shape["options"]} ^ {*wanted["options"]})
+        else:  # without an option people mean Intel, and never another architecture
+            apart += {"i": 0.2, "a": 0.3, "g": 0.9}.get(shape["options"], 0.4)
+    found = find(name)
+    if found and found.gpus and found.gpus.model in _OLD and shape["generation"] != wanted["generation"]:
+        apart += 1.5
+    return apart, -SequenceMatcher(None, wanted.string, name).ratio(), name
+
+
+def _units(size: str) -> float | None:
+    """A size in units of ``large``, or None where the word has no place on that scale."""
+    if size in _SMALL:
+        return _SMALL[size]
+    times = re.fullmatch(r"(\d+)xlarge", size)
+    return int(times[1]) * _SMALL["xlarge"] if times and int(times[1]) else None
+
+
+def _listed() -> Mapping[str, Any]:
+    types: Mapping[str, Any] = table("instances")
+    return types
+
+
+def _retired() -> Mapping[str, Any]:
+    types: Mapping[str, Any] = table("retired")["types"]
+    return types
+
+
+def _type(name: str, row: Mapping[str, Any], *, retired: bool) -> InstanceType:
+    """A row of a table. What most types share is left out of it."""
+    network = row["network"]
+    return InstanceType(
+        name=name,
+        vcpus=row["vcpus"],
+        memory_mib=row["memory_mib"],
+        architectures=tuple(row.get("architectures", ("x86_64",))),
+        gpus=Gpu(*row["gpus"]) if "gpus" in row else None,
+        network=network,
+        network_gbps=row.get("gbps") or bandwidth_gbps(network) or 0.0,
+        network_cards=row.get("network_cards", 1),
+        efa_interfaces=row.get("efa", 0),
+        local_disk_gb=row.get("disk_gb", 0),
+        bare_metal=row.get("bare_metal", False),
+        nitro=row.get("nitro", True),
+        spot=row.get("spot", True),
+        retired=retired,
+    )

@@ -1,0 +1,108 @@
+"""AWS regions, their zones, and which zones offer an instance type.
+
+Source: ``ec2 describe-availability-zones`` and ``describe-instance-type-offerings`` in ``regions.json`` and
+``offers.json``. In most regions AWS deals out zone letters anew to each account
+(https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html): which *letters* offer a type
+is that of the account that was asked, so a zone that seems to lack one deserves a warning, not a refusal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from infra.catalogue.tables import table
+from infra.nearest import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """An AWS region."""
+
+    name: str
+    zones: tuple[str, ...]
+    """Full names of the availability zones that any account has, sorted."""
+    older_zones: tuple[str, ...]
+    """Zones that only some, mostly older, accounts have: ``us-west-1c``."""
+    partition: str
+    """``aws``, ``aws-cn``, ``aws-us-gov``."""
+    location: str
+    """For people: ``US West (Oregon)``."""
+
+    def has_zone(self, zone: str) -> bool:
+        return zone in self.zones or zone in self.older_zones
+
+
+@cache
+def find(name: str) -> Region | None:
+    """The region of that name, or None."""
+    row = table("regions").get(name)
+    if row is None:
+        return None
+    older = table("retired")["zones"].get(name, "")
+    return Region(
+        name=name,
+        zones=tuple(f"{name}{letter}" for letter in row["zones"]),
+        older_zones=tuple(f"{name}{letter}" for letter in older if letter not in row["zones"]),
+        partition=row["partition"],
+        location=row["location"],
+    )
+
+
+@cache
+def names() -> Sequence[str]:
+    """Every region, sorted."""
+    return tuple(sorted(table("regions")))
+
+
+def suggest_region(name: str) -> str:
+    """The region that was probably meant, or the empty string. A zone's name gives its region."""
+    word = name.strip().lower().replace("_", "-").replace(" ", "-")
+    known = names()
+    if word in known:
+        return word
+    if word[:-1] in known:
+        return word[:-1]
+    # uswest2, us-west2: the same letters and digits in the same order.
+    bare = {one.replace("-", ""): one for one in known}
+    return bare.get(word.replace("-", "")) or nearest(word, known)
+
+
+def suggest_zone(region: str, zone: str) -> str:
+    """The zone of the region that was probably meant, or the empty string.
+
+    A bare letter, or another region's zone, gives the zone with that letter; a letter that the region
+    does not have gives its last zone.
+    """
+    found = find(region)
+    if found is None:
+        return ""
+    letter = re.search(r"[a-z]$", zone.strip().lower())
+    if letter is None:
+        return found.zones[0]
+    meant = f"{region}{letter[0]}"
+    return meant if found.has_zone(meant) else found.zones[-1]
+
+
+@cache
+def offered(instance_type: str, region: str) -> tuple[str, ...] | None:
+    """Zones of the region that offer the type, by full name, sorted.
+
+    Empty where the region is known not to offer it; None where the tables can't tell: a region or a type
+    that was never asked for. For retired types it is where they were last offered.
+    """
+    current = table("offers")
+    offers = current["types"].get(instance_type)
+    if offers is not None:
+        if region not in current["regions"]:
+            return None
+    else:
+        offers = table("retired")["offers"].get(instance_type)
+        if offers is None:
+            return None
+    for one in offers.split():
+        if one.rpartition(":")[0] == region:
+            return tuple(f"{region}{letter}" for letter in one.rpartition(":")[2])
+    return ()
