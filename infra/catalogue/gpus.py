@@ -33,6 +33,13 @@ _CLASSES: Final[Mapping[str, GpuClass]] = {
 """Where work of a priority class may go: without tensor cores, with them, and the ones everybody wants."""
 _NEW: Final = frozenset({"a100-40gb", "a100-80gb", "h100", "h200", "l40s"})
 """Cards of the class ``new`` whose architecture alone would not make them so."""
+_LAST_CUDA: Final[Mapping[str, str]] = {
+    "kepler": "11.8",
+    "maxwell": "12.9",
+    "pascal": "12.9",
+    "volta": "12.9",
+}
+"""CUDA 12.0 dropped Kepler, CUDA 13.0 Maxwell, Pascal and Volta (release notes of both)."""
 _OPEN: Final = frozenset({"turing", "ampere", "ada", "hopper", "blackwell"})
 """Architectures that NVIDIA's open kernel modules drive (those with a GPU System Processor)."""
 
@@ -68,6 +75,13 @@ class Card:
     def proprietary_kernel_modules(self) -> bool:
         """Whether the proprietary modules drive it: all but Blackwell."""
         return self.architecture != "blackwell"
+
+    @property
+    def last_cuda(self) -> str | None:
+        """The last CUDA toolkit that makes code for it, ``12.9``; None while the newest does."""
+        if self.compute_capability == "3.0":
+            return "10.2"
+        return _LAST_CUDA.get(self.architecture)
 
     def runs(self, driver: int) -> bool:
         """Whether a driver branch knows the card."""

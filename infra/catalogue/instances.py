@@ -119,8 +119,9 @@ def names() -> Sequence[str]:
 def suggest(name: str) -> str:
     """The type that was probably meant by an unknown name, or the empty string where none is near.
 
-    First a slip of the pen (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape: the same family letter, the
-    nearest size, the nearest generation, so ``p9.xlarge`` gives ``p3.2xlarge``. Always the same answer.
+    First a slip of the pen (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape: the same family
+    letter, the nearest size, the nearest generation, so ``p9.xlarge`` gives ``p3.2xlarge``. Always the same
+    answer.
     """
     word = re.sub(r"xl$", "xlarge", name.strip().lower().replace("_", ".").replace(" ", ""))
     if "." not in word:
@@ -135,13 +136,13 @@ def suggest(name: str) -> str:
     if wanted is None:
         return nearest(word, known)
     family, _, size = word.partition(".")
-    if _units(size) is None:
-        # The size is misspelt. Within the family where there is one, else anywhere.
-        own = nearest(size, [one.partition(".")[2] for one in known if one.startswith(f"{family}.")])
-        return f"{family}.{own}" if own else nearest(word, known)
-    alike = [
+    alike = [one for one in known if one.startswith(f"{family}.")] or [
         one for one in known if (shape := _SHAPE.fullmatch(one)) and shape["letters"] == wanted["letters"]
     ]
+    if _units(size) is None:  # the size is misspelt
+        near = nearest(size, dict.fromkeys(one.partition(".")[2] for one in alike))
+        alike = [one for one in alike if near and one.endswith(f".{near}")]
+        wanted = _SHAPE.fullmatch(f"{family}.{near}") or wanted
     return min(alike, key=lambda one: _distance(wanted, one)) if alike else nearest(word, known)
 
 
@@ -158,8 +159,10 @@ def _distance(wanted: re.Match[str], name: str) -> tuple[float, float, str]:
     shape = _SHAPE.fullmatch(name)
     assert shape is not None
     units, asked = _units(shape["size"]), _units(wanted["size"])
-    assert asked is not None
-    apart = abs(log2(units / asked)) if units else 4.0  # bare metal, high-memory sizes
+    if shape["size"] == wanted["size"]:
+        apart = 0.0
+    else:
+        apart = abs(log2(units / asked)) if units and asked else 4.0  # bare metal has no place on the scale
     # A generation that is far off says little of which one was meant.
     generations = abs(int(shape["generation"]) - int(wanted["generation"]))
     apart += 0.5 * min(generations, 2) + 0.01 * generations
@@ -167,7 +170,7 @@ def _distance(wanted: re.Match[str], name: str) -> tuple[float, float, str]:
         if wanted["options"]:
             apart += 0.6 + 0.2 * len({*shape["options"]} ^ {*wanted["options"]})
         else:  # without an option people mean Intel, and never another architecture
-            apart += {"i": 0.2, "a": 0.3, "g": 0.9}.get(shape["options"], 0.4)
+            apart += 0.9 if "g" in shape["options"] else {"i": 0.2, "a": 0.3}.get(shape["options"], 0.4)
     found = find(name)
     if found and found.gpus and found.gpus.model in _OLD and shape["generation"] != wanted["generation"]:
         apart += 1.5

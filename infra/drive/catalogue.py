@@ -14,15 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from infra.catalogue import gpus
 from infra.catalogue.instances import bandwidth_gbps
 from infra.catalogue.tables import FOLDER
 from infra.errors import DriveError
-
-if TYPE_CHECKING:
-    from boto3.session import Session
 
 Row = dict[str, Any]
 
@@ -72,12 +69,12 @@ def from_moto() -> Tables:
 
 def refresh(
     regions: Sequence[str],
-    session: Session,
+    session: Any,
     *,
     folder: Path = FOLDER,
     said: Callable[[str], None] = print,
 ) -> None:
-    """Ask AWS in each region and lay its answers over the tables in ``folder``.
+    """Ask AWS in each region through a boto3 session and lay its answers over the tables in ``folder``.
 
     What the other regions have stays. Needs ``ec2:DescribeInstanceTypes``, ``DescribeInstanceTypeOfferings``
     and ``DescribeAvailabilityZones``. ``said`` hears one line a region.
@@ -185,7 +182,7 @@ def write(tables: Tables, folder: Path = FOLDER) -> None:
     _replace(folder / "regions.json", _lines(tables.regions))
 
 
-def _ask(region: str, session: Session) -> Tables:
+def _ask(region: str, session: Any) -> Tables:
     """What AWS says of one region."""
     client = session.client("ec2", region_name=region)
     types = [
@@ -250,7 +247,8 @@ def _locations() -> dict[str, tuple[str, str]]:
     """Region → partition and location, as botocore's table of end points has them."""
     import botocore.loaders
 
-    endpoints = botocore.loaders.Loader().load_data("endpoints")
+    loader: Any = botocore.loaders.Loader
+    endpoints = loader().load_data("endpoints")
     return {
         region: (partition["partition"], row["description"])
         for partition in endpoints["partitions"]

@@ -1,0 +1,99 @@
+"""List prices of AWS on one day, in US dollars: enough for an estimate, not for a bill.
+
+Exact on that day for Linux, shared tenancy, on demand in us-east-1, us-east-2 and us-west-2. Elsewhere it
+is the price there times the region's usual ratio (one for all, others for G and P families and for Graviton
+where they differ), which is off by a few percent: `exact` tells which. Spot prices move; `spot` is a usual
+share of the on-demand price. Sources are in ``sources.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from infra.catalogue import instances
+from infra.catalogue.tables import table
+
+HOURS_PER_MONTH: Final = 730
+"""As AWS counts: 365 * 24 / 12."""
+
+_EXACT: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+
+
+def __getattr__(name: str) -> str:
+    """``DATED``: the day of the table, as ISO 8601. Read late, as everything here."""
+    if name == "DATED":
+        return str(_table()["dated"])
+    raise AttributeError(name)
+
+
+@cache
+def on_demand(instance_type: str, region: str) -> float | None:
+    """USD an hour of an instance with Linux; None where the table has no price."""
+    prices = _table()
+    ratio = _ratio(instance_type, region)
+    found = instances.find(instance_type)
+    if ratio is None or found is None:
+        return None
+    hourly: float | None = prices["types"].get(instance_type)
+    each: float | None = prices["per_vcpu"].get(found.family)
+    if hourly is None and each is not None:
+        hourly = each * found.vcpus
+    return None if hourly is None else round(hourly * ratio, 5)
+
+
+@cache
+def spot(instance_type: str, region: str) -> float | None:
+    """USD an hour to be expected on the spot market; None without a price, or where AWS sells no spot."""
+    price = on_demand(instance_type, region)
+    found = instances.find(instance_type)
+    if price is None or found is None or not found.spot:
+        return None
+    return round(price * spot_factor(instance_type), 5)
+
+
+def spot_factor(instance_type: str) -> float:
+    """The usual share of the on-demand price: an estimate of ours, by kind of machine."""
+    factors: Mapping[str, float] = _table()["spot"]
+    return factors.get(_kind(instance_type), factors["all"])
+
+
+@cache
+def unit(name: str, region: str) -> float | None:
+    """USD of anything else: ``nat_gateway_hour``, ``gp3_gb_month``; None where the table has no price."""
+    prices = _table()
+    price = prices["units"].get(name)
+    if price is None:
+        return None
+    if name in prices["flat"]:
+        return float(price)
+    ratios = prices["regions"].get(region)
+    return round(price * ratios["all"], 5) if ratios else None
+
+
+def exact(region: str) -> bool:
+    """Whether prices of the region are AWS's own of `DATED`, not worked out by a ratio."""
+    return region in _EXACT
+
+
+def _ratio(instance_type: str, region: str) -> float | None:
+    ratios = _table()["regions"].get(region)
+    if ratios is None:
+        return None
+    return float(ratios.get(_kind(instance_type), ratios["all"]))
+
+
+def _kind(instance_type: str) -> str:
+    """What tells price ratios apart: ``p``, ``g``, ``arm``, or ``all``."""
+    kind = re.match(r"(p|g|gr)\d", instance_type)
+    if kind:
+        return kind[1][0]
+    found = instances.find(instance_type)
+    return "arm" if found and "arm64" in found.architectures else "all"
+
+
+def _table() -> Mapping[str, Any]:
+    prices: Mapping[str, Any] = table("prices")
+    return prices

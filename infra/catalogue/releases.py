@@ -1,0 +1,77 @@
+"""Releases of what the cluster is built from: Kubernetes minors and Ubuntu.
+
+Sources: https://kubernetes.io/releases/ and https://ubuntu.com/about/release-cycle, as of November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from infra.catalogue.tables import table
+
+CANONICAL: Final = "099720109477"
+"""The AWS account that publishes Ubuntu's images (https://documentation.ubuntu.com/aws/)."""
+
+_DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """A Kubernetes minor version."""
+
+    version: str
+    """``1.36``."""
+    ends: str
+    """The day of its end of life, ISO 8601."""
+    supported: bool
+    """Whether it was one of the three that upstream supports when the table was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ubuntu:
+    """An Ubuntu release with long-term support."""
+
+    version: str
+    """``24.04``."""
+    codename: str
+    """``noble``."""
+    ends: str
+    """The month in which standard support ends."""
+    images: str
+    """Canonical's kind of image on AWS: ``hvm-ssd``, ``hvm-ssd-gp3``."""
+
+    def image_name(self, architecture: str) -> str:
+        """The name pattern of Canonical's server images, for ``x86_64`` or ``arm64``."""
+        return (
+            f"ubuntu/images/{self.images}/"
+            f"ubuntu-{self.codename}-{self.version}-{_DEBIAN[architecture]}-server-*"
+        )
+
+
+@cache
+def kubernetes(version: str) -> Kubernetes | None:
+    """The minor version (``1.36``), or None."""
+    row = table("releases")["kubernetes"].get(version)
+    return Kubernetes(version, row["ends"], row.get("supported", False)) if row else None
+
+
+@cache
+def kubernetes_versions() -> Sequence[str]:
+    """Every minor of the table, oldest first."""
+    return tuple(sorted(table("releases")["kubernetes"], key=lambda one: int(one.partition(".")[2])))
+
+
+@cache
+def ubuntu(version: str) -> Ubuntu | None:
+    """The release of that number, or None."""
+    row = table("releases")["ubuntu"].get(version)
+    return Ubuntu(version, row["codename"], row["ends"], row["images"]) if row else None
+
+
+@cache
+def ubuntu_versions() -> Sequence[str]:
+    """Every release of the table, oldest first."""
+    return tuple(sorted(table("releases")["ubuntu"]))
