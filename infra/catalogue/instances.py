@@ -159,10 +159,11 @@ def _distance(wanted: re.Match[str], name: str) -> tuple[float, float, str]:
     shape = _SHAPE.fullmatch(name)
     assert shape is not None
     units, asked = _units(shape["size"]), _units(wanted["size"])
-    if shape["size"] == wanted["size"]:
+    apart = 4.0  # bare metal has no place on the scale of sizes
+    if units and asked:
+        apart = abs(log2(units / asked))
+    elif shape["size"] == wanted["size"]:
         apart = 0.0
-    else:
-        apart = abs(log2(units / asked)) if units and asked else 4.0  # bare metal has no place on the scale
     # A generation that is far off says little of which one was meant.
     generations = abs(int(shape["generation"]) - int(wanted["generation"]))
     apart += 0.5 * min(generations, 2) + 0.01 * generations
