@@ -8,6 +8,8 @@ a traceback)::
     ├── RenderError                a template and the model do not fit: a fault of ours
     └── DriveError                 the world refused
         ├── ToolError              a program we run failed: command, exit code, last lines
+        │   ├── TerraformError     Terraform's own diagnostics (infra.drive.terraform)
+        │   └── StoppedError       Terraform was stopped by Ctrl-C; exit code 130 (infra.drive.terraform)
         ├── StalePlanError         the saved plan is not one of this spec or of this state
         ├── ProtectedError         the plan would destroy something stateful that was not named
         └── LocalAwsError          the embedded AWS did not start, or was lost

@@ -100,7 +100,7 @@ class _Reader:
         if node.tag not in _PLAIN_TAGS:
             self.wrong("SPEC001", path, f"the tag {node.tag} has no meaning here", mark)
         if isinstance(node, yaml.ScalarNode):
-            if node.style is None and node.value in _NULLS:
+            if not node.style and node.value in _NULLS:
                 return Value(None, position)
             return Value(node.value, position)
         self.open_nodes.add(id(node))
@@ -121,7 +121,7 @@ class _Reader:
                 self.wrong("SPEC001", path, "a key must be a plain word", key.start_mark)
                 continue
             name = key.value
-            if name == "<<" and key.style is None:
+            if name == "<<" and not key.style:
                 self.wrong(
                     "SPEC001", path, "merge keys (<<) are no part of YAML 1.2", key.start_mark,
                     "use 'extends', or an alias for a whole value",

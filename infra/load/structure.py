@@ -136,6 +136,8 @@ def _path(root: Value, location: tuple[str | int, ...], kind: str) -> Path:
             value = child
         elif index == len(location) - 1 and kind == "missing":
             path.append(part)
+    if kind == "union_tag_invalid":
+        path.append("kind")
     return tuple(path)
 
 

@@ -1,0 +1,32 @@
+"""The command line as a person uses it: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+
+def invoke(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "invoke", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_validate_says_that_a_sound_spec_is_sound() -> None:
+    result = invoke("validate", "--env", "research")
+    assert result.returncode == 0, result.stderr
+    assert "environments/research.yaml is sound" in result.stdout
+
+
+def test_validate_as_json() -> None:
+    result = invoke("validate", "--env", "minimal", "--as-json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == []
+
+
+def test_an_environment_that_does_not_exist() -> None:
+    result = invoke("validate", "--env", "reserach")
+    assert result.returncode == 1
+    assert "did you mean research?" in result.stderr
+    assert "Traceback" not in result.stderr
