@@ -11,11 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log2
 from typing import Any, Final
 
 from infra.catalogue.tables import table
-from infra.nearest import nearest
 
 _INTERCONNECTS: Final = {
     "p3": "nvlink",
@@ -30,11 +28,8 @@ _INTERCONNECTS: Final = {
 }
 """How the GPUs of a family are joined, where they are several (EC2 User Guide, accelerated instances)."""
 
-_SHAPE = re.compile(r"(?P<letters>[a-z]+)-?(?P<generation>\d+)(?P<options>[a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")
 _BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
-_SMALL: Final = {"nano": 1 / 16, "micro": 1 / 8, "small": 1 / 4, "medium": 1 / 2, "large": 1.0, "xlarge": 2.0}
-"""The named sizes, in units of ``large``; ``<n>xlarge`` is n times ``xlarge``."""
-_OLD: Final = frozenset({"k520", "k80", "m60"})
+_OUTDATED: Final = frozenset({"k520", "k80", "m60"})
 """Cards that nobody is pointed to by a guess."""
 
 
@@ -119,31 +114,11 @@ def names() -> Sequence[str]:
 def suggest(name: str) -> str:
     """The type that was probably meant by an unknown name, or the empty string where none is near.
 
-    First a slip of the pen (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape: the same family
-    letter, the nearest size, the nearest generation, so ``p9.xlarge`` gives ``p3.2xlarge``. Always the same
-    answer.
+    ``p9.xlarge`` gives ``p3.2xlarge``; see `infra.catalogue.likeness`. Always the same answer.
     """
-    word = re.sub(r"xl$", "xlarge", name.strip().lower().replace("_", ".").replace(" ", ""))
-    if "." not in word:
-        word = re.sub(r"-(?=[^-]*$)", ".", word)
-    known = names()
-    if word in known:
-        return word
-    swapped = [one for one in known if len(one) == len(word) and sorted(one) == sorted(word)]
-    if len(swapped) == 1:
-        return swapped[0]
-    wanted = _SHAPE.fullmatch(word)
-    if wanted is None:
-        return nearest(word, known)
-    family, _, size = word.partition(".")
-    alike = [one for one in known if one.startswith(f"{family}.")] or [
-        one for one in known if (shape := _SHAPE.fullmatch(one)) and shape["letters"] == wanted["letters"]
-    ]
-    if _units(size) is None:  # the size is misspelt
-        near = nearest(size, dict.fromkeys(one.partition(".")[2] for one in alike))
-        alike = [one for one in alike if near and one.endswith(f".{near}")]
-        wanted = _SHAPE.fullmatch(f"{family}.{near}") or wanted
-    return min(alike, key=lambda one: _distance(wanted, one)) if alike else nearest(word, known)
+    from infra.catalogue.likeness import likely_type  # only needed for a mistake
+
+    return likely_type(name, names(), unlikely=_outdated)
 
 
 def bandwidth_gbps(network: str) -> float | None:
@@ -152,38 +127,9 @@ def bandwidth_gbps(network: str) -> float | None:
     return int(found[1] or 1) * float(found[2]) if found else None
 
 
-def _distance(wanted: re.Match[str], name: str) -> tuple[float, float, str]:
-    """How far a known type is from the wanted shape; less is nearer."""
-    from difflib import SequenceMatcher  # only needed for a mistake
-
-    shape = _SHAPE.fullmatch(name)
-    assert shape is not None
-    units, asked = _units(shape["size"]), _units(wanted["size"])
-    apart = 4.0  # bare metal has no place on the scale of sizes
-    if units and asked:
-        apart = abs(log2(units / asked))
-    elif shape["size"] == wanted["size"]:
-        apart = 0.0
-    # A generation that is far off says little of which one was meant.
-    generations = abs(int(shape["generation"]) - int(wanted["generation"]))
-    apart += 0.5 * min(generations, 2) + 0.01 * generations
-    if shape["options"] != wanted["options"]:
-        if wanted["options"]:
-            apart += 0.6 + 0.2 * len({*shape["options"]} ^ {*wanted["options"]})
-        else:  # without an option people mean Intel, and never another architecture
-            apart += 0.9 if "g" in shape["options"] else {"i": 0.2, "a": 0.3}.get(shape["options"], 0.4)
+def _outdated(name: str) -> bool:
     found = find(name)
-    if found and found.gpus and found.gpus.model in _OLD and shape["generation"] != wanted["generation"]:
-        apart += 1.5
-    return apart, -SequenceMatcher(None, wanted.string, name).ratio(), name
-
-
-def _units(size: str) -> float | None:
-    """A size in units of ``large``, or None where the word has no place on that scale."""
-    if size in _SMALL:
-        return _SMALL[size]
-    times = re.fullmatch(r"(\d+)xlarge", size)
-    return int(times[1]) * _SMALL["xlarge"] if times and int(times[1]) else None
+    return bool(found and found.gpus and found.gpus.model in _OUTDATED)
 
 
 def _listed() -> Mapping[str, Any]:

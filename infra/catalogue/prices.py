@@ -22,11 +22,15 @@ HOURS_PER_MONTH: Final = 730
 _EXACT: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
 
 
+DATED: str
+"""The day of the table, ISO 8601."""
+
+
 def __getattr__(name: str) -> str:
-    """``DATED``: the day of the table, as ISO 8601. Read late, as everything here."""
+    """``DATED``, read with the table, when it is first asked for."""
     if name == "DATED":
         return str(_table()["dated"])
-    raise AttributeError(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @cache

@@ -42,7 +42,7 @@ def test_every_gpu_is_a_card_that_the_catalogue_knows() -> None:
 @pytest.mark.parametrize(
     ("name", "vcpus", "gib", "gpu", "gbps"),
     [
-        # https://aws.amazon.com/ec2/instance-types/p2/ and /p3/, /g3/, and the previous generations page
+        # https://aws.amazon.com/ec2/previous-generation/ and the pages of P2 and P3
         ("p2.xlarge", 4, 61, Gpu("k80", 1, 12288), 10),
         ("p2.8xlarge", 32, 488, Gpu("k80", 8, 12288), 10),
         ("p2.16xlarge", 64, 732, Gpu("k80", 16, 12288), 25),
