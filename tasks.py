@@ -37,6 +37,15 @@ def _spec_file(env: str) -> Path:
     return path
 
 
+def _lock_file(spec_file: Path) -> Path:
+    return spec_file.with_suffix(".lock.yaml")
+
+
+def _print(problems: tuple[Problem, ...]) -> None:
+    for problem in problems:
+        sys.stderr.write(f"{problem}\n")
+
+
 def _as_json(problems: tuple[Problem, ...]) -> str:
     return json.dumps(
         [
@@ -74,8 +83,7 @@ def validate(_: Context, env: str = "", as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(_as_json(problems) + "\n")
     else:
-        for problem in problems:
-            sys.stderr.write(f"{problem}\n")
+        _print(problems)
         errors = sum(problem.fatal for problem in problems)
         others = len(problems) - errors
         verdict = "is sound" if sound else f"has {errors} error{'s' * (errors != 1)}"
@@ -83,3 +91,39 @@ def validate(_: Context, env: str = "", as_json: bool = False) -> None:
         sys.stdout.write(f"{path} {verdict}{rest}\n")
     if not sound:
         raise Exit(code=1)
+
+
+@task(help={**ENV_HELP, "as-json": "print the blocks as a JSON object, owner to block"})
+def addresses(_: Context, env: str = "", as_json: bool = False) -> None:
+    """Show the whole address plan as a tree. Nothing is written: `invoke plan` keeps new blocks.
+
+    Example: invoke addresses --env research
+    """
+    from infra.errors import SpecError
+    from infra.load import load
+    from infra.resolve.addresses import plan_addresses
+    from infra.resolve.lockfile import parse
+    from infra.resolve.usage import Node, tree
+
+    path = _spec_file(env)
+    lock_file = _lock_file(path)
+    try:
+        lock = parse(lock_file.read_text(encoding="utf-8") if lock_file.exists() else "", str(lock_file))
+        plan = plan_addresses(load(path).spec, lock)
+    except SpecError as error:
+        _print(tuple(error.problems))
+        raise Exit(code=1) from None
+    if as_json:
+        blocks = {owner: str(block) for owner, block in plan.blocks.items()}
+        sys.stdout.write(json.dumps(blocks, indent=2) + "\n")
+        return
+
+    def show(node: Node, depth: int) -> None:
+        name = "  " * depth + (node.owner if depth < 2 else node.owner.rsplit("/", 1)[-1])
+        use = f"{node.used:>12,} of {node.size:,} used" if node.children else f"{node.size:>12,} addresses"
+        sys.stdout.write(f"{name:<44} {node.block!s:<18} {node.source:<10} {use}\n")
+        for child in node.children:
+            show(child, depth + 1)
+
+    for root in tree(plan):
+        show(root, 0)

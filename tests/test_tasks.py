@@ -30,3 +30,12 @@ def test_an_environment_that_does_not_exist() -> None:
     assert result.returncode == 1
     assert "did you mean research?" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_addresses_shows_every_block_under_its_owner() -> None:
+    result = invoke("addresses", "--env", "local")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split()[:2] for line in result.stdout.splitlines()]
+    assert ["supernet", "10.0.0.0/8"] in lines
+    assert ["sites/lab", "10.200.0.0/22"] in lines
+    assert "private-us-west-2a" in [name for name, _ in lines]

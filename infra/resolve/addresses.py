@@ -1,0 +1,164 @@
+"""Spec + lock → the address plan: which block every site, VPC, subnet, range and tunnel holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import Final
+
+from infra.catalogue import regions
+from infra.errors import Problem, SpecError, dotted
+from infra.resolve.allocate import Plan, allocate
+from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
+from infra.resolve.lockfile import Lock
+from infra.resolve.names import subnet_name
+from infra.spec import Spec
+from infra.spec.sites import AwsSite, PhysicalSite
+
+SUPERNET: Final = "supernet"
+LAPTOPS: Final = "laptops"
+LINKS: Final = "links"
+
+_CGNAT: Final = IPv4Network("100.64.0.0/10")
+"""RFC 6598: carriers use it, home routers do not, so a laptop's range is safe there."""
+
+_TAKEN_ELSEWHERE: Final = (
+    (IPv4Network("10.0.0.0/23"), "home routers"),
+    (IPv4Network("192.168.0.0/23"), "home routers"),
+    (IPv4Network("172.17.0.0/16"), "the Docker bridge"),
+)
+"""Blocks that laptops commonly have for themselves: their own route wins over the VPN's."""
+
+_TAKEN_BY_AWS: Final = tuple(
+    (IPv4Network(block), "AWS keeps it for itself")
+    for block in (
+        *(f"169.254.{third}.0/30" for third in range(6)),
+        "169.254.169.252/30",
+    )
+)
+"""Inside blocks that a VPN connection can't have (AWS Site-to-Site VPN User Guide, "Tunnel options")."""
+
+SERVICES_PREFIX: Final = 20
+ZONES_BY_DEFAULT: Final = 3
+
+
+def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
+    """The zones that a site uses: as stated, or the region's first three."""
+    if site.zones is not None:
+        return site.zones
+    known = regions.find(site.region or name)
+    return known.zones[:ZONES_BY_DEFAULT] if known is not None else ()
+
+
+def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
+    """The physical sites with VPN connections to a region, by name."""
+    return sorted(
+        (name, site)
+        for name, site in spec.sites.items()
+        if isinstance(site, PhysicalSite)
+        and site.gateway is not None
+        and (region.vpn is None or name in region.vpn)
+    )
+
+
+def link_name(site: str, region: str, number: int) -> str:
+    """``rack-a-us-west-2``; a site's second public address adds ``-2``."""
+    return f"{site}-{region}" if number == 1 else f"{site}-{region}-{number}"
+
+
+def plan_addresses(spec: Spec, lock: Lock) -> Plan:
+    """The plan of all blocks. Those in the lock stay; the others are allocated.
+
+    Raises ``SpecError`` with every block that does not fit (NET030 to NET033); positions are filled in by
+    whoever knows the file.
+    """
+    plan = allocate(_roots(spec), _requests(spec), lock.blocks)
+    if plan.failures:
+        raise SpecError(_problem(failure) for failure in plan.failures)
+    return plan
+
+
+def _problem(failure: Failure) -> Problem:
+    match failure:
+        case Overlap():
+            code = "NET030"
+        case DoesNotFit():
+            code = "NET031"
+        case HeldMismatch():
+            code = "NET032"
+        case _:
+            code = "NET033"
+    return Problem(code, failure.path, str(failure), hint=failure.hint)
+
+
+def _roots(spec: Spec) -> Iterator[Root]:
+    yield Root(SUPERNET, spec.supernet, _inside(spec.supernet, _TAKEN_ELSEWHERE), path="supernet")
+    if not _CGNAT.overlaps(spec.supernet):
+        yield Root(LAPTOPS, _CGNAT)
+    yield Root(LINKS, spec.network.links, _inside(spec.network.links, _TAKEN_BY_AWS), path="network.links")
+
+
+def _inside(
+    block: IPv4Network, taken: tuple[tuple[IPv4Network, str], ...]
+) -> tuple[tuple[IPv4Network, str], ...]:
+    return tuple((network, why) for network, why in taken if network.subnet_of(block))
+
+
+def _requests(spec: Spec) -> Iterator[Request]:
+    for name, site in spec.sites.items():
+        owner = f"sites/{name}"
+        path = dotted(("sites", name, "cidr"))
+        if isinstance(site, PhysicalSite):
+            yield Request(owner, ANYWHERE, block=site.cidr, path=path, keep=False)
+        else:
+            yield _request(spec, owner, site.cidr, site.prefix, path)
+            yield from _subnets(name, site, owner)
+            yield from _links(spec, name, site)
+    pods, clients = spec.kubernetes.pods, spec.access.vpn
+    yield _request(spec, "kubernetes/pods", pods.cidr, pods.prefix, "kubernetes.pods.cidr")
+    yield _request(
+        spec, "kubernetes/services", spec.kubernetes.services, SERVICES_PREFIX, "kubernetes.services"
+    )
+    laptops = SUPERNET if _CGNAT.overlaps(spec.supernet) else LAPTOPS
+    yield _request(
+        spec, "access/clients", clients.clients, clients.prefix, "access.vpn.clients", within=laptops
+    )
+
+
+def _request(
+    spec: Spec, owner: str, block: IPv4Network | None, prefix: int, path: str, within: str = SUPERNET
+) -> Request:
+    if block is None:
+        return Request(owner, within, prefix=prefix, path=path)
+    return Request(owner, SUPERNET if block.subnet_of(spec.supernet) else ANYWHERE, block=block, path=path)
+
+
+def _subnets(name: str, site: AwsSite, owner: str) -> Iterator[Request]:
+    sizes = {
+        "public": site.subnets.public,
+        "private": site.subnets.private,
+        "pods": site.subnets.pods,
+    }
+    for zone in zones_of(name, site):
+        stated = site.explicit_subnets.get(zone)
+        for tier in ("public", "private", "pods"):
+            block: IPv4Network | None = getattr(stated, tier) if stated is not None else None
+            key = f"{owner}/{subnet_name(tier, zone)}"
+            if block is not None:
+                path = dotted(("sites", name, "explicit_subnets", zone, tier))
+                yield Request(key, owner, block=block, path=path)
+            elif sizes[tier] is not None:
+                yield Request(key, owner, prefix=sizes[tier], path=dotted(("sites", name, "subnets", tier)))
+
+
+def _links(spec: Spec, region: str, site: AwsSite) -> Iterator[Request]:
+    for name, physical in linked_sites(spec, site):
+        assert physical.gateway is not None
+        for number in range(1, len(physical.gateway.addresses) + 1):
+            for tunnel in (1, 2):
+                yield Request(
+                    f"links/{link_name(name, region, number)}/{tunnel}",
+                    LINKS,
+                    prefix=30,
+                    path=dotted(("sites", name, "gateway", "addresses", number - 1)),
+                )

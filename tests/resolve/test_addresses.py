@@ -1,0 +1,62 @@
+"""The address plan of whole specs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Network
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from infra.errors import SpecError
+from infra.load import load
+from infra.resolve.addresses import plan_addresses
+from infra.resolve.lockfile import Lock
+from infra.spec import Spec
+
+
+def shipped(name: str) -> Spec:
+    return load(Path(f"environments/{name}.yaml")).spec
+
+
+@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+def test_shipped_specs_have_a_plan_without_overlap(name: str) -> None:
+    blocks = plan_addresses(shipped(name), Lock()).blocks
+    leaves = [
+        block for owner, block in blocks.items() if not any(other.startswith(f"{owner}/") for other in blocks)
+    ]
+    ordered = sorted(leaves)
+    assert all(before.broadcast_address < after.network_address for before, after in pairwise(ordered))
+
+
+def test_what_the_reference_holds() -> None:
+    blocks = plan_addresses(shipped("research"), Lock()).blocks
+    assert blocks["sites/rack-a"] == IPv4Network("10.200.0.0/22")
+    assert blocks["sites/us-west-2"].prefixlen == 16
+    assert blocks["sites/us-east-1/private-us-east-1d"].prefixlen == 19
+    assert blocks["access/clients"].subnet_of(IPv4Network("100.64.0.0/10"))
+    assert len([owner for owner in blocks if owner.startswith("links/")]) == 2 * 3 * 2
+
+
+def test_aws_reserved_link_blocks_are_never_used() -> None:
+    blocks = plan_addresses(shipped("research"), Lock()).blocks
+    links = [block for owner, block in blocks.items() if owner.startswith("links/")]
+    assert all(block.network_address >= IPv4Network("169.254.0.4/30").network_address for block in links)
+    assert IPv4Network("169.254.1.0/30") not in links
+
+
+def test_a_region_more_moves_nothing() -> None:
+    before = plan_addresses(shipped("local"), Lock())
+    spec = shipped("local")
+    sites = {"ap-south-1": spec.sites["us-east-1"].model_copy(update={"zones": None}), **spec.sites}
+    after = plan_addresses(spec.model_copy(update={"sites": sites}), replace(Lock(), blocks=before.lock))
+    assert before.blocks.items() <= after.blocks.items()
+    assert "sites/ap-south-1" in after.blocks
+
+
+def test_a_spec_that_does_not_fit_says_what() -> None:
+    spec = shipped("local").model_copy(update={"supernet": IPv4Network("10.200.0.0/15")})
+    with pytest.raises(SpecError) as caught:
+        plan_addresses(spec, Lock())
+    assert {problem.code for problem in caught.value.problems} == {"NET031"}
