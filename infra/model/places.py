@@ -136,7 +136,7 @@ class Tunnel:
     site_inside: IPv4Address
     """The site's address: the second usable one."""
     secret: str
-    """The name of the secret that holds its pre-shared key: ``vpn/rack-a/us-west-2/1/1``."""
+    """The name of the secret that holds its pre-shared key: ``vpn/rack-a-us-west-2/1``."""
 
 
 @dataclass(frozen=True, slots=True)

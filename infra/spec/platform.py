@@ -78,7 +78,7 @@ class PriorityClass(Part):
 class Kubernetes(Part):
     """The cluster over all sites."""
 
-    version: Annotated[Version, ROLLING] = "1.34"
+    version: Annotated[Version, ROLLING] = "1.36"
     """Its minor version."""
     control_plane: Annotated[ControlPlane, ROLLING] = Field(default_factory=ControlPlane)
     """The masters."""

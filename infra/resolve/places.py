@@ -1,0 +1,255 @@
+"""Regions, physical sites and the lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+from typing import Final, Literal
+
+from infra.catalogue import drivers, gpus, regions
+from infra.model.places import (
+    FlowLogs,
+    Gateway,
+    Gpus,
+    Link,
+    Peering,
+    PhysicalDisk,
+    PhysicalNode,
+    PhysicalSite,
+    Region,
+    Routing,
+    Subnet,
+    Tier,
+    Tunnel,
+)
+from infra.resolve.addresses import link_name, linked_sites, zones_of
+from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
+from infra.spec import Spec
+from infra.spec import sites as written
+
+FIRST_ASN = 64512
+"""The first private 16-bit AS number (RFC 6996); AWS's own default for a gateway."""
+
+_TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
+    "accept": "ACCEPT",
+    "reject": "REJECT",
+    "all": "ALL",
+}
+
+TIERS: tuple[Tier, ...] = ("public", "private", "pods")
+
+
+def region_order(spec: Spec) -> list[str]:
+    """AWS sites in the order jobs overflow: the primary one, then by ``overflow``, then by name."""
+    aws = {name: site for name, site in spec.sites.items() if isinstance(site, written.AwsSite)}
+    last = 1001
+    return sorted(
+        aws,
+        key=lambda name: (
+            not aws[name].primary,
+            last if (place := aws[name].overflow) is None else place,
+            name,
+        ),
+    )
+
+
+def asns(spec: Spec) -> dict[str, int]:
+    """Amazon's AS number of each region: as stated, else the lowest that nobody has, in order of names."""
+    taken: set[int | None] = {
+        (site.gateway.asn if site.gateway else None) if isinstance(site, written.PhysicalSite) else site.asn
+        for site in spec.sites.values()
+    }
+    found: dict[str, int] = {}
+    free = FIRST_ASN
+    for name, site in sorted(spec.sites.items()):
+        if not isinstance(site, written.AwsSite):
+            continue
+        if site.asn is not None:
+            found[name] = site.asn
+            continue
+        while free in taken:
+            free += 1
+        found[name] = free
+        taken.add(free)
+    return found
+
+
+def resolve_regions(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Region, ...]:
+    """Every region, in overflow order."""
+    numbers = asns(spec)
+    found = []
+    for order, name in enumerate(region_order(spec)):
+        site = spec.sites[name]
+        assert isinstance(site, written.AwsSite)
+        zones = zones_of(name, site)
+        known = regions.find(site.region or name)
+        assert known is not None
+        found.append(
+            Region(
+                name=name,
+                key=identifier(name),
+                region=known.name,
+                partition=known.partition,
+                primary=order == 0,
+                order=order,
+                vpc=blocks[f"sites/{name}"],
+                zones=zones,
+                subnets=tuple(
+                    Subnet(subnet_name(tier, zone), tier, zone, blocks[key])
+                    for tier in TIERS
+                    for zone in zones
+                    if (key := f"sites/{name}/{subnet_name(tier, zone)}") in blocks
+                ),
+                nat=_nat(site.nat, zones),
+                endpoints=site.endpoints,
+                flow_logs=FlowLogs(int(site.flow_logs.retention_days), _traffic(site.flow_logs))
+                if site.flow_logs.enabled
+                else None,
+                asn=numbers[name],
+                tags=thing_tags(name, "network"),
+            )
+        )
+    return tuple(found)
+
+
+def _nat(nat: written.Nat, zones: tuple[str, ...]) -> dict[str, str]:
+    match nat:
+        case written.Nat.NONE:
+            return {}
+        case written.Nat.ONE:
+            return dict.fromkeys(zones, zones[0])
+        case written.Nat.ONE_PER_ZONE:
+            return {zone: zone for zone in zones}
+
+
+def _traffic(logs: written.FlowLogs) -> Literal["ACCEPT", "REJECT", "ALL"]:
+    return _TRAFFIC[logs.traffic]
+
+
+def resolve_sites(spec: Spec, zone: str) -> tuple[PhysicalSite, ...]:
+    """Every physical site, by name."""
+    return tuple(
+        PhysicalSite(
+            name=name,
+            key=identifier(name),
+            location=site.location,
+            lan=site.cidr,
+            gateway=_gateway(spec, site),
+            nodes=tuple(_node(name, host, node, zone) for host, node in sorted(site.nodes.items())),
+            tags=thing_tags(name, "site"),
+        )
+        for name, site in sorted(spec.sites.items())
+        if isinstance(site, written.PhysicalSite)
+    )
+
+
+def _gateway(spec: Spec, site: written.PhysicalSite) -> Gateway | None:
+    gateway = site.gateway
+    if gateway is None:
+        return None
+    role = written.NodeRole.SITE_GATEWAY
+    node = gateway.node or next(
+        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
+    )
+    return Gateway(gateway.addresses, gateway.asn, node, gateway.behind_nat, _routing(spec, gateway))
+
+
+def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
+    return (gateway.routing or spec.network.routing).value
+
+
+def _node(site: str, host: str, node: written.PhysicalNode, zone: str) -> PhysicalNode:
+    cards = _cards(node.gpus) if node.gpus is not None else None
+    default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
+    labels = {
+        f"{LABEL_PREFIX}/site": site,
+        **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
+        **gpu_labels(cards),
+        **node.labels,
+    }
+    return PhysicalNode(
+        name=host,
+        fqdn=f"{host}.{zone}",
+        address=node.address,
+        mac=node.mac,
+        rack=node.rack,
+        cpus=node.cpus,
+        memory_mib=node.memory,
+        disks=tuple(PhysicalDisk(disk.device, disk.size, disk.use) for disk in node.disks),
+        gpus=cards,
+        roles=tuple(role.value for role in node.roles or (default,)),
+        labels=dict(sorted(labels.items())),
+    )
+
+
+def _cards(written_gpus: written.PhysicalGpus) -> Gpus | None:
+    card = gpus.find(written_gpus.model)
+    if card is None:
+        return None
+    newest = drivers.newest_for([card])
+    driver = written_gpus.driver or (newest.branch if newest else card.first_driver)
+    return Gpus(card.slug, written_gpus.count, card.memory_mib, card.gpu_class, driver)
+
+
+def gpu_labels(cards: Gpus | None) -> dict[str, str]:
+    """Node labels that tell a scheduler which cards there are."""
+    if cards is None:
+        return {}
+    return {
+        f"{LABEL_PREFIX}/gpu-model": cards.model,
+        f"{LABEL_PREFIX}/gpu-count": str(cards.count),
+        f"{LABEL_PREFIX}/gpu-memory-mib": str(cards.memory_mib),
+        f"{LABEL_PREFIX}/gpu-class": cards.gpu_class,
+    }
+
+
+def resolve_links(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Link, ...]:
+    """Every VPN connection, by site and region."""
+    numbers = asns(spec)
+    found = []
+    for region in region_order(spec):
+        aws = spec.sites[region]
+        assert isinstance(aws, written.AwsSite)
+        for name, site in linked_sites(spec, aws):
+            assert site.gateway is not None
+            for number, address in enumerate(site.gateway.addresses, start=1):
+                link = link_name(name, region, number)
+                found.append(
+                    Link(
+                        name=link,
+                        key=identifier(link),
+                        site=name,
+                        region=region,
+                        customer_gateway=name if number == 1 else f"{name}-{number}",
+                        address=address,
+                        site_asn=site.gateway.asn,
+                        aws_asn=numbers[region],
+                        routing=_routing(spec, site.gateway),
+                        site_blocks=(site.cidr,),
+                        aws_blocks=(blocks[f"sites/{region}"],),
+                        tunnels=(_tunnel(link, 1, blocks), _tunnel(link, 2, blocks)),
+                        tags=thing_tags(region, "vpn", peer=name),
+                    )
+                )
+    return tuple(sorted(found, key=lambda link: link.name))
+
+
+def _tunnel(link: str, number: int, blocks: Mapping[str, IPv4Network]) -> Tunnel:
+    inside = blocks[f"links/{link}/{number}"]
+    return Tunnel(1 if number == 1 else 2, inside, inside[1], inside[2], f"vpn/{link}/{number}")
+
+
+def resolve_peerings(spec: Spec) -> tuple[Peering, ...]:
+    """A full mesh of the regions, each pair once."""
+    names = sorted(region_order(spec))
+    return tuple(
+        Peering(
+            name=f"{requester}-{accepter}",
+            key=identifier(f"{requester}-{accepter}"),
+            requester=requester,
+            accepter=accepter,
+            tags=thing_tags(requester, "peering", peer=accepter),
+        )
+        for index, requester in enumerate(names)
+        for accepter in names[index + 1 :]
+    )

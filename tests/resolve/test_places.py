@@ -1,0 +1,81 @@
+"""Regions, sites and lines, resolved from the reference."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from infra.load import load
+from infra.resolve.addresses import plan_addresses
+from infra.resolve.lockfile import Lock
+from infra.resolve.names import aws_name, bucket_name
+from infra.resolve.places import asns, resolve_links, resolve_peerings, resolve_regions, resolve_sites
+from infra.spec import Spec
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    return load(Path("environments/research.yaml")).spec
+
+
+def test_regions_stand_in_overflow_order(spec: Spec) -> None:
+    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks)
+    assert [region.name for region in regions] == ["us-west-2", "us-east-1", "eu-west-1"]
+    assert [region.primary for region in regions] == [True, False, False]
+    west, east, _ = regions
+    assert len(west.subnets) == 6
+    assert all(subnet.block.subnet_of(west.vpc) for subnet in west.subnets)
+    assert west.nat == {zone: zone for zone in west.zones}
+    assert east.nat == dict.fromkeys(east.zones, "us-east-1a")
+
+
+def test_every_as_number_is_its_own(spec: Spec) -> None:
+    numbers = [*asns(spec).values(), 65010, 65020]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_a_site_reaches_every_region_by_two_tunnels(spec: Spec) -> None:
+    links = resolve_links(spec, plan_addresses(spec, Lock()).blocks)
+    assert [(link.site, link.region) for link in links] == [
+        (site, region) for site in ("rack-a", "rack-b") for region in ("eu-west-1", "us-east-1", "us-west-2")
+    ]
+    tunnels = [tunnel for link in links for tunnel in link.tunnels]
+    assert len({tunnel.inside for tunnel in tunnels}) == len({tunnel.secret for tunnel in tunnels}) == 12
+    for tunnel in tunnels:
+        assert (tunnel.aws_inside, tunnel.site_inside) == tuple(tunnel.inside.hosts())
+
+
+def test_regions_are_peered_in_full_mesh(spec: Spec) -> None:
+    assert [peering.name for peering in resolve_peerings(spec)] == [
+        "eu-west-1-us-east-1",
+        "eu-west-1-us-west-2",
+        "us-east-1-us-west-2",
+    ]
+
+
+def test_a_titan_node_knows_its_cards(spec: Spec) -> None:
+    rack_a, rack_b = resolve_sites(spec, "research.internal")
+    assert (rack_a.name, rack_b.name) == ("rack-a", "rack-b")
+    assert rack_a.gateway is not None
+    assert rack_a.gateway.node == "gateway-a"
+    titan = next(node for node in rack_a.nodes if node.name == "titan-a01")
+    assert titan.fqdn == "titan-a01.research.internal"
+    assert titan.address == IPv4Address("10.200.0.11")
+    assert titan.roles == ("gpu-worker",)
+    assert titan.gpus is not None
+    assert (titan.gpus.count, titan.gpus.driver) == (4, 580)
+    assert titan.labels["causeway.dev/gpu-class"] == titan.gpus.gpu_class
+
+
+def test_long_names_stay_apart_when_they_are_cut() -> None:
+    one, two = (aws_name(32, "research", "us-west-2", "a-very-long-thing", end) for end in ("one", "two"))
+    assert one != two
+    assert max(len(one), len(two)) <= 32
+    assert aws_name(32, "local", "", "api") == "local-api"
+
+
+def test_bucket_names_tell_labs_apart() -> None:
+    assert bucket_name("local", "data", "a") != bucket_name("local", "data", "b")
+    assert len(bucket_name("e" * 40, "b" * 40, "a")) <= 63
