@@ -152,7 +152,8 @@ class VpnServer:
     site: str
     kind: Literal["aws", "physical"]
     host: str
-    """The name laptops connect to, or an address."""
+    """The name laptops connect to, or an address; empty where AWS decides it in apply (an elastic address
+    without a public zone)."""
     node: str
     """The instance's or physical node's name."""
 

@@ -1,0 +1,236 @@
+"""Machines in the cloud: images, node pools and their groups, and instances with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from infra.catalogue import gpus, instances, prices, regions, releases
+from infra.model import machines as made
+from infra.model.places import Gpus, Region
+from infra.resolve.lockfile import Lock
+from infra.resolve.names import LABEL_PREFIX, aws_name, identifier, thing_tags
+from infra.resolve.places import gpu_labels
+from infra.spec import Spec
+from infra.spec import pools as written
+
+ROOT_DEVICE: Final = "/dev/sda1"
+_SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+"""EC2 User Guide, "Device names for volumes": f to p are for EBS volumes."""
+
+_BUILD_TYPES: Final = {
+    ("x86_64", False): "m6i.xlarge",
+    ("x86_64", True): "g4dn.xlarge",
+    ("arm64", False): "m7g.xlarge",
+    ("arm64", True): "g5g.xlarge",
+}
+OPEN_MODULES_SINCE: Final = 515
+"""The first driver branch with open kernel modules (NVIDIA's driver documentation)."""
+
+_AUTOSCALER: Final = "k8s.io/cluster-autoscaler"
+
+
+def resolve_images(spec: Spec, lock: Lock) -> tuple[made.Image, ...]:
+    """Every image, by name, with the AMIs that are known."""
+    return tuple(_image(spec, lock, name, image) for name, image in sorted(spec.images.items()))
+
+
+def _image(spec: Spec, lock: Lock, name: str, image: written.Image) -> made.Image:
+    ubuntu = releases.ubuntu(image.ubuntu)
+    assert ubuntu is not None
+    return made.Image(
+        name=name,
+        ubuntu=image.ubuntu,
+        codename=ubuntu.codename,
+        architecture=image.architecture.value,
+        source=made.SourceImage(
+            image.source.owner, image.source.name or ubuntu.image_name(image.architecture.value)
+        ),
+        gpu=_image_gpu(spec, name, image.gpu) if image.gpu is not None else None,
+        root_disk_gib=_gib(image.root_disk),
+        packages=image.packages,
+        roles=image.roles or ("base", "gpu-worker" if image.gpu else "worker"),
+        build_type=image.build_type or _BUILD_TYPES[image.architecture.value, image.gpu is not None],
+        ids=dict(sorted({**lock.images.get(name, {}), **image.ids}.items())),
+    )
+
+
+def _image_gpu(spec: Spec, name: str, gpu: written.ImageGpu) -> made.ImageGpu:
+    cards = [
+        card
+        for pool in spec.pools.values()
+        if pool.image == name
+        for weighted in pool.instance_types
+        if (found := instances.find(weighted.type)) and found.gpus and (card := gpus.find(found.gpus.model))
+    ]
+    fits = gpu.driver >= OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
+    opened = gpu.open_kernel_modules
+    return made.ImageGpu(gpu.driver, gpu.cuda, fits if opened is None else opened, gpu.fabric_manager)
+
+
+def _gib(mib: int) -> int:
+    return -(-mib // 1024)
+
+
+def resolve_pools(
+    spec: Spec,
+    environment: str,
+    places: tuple[Region, ...],
+    images: tuple[made.Image, ...],
+    facts: Mapping[str, object],
+) -> tuple[made.NodePool, ...]:
+    """Every pool, by name, its groups in overflow order.
+
+    ``facts`` are what every machine's cloud-init is told.
+    """
+    by_name = {image.name: image for image in images}
+    return tuple(
+        _pool(spec, environment, places, by_name[pool.image], facts, name, pool)
+        for name, pool in sorted(spec.pools.items())
+    )
+
+
+def _pool(
+    spec: Spec,
+    environment: str,
+    places: tuple[Region, ...],
+    image: made.Image,
+    facts: Mapping[str, object],
+    name: str,
+    pool: written.Pool,
+) -> made.NodePool:
+    types = [found for weighted in pool.instance_types if (found := instances.find(weighted.type))]
+    cards = _pool_gpus(types[0], image)
+    role = pool.role or ("gpu-worker" if cards else "worker")
+    root = _disk(ROOT_DEVICE, pool.root_disk or written.Disk(size=image.root_disk_gib * 1024))
+    taints = tuple(made.Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
+    labels = {
+        **spec.kubernetes.labels,
+        f"{LABEL_PREFIX}/pool": name,
+        f"{LABEL_PREFIX}/capacity-type": pool.market.kind,
+        **gpu_labels(cards),
+        **pool.labels,
+    }
+    groups = tuple(
+        _group(environment, spec.name, place, image, facts, name, pool, types, role, labels, taints, root)
+        for place in places
+        if place.name in pool.regions
+    )
+    return made.NodePool(
+        name=name,
+        key=identifier(name),
+        instance_types=tuple(made.WeightedType(each.type, each.weight) for each in pool.instance_types),
+        architecture=image.architecture,
+        image=image.name,
+        market=_market(pool.market),
+        role=role,
+        gpus=cards,
+        root_disk=root,
+        scratch_disks=tuple(map(_disk, _SCRATCH_DEVICES, pool.scratch_disks)),
+        taints=taints,
+        priority=pool.priority,
+        placement_group=pool.placement_group,
+        efa_interfaces=types[0].efa_interfaces if pool.efa else 0,
+        launch=pool.launch,
+        warm_pool=made.WarmPool(
+            pool.warm_pool.state, pool.warm_pool.min, pool.warm_pool.max_prepared, pool.warm_pool.reuse
+        )
+        if pool.warm_pool
+        else None,
+        max_lifetime_seconds=pool.max_lifetime,
+        drain_timeout_seconds=pool.drain_timeout,
+        groups=groups,
+    )
+
+
+def _pool_gpus(first: instances.InstanceType, image: made.Image) -> Gpus | None:
+    if first.gpus is None or image.gpu is None:
+        return None
+    card = gpus.find(first.gpus.model)
+    gpu_class = card.gpu_class if card is not None else "standard"
+    return Gpus(first.gpus.model, first.gpus.count, first.gpus.memory_mib, gpu_class, image.gpu.driver)
+
+
+def _market(market: written.Market) -> made.Market:
+    percent = {"on-demand": 100, "spot": 0, "mixed": market.on_demand_percent}[market.kind]
+    base = market.base if market.kind == "mixed" else 0
+    return made.Market(market.kind, base, percent, market.strategy, market.max_price)
+
+
+def _disk(device: str, disk: written.Disk) -> made.Disk:
+    return made.Disk(device, _gib(disk.size), disk.type, disk.iops, disk.throughput)
+
+
+def _group(
+    environment: str,
+    cluster: str,
+    place: Region,
+    image: made.Image,
+    facts: Mapping[str, object],
+    name: str,
+    pool: written.Pool,
+    types: list[instances.InstanceType],
+    role: str,
+    pool_labels: Mapping[str, str],
+    taints: tuple[made.Taint, ...],
+    root: made.Disk,
+) -> made.NodeGroup:
+    bounds = pool.regions[place.name]
+    zones = bounds.zones or _offering_zones(place, types)
+    labels = dict(sorted({f"{LABEL_PREFIX}/site": place.name, **pool_labels}.items()))
+    resources = _resources(types, root)
+    reserved = bounds.capacity_reservation
+    autoscaler = {
+        f"{_AUTOSCALER}/enabled": "true",
+        f"{_AUTOSCALER}/{cluster}": "owned",
+        **{f"{_AUTOSCALER}/node-template/label/{key}": value for key, value in labels.items()},
+        **{f"{_AUTOSCALER}/node-template/taint/{each.key}": f"{each.value}:{each.effect}" for each in taints},
+        **{f"{_AUTOSCALER}/node-template/resources/{key}": value for key, value in resources.items()},
+    }
+    return made.NodeGroup(
+        name=aws_name(255, environment, place.name, name),
+        key=identifier(name),
+        pool=name,
+        region=place.name,
+        min=bounds.min,
+        max=bounds.max,
+        zones=zones,
+        subnets=tuple(subnet.name for subnet in place.tier("private") if subnet.zone in zones),
+        image_id=image.ids.get(place.name),
+        capacity_reservation=made.CapacityReservation(
+            reserved.preference, reserved.id, reserved.resource_group
+        )
+        if reserved
+        else None,
+        labels=labels,
+        resources=resources,
+        hourly_price=prices.on_demand(types[0].name, place.region),
+        tags=thing_tags(place.name, role, pool=name),
+        autoscaler_tags=dict(sorted(autoscaler.items())),
+        user_data={
+            **facts,
+            "site": place.name,
+            "role": role,
+            "pool": name,
+            "labels": labels,
+            "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
+        },
+    )
+
+
+def _offering_zones(place: Region, types: list[instances.InstanceType]) -> tuple[str, ...]:
+    """The site's zones that offer a type of the pool; all where nothing is known of the types."""
+    offers = [regions.offered(found.name, place.region) for found in types]
+    known = {zone for zones in offers if zones for zone in zones}
+    return tuple(zone for zone in place.zones if zone in known) or place.zones
+
+
+def _resources(types: list[instances.InstanceType], root: made.Disk) -> dict[str, str]:
+    """What a node surely offers: the least of what its types have."""
+    counts = [found.gpus.count if found.gpus else 0 for found in types]
+    found = {
+        "cpu": str(min(found.vcpus for found in types)),
+        "memory": f"{min(found.memory_mib for found in types)}Mi",
+        "ephemeral-storage": f"{root.size_gib}Gi",
+    }
+    return {**found, **({"nvidia.com/gpu": str(min(counts))} if min(counts) else {})}
