@@ -1,0 +1,127 @@
+"""The second verb: Spec + lock → Cluster. Every decision is made here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Network, collapse_addresses
+from typing import Final, Literal
+
+from infra.model import Cluster
+from infra.model.cluster import Aws, Secrets, State
+from infra.model.places import Block, Network
+from infra.resolve.addresses import plan_addresses
+from infra.resolve.allocate import Plan
+from infra.resolve.claims import Source
+from infra.resolve.instances import (
+    Foundry,
+    resolve_access_gateways,
+    resolve_control_plane,
+    resolve_ssh_nodes,
+)
+from infra.resolve.lockfile import Lock
+from infra.resolve.machines import resolve_images, resolve_pools
+from infra.resolve.names import common_tags
+from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
+from infra.resolve.platform import (
+    node_prefix,
+    resolve_access,
+    resolve_autoscaler,
+    resolve_dns,
+    resolve_kubernetes,
+    resolve_storage,
+)
+from infra.spec import Spec
+
+_ORIGINS: Final[Mapping[Source, Literal["stated", "kept", "allocated"]]] = {
+    Source.SPEC: "stated",
+    Source.LOCK: "kept",
+    Source.NEW: "allocated",
+}
+
+
+def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
+    """What a sound spec means, and what its lock must hold from now on.
+
+    ``environment`` is the spec file's name without its ending. Raises ``SpecError`` with every block that
+    does not fit.
+    """
+    plan = plan_addresses(spec, lock)
+    blocks = plan.blocks
+    zone = spec.dns.zone or spec.domain
+    regions = resolve_regions(spec, blocks)
+    primary = regions[0].name if regions else None
+    sites = resolve_sites(spec, zone)
+    images = resolve_images(spec, lock)
+    facts = {"cluster": spec.name, "environment": environment, "domain": zone}
+    foundry = Foundry(environment, zone, regions, images, facts)
+    masters = resolve_control_plane(spec, foundry, primary) if primary and images else None
+    ssh_nodes = resolve_ssh_nodes(spec, foundry, primary) if primary else ()
+    gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
+    cluster = Cluster(
+        name=spec.name,
+        environment=environment,
+        domain=zone,
+        owner=spec.owner,
+        tags=common_tags(spec.name, environment, spec.owner, spec.tags),
+        aws=Aws(spec.aws.account, spec.aws.profile, spec.aws.embedded),
+        state=_state(spec, environment, regions[0].region if regions else None),
+        secrets=Secrets(
+            spec.secrets.store,
+            spec.secrets.prefix or f"/causeway/{environment}",
+            regions[0].region if regions else "",
+        ),
+        network=_network(spec, plan),
+        regions=regions,
+        sites=sites,
+        images=images,
+        pools=resolve_pools(spec, environment, regions, images, facts),
+        control_plane=masters,
+        ssh_nodes=ssh_nodes,
+        access_gateways=gateways,
+        kubernetes=resolve_kubernetes(spec),
+        storage=resolve_storage(spec, environment, zone, regions, sites),
+        dns=resolve_dns(spec, zone, sites),
+        access=resolve_access(spec, zone, blocks["access/clients"], gateways, ssh_nodes, sites, primary),
+        autoscaler=resolve_autoscaler(spec),
+    )
+    return cluster, replace(lock, blocks=plan.lock)
+
+
+def _state(spec: Spec, environment: str, primary: str | None) -> State:
+    if spec.state.kind == "local":
+        return State("local", None, None, None)
+    return State(
+        "s3",
+        spec.state.bucket,
+        spec.state.region or primary,
+        spec.state.key or f"{environment}/terraform.tfstate",
+    )
+
+
+def _network(spec: Spec, plan: Plan) -> Network:
+    blocks = plan.blocks
+    return Network(
+        supernet=spec.supernet,
+        interconnect=spec.network.interconnect,
+        pods=blocks["kubernetes/pods"],
+        pods_node_prefix=node_prefix(spec.kubernetes.pods.pods_per_node),
+        services=blocks["kubernetes/services"],
+        clients=blocks["access/clients"],
+        private=_private(blocks),
+        blocks=tuple(
+            Block(owner, claim.block, _ORIGINS[claim.source])
+            for owner, claim in sorted(plan.claims.items())
+            if owner in blocks and claim.source in _ORIGINS
+        ),
+        links=resolve_links(spec, blocks),
+        peerings=resolve_peerings(spec) if spec.network.interconnect == "peering" else (),
+    )
+
+
+def _private(blocks: dict[str, IPv4Network]) -> tuple[IPv4Network, ...]:
+    """Sites, pods, services and laptops; subnets are within sites, and tunnels' own addresses stay inside."""
+    tops = (
+        block for owner, block in blocks.items() if owner.count("/") == 1 and not owner.startswith("links/")
+    )
+    return tuple(collapse_addresses(sorted(tops)))
