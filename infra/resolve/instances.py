@@ -1,0 +1,148 @@
+"""Machines in the cloud with a name of their own: masters, SSH nodes, VPN end points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+from typing import Literal
+
+from infra.catalogue import prices
+from infra.model.machines import ControlPlane, Disk, Image, Instance
+from infra.model.places import Region, Tier
+from infra.resolve.machines import ROOT_DEVICE
+from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
+from infra.spec import Spec
+
+API_PORT = 6443
+"""The Kubernetes API's own port."""
+
+
+class Foundry:
+    """Makes instances that differ in little: what all have in common is said once."""
+
+    def __init__(
+        self,
+        environment: str,
+        zone: str,
+        regions: tuple[Region, ...],
+        images: tuple[Image, ...],
+        facts: Mapping[str, object],
+    ) -> None:
+        self.environment = environment
+        self.zone = zone
+        self.regions = {region.name: region for region in regions}
+        self.images = {image.name: image for image in images}
+        self.facts = facts
+
+    def instance(
+        self,
+        site: str,
+        hostname: str,
+        index: int,
+        role: Literal["control-plane", "ssh-node", "access-gateway"],
+        instance_type: str,
+        image_name: str,
+        *,
+        root_gib: int | None = None,
+        public: bool = False,
+        ssh_from: tuple[IPv4Network, ...] = (),
+    ) -> Instance:
+        """One machine; ``index`` (from 0) spreads machines of a kind over the region's zones."""
+        region, image = self.regions[site], self.images[image_name]
+        zone = region.zones[index % len(region.zones)]
+        tier: Tier = "public" if public else "private"
+        name = aws_name(255, self.environment, site, hostname)
+        return Instance(
+            name=name,
+            key=identifier(hostname),
+            hostname=hostname,
+            fqdn=f"{hostname}.{self.zone}",
+            role=role,
+            region=site,
+            zone=zone,
+            subnet=subnet_name(tier, zone),
+            instance_type=instance_type,
+            architecture=image.architecture,
+            image=image_name,
+            image_id=image.ids.get(site),
+            root_disk=Disk(ROOT_DEVICE, root_gib or image.root_disk_gib, "gp3", None, None),
+            public=public,
+            ssh_from=ssh_from,
+            hourly_price=prices.on_demand(instance_type, region.region),
+            tags=thing_tags(site, role),
+            user_data={**self.facts, "site": site, "role": role, "hostname": hostname},
+        )
+
+
+def plain_image(spec: Spec) -> str:
+    """The image of machines that name none: the first, by name, without GPU software, else the first."""
+    names = sorted(spec.images)
+    return next((name for name in names if spec.images[name].gpu is None), names[0])
+
+
+def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> ControlPlane:
+    """The masters, over the primary region's zones."""
+    wanted = spec.kubernetes.control_plane
+    masters = tuple(
+        foundry.instance(
+            primary,
+            f"master-{index + 1}",
+            index,
+            "control-plane",
+            wanted.instance_type,
+            wanted.image or plain_image(spec),
+            root_gib=-(-wanted.root_disk // 1024),
+        )
+        for index in range(int(wanted.count))
+    )
+    return ControlPlane(
+        region=primary,
+        masters=masters,
+        load_balancer=aws_name(32, foundry.environment, primary, "api"),
+        endpoint=f"api.{foundry.zone}",
+        port=API_PORT,
+    )
+
+
+def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
+    """Machines to log in to; always numbered, so that one more renames none."""
+    return tuple(
+        foundry.instance(
+            node.site or primary,
+            f"{name}-{index + 1}",
+            index,
+            "ssh-node",
+            node.instance_type,
+            node.image,
+            root_gib=-(-node.root_disk // 1024) if node.root_disk else None,
+            public=node.public,
+            ssh_from=node.ssh_from,
+        )
+        for name, node in sorted(spec.access.ssh_nodes.items())
+        for index in range(node.count)
+    )
+
+
+def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
+    """Sites with a VPN server, in the order laptops try them."""
+    if spec.access.vpn.servers is not None:
+        return spec.access.vpn.servers
+    return (primary,) if primary else ()
+
+
+def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
+    """VPN servers in regions, each with an elastic address."""
+    vpn = spec.access.vpn
+    return tuple(
+        foundry.instance(
+            site,
+            f"vpn-{site}",
+            0,
+            "access-gateway",
+            vpn.instance_type,
+            vpn.image or spec.kubernetes.control_plane.image or plain_image(spec),
+            public=True,
+        )
+        for site in vpn_sites(spec, primary)
+        if site in foundry.regions
+    )

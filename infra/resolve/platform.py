@@ -1,0 +1,235 @@
+"""What runs on the machines, and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network
+
+from infra.model import platform as made
+from infra.model.machines import Instance
+from infra.model.places import PhysicalSite, Region
+from infra.resolve.instances import vpn_sites
+from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
+from infra.spec import Spec
+
+FIRST_UID = 10000
+FIRST_GID = 5000
+
+
+def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
+    """The cluster's settings."""
+    written = spec.kubernetes
+    return made.Kubernetes(
+        version=written.version,
+        backend=written.pods.backend,
+        pods_per_node=written.pods.pods_per_node,
+        labels=dict(sorted(written.labels.items())),
+        priority_classes=tuple(
+            made.PriorityClass(name, each.value, each.gpu_class, each.preempts)
+            for name, each in sorted(written.priority_classes.items())
+        ),
+        addons=tuple(
+            made.AddOn(name, each.enabled, each.version, dict(sorted(each.values.items())))
+            for name, each in sorted(written.addons.items())
+        ),
+        audit=written.audit,
+        snapshot_seconds=written.snapshots,
+    )
+
+
+def node_prefix(pods_per_node: int) -> int:
+    """The prefix length of a node's pod block: twice the pods, so that an address rests before it is used
+    again (as managed clusters do)."""
+    return 32 - (2 * pods_per_node - 1).bit_length()
+
+
+def resolve_storage(
+    spec: Spec, environment: str, zone: str, regions: tuple[Region, ...], sites: tuple[PhysicalSite, ...]
+) -> made.Storage:
+    """File systems and buckets, each where it stands."""
+    by_name = {region.name: region for region in regions}
+    efs = tuple(
+        made.FileSystem(
+            name=name,
+            aws_name=aws_name(256, environment, site, name),
+            key=identifier(name),
+            region=site,
+            path=each.path,
+            performance=each.performance,
+            throughput=each.throughput,
+            archive_after_days=None if each.archive_after == "never" else int(each.archive_after),
+            backup=each.backup,
+            access_points=tuple(
+                made.AccessPoint(point, at.path, at.uid, at.gid, at.mode)
+                for point, at in sorted(each.access_points.items())
+            ),
+            subnets=tuple(subnet.name for subnet in by_name[site].tier("private")),
+            tags=thing_tags(site, "storage"),
+        )
+        for name, each in sorted(spec.storage.efs.items())
+        for site in (each.regions or tuple(by_name))
+    )
+    s3 = tuple(
+        made.Bucket(
+            name=name,
+            bucket=each.name
+            or bucket_name(environment, name, spec.name, spec.domain, spec.aws.account or ""),
+            key=identifier(name),
+            region=each.region or regions[0].name,
+            path=each.path,
+            read_only=each.read_only,
+            versions_days=each.versions_days,
+            archive_days=each.archive_days,
+            expire_days=each.expire_days,
+            tags=thing_tags(each.region or regions[0].name, "storage"),
+        )
+        for name, each in sorted(spec.storage.s3.items())
+    )
+    nfs = tuple(
+        made.NfsExport(
+            name, each.site, f"{each.node or _nfs_server(sites, each.site)}.{zone}", each.export, each.path,
+            each.read_only,
+        )
+        for name, each in sorted(spec.storage.nfs.items())
+    )  # fmt: skip
+    return made.Storage(efs, s3, nfs)
+
+
+def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:
+    site = next(site for site in sites if site.name == name)
+    return next(node.name for node in site.nodes if "nfs-server" in node.roles)
+
+
+def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...]) -> made.Dns:
+    """The records whose values are known before apply."""
+    written = spec.dns
+    nodes = [
+        made.Record(node.fqdn, "A", (str(node.address),), written.ttl)
+        for site in sites
+        for node in site.nodes
+    ]
+    own = [
+        (
+            record.public,
+            made.Record(_full(name, record.public, spec, zone), record.type, record.values, record.ttl),
+        )
+        for name, record in written.records.items()
+    ]
+    public = written.public
+    return made.Dns(
+        zone=zone,
+        ttl=written.ttl,
+        records=_by_name([*nodes, *(record for outside, record in own if not outside)]),
+        public=made.PublicZone(public.zone, public.id, _by_name(record for outside, record in own if outside))
+        if public
+        else None,
+    )
+
+
+def _full(name: str, public: bool, spec: Spec, zone: str) -> str:
+    parent = spec.dns.public.zone if public and spec.dns.public else zone
+    return parent if name == "@" else f"{name}.{parent}"
+
+
+def _by_name(records: Iterable[made.Record]) -> tuple[made.Record, ...]:
+    return tuple(sorted(records, key=lambda record: (record.name, record.type)))
+
+
+def resolve_access(
+    spec: Spec,
+    zone: str,
+    clients: IPv4Network,
+    gateways: tuple[Instance, ...],
+    ssh_nodes: tuple[Instance, ...],
+    sites: tuple[PhysicalSite, ...],
+    primary: str | None,
+) -> made.Access:
+    """Doors and people."""
+    written = spec.access
+    gids = _numbers({name: group.gid for name, group in written.groups.items()}, FIRST_GID)
+    uids = _numbers({name: user.uid for name, user in written.users.items()}, FIRST_UID)
+    by_site = {instance.region: instance for instance in gateways}
+    physical = {site.name: site for site in sites}
+    return made.Access(
+        vpn=made.Vpn(
+            clients=clients,
+            servers=tuple(
+                _server(spec, name, by_site.get(name), physical.get(name))
+                for name in vpn_sites(spec, primary)
+            ),
+            random=written.vpn.random,
+            full_tunnel=written.vpn.full_tunnel,
+            certificate_days=written.vpn.certificate_days,
+            session_seconds=written.session_limit,
+        ),
+        ssh=tuple(
+            made.SshAccess(
+                name,
+                node.groups or tuple(sorted(written.groups)),
+                tuple(each.fqdn for each in ssh_nodes if each.hostname.rpartition("-")[0] == name),
+            )
+            for name, node in sorted(written.ssh_nodes.items())
+        ),
+        groups=tuple(
+            made.Group(name, gids[name], group.reach, group.sudo, group.gpu_quota)
+            for name, group in sorted(written.groups.items())
+        ),
+        users=tuple(
+            made.User(
+                login=login,
+                name=user.name,
+                email=user.email,
+                uid=uids[login],
+                groups=user.groups,
+                ssh_keys=user.ssh_keys,
+                vpn=user.vpn,
+                shell=user.shell,
+                expires=user.expires.isoformat() if user.expires else None,
+            )
+            for login, user in sorted(written.users.items())
+        ),
+        internal_domain=written.internal_domain or zone,
+    )
+
+
+def _server(spec: Spec, name: str, instance: Instance | None, site: PhysicalSite | None) -> made.VpnServer:
+    if instance is not None:
+        host = f"{instance.hostname}.{spec.dns.public.zone}" if spec.dns.public else ""
+        return made.VpnServer(name, "aws", host, instance.hostname)
+    assert site is not None
+    node = next((node.name for node in site.nodes if "access-gateway" in node.roles), "")
+    return made.VpnServer(name, "physical", str(site.gateway.addresses[0]) if site.gateway else "", node)
+
+
+def _numbers(stated: Mapping[str, int | None], first: int) -> dict[str, int]:
+    """Ids: as stated, else the lowest that nobody has, in order of names."""
+    taken = {number for number in stated.values() if number is not None}
+    found: dict[str, int] = {}
+    for name, number in sorted(stated.items()):
+        if number is None:
+            while first in taken:
+                first += 1
+            number = first
+            taken.add(number)
+        found[name] = number
+    return found
+
+
+def resolve_autoscaler(spec: Spec) -> made.Autoscaler:
+    """The autoscaler's settings."""
+    written = spec.autoscaler
+    return made.Autoscaler(
+        enabled=written.enabled,
+        dry_run=written.dry_run,
+        interval=written.interval,
+        idle=written.idle,
+        boot_timeout=written.boot_timeout,
+        spare=dict(sorted(written.spare.items())),
+        max_hourly_cost=written.max_hourly_cost,
+        max_scale_in_percent=written.max_scale_in_percent,
+        stop_above_unready_percent=written.stop_above_unready_percent,
+        backoff_min=written.backoff_min,
+        backoff_max=written.backoff_max,
+        slack=written.notices.slack,
+        webhook=written.notices.webhook,
+    )
