@@ -127,3 +127,14 @@ def addresses(_: Context, env: str = "", as_json: bool = False) -> None:
 
     for root in tree(plan):
         show(root, 0)
+
+
+@task
+def schema(_: Context) -> None:
+    """Print the JSON Schema of a spec, for completion and hover in editors.
+
+    Example: invoke schema > environments/spec.schema.json
+    """
+    from infra.spec.reference import json_schema
+
+    sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
