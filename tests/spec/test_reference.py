@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
 
 import jsonschema
 import pytest
@@ -16,10 +15,11 @@ from infra.spec.reference import described, docs_of, json_schema, parts, policy_
 class Editor(yaml.SafeLoader):
     """Reads as YAML language servers do: YAML 1.2 has no dates."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, expression) for tag, expression in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+
+Editor.yaml_implicit_resolvers = {
+    first: [(tag, expression) for tag, expression in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def test_every_field_has_a_meaning_and_an_update_policy() -> None:
