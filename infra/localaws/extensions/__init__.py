@@ -1,0 +1,45 @@
+"""What moto 5.2.5 lacks, or does otherwise than AWS, for the resources we render.
+
+Each entry of ``EXTENSIONS`` is named after the API call it adds or mends. Delete an entry, with its module,
+once moto has the behaviour: ``tests/localaws`` applies every resource type with real Terraform, so it says
+whether that was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final, cast
+
+EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ec2": {
+        "EnableVgwRoutePropagation": "vgw_route_propagation",
+        "CreateVpnConnection": "vpn_connections",
+        "DescribeVpnGateways": "vpn_gateways",
+        "DeleteVpc": "vpc_deletion",
+    },
+    "autoscaling": {
+        "PutLifecycleHook": "lifecycle_hooks",
+    },
+    "elbv2": {
+        "CreateLoadBalancer": "load_balancers",
+    },
+    "route53": {
+        "GetHostedZone": "hosted_zone_vpcs",
+    },
+}
+"""Service, as moto names it → API call → the module here whose ``install()`` adds it."""
+
+_installed: set[str] = set()
+
+
+def install(service: str) -> None:
+    """Add what is ours to a service of this process's moto; a second time does nothing."""
+    if service in _installed:
+        return
+    _installed.add(service)
+    if service != "ec2":
+        install("ec2")  # autoscaling, elbv2 and efs reach into its backends
+    for module in EXTENSIONS.get(service, {}).values():
+        add = cast("Callable[[], None]", import_module(f"{__name__}.{module}").install)
+        add()

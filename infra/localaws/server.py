@@ -1,0 +1,141 @@
+"""The WSGI application: a control path of ours, faults, and then moto.
+
+moto's backends are plain dictionaries that requests of several threads would change under each other's
+hands, so one call runs at a time; with Python's own lock there is nothing to win from more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from infra.localaws import faults
+from infra.localaws.request import Environ, identify, read_body
+
+ACCOUNT: Final = "123456789012"
+"""The account of every embedded AWS."""
+
+CONTROL: Final = "/_causeway"
+"""Paths below are ours. No AWS API has one like it: an S3 bucket's name can't begin with an underscore."""
+
+StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
+
+_LOOPBACK: Final = {"127.0.0.1", "localhost"}
+
+_SETTINGS: Final = {
+    "MOTO_ACCOUNT_ID": ACCOUNT,
+    "MOTO_DISABLE_GLOBAL_CORS": "true",
+    "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "",
+    "MOTO_ALLOW_NONEXISTENT_REGION": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells this server from every other process that may get its port."""
+
+    nonce: str
+    environment: str
+    started: float
+    """Seconds since 1970: when this cloud was born, empty."""
+
+
+class Application:
+    """All of it, as one WSGI application."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._moto = _moto()
+        self._one = threading.Lock()
+        self.stop: Callable[[], None] = lambda: None
+
+    def warm(self) -> None:
+        """Load what every environment asks for first, and what takes longest: most of a second."""
+        with self._one:
+            self._moto.app_instances["ec2"] = self._moto.create_app("ec2")
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        host = environ.get("HTTP_HOST", "").rpartition(":")[0]
+        if host not in _LOOPBACK or "HTTP_ORIGIN" in environ:
+            # A page in the user's browser, perhaps by a name rebound to this address.
+            return _answer(start_response, 403, {"error": "only programs on this machine are served"})
+        body = read_body(environ)
+        if environ["PATH_INFO"].startswith(f"{CONTROL}/"):
+            return self._control(environ, body, start_response)
+        call = identify(environ, body)
+        fault = faults.FAULTS.strike(call)
+        if fault is not None:
+            time.sleep(fault.seconds)
+            if fault.status:
+                text, headers = faults.error_body(call, fault, environ.get("CONTENT_TYPE", ""))
+                return _answer(start_response, fault.status, text, headers)
+        with self._one:
+            return list(self._moto(environ, start_response))
+
+    def _control(self, environ: Environ, body: bytes, start_response: StartResponse) -> Iterable[bytes]:
+        what = (environ["REQUEST_METHOD"], environ["PATH_INFO"].removeprefix(CONTROL))
+        if environ.get("HTTP_X_CAUSEWAY_NONCE") != self.identity.nonce:
+            return _answer(start_response, 403, {"error": "another server stood here"})
+        match what:
+            case ("GET", "/health"):
+                return _answer(start_response, 200, {
+                    "environment": self.identity.environment,
+                    "pid": os.getpid(),
+                    "started": self.identity.started,
+                })  # fmt: skip
+            case ("GET", "/faults"):
+                return _answer(start_response, 200, faults.dumps(faults.FAULTS.waiting()))
+            case ("POST", "/faults"):
+                try:
+                    faults.FAULTS.order(faults.loads(body))
+                except (ValueError, TypeError) as problem:
+                    return _answer(start_response, 400, {"error": str(problem)})
+                return _answer(start_response, 200, {})
+            case ("DELETE", "/faults"):
+                faults.FAULTS.clear()
+                return _answer(start_response, 200, {})
+            case ("GET", "/inventory"):
+                from infra.localaws.inventory import inventory
+
+                with self._one:
+                    return _answer(start_response, 200, inventory())
+            case ("POST", "/stop"):
+                self.stop()
+                return _answer(start_response, 200, {})
+            case _:
+                return _answer(start_response, 404, {"error": "no such path"})
+
+
+def _moto() -> Any:
+    """moto's own application, with our extensions; a service is imported and extended at its first call."""
+    os.environ.update(_SETTINGS)
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+    from infra.localaws import extensions, inventory
+
+    inventory.install()
+
+    def create(service: Any) -> Any:
+        extensions.install(service)
+        return create_backend_app(service)
+
+    return DomainDispatcherApplication(create)
+
+
+def _answer(
+    start_response: StartResponse,
+    status: int,
+    body: str | Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> Iterable[bytes]:
+    from http import HTTPStatus
+
+    data = (body if isinstance(body, str) else json.dumps(body)).encode()
+    lines = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+    start_response(f"{status} {HTTPStatus(status).phrase}", list(lines.items()))
+    return [data]
