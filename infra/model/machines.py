@@ -177,6 +177,8 @@ class Instance:
     hostname: str
     """Its short name in DNS: ``master-1``."""
     fqdn: str
+    public_name: str | None
+    """Its name in the public zone, where it has an elastic address and there is such a zone."""
     role: Literal["control-plane", "ssh-node", "access-gateway"]
     region: str
     zone: str

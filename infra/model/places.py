@@ -165,7 +165,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Peering:
-    """A line between two regions' VPCs."""
+    """A line between two regions: between their VPCs, or their transit gateways."""
 
     name: str
     """``us-east-1-us-west-2``, the requester first, in alphabetical order."""

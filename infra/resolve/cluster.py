@@ -7,11 +7,13 @@ from dataclasses import replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal
 
+from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
 from infra.model.places import Block, Network
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.allocate import Plan
+from infra.resolve.allot import Numbers
 from infra.resolve.claims import Source
 from infra.resolve.instances import (
     Foundry,
@@ -22,6 +24,7 @@ from infra.resolve.instances import (
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_pools
 from infra.resolve.names import common_tags
+from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
 from infra.resolve.platform import (
     node_prefix,
@@ -43,18 +46,19 @@ _ORIGINS: Final[Mapping[Source, Literal["stated", "kept", "allocated"]]] = {
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     """What a sound spec means, and what its lock must hold from now on.
 
-    ``environment`` is the spec file's name without its ending. Raises ``SpecError`` with every block that
-    does not fit.
+    ``environment`` is the spec file's name without its ending. Raises ``SpecError`` with every block
+    that does not fit and every number that can't be had.
     """
-    plan = plan_addresses(spec, lock)
+    plan, numbers = _plans(spec, lock)
     blocks = plan.blocks
     zone = spec.dns.zone or spec.domain
-    regions = resolve_regions(spec, blocks)
+    regions = resolve_regions(spec, blocks, numbers.numbers)
     primary = regions[0].name if regions else None
-    sites = resolve_sites(spec, zone)
+    sites = resolve_sites(spec, zone, numbers.numbers)
     images = resolve_images(spec, lock)
     facts = {"cluster": spec.name, "environment": environment, "domain": zone}
-    foundry = Foundry(environment, zone, regions, images, facts)
+    public_zone = spec.dns.public.zone if spec.dns.public else None
+    foundry = Foundry(environment, zone, regions, images, facts, public_zone)
     masters = resolve_control_plane(spec, foundry, primary) if primary and images else None
     ssh_nodes = resolve_ssh_nodes(spec, foundry, primary) if primary else ()
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
@@ -71,7 +75,7 @@ def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
             spec.secrets.prefix or f"/causeway/{environment}",
             regions[0].region if regions else "",
         ),
-        network=_network(spec, plan),
+        network=_network(spec, plan, numbers.numbers),
         regions=regions,
         sites=sites,
         images=images,
@@ -82,10 +86,24 @@ def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         kubernetes=resolve_kubernetes(spec),
         storage=resolve_storage(spec, environment, zone, regions, sites),
         dns=resolve_dns(spec, zone, sites),
-        access=resolve_access(spec, zone, blocks["access/clients"], gateways, ssh_nodes, sites, primary),
+        access=resolve_access(
+            spec, zone, blocks["access/clients"], numbers.numbers, gateways, ssh_nodes, sites, primary
+        ),
         autoscaler=resolve_autoscaler(spec),
     )
-    return cluster, replace(lock, blocks=plan.lock)
+    return cluster, replace(lock, blocks=plan.lock, numbers=numbers.lock)
+
+
+def _plans(spec: Spec, lock: Lock) -> tuple[Plan, Numbers]:
+    """Addresses and numbers, or all that is wrong with both."""
+    numbers = plan_numbers(spec, lock)
+    try:
+        plan = plan_addresses(spec, lock)
+    except SpecError as error:
+        raise SpecError([*error.problems, *numbers.problems]) from None
+    if numbers.problems:
+        raise SpecError(numbers.problems)
+    return plan, numbers
 
 
 def _state(spec: Spec, environment: str, primary: str | None) -> State:
@@ -99,7 +117,7 @@ def _state(spec: Spec, environment: str, primary: str | None) -> State:
     )
 
 
-def _network(spec: Spec, plan: Plan) -> Network:
+def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
     blocks = plan.blocks
     return Network(
         supernet=spec.supernet,
@@ -114,8 +132,8 @@ def _network(spec: Spec, plan: Plan) -> Network:
             for owner, claim in sorted(plan.claims.items())
             if owner in blocks and claim.source in _ORIGINS
         ),
-        links=resolve_links(spec, blocks),
-        peerings=resolve_peerings(spec) if spec.network.interconnect == "peering" else (),
+        links=resolve_links(spec, blocks, numbers),
+        peerings=resolve_peerings(spec),
     )
 
 

@@ -27,9 +27,11 @@ class Foundry:
         regions: tuple[Region, ...],
         images: tuple[Image, ...],
         facts: Mapping[str, object],
+        public_zone: str | None = None,
     ) -> None:
         self.environment = environment
         self.zone = zone
+        self.public_zone = public_zone
         self.regions = {region.name: region for region in regions}
         self.images = {image.name: image for image in images}
         self.facts = facts
@@ -57,6 +59,7 @@ class Foundry:
             key=identifier(hostname),
             hostname=hostname,
             fqdn=f"{hostname}.{self.zone}",
+            public_name=f"{hostname}.{self.public_zone}" if public and self.public_zone else None,
             role=role,
             region=site,
             zone=zone,

@@ -1,8 +1,8 @@
 """The lock file: what must not move. Pure text in, text out.
 
-One line a block and an image, sorted by owner, so that a review shows what was added and a merge of two
-branches that added different sites goes through. That such a merge may have given one block away twice is
-found here, by ``parse``.
+One line a block, a number and an image, sorted by owner, so that a review shows what was added and a merge
+of two branches that added different sites goes through. That such a merge may have given one block or
+number away twice is found here, by ``parse``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import yaml
 
 from infra.errors import Path, Position, Problem, SpecError, dotted
 from infra.nearest import nearest
+from infra.resolve.allot import kind_of
 from infra.resolve.claims import Claim, Source, above, lineage
 from infra.resolve.overlaps import survey
 
@@ -23,13 +24,15 @@ VERSION = 1
 """The version of the lock file's form."""
 
 HEADER = """\
-# What must not move in this environment: the address block of each owner, the machine image of each region.
-# Written by us, committed by you, together with the spec. To release the block of something that is gone for
-# good, take out its line and those that start with its name and a slash; everything else keeps what it has.
+# What must not move in this environment: address blocks, AS numbers, ids of users and groups, machine images.
+# Written by us, committed by you, together with the spec. To release what something that is gone for good
+# still holds, take out its lines and those that start with its name and a slash; the others keep theirs.
 """
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OWNER = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
+_NUMBERED = re.compile(r"[a-z]+(/[a-z0-9_][a-z0-9_-]*)+/(asn|gid|uid)")
+_NUMBER = re.compile(r"[1-9]\d{0,9}")
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _AMI = re.compile(r"ami-[0-9a-f]{8,17}")
 _CONFLICT = re.compile(r"(<{7}|\|{7}|={7}|>{7})( |$)")
@@ -42,6 +45,8 @@ class Lock:
     version: int = VERSION
     blocks: Mapping[str, IPv4Network] = field(default_factory=dict)
     """Owner → block."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Owner → number: ``sites/us-west-2/asn``, ``access/users/ada/uid``, ``access/groups/staff/gid``."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Image → AWS region → AMI id."""
 
@@ -52,6 +57,9 @@ def dump(lock: Lock) -> str:
     if lock.blocks:
         lines.append("blocks:")
         lines += [f"  {owner}: {lock.blocks[owner]}" for owner in sorted(lock.blocks, key=lineage)]
+    if lock.numbers:
+        lines.append("numbers:")
+        lines += [f"  {owner}: {lock.numbers[owner]}" for owner in sorted(lock.numbers, key=lineage)]
     if any(lock.images.values()):
         lines.append("images:")
         for image, regions in sorted(lock.images.items()):
@@ -62,9 +70,16 @@ def dump(lock: Lock) -> str:
 
 
 def release(lock: Lock, owner: str) -> Lock:
-    """The lock without an owner's block and all that lies under it."""
-    kept = {key: block for key, block in lock.blocks.items() if not f"{key}/".startswith(f"{owner}/")}
-    return replace(lock, blocks=kept)
+    """The lock without an owner's block and numbers, and all that lies under it."""
+
+    def stays(key: str) -> bool:
+        return not f"{key}/".startswith(f"{owner}/")
+
+    return replace(
+        lock,
+        blocks={key: block for key, block in lock.blocks.items() if stays(key)},
+        numbers={key: number for key, number in lock.numbers.items() if stays(key)},
+    )
 
 
 def parse(text: str, file: str) -> Lock:
@@ -72,7 +87,7 @@ def parse(text: str, file: str) -> Lock:
 
     Raises ``SpecError`` with everything that is wrong, each with its line: LOCK001 not a lock file at all
     (also: a merge left its conflict marks), LOCK002 unknown key, LOCK003 bad value, LOCK004 an unknown
-    version, LOCK005 a key written twice, LOCK006 two owners of one address.
+    version, LOCK005 a key written twice, LOCK006 two owners of one address or number.
     """
     reader = _Reader(file)
     lock = reader.lock(text)
@@ -118,6 +133,7 @@ class _Reader:
         return Lock(
             VERSION,
             self.blocks(parts["blocks"]) if "blocks" in parts else {},
+            self.numbers(parts["numbers"]) if "numbers" in parts else {},
             self.images(parts["images"]) if "images" in parts else {},
         )
 
@@ -147,7 +163,7 @@ class _Reader:
 
     @staticmethod
     def known(name: str) -> str | None:
-        names = ("version", "blocks", "images")
+        names = ("version", "blocks", "numbers", "images")
         if name in names:
             return None
         near = nearest(name, names)
@@ -180,6 +196,21 @@ class _Reader:
             self.wrong("LOCK006", ("blocks", second.owner), message, lines[second.owner], _TWICE)
         return blocks
 
+    def numbers(self, node: yaml.Node) -> dict[str, int]:
+        numbers: dict[str, int] = {}
+        first: dict[tuple[str, int], tuple[str, int]] = {}
+        for owner, value, line in self.entries(node, ("numbers",), _like(_NUMBERED, "sites/us-west-2/asn")):
+            if not isinstance(value, yaml.ScalarNode) or not _NUMBER.fullmatch(value.value):
+                message = f"{_shown(value)} is not a number such as 64512"
+                self.wrong("LOCK003", ("numbers", owner), message, line, _RESTORE)
+                continue
+            numbers[owner] = number = int(value.value)
+            other, at = first.setdefault((kind_of(owner), number), (owner, line))
+            if other != owner:
+                message = f"{owner} and {other} in line {at} are both {number}"
+                self.wrong("LOCK006", ("numbers", owner), message, line, _TWICE)
+        return numbers
+
     def images(self, node: yaml.Node) -> dict[str, dict[str, str]]:
         images: dict[str, dict[str, str]] = {}
         for image, regions, _ in self.entries(node, ("images",), _like(_IMAGE, "gpu")):
@@ -198,7 +229,7 @@ _RESTORE = "this file is written by us: take it back from git"
 _ONE = "keep the line that is live, and take out the other"
 _TWICE = (
     "two branches each took it, it seems: take out the line of what is not live yet, and 'invoke plan' "
-    "finds another block for it"
+    "finds another for it"
 )
 
 

@@ -24,11 +24,9 @@ from infra.model.places import (
 )
 from infra.resolve.addresses import link_name, linked_sites, zones_of
 from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
+from infra.resolve.numbers import asn_key
 from infra.spec import Spec
 from infra.spec import sites as written
-
-FIRST_ASN = 64512
-"""The first private 16-bit AS number (RFC 6996); AWS's own default for a gateway."""
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -53,30 +51,10 @@ def region_order(spec: Spec) -> list[str]:
     )
 
 
-def asns(spec: Spec) -> dict[str, int]:
-    """Amazon's AS number of each region: as stated, else the lowest that nobody has, in order of names."""
-    taken: set[int | None] = {
-        (site.gateway.asn if site.gateway else None) if isinstance(site, written.PhysicalSite) else site.asn
-        for site in spec.sites.values()
-    }
-    found: dict[str, int] = {}
-    free = FIRST_ASN
-    for name, site in sorted(spec.sites.items()):
-        if not isinstance(site, written.AwsSite):
-            continue
-        if site.asn is not None:
-            found[name] = site.asn
-            continue
-        while free in taken:
-            free += 1
-        found[name] = free
-        taken.add(free)
-    return found
-
-
-def resolve_regions(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Region, ...]:
+def resolve_regions(
+    spec: Spec, blocks: Mapping[str, IPv4Network], numbers: Mapping[str, int]
+) -> tuple[Region, ...]:
     """Every region, in overflow order."""
-    numbers = asns(spec)
     found = []
     for order, name in enumerate(region_order(spec)):
         site = spec.sites[name]
@@ -105,7 +83,7 @@ def resolve_regions(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Regi
                 flow_logs=FlowLogs(int(site.flow_logs.retention_days), _traffic(site.flow_logs))
                 if site.flow_logs.enabled
                 else None,
-                asn=numbers[name],
+                asn=numbers[asn_key(name)],
                 tags=thing_tags(name, "network"),
             )
         )
@@ -126,7 +104,7 @@ def _traffic(logs: written.FlowLogs) -> Literal["ACCEPT", "REJECT", "ALL"]:
     return _TRAFFIC[logs.traffic]
 
 
-def resolve_sites(spec: Spec, zone: str) -> tuple[PhysicalSite, ...]:
+def resolve_sites(spec: Spec, zone: str, numbers: Mapping[str, int]) -> tuple[PhysicalSite, ...]:
     """Every physical site, by name."""
     return tuple(
         PhysicalSite(
@@ -134,7 +112,7 @@ def resolve_sites(spec: Spec, zone: str) -> tuple[PhysicalSite, ...]:
             key=identifier(name),
             location=site.location,
             lan=site.cidr,
-            gateway=_gateway(spec, site),
+            gateway=_gateway(spec, name, site, numbers),
             nodes=tuple(_node(name, host, node, zone) for host, node in sorted(site.nodes.items())),
             tags=thing_tags(name, "site"),
         )
@@ -143,7 +121,7 @@ def resolve_sites(spec: Spec, zone: str) -> tuple[PhysicalSite, ...]:
     )
 
 
-def _gateway(spec: Spec, site: written.PhysicalSite) -> Gateway | None:
+def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping[str, int]) -> Gateway | None:
     gateway = site.gateway
     if gateway is None:
         return None
@@ -151,7 +129,9 @@ def _gateway(spec: Spec, site: written.PhysicalSite) -> Gateway | None:
     node = gateway.node or next(
         (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
     )
-    return Gateway(gateway.addresses, gateway.asn, node, gateway.behind_nat, _routing(spec, gateway))
+    return Gateway(
+        gateway.addresses, numbers[asn_key(name)], node, gateway.behind_nat, _routing(spec, gateway)
+    )
 
 
 def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
@@ -203,9 +183,10 @@ def gpu_labels(cards: Gpus | None) -> dict[str, str]:
     }
 
 
-def resolve_links(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Link, ...]:
+def resolve_links(
+    spec: Spec, blocks: Mapping[str, IPv4Network], numbers: Mapping[str, int]
+) -> tuple[Link, ...]:
     """Every VPN connection, by site and region."""
-    numbers = asns(spec)
     found = []
     for region in region_order(spec):
         aws = spec.sites[region]
@@ -222,8 +203,8 @@ def resolve_links(spec: Spec, blocks: Mapping[str, IPv4Network]) -> tuple[Link, 
                         region=region,
                         customer_gateway=name if number == 1 else f"{name}-{number}",
                         address=address,
-                        site_asn=site.gateway.asn,
-                        aws_asn=numbers[region],
+                        site_asn=numbers[asn_key(name)],
+                        aws_asn=numbers[asn_key(region)],
                         routing=_routing(spec, site.gateway),
                         site_blocks=(site.cidr,),
                         aws_blocks=(blocks[f"sites/{region}"],),

@@ -10,10 +10,8 @@ from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.resolve.instances import vpn_sites
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
+from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
-
-FIRST_UID = 10000
-FIRST_GID = 5000
 
 
 def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
@@ -139,6 +137,7 @@ def resolve_access(
     spec: Spec,
     zone: str,
     clients: IPv4Network,
+    numbers: Mapping[str, int],
     gateways: tuple[Instance, ...],
     ssh_nodes: tuple[Instance, ...],
     sites: tuple[PhysicalSite, ...],
@@ -146,16 +145,13 @@ def resolve_access(
 ) -> made.Access:
     """Doors and people."""
     written = spec.access
-    gids = _numbers({name: group.gid for name, group in written.groups.items()}, FIRST_GID)
-    uids = _numbers({name: user.uid for name, user in written.users.items()}, FIRST_UID)
     by_site = {instance.region: instance for instance in gateways}
     physical = {site.name: site for site in sites}
     return made.Access(
         vpn=made.Vpn(
             clients=clients,
             servers=tuple(
-                _server(spec, name, by_site.get(name), physical.get(name))
-                for name in vpn_sites(spec, primary)
+                _server(name, by_site.get(name), physical.get(name)) for name in vpn_sites(spec, primary)
             ),
             random=written.vpn.random,
             full_tunnel=written.vpn.full_tunnel,
@@ -171,7 +167,7 @@ def resolve_access(
             for name, node in sorted(written.ssh_nodes.items())
         ),
         groups=tuple(
-            made.Group(name, gids[name], group.reach, group.sudo, group.gpu_quota)
+            made.Group(name, numbers[gid_key(name)], group.reach, group.sudo, group.gpu_quota)
             for name, group in sorted(written.groups.items())
         ),
         users=tuple(
@@ -179,7 +175,7 @@ def resolve_access(
                 login=login,
                 name=user.name,
                 email=user.email,
-                uid=uids[login],
+                uid=numbers[uid_key(login)],
                 groups=user.groups,
                 ssh_keys=user.ssh_keys,
                 vpn=user.vpn,
@@ -192,27 +188,12 @@ def resolve_access(
     )
 
 
-def _server(spec: Spec, name: str, instance: Instance | None, site: PhysicalSite | None) -> made.VpnServer:
+def _server(name: str, instance: Instance | None, site: PhysicalSite | None) -> made.VpnServer:
     if instance is not None:
-        host = f"{instance.hostname}.{spec.dns.public.zone}" if spec.dns.public else ""
-        return made.VpnServer(name, "aws", host, instance.hostname)
+        return made.VpnServer(name, "aws", instance.public_name or "", instance.hostname)
     assert site is not None
     node = next((node.name for node in site.nodes if "access-gateway" in node.roles), "")
     return made.VpnServer(name, "physical", str(site.gateway.addresses[0]) if site.gateway else "", node)
-
-
-def _numbers(stated: Mapping[str, int | None], first: int) -> dict[str, int]:
-    """Ids: as stated, else the lowest that nobody has, in order of names."""
-    taken = {number for number in stated.values() if number is not None}
-    found: dict[str, int] = {}
-    for name, number in sorted(stated.items()):
-        if number is None:
-            while first in taken:
-                first += 1
-            number = first
-            taken.add(number)
-        found[name] = number
-    return found
 
 
 def resolve_autoscaler(spec: Spec) -> made.Autoscaler:

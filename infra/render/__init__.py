@@ -1,0 +1,42 @@
+"""Cluster → Files, one renderer a target. Pure: nothing is read but templates, nothing is written.
+
+Each renderer is a module of its own, imported when it is used::
+
+    terraform   the root module's wiring, its values, and the static modules
+    topology    one HTML page and an SVG: the whole cluster as a picture
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from infra.files import Files, merge, under
+from infra.model import Cluster
+
+Renderer: TypeAlias = Callable[[Cluster], Files]
+
+
+def _renderer(target: str) -> Renderer:
+    def render(cluster: Cluster) -> Files:
+        module = import_module(f"infra.render.{target}")
+        files: Files = module.render(cluster)
+        return files
+
+    return render
+
+
+RENDERERS: Final[Mapping[str, Renderer]] = MappingProxyType(
+    {target: _renderer(target) for target in ("terraform",)}
+)
+"""Target → its renderer. What it gives stands in ``build/<env>/<target>/``."""
+
+
+def render(cluster: Cluster) -> dict[str, str]:
+    """Everything that stands in ``build/<env>/``, by path."""
+    from infra.model import to_json
+
+    targets = [under(target, renderer(cluster)) for target, renderer in RENDERERS.items()]
+    return merge([{"cluster.json": to_json(cluster)}, *targets])

@@ -1,0 +1,45 @@
+"""Jinja, for what has no data format of its own. Templates decide nothing: values come ready for use."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from infra.errors import RenderError
+
+TEMPLATES: Final = Path(__file__).parents[2] / "templates"
+"""The folder of templates and static files; it mirrors ``build/<env>/``."""
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - HCL and configuration files, never HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def fill(template: str, **values: object) -> str:
+    """The text of a template, a path below ``templates/``.
+
+    ``RenderError`` when it asks for something that ``values`` does not have.
+    """
+    try:
+        return _environment().get_template(template).render(values)
+    except TemplateError as problem:
+        raise RenderError(f"templates/{template}: {problem}") from problem
+
+
+@cache
+def static(folder: str) -> dict[str, str]:
+    """Path → text of every file below a folder of ``templates/``, sorted; paths are relative to it."""
+    root = TEMPLATES / folder
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}

@@ -1,0 +1,343 @@
+"""Terraform: the rendered root, its values, and the static modules it calls.
+
+The root holds wiring alone: providers, one module call a region, the lines between regions. Every value goes
+out through ``terraform.tfvars.json``, so that quoting is never ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from infra.files import Files, merge, under
+from infra.model import Cluster
+from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
+from infra.model.places import Link, Peering, Region
+from infra.model.platform import Bucket, FileSystem, Record
+from infra.render.templating import fill, static
+
+OVERLAY_PORTS: Final[Mapping[str, Mapping[str, Mapping[str, object]]]] = {
+    "vxlan": {"vxlan": {"protocol": "udp", "from": 8472, "to": 8472}},
+    "host-gw": {},
+    "wireguard": {"wireguard": {"protocol": "udp", "from": 51820, "to": 51821}},
+}
+"""flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
+
+STATE: Final = "../state/terraform.tfstate"
+"""A local state, relative to the root module: tool state is kept apart from what is rendered."""
+
+_ROOT: Final = "terraform/root"
+_MODULES: Final = "terraform/modules"
+
+
+def render(cluster: Cluster) -> Files:
+    """Everything of the root module's folder, by path; nothing for a cluster without AWS regions."""
+    if not cluster.regions:
+        return {}
+    wiring = _wiring(cluster)
+    templates = ("main.tf", "outputs.tf", "providers.tf", "versions.tf")
+    root = {name: fill(f"{_ROOT}/{name}.j2", **wiring) for name in templates}
+    root["variables.tf"] = static(_ROOT)["variables.tf"]
+    root["terraform.tfvars.json"] = json.dumps(_values(cluster), indent=2, ensure_ascii=False) + "\n"
+    return merge([root, under("modules", static(_MODULES))])
+
+
+# -- Wiring: what the templates read ----------------------------------------------------------------------
+
+
+def _wiring(cluster: Cluster) -> dict[str, object]:
+    regions = cluster.regions
+    state = cluster.state
+    s3 = {"bucket": state.bucket, "key": state.key, "region": state.region}
+    joined = [_peering(cluster, peering) for peering in cluster.network.peerings]
+    mesh = cluster.network.interconnect == "transit-gateway"
+    return {
+        "title": f"The cluster {cluster.name}, environment {cluster.environment}.".replace("\n", " "),
+        # S3's own lock file came with Terraform and OpenTofu 1.10.
+        "required_version": ">= 1.10" if state.kind == "s3" else ">= 1.6",
+        "local_backend": [{"path": hcl(STATE)}] if state.kind == "local" else [],
+        "s3_backend": [{key: hcl(value) for key, value in s3.items()}] if state.kind == "s3" else [],
+        "accounts": [hcl(cluster.aws.account)] if cluster.aws.account else [],
+        "primary": _region(regions[0], regions),
+        "regions": [_region(region, regions) for region in regions],
+        "secondary": [_region(region, regions[1:]) for region in regions[1:]],
+        "peerings": [joined] if joined and not mesh else [],
+        "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
+        if mesh
+        else [],
+    }
+
+
+def _region(region: Region, beside: Iterable[Region]) -> dict[str, str]:
+    """A region in the root, with its names as wide as those beside it: `terraform fmt` aligns columns."""
+    beside = tuple(beside)
+    return {
+        "key": region.key,
+        "label": region.key.ljust(max(len(each.key) for each in beside)),
+        "site": hcl(region.name),
+        "site_label": region.name.ljust(max(len(each.name) for each in beside)),
+        "region": hcl(region.region),
+    }
+
+
+def _peering(cluster: Cluster, peering: Peering) -> dict[str, str]:
+    return {
+        "key": peering.key,
+        "name": hcl(f"{cluster.environment}-{peering.name}"),
+        "requester": cluster.region(peering.requester).key,
+        "accepter": cluster.region(peering.accepter).key,
+    }
+
+
+def hcl(text: str | None) -> str:
+    """A string as an HCL literal: JSON's quoting, and no templates (HCL syntax, "Template Expressions")."""
+    return json.dumps(text or "", ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
+
+
+# -- Values -----------------------------------------------------------------------------------------------
+
+
+def _values(cluster: Cluster) -> dict[str, Any]:
+    buckets = {each.name: _rights(each) for each in cluster.storage.s3}
+    return {
+        "environment": cluster.environment,
+        "tags": dict(cluster.tags),
+        "identity": {
+            "cluster": cluster.name,
+            "secrets_prefix": cluster.secrets.prefix,
+            "regions": sorted({region.region for region in cluster.regions}),
+            "buckets": buckets,
+        },
+        "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
+        "dns": _dns(cluster),
+    }
+
+
+def _rights(bucket: Bucket) -> dict[str, object]:
+    return {"bucket": bucket.bucket, "read_only": bucket.read_only}
+
+
+def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
+    """One region, in the shape of ``modules/region/variables.tf``."""
+    named = [each for each in (*cluster.ssh_nodes, *cluster.access_gateways) if each.region == region.name]
+    masters = cluster.control_plane.masters if cluster.control_plane else ()
+    here = [each for each in masters if each.region == region.name]
+    groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.region == region.name]
+    used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
+    storage = cluster.storage
+    values = {
+        "name": f"{cluster.environment}-{region.name}",
+        "network": _network(cluster, region),
+        "vpn": _vpn(cluster, region),
+        "images": {each.name: _image(each, region) for each in cluster.images if each.name in used},
+        "node_pools": {group.pool: _node_pool(pool, group) for pool, group in groups},
+        "control_plane": _control_plane(cluster, here),
+        "instances": {each.hostname: {**_instance(each), **_doors(each)} for each in named},
+        "storage": {
+            "file_systems": {
+                each.name: _file_system(each) for each in storage.efs if each.region == region.name
+            },
+            "buckets": {each.name: _bucket(each) for each in storage.s3 if each.region == region.name},
+        },
+    }
+    if cluster.network.interconnect == "transit-gateway":
+        values["transit_gateway"] = {
+            "asn": region.asn,
+            "subnets": [subnet.name for subnet in region.tier("private")],
+        }
+    return values
+
+
+def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
+    logs = region.flow_logs
+    return {
+        "block": str(region.vpc),
+        "subnets": {
+            each.name: {"tier": each.tier, "zone": each.zone, "block": str(each.block)}
+            for each in region.subnets
+        },
+        "nat": dict(region.nat),
+        "endpoints": list(region.endpoints),
+        "flow_logs": {"traffic": logs.traffic, "retention_days": logs.retention_days} if logs else None,
+        "inside": [str(block) for block in cluster.network.private],
+        "overlay_ports": OVERLAY_PORTS[cluster.kubernetes.backend],
+    }
+
+
+def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
+    links = [link for link in cluster.network.links if link.region == region.name]
+    if not links:
+        return None
+    behind_nat = {site.name: site.gateway.behind_nat for site in cluster.sites if site.gateway is not None}
+    return {
+        "asn": region.asn,
+        "customer_gateways": {
+            link.customer_gateway: {
+                "address": str(link.address),
+                "asn": link.site_asn,
+                "tags": {"site": link.site, "role": "site-gateway"},
+            }
+            for link in links
+        },
+        "connections": {link.name: _connection(link, behind_nat[link.site]) for link in links},
+    }
+
+
+def _connection(link: Link, behind_nat: bool) -> dict[str, Any]:
+    return {
+        "customer_gateway": link.customer_gateway,
+        "static_routes": [str(block) for block in link.site_blocks] if link.routing == "static" else [],
+        # AWS can't begin a conversation with a gateway that hides behind NAT.
+        "startup_action": "add" if behind_nat else "start",
+        "tunnels": [{"inside": str(each.inside), "key": each.secret} for each in link.tunnels],
+        "tags": dict(link.tags),
+    }
+
+
+def _image(image: Image, region: Region) -> dict[str, Any]:
+    return {
+        "id": image.ids.get(region.name),
+        "owner": image.source.owner,
+        "name": image.source.name,
+        "architecture": image.architecture,
+    }
+
+
+def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
+    market, reserved, warm = pool.market, group.capacity_reservation, pool.warm_pool
+    return {
+        "name": group.name,
+        "image": pool.image,
+        "subnets": list(group.subnets),
+        "min": group.min,
+        "max": group.max,
+        "launch": pool.launch,
+        "instance_types": [{"name": each.name, "weight": each.weight} for each in pool.instance_types],
+        "market": {
+            "kind": market.kind,
+            "on_demand_base": market.on_demand_base,
+            "on_demand_percent": market.on_demand_percent,
+            "strategy": market.strategy,
+            "max_price": market.max_price,
+        },
+        "root_disk": _disk(pool.root_disk),
+        "scratch_disks": [_disk(disk) for disk in pool.scratch_disks],
+        "placement_group": pool.placement_group,
+        "efa_interfaces": pool.efa_interfaces,
+        "capacity_reservation": {
+            "preference": reserved.preference,
+            "id": reserved.id,
+            "resource_group": reserved.resource_group,
+        }
+        if reserved
+        else None,
+        "warm_pool": {
+            "state": warm.state,
+            "min": warm.min,
+            "max_prepared": warm.max_prepared,
+            "reuse": warm.reuse,
+        }
+        if warm
+        else None,
+        "max_lifetime_seconds": pool.max_lifetime_seconds,
+        "drain_timeout_seconds": pool.drain_timeout_seconds,
+        "tags": dict(group.tags),
+        "autoscaler_tags": dict(group.autoscaler_tags),
+        "user_data": dict(group.user_data),
+    }
+
+
+def _disk(disk: Disk) -> dict[str, Any]:
+    return {
+        "device": disk.device,
+        "size_gib": disk.size_gib,
+        "type": disk.type,
+        "iops": disk.iops,
+        "throughput": disk.throughput,
+    }
+
+
+def _control_plane(cluster: Cluster, masters: list[Instance]) -> dict[str, Any] | None:
+    plane = cluster.control_plane
+    if plane is None or not masters:
+        return None
+    return {
+        "load_balancer": plane.load_balancer,
+        "port": plane.port,
+        "masters": {each.hostname: _instance(each) for each in masters},
+    }
+
+
+def _instance(instance: Instance) -> dict[str, Any]:
+    return {
+        "name": instance.name,
+        "hostname": instance.hostname,
+        "fqdn": instance.fqdn,
+        "subnet": instance.subnet,
+        "instance_type": instance.instance_type,
+        "image": instance.image,
+        "root_disk": _disk(instance.root_disk),
+        "tags": dict(instance.tags),
+        "user_data": dict(instance.user_data),
+    }
+
+
+def _doors(instance: Instance) -> dict[str, Any]:
+    """What an SSH node or VPN end point has and a master has not."""
+    return {
+        "role": instance.role,
+        "public_name": instance.public_name,
+        "public": instance.public,
+        "ssh_from": [str(block) for block in instance.ssh_from],
+    }
+
+
+def _file_system(system: FileSystem) -> dict[str, Any]:
+    return {
+        "name": system.aws_name,
+        "performance": system.performance,
+        "throughput": system.throughput,
+        "archive_after_days": system.archive_after_days,
+        "backup": system.backup,
+        "access_points": {
+            point.name: {"path": point.path, "uid": point.uid, "gid": point.gid, "mode": point.mode}
+            for point in system.access_points
+        },
+        "subnets": list(system.subnets),
+        "tags": dict(system.tags),
+    }
+
+
+def _bucket(bucket: Bucket) -> dict[str, Any]:
+    return {
+        "bucket": bucket.bucket,
+        "versions_days": bucket.versions_days,
+        "archive_days": bucket.archive_days,
+        "expire_days": bucket.expire_days,
+        "tags": dict(bucket.tags),
+    }
+
+
+def _dns(cluster: Cluster) -> dict[str, Any]:
+    dns, plane = cluster.dns, cluster.control_plane
+    return {
+        "zone": dns.zone,
+        "ttl": dns.ttl,
+        "api": plane.endpoint if plane else "",
+        "records": _records(dns.records),
+        "public": {"zone": dns.public.name, "id": dns.public.id} if dns.public else None,
+        "public_records": _records(dns.public.records if dns.public else ()),
+    }
+
+
+def _records(records: Iterable[Record]) -> dict[str, Any]:
+    return {
+        f"{each.name} {each.type}": {
+            "name": each.name,
+            "type": each.type,
+            "values": list(each.values),
+            "ttl": each.ttl,
+        }
+        for each in records
+    }

@@ -1,0 +1,134 @@
+# One AWS region of the cluster: its network, the VPN to physical sites, machines and storage.
+
+module "network" {
+  source = "../network"
+
+  name          = var.name
+  tags          = var.tags
+  block         = var.network.block
+  subnets       = var.network.subnets
+  nat           = var.network.nat
+  endpoints     = var.network.endpoints
+  flow_logs     = local.flow_logs
+  inside        = var.network.inside
+  overlay_ports = var.network.overlay_ports
+  vpn_ports     = local.vpn_ports
+}
+
+module "vpn_gateway" {
+  source   = "../vpn_gateway"
+  for_each = local.vpn
+
+  name              = "${var.name}-vpn"
+  tags              = var.tags
+  vpc_id            = module.network.vpc_id
+  asn               = each.value.asn
+  route_tables      = module.network.route_tables
+  customer_gateways = each.value.customer_gateways
+  connections       = each.value.connections
+  tunnel_keys       = var.tunnel_keys
+}
+
+module "node_pool" {
+  source   = "../node_pool"
+  for_each = var.node_pools
+
+  name                  = each.value.name
+  tags                  = merge(var.tags, each.value.tags)
+  subnet_ids            = [for subnet in each.value.subnets : module.network.subnets[subnet]]
+  security_group_ids    = [module.network.security_groups["node"]]
+  instance_profile      = var.instance_profiles["node"]
+  image_id              = local.image_ids[each.value.image]
+  instance_types        = each.value.instance_types
+  market                = each.value.market
+  launch                = each.value.launch
+  min                   = each.value.min
+  max                   = each.value.max
+  root_disk             = each.value.root_disk
+  scratch_disks         = each.value.scratch_disks
+  placement_group       = each.value.placement_group
+  efa_interfaces        = each.value.efa_interfaces
+  capacity_reservation  = each.value.capacity_reservation
+  warm_pool             = each.value.warm_pool
+  max_lifetime_seconds  = each.value.max_lifetime_seconds
+  drain_timeout_seconds = each.value.drain_timeout_seconds
+  autoscaler_tags       = each.value.autoscaler_tags
+  user_data             = local.pool_user_data[each.key]
+}
+
+module "control_plane" {
+  source   = "../control_plane"
+  for_each = local.control_plane
+
+  name                     = var.name
+  tags                     = merge(var.tags, { role = "control-plane" })
+  vpc_id                   = module.network.vpc_id
+  load_balancer            = each.value.load_balancer
+  port                     = each.value.port
+  load_balancer_subnet_ids = local.private_subnet_ids
+
+  masters = {
+    for name, master in each.value.masters : name => {
+      name          = master.name
+      subnet_id     = module.network.subnets[master.subnet]
+      instance_type = master.instance_type
+      image_id      = local.image_ids[master.image]
+      root_disk     = master.root_disk
+      user_data     = local.instance_user_data[name]
+      tags          = master.tags
+    }
+  }
+
+  security_group_ids = [
+    module.network.security_groups["control-plane"],
+    module.network.security_groups["ssh"],
+  ]
+  load_balancer_security_group_ids = [module.network.security_groups["load-balancer"]]
+  instance_profile                 = var.instance_profiles["control-plane"]
+}
+
+module "access" {
+  source = "../access"
+
+  name   = var.name
+  tags   = var.tags
+  vpc_id = module.network.vpc_id
+
+  instances = {
+    for name, instance in var.instances : name => {
+      name          = instance.name
+      role          = instance.role
+      subnet_id     = module.network.subnets[instance.subnet]
+      instance_type = instance.instance_type
+      image_id      = local.image_ids[instance.image]
+      root_disk     = instance.root_disk
+      public        = instance.public
+      ssh_from      = instance.ssh_from
+      user_data     = local.instance_user_data[name]
+      tags          = instance.tags
+    }
+  }
+
+  security_groups = {
+    ssh = module.network.security_groups["ssh"]
+    vpn = module.network.security_groups["vpn"]
+  }
+  instance_profiles = {
+    for role in ["ssh-node", "access-gateway"] : role => var.instance_profiles[role]
+  }
+}
+
+module "storage" {
+  source = "../storage"
+
+  name = var.name
+  tags = var.tags
+
+  file_systems = {
+    for name, system in var.storage.file_systems : name => merge(system, {
+      subnet_ids = { for subnet in system.subnets : var.network.subnets[subnet].zone => module.network.subnets[subnet] }
+    })
+  }
+  security_group_ids = [module.network.security_groups["efs"]]
+  buckets            = var.storage.buckets
+}

@@ -1,0 +1,242 @@
+variable "name" {
+  description = "First part of every name here: <environment>-<site>."
+  type        = string
+}
+
+variable "tags" {
+  description = "Tags on everything: cluster, environment, managed-by, site."
+  type        = map(string)
+  default     = {}
+}
+
+variable "network" {
+  description = "The VPC: its block, subnets by name, the NAT gateway's zone for each zone that has a way out, gateway endpoints, flow logs (null for none), the blocks that belong to the cluster, and the ports of the pod network."
+  type = object({
+    block = string
+    subnets = map(object({
+      tier  = string
+      zone  = string
+      block = string
+    }))
+    nat       = map(string)
+    endpoints = set(string)
+    flow_logs = optional(object({
+      traffic        = string
+      retention_days = number
+    }))
+    inside = set(string)
+    overlay_ports = map(object({
+      protocol = string
+      from     = number
+      to       = number
+    }))
+  })
+}
+
+variable "vpn" {
+  description = "VPN to physical sites: Amazon's ASN, the sites' public addresses and the connections to them. Null without any."
+  type = object({
+    asn = number
+    customer_gateways = map(object({
+      address = string
+      asn     = number
+      tags    = map(string)
+    }))
+    connections = map(object({
+      customer_gateway = string
+      static_routes    = set(string)
+      startup_action   = string
+      tunnels = list(object({
+        inside = string
+        key    = string
+      }))
+      tags = map(string)
+    }))
+  })
+  default = null
+}
+
+variable "tunnel_keys" {
+  description = "Pre-shared keys of the VPN tunnels, by name."
+  type        = map(string)
+  default     = {}
+  sensitive   = true
+}
+
+variable "images" {
+  description = "Machine images by name: the id of a baked one, or the owner, name pattern and architecture of the published one to start from."
+  type = map(object({
+    id           = optional(string)
+    owner        = string
+    name         = string
+    architecture = string
+  }))
+}
+
+variable "instance_profiles" {
+  description = "Names of the instance profiles by role: node, control-plane, ssh-node, access-gateway."
+  type        = map(string)
+}
+
+variable "node_pools" {
+  description = "Node pools by name, one Auto Scaling group each. user_data are plain facts for the node, never a secret."
+  type = map(object({
+    name    = string
+    image   = string
+    subnets = list(string)
+    min     = number
+    max     = number
+    launch  = string
+    instance_types = list(object({
+      name   = string
+      weight = number
+    }))
+    market = object({
+      kind              = string
+      on_demand_base    = number
+      on_demand_percent = number
+      strategy          = string
+      max_price         = optional(string)
+    })
+    root_disk = object({
+      device     = string
+      size_gib   = number
+      type       = string
+      iops       = optional(number)
+      throughput = optional(number)
+    })
+    scratch_disks = list(object({
+      device     = string
+      size_gib   = number
+      type       = string
+      iops       = optional(number)
+      throughput = optional(number)
+    }))
+    placement_group = string
+    efa_interfaces  = number
+    capacity_reservation = optional(object({
+      preference     = string
+      id             = optional(string)
+      resource_group = optional(string)
+    }))
+    warm_pool = optional(object({
+      state        = string
+      min          = number
+      max_prepared = optional(number)
+      reuse        = bool
+    }))
+    max_lifetime_seconds  = optional(number)
+    drain_timeout_seconds = number
+    tags                  = map(string)
+    autoscaler_tags       = map(string)
+    user_data = object({
+      cluster     = string
+      environment = string
+      domain      = string
+      site        = string
+      role        = string
+      pool        = string
+      labels      = map(string)
+      taints      = list(string)
+    })
+  }))
+  default = {}
+}
+
+variable "control_plane" {
+  description = "Kubernetes masters by name, and the load balancer in front of them. Null where there is none in this region."
+  type = object({
+    load_balancer = string
+    port          = number
+    masters = map(object({
+      name          = string
+      hostname      = string
+      fqdn          = string
+      subnet        = string
+      instance_type = string
+      image         = string
+      root_disk = object({
+        device     = string
+        size_gib   = number
+        type       = string
+        iops       = optional(number)
+        throughput = optional(number)
+      })
+      tags = map(string)
+      user_data = object({
+        cluster     = string
+        environment = string
+        domain      = string
+        site        = string
+        role        = string
+        hostname    = string
+      })
+    }))
+  })
+  default = null
+}
+
+variable "instances" {
+  description = "Machines with a name of their own, by host name: SSH nodes and VPN end points."
+  type = map(object({
+    name          = string
+    role          = string
+    hostname      = string
+    fqdn          = string
+    public_name   = optional(string)
+    subnet        = string
+    instance_type = string
+    image         = string
+    root_disk = object({
+      device     = string
+      size_gib   = number
+      type       = string
+      iops       = optional(number)
+      throughput = optional(number)
+    })
+    public   = bool
+    ssh_from = set(string)
+    tags     = map(string)
+    user_data = object({
+      cluster     = string
+      environment = string
+      domain      = string
+      site        = string
+      role        = string
+      hostname    = string
+    })
+  }))
+  default = {}
+}
+
+variable "storage" {
+  description = "EFS file systems and S3 buckets of this region, by their names in the spec."
+  type = object({
+    file_systems = map(object({
+      name               = string
+      performance        = string
+      throughput         = string
+      archive_after_days = optional(number)
+      backup             = bool
+      access_points = map(object({
+        path = string
+        uid  = number
+        gid  = number
+        mode = string
+      }))
+      subnets = list(string)
+      tags    = map(string)
+    }))
+    buckets = map(object({
+      bucket        = string
+      versions_days = number
+      archive_days  = optional(number)
+      expire_days   = optional(number)
+      tags          = map(string)
+    }))
+  })
+  default = {
+    file_systems = {}
+    buckets      = {}
+  }
+}
