@@ -89,8 +89,9 @@ class Gateway(Part):
 
     addresses: Annotated[tuple[Address, ...], Field(min_length=1, max_length=4), REPLACES]
     """Its public addresses. Each gets a VPN connection to each region."""
-    asn: Annotated[Asn, Field(ge=1, le=4294967294), REPLACES] = 65000
-    """Its BGP autonomous system number, unique among sites and regions."""
+    asn: Annotated[Asn | None, Field(ge=1, le=4294967294), REPLACES] = None
+    """Its BGP autonomous system number, unique among sites and regions. Default: allocated from 65000 upwards
+    and kept by the lock file."""
     node: Annotated[Name | None, ROLLING] = None
     """The node that runs strongSwan. Default: the node with the role ``site-gateway``."""
     behind_nat: Annotated[Bool, ROLLING] = False

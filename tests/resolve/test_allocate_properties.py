@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.resolve.allocate import ANYWHERE, Plan, Request, Root, allocate
 from infra.resolve.blocks import FreeSpace, block_of, network_of
-from infra.resolve.claims import DoesNotFit, HeldMismatch, Overlap
+from infra.resolve.claims import DoesNotFit, HeldMismatch, Overlap, above
 from infra.resolve.lockfile import Lock, dump, parse
 from infra.resolve.usage import Node, tree
 
@@ -135,10 +135,12 @@ def test_a_plan_without_failures_is_complete_and_has_no_overlap(
 @settings(deadline=None)
 @given(specs(), LOCKS)
 def test_an_overlap_never_goes_unseen(requests: list[Request], held: dict[str, IPv4Network]) -> None:
-    """Whatever the brute force finds among stated blocks has a failure that names one of the two."""
+    """Whatever the brute force finds among stated blocks has a failure that names one of the two, or a
+    block within."""
     failures = allocate(ROOTS, requests, held).failures
     named = {one.owner for one in failures}
     named |= {one.b.owner for one in failures if isinstance(one, Overlap)}
+    named |= {parent for owner in named for parent in above(owner)}
     stated = {request.owner: request for request in requests if request.block is not None}
     for a in stated.values():
         for b in stated.values():

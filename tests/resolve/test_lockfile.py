@@ -19,6 +19,7 @@ LOCK = Lock(
         "sites/us-west-2": IPv4Network("10.0.0.0/16"),
         "kubernetes/pods": IPv4Network("10.4.0.0/14"),
     },
+    numbers={"sites/us-west-2/asn": 64512, "access/users/_svc/uid": 10000},
     images={"gpu": {"us-west-2": "ami-0abc1234def567890", "eu-west-1": "ami-1a2b3c4d"}, "cpu": {}},
 )
 
@@ -28,6 +29,9 @@ blocks:
   sites/us-west-2: 10.0.0.0/16
   sites/us-west-2/subnets/private/us-west-2a: 10.0.0.0/20
   sites/us-west-2-b: 10.1.0.0/16
+numbers:
+  access/users/_svc/uid: 10000
+  sites/us-west-2/asn: 64512
 images:
   gpu:
     eu-west-1: ami-1a2b3c4d
@@ -54,7 +58,7 @@ def test_dump_is_stable_text_with_parents_before_children() -> None:
 
 def test_parse_gives_back_what_was_dumped() -> None:
     lock = parse(TEXT, "lab.lock.yaml")
-    assert lock.blocks == LOCK.blocks
+    assert (lock.blocks, lock.numbers) == (LOCK.blocks, LOCK.numbers)
     assert lock.images == {"gpu": LOCK.images["gpu"]}
     assert dump(lock) == TEXT
 
@@ -101,6 +105,12 @@ blocks:
   sites/c: [10.0.0.0/16]
   sites/d: 10.2.0.0/255.255.0.0
   Sites: 10.1.0.0/16
+numbers:
+  sites/a/asn: 064512
+  sites/b/asn: 64512
+  sites/c/asn: 64512
+  access/users/b/uid: 64512
+  sites/d: 1
 images:
   gpu:
     us-west-2: latest
@@ -115,9 +125,12 @@ images:
         ("LOCK003", 'blocks["sites/c"]', 7),
         ("LOCK003", 'blocks["sites/d"]', 8),
         ("LOCK002", "blocks.Sites", 9),
-        ("LOCK003", "images.gpu.us-west-2", 12),
-        ("LOCK003", "images.cpu", 13),
-        ("LOCK003", "images", 14),
+        ("LOCK003", 'numbers["sites/a/asn"]', 11),
+        ("LOCK006", 'numbers["sites/c/asn"]', 13),
+        ("LOCK002", 'numbers["sites/d"]', 15),
+        ("LOCK003", "images.gpu.us-west-2", 18),
+        ("LOCK003", "images.cpu", 19),
+        ("LOCK003", "images", 20),
     ]
 
 

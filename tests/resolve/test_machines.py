@@ -11,6 +11,7 @@ from infra.model.machines import NodePool
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_pools
+from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_regions
 from infra.spec import Spec
 
@@ -23,7 +24,8 @@ def spec() -> Spec:
 @pytest.fixture(scope="module")
 def pools(spec: Spec) -> dict[str, NodePool]:
     lock = Lock(images={"gpu": {"us-west-2": "ami-0123456789abcdef0"}})
-    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks)
+    numbers = plan_numbers(spec, Lock()).numbers
+    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers)
     found = resolve_pools(spec, "research", regions, resolve_images(spec, lock), {"cluster": "research"})
     return {pool.name: pool for pool in found}
 
