@@ -1,0 +1,7 @@
+"""Tunnel keys and other secrets behind one small interface, and where each environment keeps them."""
+
+from infra.drive.secrets.opening import open_store
+from infra.drive.secrets.store import SecretsError, Store, ensure
+from infra.drive.secrets.tunnels import tunnel_key, tunnel_keys
+
+__all__ = ["SecretsError", "Store", "ensure", "open_store", "tunnel_key", "tunnel_keys"]

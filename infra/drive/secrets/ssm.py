@@ -1,0 +1,184 @@
+"""The shared store: AWS Systems Manager Parameter Store, a SecureString a secret.
+
+Limits (AWS General Reference, "Systems Manager endpoints and quotas"): a value has up to 4 KiB in the
+standard tier, at no cost, and 8 KiB in the advanced one; an account holds 10,000 standard parameters a
+region. ``Intelligent-Tiering`` takes the advanced tier for what needs it and never moves one back. Calls
+are throttled at about 40 a second and shared with everybody in the account: botocore waits and tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+
+from infra.drive.secrets.store import SecretsError, check_name, check_value
+
+_AT_ONCE: Final = 10
+"""Names in one GetParameters call: the most it takes."""
+
+ACTIONS: Final = (
+    "ssm:GetParameters",
+    "ssm:GetParametersByPath",
+    "ssm:PutParameter",
+    "ssm:DeleteParameter",
+)
+"""What an IAM policy must allow on ``arn:aws:ssm:<region>:<account>:parameter<prefix>`` and
+``…<prefix>/*``. The account's own key for Parameter Store, aws/ssm, needs no permission."""
+
+
+class SsmStore:
+    """Secrets of one environment under ``prefix`` (``/causeway/research``) in one region."""
+
+    def __init__(self, prefix: str, region: str, environment: str, env: Mapping[str, str]) -> None:
+        """``env`` is as Terraform sees it: credentials, profile, AWS_ENDPOINT_URL."""
+        self._prefix = prefix.rstrip("/")
+        self._region = region
+        self._environment = environment
+        self._env = env
+
+    def __str__(self) -> str:
+        return f"Parameter Store {self._prefix} in {self._region or 'the default region'}"
+
+    def get(self, name: str) -> str | None:
+        return self.read([name]).get(name)
+
+    def read(self, names: Iterable[str]) -> Mapping[str, str]:
+        wanted = list(dict.fromkeys(names))
+        for name in wanted:
+            check_name(name)
+        found: dict[str, str] = {}
+        for start in range(0, len(wanted), _AT_ONCE):
+            paths = [self._path(name) for name in wanted[start : start + _AT_ONCE]]
+            with self._told("read"):
+                answer = self._client.get_parameters(Names=paths, WithDecryption=True)
+            found |= {self._name(row["Name"]): row["Value"] for row in answer["Parameters"]}
+        return found
+
+    def add(self, name: str, value: str) -> bool:
+        return self._put(name, value, over=False)
+
+    def put(self, name: str, value: str) -> None:
+        self._put(name, value, over=True)
+
+    def names(self, prefix: str = "") -> tuple[str, ...]:
+        with self._told("list"):
+            pages = self._client.get_paginator("get_parameters_by_path").paginate(
+                Path=self._prefix, Recursive=True, WithDecryption=False
+            )
+            found = [self._name(row["Name"]) for page in pages for row in page["Parameters"]]
+        return tuple(sorted(name for name in found if name.startswith(prefix)))
+
+    def delete(self, name: str) -> bool:
+        check_name(name)
+        with self._told("delete"):
+            try:
+                self._client.delete_parameter(Name=self._path(name))
+            except self._client.exceptions.ParameterNotFound:
+                return False
+        return True
+
+    def _put(self, name: str, value: str, *, over: bool) -> bool:
+        check_name(name)
+        check_value(name, value)
+        with self._told("write"):
+            try:
+                self._client.put_parameter(
+                    Name=self._path(name),
+                    Description=f"Causeway, environment {self._environment}",
+                    Value=value,
+                    Type="SecureString",
+                    Overwrite=over,
+                    Tier="Intelligent-Tiering",
+                )
+            except self._client.exceptions.ParameterAlreadyExists:
+                return False
+        return True
+
+    def _path(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+    def _name(self, path: str) -> str:
+        return path.removeprefix(f"{self._prefix}/")
+
+    @cached_property
+    def _client(self) -> Any:
+        import botocore.config
+        import botocore.session
+
+        library: Any = botocore  # it has no annotations
+        session = library.session.Session(profile=self._env.get("AWS_PROFILE") or None)
+        for variable, setting in (
+            ("AWS_CONFIG_FILE", "config_file"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "credentials_file"),
+        ):
+            if variable in self._env:
+                session.set_config_variable(setting, self._env[variable])
+        return session.create_client(
+            "ssm",
+            region_name=self._region or self._env.get("AWS_REGION") or self._env.get("AWS_DEFAULT_REGION"),
+            endpoint_url=self._env.get("AWS_ENDPOINT_URL_SSM") or self._env.get("AWS_ENDPOINT_URL") or None,
+            aws_access_key_id=self._env.get("AWS_ACCESS_KEY_ID") or None,
+            aws_secret_access_key=self._env.get("AWS_SECRET_ACCESS_KEY") or None,
+            aws_session_token=self._env.get("AWS_SESSION_TOKEN") or None,
+            config=library.config.Config(
+                connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 10}
+            ),
+        )
+
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        """botocore's errors in our words, and its debug log, which holds whole requests, kept shut.
+
+        No response's message is quoted: a ValidationException repeats what was sent.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        with _shut("botocore"):
+            try:
+                yield
+            except ClientError as problem:
+                code = problem.response.get("Error", {}).get("Code", "unknown")
+                raise SecretsError(
+                    f"{self}: AWS refuses to {doing} secrets ({code}); {_advice(code)}"
+                ) from None
+            except BotoCoreError as problem:
+                raise SecretsError(
+                    f"{self}: can't {doing} secrets ({type(problem).__name__}); look at the credentials, the "
+                    "region and the network with: invoke doctor"
+                ) from None
+
+
+def _advice(code: str) -> str:
+    if code in {"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"}:
+        return f"your IAM policy must allow {', '.join(ACTIONS)} there"
+    if code in {
+        "ExpiredTokenException",
+        "ExpiredToken",
+        "UnrecognizedClientException",
+        "InvalidClientTokenId",
+    }:
+        return "log in to AWS again"
+    if code in {"ThrottlingException", "TooManyUpdates"}:
+        return "too many calls at once in this account; run this again in a minute"
+    if code == "ParameterLimitExceeded":
+        return "the region holds as many parameters as your account may have; ask AWS for more"
+    if code == "ValidationException":
+        return (
+            "secrets.prefix must start with '/', but not with /aws or /ssm, and hold only a-z A-Z 0-9 . _ - /"
+        )
+    return "run this again; if it stays, see the AWS documentation of that code"
+
+
+@contextmanager
+def _shut(logger: str) -> Iterator[None]:
+    """Debug messages of a library don't come out, whatever somebody turned on."""
+    found = logging.getLogger(logger)
+    before = found.level
+    found.setLevel(max(found.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        found.setLevel(before)

@@ -1,0 +1,47 @@
+"""The pre-shared keys of VPN tunnels."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from typing import Final
+
+from infra.drive.secrets.store import SecretsError, Store, ensure
+from infra.model.cluster import Cluster
+
+LENGTH: Final = 64
+"""The most that AWS takes; 379 bits of chance."""
+
+_ALLOWED = re.compile(r"[A-Za-z1-9._][A-Za-z0-9._]{7,63}")
+"""AWS Site-to-Site VPN, "Tunnel options": 8 to 64 letters, digits, '.' and '_', no 0 at the start."""
+
+_CHARACTERS: Final = string.ascii_letters + string.digits
+"""Without dot and underscore, so that a key is one word to every tool it passes through."""
+
+
+def tunnel_key() -> str:
+    """A fresh key.
+
+    It never starts with ``0``: AWS refuses that, and strongSwan would read on after ``0x`` as hex
+    and after ``0s`` as base64.
+    """
+    first = secrets.choice(_CHARACTERS.replace("0", ""))
+    return first + "".join(secrets.choice(_CHARACTERS) for _ in range(LENGTH - 1))
+
+
+def tunnel_keys(cluster: Cluster, store: Store) -> dict[str, str]:
+    """``Tunnel.secret`` → key, for both tunnels of every link; what is missing is made and kept.
+
+    ``SecretsError`` for a kept value that AWS would refuse half-way through an apply.
+    """
+    names = [tunnel.secret for link in cluster.network.links for tunnel in link.tunnels]
+    if not names:
+        return {}
+    keys = ensure(store, names, tunnel_key)
+    if wrong := [name for name, key in keys.items() if not _ALLOWED.fullmatch(key)]:
+        raise SecretsError(
+            f"{store}: {', '.join(wrong)}: AWS takes a tunnel key of 8 to 64 letters, digits, '.' and '_' "
+            "that does not start with 0; put one there, or delete it and a good one is made"
+        )
+    return keys
