@@ -182,7 +182,7 @@ def test_a_damaged_file_is_never_written_over(place: Place, text: str) -> None:
     for attempt in (
         lambda: place.store().get("one"),
         lambda: place.store().put("one", VALUE),
-        lambda: place.store().add("two", VALUE),
+        lambda: place.store().add({"two": VALUE}),
         lambda: place.store().names(),
         lambda: place.store().delete("one"),
     ):

@@ -78,9 +78,10 @@ def test_many_are_read_at_once(opener: Opener) -> None:
 
 
 def test_add_never_takes_the_place_of_another(opener: Opener) -> None:
-    assert opener().add("one", "first")
-    assert not opener().add("one", "second")
-    assert opener().get("one") == "first"
+    assert opener().add({"one": "first"}) == {"one"}
+    assert opener().add({"one": "second", "two": "second"}) == {"two"}
+    assert opener().read(["one", "two"]) == {"one": "first", "two": "second"}
+    assert opener().add({}) == frozenset()
 
 
 def test_delete(opener: Opener) -> None:
@@ -130,7 +131,7 @@ def test_a_value_is_in_no_log_and_no_text(opener: Opener, caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "botocore"):
         store = opener()
         store.put("one", VALUE)
-        assert store.add("one", VALUE + "2") is False
+        assert store.add({"one": VALUE + "2"}) == frozenset()
         assert store.get("one") == VALUE
         store.names()
         assert logging.getLogger("botocore").level == logging.DEBUG, "left as it was"

@@ -54,11 +54,11 @@ class LocalStore:
         key = self._key()
         return {name: self._open(key, name, entries[name]) for name in wanted}
 
-    def add(self, name: str, value: str) -> bool:
-        return self._write(name, value, over=False)
+    def add(self, values: Mapping[str, str]) -> frozenset[str]:
+        return self._write(values, over=False)
 
     def put(self, name: str, value: str) -> None:
-        self._write(name, value, over=True)
+        self._write({name: value}, over=True)
 
     def names(self, prefix: str = "") -> tuple[str, ...]:
         return tuple(sorted(name for name in self._load() if name.startswith(prefix)))
@@ -73,17 +73,18 @@ class LocalStore:
             self._save(entries, self._key())
             return True
 
-    def _write(self, name: str, value: str, *, over: bool) -> bool:
-        check_name(name)
-        check_value(name, value)
+    def _write(self, values: Mapping[str, str], *, over: bool) -> frozenset[str]:
+        for name, value in values.items():
+            check_name(name)
+            check_value(name, value)
         with self._locked():
             entries = self._load()
-            if name in entries and not over:
-                return False
-            key = self._key()
-            entries[name] = self._seal(key, name, value)
-            self._save(entries, key)
-            return True
+            fresh = frozenset(name for name in values if over or name not in entries)
+            if fresh:
+                key = self._key()
+                entries |= {name: self._seal(key, name, values[name]) for name in fresh}
+                self._save(entries, key)
+            return fresh
 
     def _key(self) -> Key:
         """The key that fits the file; a fresh one for the first secret of all."""

@@ -3,7 +3,7 @@
 Limits (AWS General Reference, "Systems Manager endpoints and quotas"): a value has up to 4 KiB in the
 standard tier, at no cost, and 8 KiB in the advanced one; an account holds 10,000 standard parameters a
 region. ``Intelligent-Tiering`` takes the advanced tier for what needs it and never moves one back. Calls
-are throttled at about 40 a second and shared with everybody in the account: botocore waits and tries again.
+are throttled, 40 reads and 3 writes a second for everybody in the account: botocore waits and tries again.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SsmStore:
             found |= {self._name(row["Name"]): row["Value"] for row in answer["Parameters"]}
         return found
 
-    def add(self, name: str, value: str) -> bool:
-        return self._put(name, value, over=False)
+    def add(self, values: Mapping[str, str]) -> frozenset[str]:
+        return frozenset(name for name, value in values.items() if self._put(name, value, over=False))
 
     def put(self, name: str, value: str) -> None:
         self._put(name, value, over=True)

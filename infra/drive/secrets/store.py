@@ -36,9 +36,9 @@ class Store(Protocol):
         """Name → value of those that there are: ``get`` of many with few calls."""
         ...
 
-    def add(self, name: str, value: str) -> bool:
-        """Keep a value under a name that has none. False, and nothing changes, if there is one: of many who
-        try at once, on any machine that shares the store, exactly one succeeds."""
+    def add(self, values: Mapping[str, str]) -> frozenset[str]:
+        """Keep each value whose name has none, and tell which names these were. Of many who try at once, on
+        any machine that shares the store, exactly one succeeds with a name."""
         ...
 
     def put(self, name: str, value: str) -> None:
@@ -61,17 +61,11 @@ def ensure(store: Store, names: Iterable[str], make: Callable[[], str]) -> dict[
     """
     wanted = tuple(dict.fromkeys(names))
     found = dict(store.read(wanted))
-    lost = []
-    for name in wanted:
-        if name in found:
-            continue
-        value = make()
-        if store.add(name, value):
-            found[name] = value
-        else:
-            lost.append(name)
-    if lost:
-        found.update(store.read(lost))
+    fresh = {name: make() for name in wanted if name not in found}
+    if fresh:
+        kept = store.add(fresh)
+        found |= {name: fresh[name] for name in kept}
+        found |= store.read([name for name in fresh if name not in kept])
     if missing := [name for name in wanted if name not in found]:
         raise SecretsError(
             f"{store}: somebody else is changing {', '.join(missing)} at this moment; run this again"
