@@ -1,0 +1,42 @@
+resource "aws_instance" "master" {
+  for_each = var.masters
+
+  ami                    = each.value.image_id
+  instance_type          = each.value.instance_type
+  subnet_id              = each.value.subnet_id
+  vpc_security_group_ids = var.security_group_ids
+  iam_instance_profile   = var.instance_profile
+  user_data              = each.value.user_data
+  monitoring             = true
+
+  # A slip in the console does not take a member of etcd. Terraform lifts it itself where it is told to destroy one.
+  disable_api_termination = true
+
+  # IMDSv2 alone. Pods that may ask it are one hop away.
+  metadata_options {
+    http_endpoint               = "enabled"
+    http_tokens                 = "required"
+    http_put_response_hop_limit = 2
+  }
+
+  root_block_device {
+    volume_type           = each.value.root_disk.type
+    volume_size           = each.value.root_disk.size_gib
+    iops                  = each.value.root_disk.iops
+    throughput            = each.value.root_disk.throughput
+    encrypted             = true
+    delete_on_termination = true
+
+    tags = merge(var.tags, each.value.tags, { Name = each.value.name })
+  }
+
+  tags = merge(var.tags, each.value.tags, { Name = each.value.name })
+
+  lifecycle {
+    prevent_destroy = true
+
+    # A new image would replace every master at once, new user data or another type stop every one: either way etcd
+    # loses its quorum. They arrive when masters are rolled, one at a time; a replaced master gets all of them.
+    ignore_changes = [ami, instance_type, user_data]
+  }
+}

@@ -1,0 +1,80 @@
+# Launch configurations can't be changed: each change makes a new one, which the group takes before the old one goes.
+# They know one instance type, and neither EFA, capacity reservations nor tags.
+
+locals {
+  configurations = var.launch == "configuration" ? toset([var.name]) : toset([])
+}
+
+resource "aws_launch_configuration" "this" {
+  for_each = local.configurations
+
+  name_prefix = "${each.key}-"
+
+  image_id                    = var.image_id
+  instance_type               = var.instance_types[0].name
+  iam_instance_profile        = var.instance_profile
+  security_groups             = var.security_group_ids
+  associate_public_ip_address = false
+  enable_monitoring           = true
+  spot_price                  = var.market.kind == "spot" ? var.market.max_price : null
+  user_data_base64            = base64encode(var.user_data)
+
+  metadata_options {
+    http_endpoint               = "enabled"
+    http_tokens                 = "required"
+    http_put_response_hop_limit = 2
+  }
+
+  root_block_device {
+    volume_type           = var.root_disk.type
+    volume_size           = var.root_disk.size_gib
+    iops                  = var.root_disk.iops
+    throughput            = var.root_disk.throughput
+    encrypted             = true
+    delete_on_termination = true
+  }
+
+  dynamic "ebs_block_device" {
+    for_each = var.scratch_disks
+    iterator = disk
+
+    content {
+      device_name           = disk.value.device
+      volume_type           = disk.value.type
+      volume_size           = disk.value.size_gib
+      iops                  = disk.value.iops
+      throughput            = disk.value.throughput
+      encrypted             = true
+      delete_on_termination = true
+    }
+  }
+
+  lifecycle {
+    create_before_destroy = true
+
+    precondition {
+      condition     = length(var.instance_types) == 1 && alltrue([for type in var.instance_types : type.weight == 1])
+      error_message = "A launch configuration has one instance type, of weight 1."
+    }
+
+    precondition {
+      condition     = var.market.kind != "mixed"
+      error_message = "A launch configuration is either on demand or spot."
+    }
+
+    precondition {
+      condition     = var.market.kind != "spot" || var.market.max_price != null
+      error_message = "Spot machines from a launch configuration need a max_price: it is how AWS knows that they are spot."
+    }
+
+    precondition {
+      condition     = var.efa_interfaces == 0 && var.capacity_reservation == null
+      error_message = "EFA and capacity reservations need a launch template."
+    }
+
+    precondition {
+      condition     = alltrue([for pool in var.warm_pool[*] : pool.state != "Hibernated"])
+      error_message = "Machines that hibernate need a launch template."
+    }
+  }
+}

@@ -1,0 +1,115 @@
+locals {
+  templates = var.launch == "template" ? toset([var.name]) : toset([])
+}
+
+resource "aws_launch_template" "this" {
+  for_each = local.templates
+
+  name                   = each.key
+  description            = "Nodes of ${each.key}."
+  update_default_version = true
+
+  image_id      = var.image_id
+  instance_type = var.instance_types[0].name
+  user_data     = base64encode(var.user_data)
+
+  # Security groups belong to network interfaces where these are listed.
+  vpc_security_group_ids = var.efa_interfaces == 0 ? var.security_group_ids : null
+
+  iam_instance_profile {
+    name = var.instance_profile
+  }
+
+  # IMDSv2 alone. Pods that may ask it are one hop away, behind the node's bridge.
+  metadata_options {
+    http_endpoint               = "enabled"
+    http_tokens                 = "required"
+    http_put_response_hop_limit = 2
+  }
+
+  monitoring {
+    enabled = true
+  }
+
+  dynamic "block_device_mappings" {
+    for_each = concat([var.root_disk], var.scratch_disks)
+    iterator = disk
+
+    content {
+      device_name = disk.value.device
+
+      ebs {
+        volume_type           = disk.value.type
+        volume_size           = disk.value.size_gib
+        iops                  = disk.value.iops
+        throughput            = disk.value.throughput
+        encrypted             = true
+        delete_on_termination = true
+      }
+    }
+  }
+
+  # One adapter a network card. The first carries IP as well and is the machine's only address; the others carry
+  # the fabric alone, or a p5 would take 32 addresses and answer from any of them (EC2 User Guide, "Maximize
+  # network bandwidth on Amazon EC2 instances with multiple network cards").
+  dynamic "network_interfaces" {
+    for_each = range(var.efa_interfaces)
+    iterator = card
+
+    content {
+      network_card_index    = card.value
+      device_index          = card.value == 0 ? 0 : 1
+      interface_type        = card.value == 0 ? "efa" : "efa-only"
+      security_groups       = var.security_group_ids
+      delete_on_termination = true
+    }
+  }
+
+  dynamic "capacity_reservation_specification" {
+    for_each = var.capacity_reservation[*]
+    iterator = reservation
+
+    content {
+      # AWS takes a preference or a target.
+      capacity_reservation_preference = local.reservation_targeted ? null : reservation.value.preference
+
+      dynamic "capacity_reservation_target" {
+        for_each = local.reservation_targeted ? [reservation.value] : []
+
+        content {
+          capacity_reservation_id                 = capacity_reservation_target.value.id
+          capacity_reservation_resource_group_arn = capacity_reservation_target.value.resource_group
+        }
+      }
+    }
+  }
+
+  dynamic "hibernation_options" {
+    for_each = [for pool in var.warm_pool[*] : pool if pool.state == "Hibernated"]
+
+    content {
+      configured = true
+    }
+  }
+
+  dynamic "tag_specifications" {
+    for_each = toset(["instance", "network-interface", "volume"])
+    iterator = made
+
+    content {
+      resource_type = made.key
+      tags          = local.tags
+    }
+  }
+
+  tags = local.tags
+
+  # The group moves on before the old template goes.
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+locals {
+  reservation_targeted = anytrue([for one in var.capacity_reservation[*] : one.id != null || one.resource_group != null])
+}
