@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.checks import examine
+from infra.collector import paused
 from infra.errors import Path as SpecPath
 from infra.errors import Position, Problem, SpecError
 from infra.load.inherit import read
@@ -46,6 +47,11 @@ def load(path: Path) -> Loaded:
 
     Raises ``SpecError`` with every problem there is, if one of them is an error that nobody waived.
     """
+    with paused():
+        return _load(path)
+
+
+def _load(path: Path) -> Loaded:
     root, problems = read(path)
     if problems:
         raise SpecError(problems)

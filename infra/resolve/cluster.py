@@ -7,6 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal
 
+from infra.collector import paused
 from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
@@ -49,6 +50,11 @@ def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     ``environment`` is the spec file's name without its ending. Raises ``SpecError`` with every block
     that does not fit and every number that can't be had.
     """
+    with paused():
+        return _resolve(spec, lock, environment)
+
+
+def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     plan, numbers = _plans(spec, lock)
     blocks = plan.blocks
     zone = spec.dns.zone or spec.domain
