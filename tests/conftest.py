@@ -1,0 +1,13 @@
+"""For all tests. That this file stands here also lets them import what lies beside it (`strategies`)."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the golden folders that differ; their tests fail once more, so that the change is seen",
+    )
