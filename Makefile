@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: test lint install clean
+.PHONY: plan test lint install packages clean
 
-test: install lint ## everything that CI runs
+plan: install ## an embedded AWS on this machine, and the plan of a hybrid cluster on it
+	$(BIN)/invoke plan
+
+test: install packages lint ## everything that CI runs
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 lint: install ## style, types and layers
@@ -21,6 +24,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
+
+packages: ## system packages that tests need, where they may be installed
+	@tests/packages.sh
 
 clean: ## take the virtual environment away; build/ stays, it holds state
 	rm -rf $(VENV)

@@ -5,136 +5,357 @@ Heavy libraries are imported where they are used: `invoke --list` must answer at
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
+from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
 if TYPE_CHECKING:
-    from infra.errors import Problem
+    from infra.commands.environment import Environment
 
-ENVIRONMENTS = Path("environments")
-DEFAULT = "local"
-ENV_HELP = {"env": "the environment, a file in environments/ (default: INFRA_ENV, else local)"}
+Arguments = ParamSpec("Arguments")
 
-
-def _spec_file(env: str) -> Path:
-    """The file of an environment. Exits with the ones there are when it does not exist."""
-    from infra.nearest import nearest
-
-    name = env or os.environ.get("INFRA_ENV") or DEFAULT
-    path = ENVIRONMENTS / f"{name}.yaml"
-    if not path.is_file():
-        known = sorted(file.stem for file in ENVIRONMENTS.glob("*.yaml") if "." not in file.stem)
-        near = nearest(name, known)
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
-        raise Exit(f"{path}: no such environment; {hint}", code=1)
-    return path
+ENV: Final = {"env": "the environment, a file in environments/ (default: INFRA_ENV, else local)"}
+JSON: Final = {"json": "print the result as JSON"}
+REHEARSE: Final = {"rehearse": "against the embedded AWS on this machine, whatever the spec says"}
+DESTROY: Final = {"destroy": "the address of a stateful thing that may go; may be given several times"}
 
 
-def _lock_file(spec_file: Path) -> Path:
-    return spec_file.with_suffix(".lock.yaml")
+def reported(
+    body: Callable[Concatenate[Context, Arguments], int],
+) -> Callable[Concatenate[Context, Arguments], None]:
+    """A task whose errors are told in words, and whose result is its exit code."""
+
+    @wraps(body)
+    def run(context: Context, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        from infra.commands.terminal import told
+
+        with told():
+            if code := body(context, *args, **kwargs):
+                raise Exit(code=code)
+
+    return run
 
 
-def _print(problems: tuple[Problem, ...]) -> None:
-    for problem in problems:
-        sys.stderr.write(f"{problem}\n")
+def _find(env: str, rehearse: bool = False) -> Environment:
+    from infra.commands.environment import find
+
+    return find(env, rehearsed=rehearse)
 
 
-def _as_json(problems: tuple[Problem, ...]) -> str:
-    return json.dumps(
-        [
-            {
-                "code": problem.code,
-                "level": problem.level,
-                "path": problem.path,
-                "message": problem.message,
-                "hint": problem.hint,
-                "file": problem.position.file if problem.position else None,
-                "line": problem.position.line if problem.position else None,
-                "waived": problem.waived or None,
-            }
-            for problem in problems
-        ],
-        indent=2,
-    )
+# -- The spec ---------------------------------------------------------------------------------------------
 
 
-@task(help={**ENV_HELP, "as-json": "print the findings as a JSON list"})
-def validate(_: Context, env: str = "", as_json: bool = False) -> None:
+@task(help={**ENV, **JSON})
+@reported
+def validate(_: Context, env: str = "", json: bool = False) -> int:
     """Check an environment's spec and name everything that is wrong with it.
 
     Example: invoke validate --env research
     """
-    from infra.errors import SpecError
-    from infra.load import load
+    from infra.commands import speaking
 
-    path = _spec_file(env)
-    try:
-        problems = load(path).problems
-        sound = True
-    except SpecError as error:
-        problems, sound = tuple(error.problems), False
-    if as_json:
-        sys.stdout.write(_as_json(problems) + "\n")
-    else:
-        _print(problems)
-        errors = sum(problem.fatal for problem in problems)
-        others = len(problems) - errors
-        verdict = "is sound" if sound else f"has {errors} error{'s' * (errors != 1)}"
-        rest = f", {others} other finding{'s' * (others != 1)}" if others else ""
-        sys.stdout.write(f"{path} {verdict}{rest}\n")
-    if not sound:
-        raise Exit(code=1)
+    return speaking.validate(_find(env), json=json)
 
 
-@task(help={**ENV_HELP, "as-json": "print the blocks as a JSON object, owner to block"})
-def addresses(_: Context, env: str = "", as_json: bool = False) -> None:
-    """Show the whole address plan as a tree. Nothing is written: `invoke plan` keeps new blocks.
+@task(
+    help={**ENV, **JSON, "resolved": "every value, also inherited and default ones, and where it comes from"}
+)
+@reported
+def spec(_: Context, env: str = "", resolved: bool = False, json: bool = False) -> int:
+    """Print a spec as it is once all it extends is merged.
 
-    Example: invoke addresses --env research
+    Example: invoke spec --resolved --env research
     """
-    from infra.errors import SpecError
-    from infra.load import load
-    from infra.resolve.addresses import plan_addresses
-    from infra.resolve.lockfile import parse
-    from infra.resolve.usage import Node, tree
+    from infra.commands import speaking
 
-    path = _spec_file(env)
-    lock_file = _lock_file(path)
-    try:
-        lock = parse(lock_file.read_text(encoding="utf-8") if lock_file.exists() else "", str(lock_file))
-        plan = plan_addresses(load(path).spec, lock)
-    except SpecError as error:
-        _print(tuple(error.problems))
-        raise Exit(code=1) from None
-    if as_json:
-        blocks = {owner: str(block) for owner, block in plan.blocks.items()}
-        sys.stdout.write(json.dumps(blocks, indent=2) + "\n")
-        return
-
-    def show(node: Node, depth: int) -> None:
-        name = "  " * depth + (node.owner if depth < 2 else node.owner.rsplit("/", 1)[-1])
-        use = f"{node.used:>12,} of {node.size:,} used" if node.children else f"{node.size:>12,} addresses"
-        sys.stdout.write(f"{name:<44} {node.block!s:<18} {node.source:<10} {use}\n")
-        for child in node.children:
-            show(child, depth + 1)
-
-    for root in tree(plan):
-        show(root, 0)
+    return speaking.spec(_find(env), resolved=resolved, json=json)
 
 
 @task
-def schema(_: Context) -> None:
+@reported
+def schema(_: Context) -> int:
     """Print the JSON Schema of a spec, for completion and hover in editors.
 
     Example: invoke schema > environments/spec.schema.json
     """
+    from infra.commands.terminal import say_json
     from infra.spec.reference import json_schema
 
-    sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
+    say_json(json_schema())
+    return 0
+
+
+@task(help={**ENV, **JSON})
+@reported
+def addresses(_: Context, env: str = "", json: bool = False) -> int:
+    """Show the whole address plan as a tree. Nothing is written: `invoke plan` keeps new blocks.
+
+    Example: invoke addresses --env research
+    """
+    from infra.commands import speaking
+
+    return speaking.addresses(_find(env), json=json)
+
+
+@task(
+    help={**ENV, **JSON, "refresh": "ask AWS for its instance types, zones and offers of the spec's regions"}
+)
+@reported
+def catalogue(_: Context, env: str = "", refresh: bool = False, json: bool = False) -> int:
+    """Tell how old the catalogue of AWS facts is, or refresh it.
+
+    Example: invoke catalogue --refresh --env research
+    """
+    from infra.commands import speaking
+
+    return speaking.catalogue(_find(env), refresh=refresh, json=json)
+
+
+# -- From the spec to files -------------------------------------------------------------------------------
+
+
+@task(help={**ENV, **JSON})
+@reported
+def render(_: Context, env: str = "", json: bool = False) -> int:
+    """Render a spec into build/<env>/, and keep new addresses in its lock file.
+
+    Example: invoke render --env research
+    """
+    from infra.commands import rendering
+
+    return rendering.render(_find(env), json=json)
+
+
+@task(help={**ENV, **JSON})
+@reported
+def diff(_: Context, env: str = "", json: bool = False) -> int:
+    """Show what has changed in the rendered files since the last apply.
+
+    Example: invoke diff --env research
+    """
+    from infra.commands import rendering
+
+    return rendering.diff(_find(env), json=json)
+
+
+@task(help={**ENV, **REHEARSE, "open": "open the page in a browser"})
+@reported
+def topology(_: Context, env: str = "", rehearse: bool = False, open: bool = False) -> int:  # noqa: A002
+    """Draw the whole cluster: one HTML page and an SVG. What a saved plan would change is marked.
+
+    Example: invoke topology --env research
+    """
+    from infra.commands import rendering
+
+    return rendering.topology(_find(env, rehearse), show=open)
+
+
+# -- From files to the world ------------------------------------------------------------------------------
+
+
+@task(
+    iterable=["only", "destroy"],
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        **DESTROY,
+        "only": "a site to narrow the plan to; may be given several times",
+        "out": "copy Terraform's plan file there",
+        "detailed-exitcode": "exit with 2 when there are changes",
+    },
+)
+@reported
+def plan(
+    _: Context,
+    env: str = "",
+    only: Sequence[str] = (),
+    destroy: Sequence[str] = (),
+    out: str = "",
+    json: bool = False,
+    detailed_exitcode: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Validate, render, and show what applying would change and cost. The plan is saved for `invoke apply`.
+
+    Example: invoke plan --env research --only us-west-2
+    """
+    from infra.commands import planning
+
+    where = _find(env, rehearse)
+    code = planning.plan(where, only=only, named=destroy, out=out, json=json)
+    return code if detailed_exitcode else 0
+
+
+@task(
+    iterable=["destroy"],
+    help={**ENV, **REHEARSE, **DESTROY, "yes": "without a saved plan: plan, and apply without asking"},
+)
+@reported
+def apply(
+    _: Context,
+    env: str = "",
+    destroy: Sequence[str] = (),
+    yes: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Do exactly what the last saved plan says; without one, plan, show and ask.
+
+    Example: invoke apply --env research
+    """
+    from infra.commands import planning
+
+    return planning.apply(_find(env, rehearse), named=tuple(destroy), yes=yes)
+
+
+@task(help={**ENV, **REHEARSE, "confirm": "the environment's name, for where nobody can be asked"})
+@reported
+def destroy(_: Context, env: str = "", confirm: str = "", rehearse: bool = False) -> int:
+    """Destroy everything of an environment, once its name was typed.
+
+    Example: invoke destroy --env local
+    """
+    from infra.commands import planning
+
+    return planning.destroy(_find(env, rehearse), confirm=confirm)
+
+
+@task(help={**ENV, **JSON, **REHEARSE})
+@reported
+def outputs(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Print what AWS decided in the last apply: ids, addresses, tunnels, names.
+
+    Example: invoke outputs --json | jq .vpn_connections
+    """
+    from infra.commands import looking
+
+    return looking.outputs(_find(env, rehearse), json=json)
+
+
+@task(help={**ENV, **JSON, **REHEARSE})
+@reported
+def drift(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Compare the world with the state; exit code 2 when they differ.
+
+    Example: invoke drift --env research
+    """
+    from infra.commands import looking
+
+    return looking.drift(_find(env, rehearse), json=json)
+
+
+@task(help={**ENV, **JSON, **REHEARSE})
+@reported
+def doctor(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Check the engine, provider, credentials, quotas and tools, and say how to mend each.
+
+    Example: invoke doctor --env research
+    """
+    from infra.commands import looking
+
+    return looking.doctor(_find(env, rehearse), json=json)
+
+
+@task(help=ENV)
+@reported
+def bootstrap(_: Context, env: str = "") -> int:
+    """Make the S3 bucket of the Terraform state, if it is not there, and close it to the world.
+
+    Example: invoke bootstrap --env research
+    """
+    from infra.commands import looking
+
+    return looking.bootstrap(_find(env))
+
+
+# -- The embedded AWS -------------------------------------------------------------------------------------
+
+
+@task(help={**ENV, **REHEARSE})
+@reported
+def up(_: Context, env: str = "", rehearse: bool = False) -> int:
+    """Start the embedded AWS of an environment. `invoke plan` does it too.
+
+    Example: invoke local.up
+    """
+    from infra.commands import embedded
+
+    return embedded.up(_find(env, rehearse))
+
+
+@task(help={**ENV, **REHEARSE})
+@reported
+def down(_: Context, env: str = "", rehearse: bool = False) -> int:
+    """Stop the embedded AWS of an environment; its resources go with it.
+
+    Example: invoke local.down
+    """
+    from infra.commands import embedded
+
+    return embedded.down(_find(env, rehearse))
+
+
+@task(help={**ENV, **REHEARSE})
+@reported
+def reset(_: Context, env: str = "", rehearse: bool = False) -> int:
+    """Start afresh: stop the embedded AWS and put the state of its resources aside.
+
+    Example: invoke local.reset
+    """
+    from infra.commands import embedded
+
+    return embedded.reset(_find(env, rehearse))
+
+
+@task(help={**ENV, **JSON, **REHEARSE})
+@reported
+def status(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Tell whether the embedded AWS runs, where, and what it holds.
+
+    Example: invoke local.status
+    """
+    from infra.commands import embedded
+
+    return embedded.status(_find(env, rehearse), json=json)
+
+
+# -- The project itself -----------------------------------------------------------------------------------
+
+
+@task
+@reported
+def docs(_: Context) -> int:
+    """Write the generated parts of docs/ and the JSON Schema anew.
+
+    Example: invoke docs
+    """
+    from infra.commands import reference
+
+    return reference.write()
+
+
+@task(help={"only": "a benchmark's name; all of them without", "peers": "run the peers' script too"})
+@reported
+def bench(_: Context, only: str = "", peers: bool = False) -> int:
+    """Measure, and write the results table into the README.
+
+    Example: invoke bench
+    """
+    from benchmarks.run import main
+
+    code: int = main([*(["--only", only] if only else []), *(["--peers"] if peers else [])])
+    return code
+
+
+namespace = Collection(
+    validate, spec, schema, addresses, catalogue,
+    render, diff, topology,
+    plan, apply, destroy, outputs, drift, doctor, bootstrap,
+    docs, bench,
+    local=Collection(up, down, reset, status),
+)  # fmt: skip

@@ -4,6 +4,7 @@ The tree of exceptions (every one is turned into an exit code by ``tasks.py``; n
 a traceback)::
 
     CausewayError                  exit code 1
+    ├── UsageError                 what was asked for does not exist, or was not agreed to
     ├── SpecError                  the spec has problems; carries every one of them
     ├── RenderError                a template and the model do not fit: a fault of ours
     └── DriveError                 the world refused
@@ -62,6 +63,14 @@ def dotted(path: Path) -> str:
     return text
 
 
+_PART = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\[\"([^\"]*)\"\]")
+
+
+def undotted(text: str) -> Path:
+    """The path that ``dotted`` wrote."""
+    return tuple(int(found[2]) if found[2] else found[1] or found[3] for found in _PART.finditer(text))
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with a spec.
@@ -99,6 +108,10 @@ class CausewayError(Exception):
     """The base of all our errors. Its text is complete: what, where, and what to do."""
 
     exit_code = 1
+
+
+class UsageError(CausewayError):
+    """What was asked for does not exist, or was not agreed to."""
 
 
 class SpecError(CausewayError):

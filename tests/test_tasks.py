@@ -19,8 +19,8 @@ def test_validate_says_that_a_sound_spec_is_sound() -> None:
     assert "environments/research.yaml is sound" in result.stdout
 
 
-def test_validate_as_json() -> None:
-    result = invoke("validate", "--env", "minimal", "--as-json")
+def test_validate_json() -> None:
+    result = invoke("validate", "--env", "minimal", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []
 

@@ -1,0 +1,70 @@
+"""The embedded AWS: up, down, afresh."""
+
+from __future__ import annotations
+
+from infra.commands.environment import Environment
+from infra.commands.terminal import note, say, say_json
+from infra.commands.world import embedded_folder, started, state_file
+
+
+def up(environment: Environment) -> int:
+    """Start it, if it is not running."""
+    server = started(environment)
+    say(f"The embedded AWS of {environment.name} answers on {server.address} (process {server.pid}).")
+    return 0
+
+
+def down(environment: Environment) -> int:
+    """Stop it; its resources go with it, so the state that names them is put aside."""
+    from infra.drive import localaws
+
+    folder = embedded_folder(environment).absolute()
+    if not localaws.stop(folder):
+        say(f"No embedded AWS of {environment.name} is running.")
+        return 0
+    say(f"Stopped the embedded AWS of {environment.name}.")
+    _put_aside(environment)
+    return 0
+
+
+def reset(environment: Environment) -> int:
+    """Start afresh: stopped, and the state of its resources put aside."""
+    from infra.drive import localaws
+
+    localaws.stop(embedded_folder(environment).absolute())
+    _put_aside(environment)
+    say(f"{environment.name} starts afresh: nothing is applied.")
+    return 0
+
+
+def _put_aside(environment: Environment) -> None:
+    from infra.drive import ledger, localaws, saved
+    from infra.drive.folders import Folders
+
+    folders = Folders(environment.build.absolute())
+    aside = localaws.reset(embedded_folder(environment).absolute(), state_file(environment))
+    saved.discard(folders)
+    ledger.forget(folders)
+    if aside is not None:
+        note(f"The state of its resources is in {aside}.")
+
+
+def status(environment: Environment, *, json: bool) -> int:
+    """Whether it runs, where, and what it holds; 1 when it does not run."""
+    from infra.drive import localaws
+
+    server = localaws.status(embedded_folder(environment).absolute())
+    if server is None:
+        if json:
+            say_json({"running": False})
+        else:
+            say(f"No embedded AWS of {environment.name} is running.")
+        return 1
+    held = localaws.inventory(server)
+    if json:
+        say_json({"running": True, "address": server.address, "pid": server.pid, "inventory": held})
+        return 0
+    say(f"{server.address}, process {server.pid}, log {localaws.log(server.folder)}")
+    for region, kinds in held.items():
+        say(f"  {region}: {', '.join(f'{len(ids)} {kind}' for kind, ids in kinds.items())}")
+    return 0

@@ -1,0 +1,108 @@
+"""Looking at the world without changing it (and making the one bucket that must exist first)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from infra.commands import world
+from infra.commands.environment import Environment, Understood, understand
+from infra.commands.terminal import note, say, say_json
+from infra.errors import UsageError
+
+
+def outputs(environment: Environment, *, json: bool) -> int:
+    """What AWS decided in the last apply."""
+    understood = understand(environment)
+    if not (environment.build / "terraform").is_dir():
+        raise UsageError(
+            f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
+        )
+    values = world.job(understood).terraform().output()
+    if json:
+        say_json(values)
+        return 0
+    if not values:
+        say(f"No outputs: nothing of {environment.name} was applied.")
+        return 0
+    import yaml
+
+    say(yaml.safe_dump(values, sort_keys=True, allow_unicode=True, width=110).rstrip())
+    return 0
+
+
+def drift(environment: Environment, *, json: bool) -> int:
+    """Compare the world with the state; 2 when they differ."""
+    from infra.commands.planning import progress, ready
+    from infra.drive import lifecycle, summary
+
+    _, job = ready(environment)
+    found = lifecycle.drift(job, listener=progress())
+    if json:
+        say_json([summary.change_json(change) for change in found.changes])
+    else:
+        say(summary.drift_text(found.changes, environment=environment.name))
+    return found.exit_code
+
+
+def doctor(environment: Environment, *, json: bool) -> int:
+    """Everything that must be right on this machine and in the account; 1 when something is wrong."""
+    from infra.drive import doctor as doctors
+
+    understood = understand(environment)
+    cluster = understood.cluster
+    embedded = world.is_embedded(environment, cluster)
+    patient = doctors.Patient(
+        environment=environment.name,
+        build=environment.build,
+        env={**os.environ, **world.credentials(environment, cluster)},
+        uses_aws=bool(cluster.regions),
+        embedded=embedded,
+        account=cluster.aws.account,
+        profile=cluster.aws.profile,
+        regions=tuple(region.region for region in cluster.regions),
+        bucket=cluster.state.bucket,
+        bucket_region=cluster.state.region,
+        vcpus=_vcpus(understood),
+    )
+    findings = doctors.examine(patient)
+    if json:
+        say_json(doctors.to_json(findings))
+    else:
+        say(doctors.text(findings))
+    return 1 if any(finding.state == "fail" for finding in findings) else 0
+
+
+def _vcpus(understood: Understood) -> Mapping[tuple[str, str], int]:
+    """(AWS region, quota) → vCPUs that the pools may grow to."""
+    from infra.catalogue import instances, quotas
+
+    cluster = understood.cluster
+    found: dict[tuple[str, str], int] = {}
+    for pool in cluster.pools:
+        market = "spot" if pool.market.kind == "spot" else "on-demand"
+        vcpus = max(
+            (known.vcpus for each in pool.instance_types if (known := instances.find(each.name))), default=0
+        )
+        quota = quotas.quota_for(pool.instance_types[0].name, market)
+        for group in pool.groups:
+            if quota is not None:
+                key = (cluster.region(group.region).region, quota.name)
+                found[key] = found.get(key, 0) + group.max * vcpus
+    return found
+
+
+def bootstrap(environment: Environment) -> int:
+    """Make the bucket of the state."""
+    from infra.drive import bootstrap as making
+
+    cluster = understand(environment).cluster
+    if cluster.state.kind != "s3":
+        raise UsageError(f"{environment.spec_file}: its state is local: there is no bucket to make")
+    env: dict[str, Any] = {**os.environ, **world.credentials(environment, cluster)}
+    done = making.state_bucket(cluster, env)
+    for line in done:
+        note(f"{cluster.state.bucket}: {line}")
+    say(f"The state of {environment.name} is kept in s3://{cluster.state.bucket}/{cluster.state.key}")
+    return 0

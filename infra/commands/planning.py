@@ -1,0 +1,147 @@
+"""Plan, apply, destroy: what a person sees of them, and what is asked of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.commands import world
+from infra.commands.environment import Environment, Understood, understand
+from infra.commands.rendering import write
+from infra.commands.terminal import ask, note, say, say_json, tell
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.drive.lifecycle import Job, Planned
+    from infra.drive.terraform import Listener
+
+
+def ready(environment: Environment) -> tuple[Understood, Job]:
+    """Validate and render: everything before Terraform."""
+    understood = understand(environment)
+    tell(understood.loaded.problems)
+    if not understood.cluster.regions:
+        raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
+    write(understood)
+    return understood, world.job(understood)
+
+
+def plan(
+    environment: Environment,
+    *,
+    only: Iterable[str],
+    named: Iterable[str],
+    out: str,
+    json: bool,
+) -> int:
+    """Plan and show what would happen; 2 when it would change anything."""
+    understood, job = ready(environment)
+    planned = _planned(job, only=only, named=named, out=out)
+    _show(understood, planned, named, json=json)
+    if planned.saved.has_changes and not json:
+        note(f"Saved. `invoke apply {environment.options}` does exactly this.")
+    return planned.exit_code
+
+
+def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int:
+    """Do what the saved plan says; without one, plan and ask first."""
+    from infra.drive import lifecycle, saved
+
+    understood, job = ready(environment)
+    if saved.load(job.folders) is None:
+        planned = _planned(job, named=named)
+        _show(understood, planned, named, json=False)
+        if planned.saved.has_changes and not yes:
+            _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
+    done = lifecycle.apply(job, named=named, listener=progress())
+    if done.has_changes:
+        counts = done.counts
+        say(
+            f"Applied to {environment.name}: {counts.get('create', 0)} added, "
+            f"{counts.get('update', 0)} changed, {counts.get('replace', 0)} replaced, "
+            f"{counts.get('delete', 0)} destroyed."
+        )
+    else:
+        say(f"Nothing to apply: {environment.name} is as its spec says.")
+    for line in _next(understood):
+        say(line)
+    return 0
+
+
+def destroy(environment: Environment, *, confirm: str) -> int:
+    """Take everything away, once the environment's name was typed."""
+    from infra.drive import lifecycle
+
+    understood, job = ready(environment)
+    planned = _planned(job, destroy=True)
+    if not planned.saved.has_changes:
+        say(f"Nothing to destroy: {environment.name} has no resources.")
+        lifecycle.apply(job, kind="destroy")
+        return 0
+    _show(understood, planned, (), json=False)
+    if confirm != environment.name:
+        question = f"This destroys all of it, data too. Type {environment.name} to go on:"
+        _agreed(question, environment.name, f"--confirm {environment.name}")
+    lifecycle.apply(job, kind="destroy", listener=progress())
+    say(f"Destroyed: nothing of {environment.name} is left.")
+    return 0
+
+
+def _planned(
+    job: Job,
+    *,
+    destroy: bool = False,
+    only: Iterable[str] = (),
+    named: Iterable[str] = (),
+    out: str = "",
+) -> Planned:
+    from infra.catalogue import prices
+    from infra.drive import lifecycle
+
+    return lifecycle.plan(
+        job,
+        destroy=destroy,
+        only=only,
+        named=named,
+        out=Path(out) if out else None,
+        prices=prices,
+        listener=progress(),
+    )
+
+
+def _show(understood: Understood, planned: Planned, named: Iterable[str], *, json: bool) -> None:
+    from infra.drive import summary
+
+    name = understood.environment.name
+    notes: tuple[str, ...] = ()
+    if json:
+        say_json(summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes))
+    else:
+        say(summary.text(planned.plan, environment=name, cost=planned.cost, notes=notes, named=named))
+
+
+def _agreed(question: str, answer: str, option: str) -> None:
+    said = ask(question)
+    if said != answer:
+        why = f"{said!r} is not {answer!r}" if said else f"nobody agreed; {option} does"
+        raise UsageError(f"nothing was done: {why}")
+
+
+def progress() -> Listener:
+    """Who tells a person how far Terraform is."""
+    from infra.drive.progress import Progress, make_console
+
+    return Progress(make_console())
+
+
+def _next(understood: Understood) -> Iterable[str]:
+    environment, cluster = understood.environment, understood.cluster
+    yield f"See what it gave: invoke outputs {environment.options}"
+    if world.is_embedded(environment, cluster):
+        yield f"Take it away again: invoke destroy {environment.options}"
+    gateways = sorted({link.site for link in cluster.network.links})
+    if gateways and not world.is_embedded(environment, cluster):
+        yield f"Gateways to configure with the tunnels' outside addresses: {', '.join(gateways)}"
+    if cluster.dns.public and cluster.dns.public.id is None:
+        yield f"Delegate {cluster.dns.public.name} to the name servers in the output `dns`."

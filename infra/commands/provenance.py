@@ -1,0 +1,55 @@
+"""Each value of a spec and where it comes from: a file and line, or the language's default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.errors import Path, Position, dotted
+from infra.load import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A value and its place; no place for a default."""
+
+    path: Path
+    value: str
+    position: Position | None
+
+    def to_json(self) -> dict[str, object]:
+        """``{"path", "value", "file", "line"}``; file and line are null for a default."""
+        return {
+            "path": dotted(self.path),
+            "value": self.value,
+            "file": self.position.file if self.position else None,
+            "line": self.position.line if self.position else None,
+        }
+
+
+def origins(loaded: Loaded) -> list[Origin]:
+    """Every value that the spec has once inherited and filled with defaults, by its path."""
+    written = {path: Origin(path, value, position) for path, value, position in loaded.origins()}
+    above = {path[:length] for path in written for length in range(len(path))}
+    defaults = {
+        path: Origin(path, value, None)
+        for path, value in _leaves(loaded.spec.model_dump(mode="json"), ())
+        # A shorthand (`market: spot`) stands for the whole part below it.
+        if path not in above and not any(path[:length] in written for length in range(1, len(path) + 1))
+    }
+    return [one for _, one in sorted({**defaults, **written}.items(), key=lambda item: _order(item[0]))]
+
+
+def _leaves(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from _leaves(below, (*path, key))
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+        for index, below in enumerate(value):
+            yield from _leaves(below, (*path, index))
+    elif value is not None and value not in ({}, [], ()):
+        yield path, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _order(path: Path) -> list[tuple[int, int, str]]:
+    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in path]

@@ -1,0 +1,100 @@
+"""From a spec to files: rendered, compared, drawn."""
+
+from __future__ import annotations
+
+from infra.commands.environment import Environment, Understood, keep_lock, understand
+from infra.commands.terminal import coloured, note, say, say_json, tell
+
+
+def write(understood: Understood) -> dict[str, int]:
+    """Bring the build folder and the lock file up to date; how many files were added, changed and so on."""
+    from infra.drive import workspace
+
+    build = understood.environment.build
+    written = workspace.write(build, understood.files)
+    if keep_lock(understood):
+        note(f"{understood.environment.lock_file} holds what must not move: commit it.")
+    for path in written.kept_aside:
+        note(f"{build / path} had been edited by hand; that text is in {path}.orig")
+    return {
+        "added": len(written.added),
+        "changed": len(written.changed),
+        "removed": len(written.removed),
+        "unchanged": len(written.unchanged),
+    }
+
+
+def render(environment: Environment, *, json: bool) -> int:
+    """Render into the build folder."""
+    understood = understand(environment)
+    tell(understood.loaded.problems)
+    counts = write(understood)
+    if json:
+        say_json({"folder": str(environment.build), **counts})
+    else:
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        say(f"{environment.build}: {told}")
+    return 0
+
+
+def diff(environment: Environment, *, json: bool) -> int:
+    """What has changed in the rendered files since the last apply."""
+    from infra.drive import diff as diffs
+    from infra.drive import ledger
+    from infra.drive.folders import Folders
+    from infra.errors import UsageError
+
+    applied = ledger.recall(Folders(environment.build.absolute()))
+    if applied is None:
+        raise UsageError(f"{environment.name} was never applied from here: there is nothing to compare with")
+    found = diffs.diff(applied.files, understand(environment).files)
+    if json:
+        say_json(diffs.to_json(found))
+    elif found:
+        import sys
+
+        say(diffs.text(found, colour=coloured(sys.stdout)))
+    else:
+        say(
+            f"Nothing has changed in what is rendered since {applied.about.get('applied', 'the last apply')}."
+        )
+    return 0
+
+
+def topology(environment: Environment, *, show: bool) -> int:
+    """Draw the cluster, with a saved plan's changes marked."""
+    from infra.render import topology as picture
+
+    understood = understand(environment)
+    files = picture.render(understood.cluster, _marks(understood))
+    environment.build.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        fresh = environment.build / f"{name}.new"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(environment.build / name)
+    page = environment.build / "topology.html"
+    say(f"{page} and {page.with_suffix('.svg').name}")
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.absolute().as_uri())
+    return 0
+
+
+def _marks(understood: Understood) -> dict[str, str]:
+    """What the saved plan would change, by element of the picture; nothing without one that still holds."""
+    from infra.commands.marks import marks
+    from infra.commands.world import modules
+    from infra.drive import plan, saved
+    from infra.drive.engine import find_engine
+    from infra.drive.folders import Folders
+    from infra.drive.terraform import Terraform
+
+    folders = Folders(understood.environment.build.absolute())
+    found = saved.load(folders)
+    if found is None or not found.has_changes:
+        return {}
+    terraform = Terraform(find_engine(), folders.root, data=folders.data)
+    shown = terraform.show(saved.plan_file(folders))
+    note(f"Marked: what the plan of {found.made} would change.")
+    return marks(plan.parse(shown, modules(understood.cluster)).changes, understood.cluster)

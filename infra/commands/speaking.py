@@ -1,0 +1,119 @@
+"""What a spec says, read back to the person who wrote it: nothing is rendered, nothing is driven."""
+
+from __future__ import annotations
+
+from infra.commands.environment import Environment, placed, read_lock
+from infra.commands.terminal import note, problems_json, say, say_json, tell
+from infra.errors import SpecError
+from infra.load import load
+
+
+def validate(environment: Environment, *, json: bool) -> int:
+    """Everything that is wrong with a spec and its lock file; 1 when it can't be used."""
+    from infra.commands.environment import understand
+
+    try:
+        problems, sound = understand(environment).loaded.problems, True
+    except SpecError as error:
+        problems, sound = tuple(error.problems), False
+    if json:
+        say_json(problems_json(problems))
+        return 0 if sound else 1
+    tell(problems)
+    errors = sum(problem.fatal for problem in problems)
+    others = len(problems) - errors
+    verdict = "is sound" if sound else f"has {errors} error{'s' * (errors != 1)}"
+    rest = f", {others} other finding{'s' * (others != 1)}" if others else ""
+    say(f"{environment.spec_file} {verdict}{rest}")
+    return 0 if sound else 1
+
+
+def spec(environment: Environment, *, resolved: bool, json: bool) -> int:
+    """The spec once all that it extends is merged; resolved: each value with its origin."""
+    loaded = load(environment.spec_file)
+    if not resolved:
+        if json:
+            say_json(loaded.spec.model_dump(mode="json", exclude_unset=True))
+        else:
+            import yaml
+
+            plain = loaded.root.plain()
+            say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110).rstrip())
+        return 0
+    from infra.commands.provenance import origins
+    from infra.errors import dotted
+
+    found = origins(loaded)
+    if json:
+        say_json([one.to_json() for one in found])
+        return 0
+    lines = [(f"{dotted(one.path)}: {one.value}", str(one.position or "default")) for one in found]
+    width = min(100, max(len(text) for text, _ in lines))
+    for text, origin in lines:
+        say(f"{text:<{width}}  # {origin}")
+    return 0
+
+
+def addresses(environment: Environment, *, json: bool) -> int:
+    """The whole address plan as a tree with sizes and use."""
+    from infra.resolve.addresses import plan_addresses
+    from infra.resolve.lockfile import parse
+    from infra.resolve.usage import Node, tree
+
+    lock = parse(read_lock(environment), str(environment.lock_file))
+    loaded = load(environment.spec_file)
+    try:
+        plan = plan_addresses(loaded.spec, lock)
+    except SpecError as problem:
+        raise placed(problem, loaded) from None
+    if json:
+        say_json({owner: str(block) for owner, block in plan.blocks.items()})
+        return 0
+
+    def show(node: Node, depth: int) -> None:
+        name = "  " * depth + (node.owner if depth < 2 else node.owner.rsplit("/", 1)[-1])
+        use = f"{node.used:>12,} of {node.size:,} used" if node.children else f"{node.size:>12,} addresses"
+        say(f"{name:<44} {node.block!s:<18} {node.source:<10} {use}")
+        for child in node.children:
+            show(child, depth + 1)
+
+    for root in tree(plan):
+        show(root, 0)
+    return 0
+
+
+def catalogue(environment: Environment, *, refresh: bool, json: bool) -> int:
+    """How old the catalogue is and what it knows; refresh: ask AWS in the spec's regions."""
+    from infra.catalogue import gpus, instances, prices, regions
+
+    if refresh:
+        _refresh(environment)
+    told = {
+        "instance_types": len(instances.names()),
+        "regions": len(regions.names()),
+        "gpu_models": len(gpus.names()),
+        "prices_dated": prices.DATED,
+    }
+    if json:
+        say_json(told)
+    else:
+        say(
+            f"{told['instance_types']:,} instance types, {told['regions']} regions, {told['gpu_models']} GPU "
+            f"models; prices of {told['prices_dated']}"
+        )
+    return 0
+
+
+def _refresh(environment: Environment) -> None:
+    import os
+
+    import boto3
+
+    from infra.commands.world import credentials
+    from infra.drive.catalogue import refresh
+    from infra.resolve.cluster import resolve
+    from infra.resolve.lockfile import Lock
+
+    cluster, _ = resolve(load(environment.spec_file).spec, Lock(), environment.name)
+    os.environ.update(credentials(environment, cluster))
+    refresh(sorted({region.region for region in cluster.regions}), boto3.Session(), said=note)

@@ -1,0 +1,131 @@
+"""The person, or the program, at the other end: problems, questions, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from invoke.exceptions import Exit
+
+from infra.errors import CausewayError, Problem, SpecError
+
+_RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\033[31m", "\033[33m", "\033[2m", "\033[1m", "\033[0m"
+
+
+def say(text: str = "") -> None:
+    """A line of the result, on standard output."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A line beside the result, on standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def say_json(value: Any) -> None:
+    """The result for a program."""
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def coloured(stream: Any = None) -> bool:
+    """Whether colours are wanted: on a terminal, and nobody set NO_COLOR (no-color.org)."""
+    import os
+
+    return bool((stream or sys.stderr).isatty()) and not os.environ.get("NO_COLOR")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn our errors into words and exit codes: no traceback for what is not our fault."""
+    try:
+        yield
+    except SpecError as problem:
+        tell(problem.problems)
+        count = sum(each.fatal for each in problem.problems)
+        note(f"{count} error{'s' * (count != 1)}; nothing was done")
+        raise Exit(code=problem.exit_code) from None
+    except CausewayError as problem:
+        mark = f"{_RED}error:{_PLAIN}" if coloured() else "error:"
+        note(f"{mark} {problem}")
+        raise Exit(code=problem.exit_code) from None
+    except KeyboardInterrupt:
+        note("stopped")
+        raise Exit(code=130) from None
+    except BrokenPipeError:
+        # Whoever read our output has heard enough; what is still buffered must not raise once more at exit.
+        sys.stdout = None
+        raise Exit(code=141) from None
+
+
+def tell(problems: Iterable[Problem]) -> None:
+    """Each problem as a line; on a terminal with the line of the file and a caret."""
+    for problem in problems:
+        if not coloured():
+            note(f"{_level(problem)}{problem}{_waived(problem)}")
+            continue
+        colour = _RED if problem.fatal else _YELLOW
+        note(f"{_BOLD}{colour}{_level(problem) or 'error: '}{_PLAIN}{problem}{_waived(problem)}")
+        for line in snippet(problem):
+            note(f"{_DIM}{line}{_PLAIN}")
+
+
+def _level(problem: Problem) -> str:
+    return "" if problem.fatal else "waived: " if problem.waived else f"{problem.level}: "
+
+
+def _waived(problem: Problem) -> str:
+    return f" (waived: {problem.waived})" if problem.waived else ""
+
+
+def snippet(problem: Problem) -> tuple[str, ...]:
+    """The line of the file and a caret below the value; nothing where there is no such line."""
+    where = problem.position
+    if where is None:
+        return ()
+    lines = _lines(where.file)
+    if not 0 < where.line <= len(lines):
+        return ()
+    number = f"{where.line:>6} | "
+    return (f"{number}{lines[where.line - 1]}", " " * (len(number) + where.column - 1) + "^")
+
+
+@cache
+def _lines(file: str) -> tuple[str, ...]:
+    try:
+        return tuple(Path(file).read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError):
+        return ()
+
+
+def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Problems for a program: a list of mappings; keys are only ever added."""
+    return [
+        {
+            "code": problem.code,
+            "level": problem.level,
+            "path": problem.path,
+            "message": problem.message,
+            "hint": problem.hint,
+            "file": problem.position.file if problem.position else None,
+            "line": problem.position.line if problem.position else None,
+            "column": problem.position.column if problem.position else None,
+            "waived": problem.waived or None,
+        }
+        for problem in problems
+    ]
+
+
+def ask(question: str) -> str:
+    """What a person answers; the empty string where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        return ""
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()

@@ -1,0 +1,96 @@
+"""What a cluster is driven against: an account or the embedded AWS, with its secrets and an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from infra.commands.environment import Environment, Understood
+
+if TYPE_CHECKING:
+    from infra.drive.lifecycle import Job
+    from infra.drive.localaws import Server
+    from infra.model import Cluster
+
+SECRETS: Final = Path(".secrets")
+"""Where local secrets stores are, beside ``environments/``."""
+
+
+def embedded_folder(environment: Environment) -> Path:
+    """Where the embedded AWS of an environment keeps what it must know of itself."""
+    return environment.build / "state" / "aws"
+
+
+def state_file(environment: Environment) -> Path:
+    """A local Terraform state."""
+    return environment.build / "state" / "terraform.tfstate"
+
+
+def is_embedded(environment: Environment, cluster: Cluster) -> bool:
+    """Whether it lives on the embedded AWS."""
+    return environment.rehearsed or cluster.aws.embedded
+
+
+def credentials(environment: Environment, cluster: Cluster) -> dict[str, str]:
+    """What a program needs in its environment to reach the right cloud.
+
+    Starts the embedded AWS where that is the one; ``LocalAwsError`` when its resources were lost.
+    """
+    if not is_embedded(environment, cluster):
+        return {"AWS_PROFILE": cluster.aws.profile} if cluster.aws.profile else {}
+    from infra.drive import localaws
+
+    server = started(environment)
+    localaws.check(server, state_file(environment))
+    return localaws.environment(server, cluster.regions[0].region if cluster.regions else localaws.REGION)
+
+
+def started(environment: Environment) -> Server:
+    """The embedded AWS of an environment, started if it is not running."""
+    from infra.commands.terminal import note
+    from infra.drive import localaws
+
+    folder = embedded_folder(environment).absolute()
+    server = localaws.status(folder)
+    if server is None:
+        server = localaws.start(folder, environment.name)
+        note(f"Started an embedded AWS on {server.address}; `invoke local.down` stops it.")
+    return server
+
+
+def job(understood: Understood) -> Job:
+    """The environment, ready for Terraform: rendered, with credentials and secrets in its environment."""
+    from infra.drive.engine import find_engine
+    from infra.drive.lifecycle import Job
+    from infra.drive.secrets import open_store, tunnel_keys
+
+    environment, cluster = understood.environment, understood.cluster
+    env = credentials(environment, cluster)
+    seen = {**os.environ, **env}
+    if is_embedded(environment, cluster) and cluster.state.kind == "s3":
+        from infra.drive import bootstrap
+
+        bootstrap.state_bucket(cluster, seen)  # of a cloud that is made for this run, like all in it
+    store = open_store(cluster.secrets, environment.build.name, SECRETS.absolute(), seen)
+    env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, store))
+    return Job(
+        environment=environment.name,
+        build=environment.build,
+        engine=find_engine(),
+        files=understood.files,
+        spec=understood.meaning,
+        lock=understood.lock,
+        sites=modules(cluster),
+        regions={region.name: region.region for region in cluster.regions},
+        env=env,
+    )
+
+
+def modules(cluster: Cluster) -> dict[str, str]:
+    """Module call in the root → site."""
+    return {
+        **{region.key: region.name for region in cluster.regions},
+        **{f"transit_gateway_{region.key}": region.name for region in cluster.regions},
+    }

@@ -1,0 +1,166 @@
+"""The bucket of the Terraform state: the one thing that must exist before Terraform can run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from infra.errors import DriveError
+from infra.model import Cluster
+
+
+def state_bucket(cluster: Cluster, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Make the bucket, and make it what a state needs: private, encrypted, versioned, over TLS alone.
+
+    Gives back what had to be done, in words; nothing when all was well. ``env`` is as Terraform sees it.
+    ``DriveError`` when the bucket is somebody else's, or AWS refuses.
+    """
+    state = cluster.state
+    if state.kind != "s3" or state.bucket is None:
+        return ()
+    import botocore.exceptions
+
+    library: Any = botocore.exceptions  # it has no annotations
+    try:
+        return tuple(
+            _made(_client(state.region or "", cluster, env), state.bucket, state.region or "", cluster)
+        )
+    except (library.ClientError, library.BotoCoreError) as problem:
+        raise DriveError(f"the state's bucket {state.bucket}: {problem}") from None
+
+
+def _client(region: str, cluster: Cluster, env: Mapping[str, str]) -> Any:
+    import boto3
+    import botocore.config
+
+    library: Any = boto3  # it has no annotations
+    config: Any = botocore.config
+    endpoint = env.get("AWS_ENDPOINT_URL")
+    session = library.Session(
+        aws_access_key_id=env.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=env.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=env.get("AWS_SESSION_TOKEN") or None,
+        profile_name=None if endpoint else cluster.aws.profile,
+        region_name=region,
+    )
+    return session.client(
+        "s3",
+        endpoint_url=endpoint,
+        config=config.Config(retries={"mode": "standard"}, connect_timeout=5, s3={"addressing_style": "path"})
+        if endpoint
+        else None,
+    )
+
+
+def _made(s3: Any, bucket: str, region: str, cluster: Cluster) -> Iterator[str]:
+    owner = {"ExpectedBucketOwner": cluster.aws.account} if cluster.aws.account else {}
+    if not _exists(s3, bucket):
+        where = {} if region == "us-east-1" else {"LocationConstraint": region}
+        s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": where} if where else {}))
+        yield f"made the bucket {bucket} in {region}"
+    for name, wanted, read, write in _settings(s3, bucket, cluster):
+        if _asked(read, Bucket=bucket, **owner) != wanted:
+            write(Bucket=bucket, **owner)
+            yield name
+
+
+def _settings(
+    s3: Any, bucket: str, cluster: Cluster
+) -> Iterator[tuple[str, Any, Callable[..., Any], Callable[..., Any]]]:
+    """What a state's bucket must be: words for it, the answer that says it is, how to ask, how to do it."""
+    private = dict.fromkeys(
+        ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
+    )
+    yield (
+        "closed it to the public",
+        private,
+        lambda **at: s3.get_public_access_block(**at)["PublicAccessBlockConfiguration"],
+        lambda **at: s3.put_public_access_block(PublicAccessBlockConfiguration=private, **at),
+    )
+    yield (
+        "keeps every version",
+        "Enabled",
+        lambda **at: s3.get_bucket_versioning(**at).get("Status"),
+        lambda **at: s3.put_bucket_versioning(VersioningConfiguration={"Status": "Enabled"}, **at),
+    )
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    yield (
+        "encrypts what it keeps",
+        "AES256",
+        lambda **at: s3.get_bucket_encryption(**at)["ServerSideEncryptionConfiguration"]["Rules"][0][
+            "ApplyServerSideEncryptionByDefault"
+        ]["SSEAlgorithm"],
+        lambda **at: s3.put_bucket_encryption(ServerSideEncryptionConfiguration={"Rules": [rule]}, **at),
+    )
+    policy = _tls_only(bucket, cluster.regions[0].partition if cluster.regions else "aws")
+    yield (
+        "takes no connection without TLS",
+        policy,
+        lambda **at: json.loads(s3.get_bucket_policy(**at)["Policy"]),
+        lambda **at: s3.put_bucket_policy(Policy=json.dumps(policy), **at),
+    )
+    tags = {**cluster.tags, "role": "terraform-state"}
+    yield (
+        "tagged it",
+        tags,
+        lambda **at: {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(**at)["TagSet"]},
+        lambda **at: s3.put_bucket_tagging(
+            Tagging={"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]}, **at
+        ),
+    )
+
+
+def _tls_only(bucket: str, partition: str) -> dict[str, Any]:
+    """Deny what comes without TLS (S3 User Guide, "Security best practices")."""
+    arn = f"arn:{partition}:s3:::{bucket}"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "TlsOnly",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:*",
+                "Resource": [arn, f"{arn}/*"],
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            }
+        ],
+    }
+
+
+def _exists(s3: Any, bucket: str) -> bool:
+    """Whether it is there. ``DriveError`` when it is, and is not ours: bucket names are the whole world's."""
+    import botocore.exceptions
+
+    library: Any = botocore.exceptions  # it has no annotations
+    try:
+        s3.head_bucket(Bucket=bucket)
+    except library.ClientError as problem:
+        match problem.response["ResponseMetadata"]["HTTPStatusCode"]:
+            case 404:
+                return False
+            case 403:
+                raise DriveError(
+                    f"the bucket {bucket} is another account's, or this one may not see it; "
+                    "names of buckets are the whole world's: choose another in `state.bucket`"
+                ) from None
+            case 301 | 400:
+                raise DriveError(
+                    f"the bucket {bucket} is in another region than `state.region`; name that one"
+                ) from None
+        raise
+    return True
+
+
+def _asked(read: Callable[..., Any], **at: str) -> Any:
+    """What AWS answers, or None where nothing is set."""
+    import botocore.exceptions
+
+    library: Any = botocore.exceptions  # it has no annotations
+    try:
+        return read(**at)
+    except library.ClientError as problem:
+        if problem.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+            return None
+        raise

@@ -1,0 +1,113 @@
+"""From a name to a meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.commands.environment import Environment, find, keep_lock, understand
+from infra.commands.provenance import origins
+from infra.errors import SpecError, UsageError, dotted, undotted
+from infra.load import load
+
+ROOT = Path(__file__).parents[2]
+SPEC = """\
+version: 1
+name: lab
+domain: lab.internal
+supernet: 10.0.0.0/12
+sites:
+  us-west-2: {kind: aws}
+images:
+  cpu: {ubuntu: 24.04}
+pools:
+  cpu: {image: cpu, instance_types: [m6i.xlarge], market: spot, regions: {us-west-2: {max: 4}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "lab.yaml").write_text(SPEC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INFRA_ENV", raising=False)
+    return tmp_path
+
+
+def test_the_default_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRA_ENV", "lab")
+    assert find().name == "lab"
+
+
+def test_a_name_that_is_nearly_right() -> None:
+    with pytest.raises(UsageError, match=r"environments/lba\.yaml: no such environment; did you mean lab\?"):
+        find("lba")
+
+
+def test_nothing_is_written_until_it_is_asked_for(project: Path) -> None:
+    understood = understand(find("lab"))
+    assert not (project / "environments" / "lab.lock.yaml").exists()
+    assert keep_lock(understood)
+    text = (project / "environments" / "lab.lock.yaml").read_text(encoding="utf-8")
+    assert "sites/us-west-2" in text
+    again = understand(find("lab"))
+    assert again.lock == text
+    assert not keep_lock(again)
+
+
+def test_a_rehearsal_leaves_no_trace_in_the_lock(project: Path) -> None:
+    assert not keep_lock(understand(find("lab", rehearsed=True)))
+    assert not (project / "environments" / "lab.lock.yaml").exists()
+    assert Environment("lab", True).build != Environment("lab").build
+
+
+def test_comments_and_order_have_no_meaning(project: Path) -> None:
+    before = understand(find("lab")).meaning
+    path = project / "environments" / "lab.yaml"
+    path.write_text(f"# a comment\n{SPEC}", encoding="utf-8")
+    assert understand(find("lab")).meaning == before
+    path.write_text(SPEC.replace("max: 4", "max: 5"), encoding="utf-8")
+    assert understand(find("lab")).meaning != before
+
+
+def test_what_resolve_refuses_is_told_with_its_place(project: Path) -> None:
+    keep_lock(understand(find("lab")))
+    lock = project / "environments" / "lab.lock.yaml"
+    text = lock.read_text(encoding="utf-8")
+    block = next(line.split(": ")[1] for line in text.splitlines() if line.startswith("  sites/us-west-2: "))
+    lock.write_text(
+        text.replace(f"sites/us-west-2: {block}", "sites/us-west-2: 10.200.0.0/16"), encoding="utf-8"
+    )
+    with pytest.raises(SpecError) as caught:
+        understand(find("lab"))
+    assert caught.value.problems
+    assert all(problem.position and problem.position.line for problem in caught.value.problems)
+
+
+def test_a_lock_that_cannot_be_read_is_told(project: Path) -> None:
+    (project / "environments" / "lab.lock.yaml").write_text("version: 1\nblocks: [}", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"lab\.lock\.yaml"):
+        understand(find("lab"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [("a",), ("pools", "gpu", "instance_types", 0), ("dns", "records", "a.b"), ("x", 3, "y z", "w")],
+)
+def test_a_path_survives_being_written(path: tuple[str | int, ...]) -> None:
+    assert undotted(dotted(path)) == path
+
+
+def test_each_value_says_where_it_comes_from() -> None:
+    found = {dotted(one.path): one for one in origins(load(Path("environments/lab.yaml")))}
+    assert str(found["domain"].position) == "environments/lab.yaml:3"
+    assert found["pools.cpu.market"].value == "spot"
+    assert "pools.cpu.market.kind" not in found
+    assert found["network.interconnect"].position is None
+    assert found["pools.cpu.regions.us-west-2.min"].value == "0"
+
+
+def test_inherited_values_name_the_file_they_stand_in() -> None:
+    found = {dotted(one.path): one for one in origins(load(ROOT / "environments" / "research.yaml"))}
+    assert str(found["access.groups.engineers.gid"].position).endswith("environments/base.yaml:31")

@@ -1,0 +1,88 @@
+"""The whole output of a few specs, as it was when somebody last looked at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden_folders import LISTING, LOCK, OUT, SPEC, assert_golden, differences, kept_files, scenarios, update
+from golden_folders import GOLDEN as FOLDER
+
+MINIMAL = """\
+version: 1
+name: tiny
+domain: tiny.internal
+sites:
+  us-west-2: {kind: aws, zones: [us-west-2a]}
+images:
+  cpu: {}
+"""
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_golden(scenario: str, request: pytest.FixtureRequest) -> None:
+    assert_golden(FOLDER / scenario, rewrite=request.config.getoption("--update-golden"))
+
+
+def test_no_scenario_is_lost() -> None:
+    assert {"minimal", "local", "research", "torture", "transit"} <= set(scenarios())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A golden folder, written just now."""
+    golden = tmp_path / "tiny"
+    golden.mkdir()
+    (golden / SPEC).write_text(MINIMAL)
+    with pytest.raises(AssertionError, match="tiny was rewritten"):
+        assert_golden(golden, rewrite=True)
+    return golden
+
+
+def test_what_was_rewritten_is_golden(folder: Path) -> None:
+    assert_golden(folder, rewrite=False)
+    assert_golden(folder, rewrite=True)
+    assert (folder / OUT / "cluster.json").exists()
+    assert "rendered cluster.json\n" in (folder / LISTING).read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        (f"{OUT}/cluster.json", "{}\n", "out/cluster.json differs"),
+        (f"{OUT}/terraform/old.tf", "", "out/terraform/old.tf is not rendered any more"),
+        (LISTING, "", "files.txt differs"),
+        (LOCK, "version: 1\n", "lock.yaml differs"),
+        (f"{OUT}/cluster.json", None, "out/cluster.json is missing"),
+    ],
+)
+def test_every_difference_is_told_and_then_mended(
+    folder: Path, path: str, text: str | None, told: str
+) -> None:
+    if text is None:
+        (folder / path).unlink()
+    else:
+        (folder / path).write_text(text)
+    with pytest.raises(AssertionError, match=told):
+        assert_golden(folder, rewrite=False)
+    with pytest.raises(AssertionError, match="rewritten"):
+        assert_golden(folder, rewrite=True)
+    assert_golden(folder, rewrite=False)
+
+
+def test_copies_of_static_files_are_listed_and_not_kept() -> None:
+    root = Path(__file__).parents[2] / "templates"
+    static = "terraform/modules/network/vpc.tf"
+    text = (root / static).read_text()
+    kept = kept_files({static: text, "a.txt": "a"}, "")
+    assert kept[LISTING] == f"rendered a.txt\ncopied   {static}\n"
+    assert set(kept) == {LOCK, LISTING, f"{OUT}/a.txt"}
+    changed = kept_files({static: f"{text}\n"}, "")
+    assert changed[f"{OUT}/{static}"] == f"{text}\n"
+
+
+def test_stale_folders_go_with_their_last_file(tmp_path: Path) -> None:
+    update(tmp_path, {f"{OUT}/a/b": "1", f"{OUT}/c": "2"})
+    update(tmp_path, {f"{OUT}/c": "2"})
+    assert not (tmp_path / OUT / "a").exists()
+    assert differences(tmp_path, {f"{OUT}/c": "2"}) == []

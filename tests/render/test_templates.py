@@ -1,0 +1,72 @@
+"""Templates are dumb: whatever would need deciding is decided in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pytest
+from jinja2 import nodes
+
+from infra.errors import RenderError
+from infra.render.templating import TEMPLATES, fill
+
+REFUSED = (
+    nodes.Compare,
+    nodes.BinExpr,
+    nodes.UnaryExpr,
+    nodes.Call,
+    nodes.CallBlock,
+    nodes.Assign,
+    nodes.AssignBlock,
+    nodes.CondExpr,
+    nodes.Macro,
+    nodes.If,
+)
+"""Comparisons, arithmetic, logic, calls, `set`, inline ifs: a template that wants one wants a field."""
+
+ALL = sorted(TEMPLATES.rglob("*.j2"))
+
+
+def logic(source: str) -> Iterator[str]:
+    """What is refused in a template, in words."""
+    tree = jinja2.Environment(autoescape=True).parse(source)
+    for kind in REFUSED:
+        for node in tree.find_all(kind):
+            yield f"line {node.lineno}: {type(node).__name__}"
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.relative_to(TEMPLATES).as_posix())
+def test_a_template_decides_nothing(path: Path) -> None:
+    assert list(logic(path.read_text(encoding="utf-8"))) == []
+
+
+def test_there_are_templates() -> None:
+    assert ALL
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ a + 1 }}",
+        "{% set a = 1 %}",
+        "{{ a if b else c }}",
+        "{% if a == b %}x{% endif %}",
+        "{{ a() }}",
+        "{{ not a }}",
+        "{% if a %}x{% endif %}",
+    ],
+)
+def test_logic_is_seen(source: str) -> None:
+    assert list(logic(source))
+
+
+def test_modules_are_plain_hcl() -> None:
+    modules = TEMPLATES / "terraform" / "modules"
+    assert {path.suffix for path in modules.rglob("*") if path.is_file()} <= {".tf", ".md", ".hcl"}
+
+
+def test_a_value_that_is_missing_is_an_error_of_ours() -> None:
+    with pytest.raises(RenderError, match=r"templates/terraform/root/versions\.tf\.j2: .*required_version"):
+        fill("terraform/root/versions.tf.j2")
