@@ -85,6 +85,7 @@ def job(understood: Understood) -> Job:
         sites=modules(cluster),
         regions={region.name: region.region for region in cluster.regions},
         env=env,
+        options=environment.options,
     )
 
 

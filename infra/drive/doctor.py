@@ -30,27 +30,6 @@ SKEW: Final = 240
 
 REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
 
-QUOTA_CODES: Final[Mapping[str, str]] = {
-    "on-demand-standard": "L-1216C47A",
-    "on-demand-dl": "L-6E869C2A",
-    "on-demand-f": "L-74FC7D96",
-    "on-demand-g": "L-DB2E81BA",
-    "on-demand-inf": "L-1945791B",
-    "on-demand-p": "L-417A185B",
-    "on-demand-trn": "L-2C3B7624",
-    "on-demand-x": "L-7295265B",
-    "spot-standard": "L-34B43A08",
-    "spot-dl": "L-85EED4F7",
-    "spot-f": "L-88CF9481",
-    "spot-g": "L-3819A6DF",
-    "spot-inf": "L-B5D1601B",
-    "spot-p": "L-7212CCBC",
-    "spot-trn": "L-5480EFD2",
-    "spot-x": "L-E3A00192",
-}
-"""Our name → AWS's code of the vCPU quota of a family (``aws service-quotas list-service-quotas
---service-code ec2``). G includes VT; standard is A, C, D, H, I, M, R, T and Z."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -81,7 +60,7 @@ class Patient:
     """Of the state."""
     bucket_region: str | None = None
     vcpus: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(AWS region, name of a quota as in `QUOTA_CODES`) → vCPUs that the pools may grow to."""
+    """(AWS region, name of a quota in `infra.catalogue.quotas`) → vCPUs that the pools may grow to."""
 
     def client(self, service: str, region: str | None = None) -> Any:
         """A boto3 client that gives up soon, by default in a region that nobody has to enable."""
@@ -340,16 +319,18 @@ def regions(patient: Patient) -> Iterator[Finding]:
 def quotas(patient: Patient) -> Iterator[Finding]:
     if patient.embedded or not _signed_in(patient):
         return
+    from infra.catalogue import quotas as catalogue
+
     for (region, name), needed in sorted(patient.vcpus.items()):
-        code = QUOTA_CODES.get(name)
-        if code is None:
+        known = catalogue.find(name)
+        if known is None:
             yield Finding(
-                "quotas", "warn", f"{name}: not a quota we know", f"One of {', '.join(QUOTA_CODES)}."
+                "quotas", "warn", f"{name}: not a quota we know", f"One of {', '.join(catalogue.names())}."
             )
             continue
         try:
             quota = patient.client("service-quotas", region).get_service_quota(
-                ServiceCode="ec2", QuotaCode=code
+                ServiceCode=known.service, QuotaCode=known.code
             )["Quota"]
         except _aws_errors() as problem:
             yield Finding(
@@ -362,8 +343,8 @@ def quotas(patient: Patient) -> Iterator[Finding]:
                 "quotas",
                 "warn",
                 said,
-                f"aws service-quotas request-service-quota-increase --region {region} --service-code ec2 "
-                f"--quota-code {code} --desired-value {needed}",
+                f"aws service-quotas request-service-quota-increase --region {region} "
+                f"--service-code {known.service} --quota-code {known.code} --desired-value {needed}",
             )
         else:
             yield Finding("quotas", "ok", said)

@@ -45,10 +45,17 @@ class Job:
     """Site → AWS region."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For Terraform: credentials, AWS_ENDPOINT_URL."""
+    options: str = ""
+    """What names it on a command line, in hints: ``--env lab``; that by default."""
 
     @property
     def folders(self) -> Folders:
         return Folders(self.build.absolute())
+
+    @property
+    def named(self) -> str:
+        """The options of a command that is about this environment."""
+        return self.options or f"--env {self.environment}"
 
     def inputs(self) -> Inputs:
         """What a plan made now would be made from."""
@@ -250,7 +257,7 @@ def _explained(job: Job, named: tuple[str, ...]) -> Iterator[None]:
             "the spec as it is now needs these destroyed or replaced, and they can't be had back:\n"
             + "\n".join(f"  {address}" for address in guarded)
             + "\nTo see why, which changes nothing yet:\n"
-            + f"  invoke plan --env {job.environment} {_options(guarded)}"
+            + f"  invoke plan {job.named} {_options(guarded)}"
         ) from None
 
 
@@ -266,7 +273,7 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
         "the plan takes away what can't be had back:\n"
         + "\n".join(said)
         + "\nIf that is what you want, name it:\n"
-        + f"  invoke apply --env {job.environment} {_options(one.address for one in missing)}"
+        + f"  invoke apply {job.named} {_options(one.address for one in missing)}"
     )
 
 
