@@ -10,7 +10,7 @@ from pydantic import Field
 from infra.spec.access import Access
 from infra.spec.base import Part
 from infra.spec.platform import Autoscaler, Dns, Kubernetes, Storage
-from infra.spec.policy import IN_PLACE, NEVER
+from infra.spec.policy import IN_PLACE, NEVER, ROLLING
 from infra.spec.pools import Image, Pool, Quotas
 from infra.spec.sites import Network, Site
 from infra.spec.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
@@ -23,29 +23,31 @@ class Aws(Part):
     """Its id, twelve digits. Given, nothing is ever applied to another one."""
     profile: Annotated[Text | None, IN_PLACE] = None
     """The profile of the shared configuration to use. Default: as the environment says."""
-    embedded: Annotated[Bool, NEVER("move by a new environment")] = False
+    embedded: Annotated[
+        Bool, NEVER("the embedded AWS is another cloud", "start a new environment beside this one")
+    ] = False
     """Whether the environment lives on the embedded AWS, on this machine, at no cost."""
 
 
 class State(Part):
     """Where Terraform keeps its state."""
 
-    kind: Annotated[Literal["local", "s3"], NEVER("migrate the state by hand")] = "local"
+    kind: Annotated[Literal["local", "s3"], NEVER("Terraform would find no state in a new place")] = "local"
     """In the build folder, or in a bucket with native locking."""
-    bucket: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    bucket: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
     """``s3``: the bucket; ``invoke bootstrap`` makes it."""
-    region: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    region: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
     """``s3``: the bucket's region. Default: the primary region."""
-    key: Annotated[Text | None, NEVER("migrate the state by hand")] = None
+    key: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
     """``s3``: the object. Default: ``<env>/terraform.tfstate``."""
 
 
 class Secrets(Part):
     """Where tunnel keys and other secrets are kept."""
 
-    store: Annotated[Literal["local", "ssm"], IN_PLACE] = "local"
+    store: Annotated[Literal["local", "ssm"], ROLLING("tunnels get new keys, made there")] = "local"
     """An encrypted file on this machine, or AWS Systems Manager Parameter Store."""
-    prefix: Annotated[Text | None, IN_PLACE] = None
+    prefix: Annotated[Text | None, ROLLING("tunnels get new keys, made there")] = None
     """``ssm``: the parameters' path. Default: ``/causeway/<env>``."""
 
 
@@ -71,7 +73,7 @@ class Spec(Part):
     """The cluster's name."""
     domain: Annotated[Domain, NEVER("nodes and certificates carry it")]
     """The private domain of nodes and services."""
-    supernet: Annotated[Cidr, NEVER("every block comes from it")] = IPv4Network("10.0.0.0/8")
+    supernet: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("10.0.0.0/8")
     """The range that every block comes from, unless it is given elsewhere."""
     owner: Annotated[Text, IN_PLACE] = ""
     """Whom to ask, a mail address or a team."""

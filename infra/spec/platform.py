@@ -67,11 +67,11 @@ class AddOn(Part):
 class PriorityClass(Part):
     """A class of work; higher values go first and to newer cards."""
 
-    value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES] = 0
+    value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES("Kubernetes can't change it")] = 0
     """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
     gpu_class: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
     """The newest class of cards it may ask for. Default: any."""
-    preempts: Annotated[Bool, REPLACES] = True
+    preempts: Annotated[Bool, REPLACES("Kubernetes can't change it")] = True
     """Whether it may evict lower work."""
 
 
@@ -118,7 +118,7 @@ class Efs(Part):
     """Where every machine finds it, ``/home``."""
     regions: Annotated[tuple[Name, ...] | None, Field(min_length=1), IN_PLACE] = None
     """The AWS sites that have it. Default: all."""
-    performance: Annotated[Literal["generalPurpose", "maxIO"], REPLACES("EFS can't change it")] = (
+    performance: Annotated[Literal["generalPurpose", "maxIO"], NEVER("EFS can't change it")] = (
         "generalPurpose"
     )
     """The performance mode."""
@@ -202,7 +202,7 @@ class PublicZone(Part):
 class Dns(Part):
     """Names."""
 
-    zone: Annotated[Domain | None, REPLACES] = None
+    zone: Annotated[Domain | None, NEVER("nodes and certificates carry it")] = None
     """The private zone. Default: ``domain``."""
     public: Annotated[PublicZone | None, IN_PLACE] = None
     """The public zone. Default: none."""

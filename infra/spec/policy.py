@@ -26,13 +26,16 @@ class Update(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A field's update policy and the reason for it, in words that finish the sentence "because …"."""
+    """A field's update policy."""
 
     update: Update
     because: str = ""
+    """The reason for it, a clause: "a live VPC keeps its block"."""
+    instead: str = ""
+    """What to do instead, where a field that can't change has a better way than a new one of its kind."""
 
-    def __call__(self, because: str) -> Policy:
-        return Policy(self.update, because)
+    def __call__(self, because: str, instead: str = "") -> Policy:
+        return Policy(self.update, because, instead)
 
 
 IN_PLACE = Policy(Update.IN_PLACE)

@@ -87,16 +87,22 @@ class PhysicalNode(Part):
 class Gateway(Part):
     """The site's end of its VPN connections: an AWS customer gateway."""
 
-    addresses: Annotated[tuple[Address, ...], Field(min_length=1, max_length=4), REPLACES]
+    addresses: Annotated[
+        tuple[Address, ...],
+        Field(min_length=1, max_length=4),
+        REPLACES("a customer gateway keeps its address; its tunnels restart"),
+    ]
     """Its public addresses. Each gets a VPN connection to each region."""
-    asn: Annotated[Asn | None, Field(ge=1, le=4294967294), REPLACES] = None
+    asn: Annotated[Asn | None, Field(ge=1, le=4294967294), REPLACES("a customer gateway keeps its ASN")] = (
+        None
+    )
     """Its BGP autonomous system number, unique among sites and regions. Default: allocated from 65000 upwards
     and kept by the lock file."""
     node: Annotated[Name | None, ROLLING] = None
     """The node that runs strongSwan. Default: the node with the role ``site-gateway``."""
     behind_nat: Annotated[Bool, ROLLING] = False
     """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
-    routing: Annotated[Routing | None, REPLACES] = None
+    routing: Annotated[Routing | None, REPLACES("a VPN connection keeps its kind")] = None
     """BGP or static routes. Default: as ``network.routing`` says."""
 
 
@@ -146,7 +152,7 @@ class FlowLogs(Part):
         "365"
     )
     """For how many days (the values that CloudWatch Logs knows)."""
-    traffic: Annotated[Literal["accept", "reject", "all"], REPLACES] = "reject"
+    traffic: Annotated[Literal["accept", "reject", "all"], REPLACES("a flow log keeps its filter")] = "reject"
     """Which flows."""
 
 
@@ -161,7 +167,9 @@ class AwsSite(Part):
     """Whether it holds the control plane. The only region of a spec is primary without saying so."""
     overflow: Annotated[Int | None, Field(ge=0, le=1000), IN_PLACE] = None
     """Its place in the order in which jobs overflow, lowest first. The primary region comes before all."""
-    zones: Annotated[tuple[Text, ...] | None, Field(min_length=1), IN_PLACE] = None
+    zones: Annotated[
+        tuple[Text, ...] | None, Field(min_length=1), IN_PLACE("a zone that goes takes its subnets along")
+    ] = None
     """Availability zones, by full name. Default: the region's first three."""
     cidr: Annotated[Cidr | None, NEVER("can't change on a live VPC")] = None
     """The VPC's block. Default: allocated from the supernet, and kept by the lock file."""
@@ -175,7 +183,7 @@ class AwsSite(Part):
         default_factory=dict
     )
     """Blocks of subnets, by zone, where they must not be allocated."""
-    nat: Annotated[Nat, IN_PLACE] = Nat.ONE
+    nat: Annotated[Nat, IN_PLACE("connections through a gateway that goes are cut")] = Nat.ONE
     """How private subnets reach the internet: ``none``, ``one`` gateway, or ``one-per-zone``."""
     endpoints: Annotated[tuple[Literal["s3"], ...], IN_PLACE] = ("s3",)
     """VPC gateway endpoints. S3's costs nothing and keeps data sets off the NAT gateway."""
@@ -198,5 +206,5 @@ class Network(Part):
     """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region."""
     routing: Annotated[Routing, REPLACES("a VPN connection keeps its kind")] = Routing.BGP
     """How routes cross VPN connections, where the gateway does not say."""
-    links: Annotated[Cidr, NEVER("tunnels hold blocks of it")] = IPv4Network("169.254.0.0/16")
+    links: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("169.254.0.0/16")
     """The block of the tunnels' inside addresses, within 169.254.0.0/16 as AWS demands."""
