@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden_folders import LISTING, LOCK, OUT, SPEC, assert_golden, differences, kept_files, scenarios, update
 from golden_folders import GOLDEN as FOLDER
+from golden_folders import LISTING, LOCK, OUT, SPEC, assert_golden, differences, kept_files, scenarios, update
 
 MINIMAL = """\
 version: 1

@@ -32,7 +32,7 @@ _IMAGES: Final[Plain] = {
 _TYPES: Final = {
     "cpu": ("m6i.xlarge", "m5.xlarge", "c6i.2xlarge", "r6i.xlarge"),
     "arm": ("m7g.xlarge", "m6g.2xlarge"),
-    "gpu": ("g5.xlarge", "g5.2xlarge", "g4dn.xlarge"),
+    "gpu": ("g5.xlarge", "g5.2xlarge", "g5.4xlarge"),
 }
 
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=6)

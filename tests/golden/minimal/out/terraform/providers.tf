@@ -1,0 +1,5 @@
+provider "aws" {
+  alias  = "us_west_2"
+  region = "us-west-2"
+}
+

@@ -1,0 +1,60 @@
+variable "environment" {
+  description = "First part of every name."
+  type        = string
+}
+
+variable "tags" {
+  description = "Tags on everything."
+  type        = map(string)
+}
+
+variable "identity" {
+  description = "Rights of machines: the tag they are limited to, where their secrets are, and the buckets they use."
+  type = object({
+    cluster        = string
+    secrets_prefix = string
+    regions        = set(string)
+    buckets = map(object({
+      bucket    = string
+      read_only = bool
+    }))
+  })
+}
+
+# Typed where it is used: modules/region/variables.tf.
+variable "regions" {
+  description = "By region: everything that stands in it."
+  type        = any
+}
+
+variable "dns" {
+  description = "Zones and the records whose values are known before apply."
+  type = object({
+    zone = string
+    ttl  = number
+    api  = string
+    records = map(object({
+      name   = string
+      type   = string
+      values = list(string)
+      ttl    = optional(number)
+    }))
+    public = optional(object({
+      zone = string
+      id   = optional(string)
+    }))
+    public_records = map(object({
+      name   = string
+      type   = string
+      values = list(string)
+      ttl    = optional(number)
+    }))
+  })
+}
+
+variable "tunnel_keys" {
+  description = "Pre-shared keys of the VPN tunnels, by name: from the secrets store, at run time, never in a file."
+  type        = map(string)
+  default     = {}
+  sensitive   = true
+}

@@ -1,0 +1,15 @@
+provider "aws" {
+  alias  = "main"
+  region = "eu-central-1"
+}
+
+provider "aws" {
+  alias  = "far"
+  region = "us-east-2"
+}
+
+provider "aws" {
+  alias  = "farther"
+  region = "ap-southeast-2"
+}
+

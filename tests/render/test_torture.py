@@ -1,0 +1,173 @@
+"""Text that breaks careless quoting arrives at Terraform as it was written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_folders import GOLDEN, SPEC
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies.reading import read
+from strategies.specs import Plain, specs
+
+from infra.files import Files
+from infra.load import load
+from infra.model import Cluster
+from infra.render.terraform import hcl, render
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+FOLDER = GOLDEN / "torture"
+NASTY = (
+    'it\'s "so" ${var.environment} %{ if true }x%{ endif } $${a} %%{b} \\ \\n <&> ünï 日本 🦀\n'
+    "line 2\ttab #{c} {{ d }} {% e %}"
+)
+
+WRITABLE = st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t\r")
+"""Control characters beside these three do not come out of a YAML file."""
+
+slow = pytest.mark.slow
+needs_terraform = pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return resolve(load(FOLDER / SPEC).spec, Lock(), "torture")[0]
+
+
+@pytest.fixture(scope="module")
+def files(cluster: Cluster) -> Files:
+    return render(cluster)
+
+
+@pytest.fixture(scope="module")
+def values(files: Files) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(files["terraform.tfvars.json"])
+    return found
+
+
+def terraform(folder: Path, *arguments: str, given: str | None = None) -> str:
+    """Terraform's output. Fails with what it said."""
+    environment = {**os.environ, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
+    done = subprocess.run(
+        ["terraform", *arguments],
+        cwd=folder, input=given, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def console(folder: Path, *expressions: str) -> list[Any]:
+    """What Terraform makes of some expressions."""
+    lines = "".join(f"base64encode(jsonencode({expression}))\n" for expression in expressions)
+    # Twice: the console prints a string as an HCL literal, and base64 needs no quoting to be read back.
+    out = terraform(folder, "console", given=lines)
+    return [json.loads(base64.b64decode(line.strip('"'))) for line in out.splitlines() if line]
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def test_what_was_written_is_in_the_model(cluster: Cluster) -> None:
+    assert cluster.owner == cluster.tags["owner"] == NASTY
+    assert {key: cluster.tags[key] for key in ("no", "mode", "octal", "sexagesimal", "float")} == {
+        "no": "no", "mode": "022", "octal": "0o17", "sexagesimal": "12:30:45", "float": "1.20",
+    }  # fmt: skip
+    assert {key: cluster.tags[key] for key in ("nothing", "tilde", "empty", "spaces")} == {
+        "nothing": "null", "tilde": "~", "empty": "", "spaces": "  both ends  ",
+    }  # fmt: skip
+    assert cluster.tags['key "quoted" ${x} é'] == NASTY
+    [site] = cluster.sites
+    assert (site.name, site.location) == ("no", NASTY)
+    off, yes = site.nodes
+    assert (off.name, yes.name) == ("off", "yes")
+    assert off.disks[0].device == NASTY
+    assert {key: off.labels[key] for key in ("no", "mode", "y", "lab.example/on")} == {
+        "no": "no", "mode": "022", "y": "", "lab.example/on": "1.20",
+    }  # fmt: skip
+    [record] = [record for record in cluster.dns.records if record.type == "TXT"]
+    assert record.values == (NASTY, "no", "022", "")
+    [user] = cluster.access.users
+    assert (user.login, user.name, user.email) == ("on", NASTY, NASTY)
+    grafana = cluster.kubernetes.addons[0]
+    assert (grafana.version, grafana.values) == ("022", {'a."b".${c}': NASTY, "no": "no"})
+    assert cluster.images[0].packages == (NASTY, "022")
+    assert (cluster.images[0].source.owner, cluster.images[0].source.name) == ("022", NASTY)
+    assert (cluster.autoscaler.slack, cluster.autoscaler.webhook) == (NASTY, "022")
+    assert cluster.pools[0].market.max_price == "0.10"
+
+
+def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:
+    assert values["tags"]["owner"] == NASTY
+    assert values["dns"]["records"]["no.no.y.internal TXT"]["values"] == [NASTY, "no", "022", ""]
+    pool = values["regions"]["true"]["node_pools"]["for"]
+    assert pool["user_data"]["labels"]["mode"] == "022"
+    assert pool["autoscaler_tags"]["k8s.io/cluster-autoscaler/node-template/taint/no"] == "022:NoSchedule"
+    assert values["regions"]["null"]["images"]["no"]["name"] == NASTY
+
+
+@slow
+@needs_terraform
+def test_terraform_reads_the_values_as_they_were_written(
+    files: Files, values: dict[str, Any], tmp_path: Path
+) -> None:
+    """The rendered root, whole, with every value that it has."""
+    write(tmp_path, files)
+    terraform(tmp_path, "init", "-input=false", "-no-color")
+    terraform(tmp_path, "validate", "-no-color")
+    tags, identity, regions, records = console(
+        tmp_path, "var.tags", "var.identity", "var.regions", "var.dns.records"
+    )
+    assert tags == values["tags"]
+    assert identity == values["identity"]
+    assert regions == values["regions"]
+    assert records == values["dns"]["records"]
+
+
+@slow
+@needs_terraform
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(WRITABLE), min_size=10, max_size=60))
+def test_a_literal_says_what_the_text_says(tmp_path: Path, texts: list[str]) -> None:
+    lines = "".join(f"    {hcl(text)},\n" for text in [*texts, NASTY])
+    write(tmp_path, {"main.tf": f"locals {{\n  texts = [\n{lines}  ]\n}}\n"})
+    # Terraform normalises strings (language reference, "Strings": NFC).
+    [found] = console(tmp_path, "local.texts")
+    assert found == [unicodedata.normalize("NFC", text) for text in [*texts, NASTY]]
+
+
+@slow
+@needs_terraform
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(specs())
+def test_any_spec_renders_to_files_in_terraforms_own_style(tmp_path: Path, spec: Plain) -> None:
+    cluster, _ = resolve(read(spec).spec, Lock(), "lab")
+    files = render(cluster)
+    for path, text in files.items():
+        if path.endswith(".tf") and "/" not in path:
+            assert terraform(tmp_path, "fmt", "-", given=text) == text, path
+    values = json.loads(files["terraform.tfvars.json"])
+    assert json.dumps(values, indent=2, ensure_ascii=False) + "\n" == files["terraform.tfvars.json"]
+    assert set(values["regions"]) == {region.key for region in cluster.regions}
+    for region in cluster.regions:
+        subnets = values["regions"][region.key]["network"]["subnets"]
+        assert {name: each["block"] for name, each in subnets.items()} == {
+            each.name: str(each.block) for each in region.subnets
+        }
