@@ -1,0 +1,37 @@
+"""A picture of the cluster: one page to explore, one SVG to print or embed.
+
+``items`` says what there is to tell, ``layout`` decides where it stands, ``page`` fills the templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.files import Files
+from infra.model import Cluster
+
+
+def render(cluster: Cluster, changes: Mapping[str, str] | None = None) -> Files:
+    """``topology.html``, which needs no network, and ``topology.svg``, which needs nothing else.
+
+    ``changes`` is what a plan would do: element → ``add``, ``change``, ``replace`` or ``destroy``. Elements
+    are named as by ``infra.render.topology.items``:
+
+    ==============================  =====================================================
+    ``us-west-2``, ``rack-a``       a place: a region with its VPC, or a physical site
+    ``us-west-2/gpu``               a node pool in a region
+    ``us-west-2/subnets/NAME``      a subnet
+    ``us-west-2/machines/NAME``     a master, an SSH node, a VPN end point (its short name)
+    ``us-west-2/efs/NAME``          a file system; ``…/s3/NAME`` a bucket, ``rack-a/nfs/NAME`` an export
+    ``rack-a/nodes/NAME``           a physical node
+    ``link/rack-a-us-west-2``       a VPN connection
+    ``peering/A-B``                 a peering, by its name
+    ``access/clients``              laptops; ``kubernetes/pods``, ``kubernetes/services``, ``supernet``
+    ==============================  =====================================================
+
+    An element that is not in the cluster (any more) is listed under the picture. Raises ``ValueError`` for
+    an action of another name.
+    """
+    from infra.render.topology.page import draw
+
+    return draw(cluster, changes or {})

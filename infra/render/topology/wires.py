@@ -1,0 +1,189 @@
+"""Lines between places: a lane each while they are few, a shared bus once they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from infra.model import Cluster
+from infra.model.places import Link
+from infra.render.topology import wording
+from infra.render.topology.items import CLIENTS, bus_id, door_id, link_id, peering_id
+from infra.render.topology.marks import Pen, text
+from infra.render.topology.measure import width
+from infra.render.topology.shapes import Text, Wire, route
+
+LANE: Final = 22
+PORT: Final = 10
+_EDGE: Final = 18
+_PEER: Final = 140
+"""How far from a card's edge its peerings begin, so that a word fits between neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a place stands."""
+
+    x: int
+    y: int
+    w: int
+    h: int
+
+    @property
+    def right(self) -> int:
+        return self.x + self.w
+
+    @property
+    def bottom(self) -> int:
+        return self.y + self.h
+
+    @property
+    def middle(self) -> int:
+        return self.x + self.w // 2
+
+
+def peerings(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot]) -> Iterator[Wire]:
+    """Each peering of a single row of regions, over the cards, the wider the higher."""
+    order = [region.name for region in cluster.regions]
+    for peering in cluster.network.peerings:
+        one, other = sorted((peering.requester, peering.accepter), key=order.index)
+        reach = order.index(other) - order.index(one)
+        start, end = slots[one], slots[other]
+        y = start.y - 14 - LANE * (reach - 1)
+        left = start.right - _PEER + PORT * (1 - reach)
+        right = end.x + _PEER + PORT * (reach - 1)
+        name = peering_id(peering.name)
+        middle = (left + right) // 2
+        yield Wire(
+            name,
+            f"peering {pen.changes.get(name, '')}".strip(),
+            route([(left, start.y), (left, y), (right, y), (right, end.y)]),
+            (Text(middle, y + 4, "VPC peering", "small dim halo", "middle"),),
+            pen.badge(name, left, y),
+            pen.label(name),
+        )
+
+
+def links(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot], top: int) -> Iterator[Wire]:
+    """Each VPN connection on a lane of its own, named beside its port below the region."""
+    order = [region.name for region in cluster.regions]
+    sites = [site.name for site in cluster.sites]
+    base = top + LANE // 2
+    for region in order:
+        found = sorted(
+            (link for link in cluster.network.links if link.region == region),
+            key=lambda link: (sites.index(link.site), link.name),
+        )
+        port = slots[region].x + _EDGE + PORT * len(found)
+        for index, link in enumerate(found):
+            away = sorted(
+                (other for other in cluster.network.links if other.site == link.site),
+                key=lambda other: (order.index(other.region), other.name),
+            ).index(link)
+            start, end = slots[region], slots[link.site]
+            x = start.x + _EDGE + PORT * index
+            y = base + LANE * (len(found) - 1 - index)
+            target = end.right - _EDGE - PORT * away
+            name = link_id(link.name)
+            yield Wire(
+                name,
+                f"vpn {link.routing} {pen.changes.get(name, '')}".strip(),
+                route([(x, start.bottom), (x, y), (target, y), (target, end.y)]),
+                tuple(_link_words(link, port, y - 5 if target > x else y + 4, start.right - 96 - port)),
+                pen.badge(name, x, y),
+                pen.label(name),
+            )
+        base += LANE * len(found)
+
+
+def _link_words(link: Link, x: int, y: int, room: int) -> Iterator[Text]:
+    """``rack-a  169.254.4.4/30 · 169.254.5.4/30  AS 65010, 64513``, as far as there is room."""
+    yield text(x, y, link.site, "small strong halo", room // 3)
+    x += min(round(width(link.site, "small") * 1.08), room // 3) + 8
+    blocks = " · ".join(str(tunnel.inside) for tunnel in link.tunnels)
+    yield Text(x, y, blocks, "mono-small dim halo")
+    x += round(width(blocks, "mono-small")) + 8
+    rest = f"AS {link.site_asn}, {link.aws_asn}" if link.routing == "bgp" else "static routes"
+    yield Text(x, y, rest, "small dim halo")
+
+
+def doors(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot], y: int) -> Iterator[Wire]:
+    """Laptops to each VPN server, along one lane over the lower row."""
+    start = slots[CLIENTS]
+    regions = {region.name for region in cluster.regions}
+    for server in cluster.access.vpn.servers:
+        end = slots[server.site]
+        inside = server.site in regions
+        x, stop = (end.right - 84, end.bottom) if inside else (end.x + 220, end.y)
+        points = [(start.middle, start.y), (start.middle, y), (x, y), (x, stop)]
+        yield Wire(
+            door_id(server.site),
+            "door",
+            route(points),
+            (),
+            (),
+            pen.label(door_id(server.site)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """A shared line: a trunk down one side of the picture, a lane along each row that has members."""
+
+    name: str
+    look: str
+    trunk: int
+    hub: int
+    """The trunk's height at which all paths meet."""
+    step: int
+    """How far its lanes are from the middle of the gutters, and its ports from the middle of the boxes."""
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A box on a bus: where it stands and the lane it goes to, above or below it."""
+
+    place: str
+    slot: Slot
+    lane: int
+
+
+def bus(line: Bus, stops: Iterable[Stop]) -> Iterator[Wire]:
+    """One path for each place, from its box to the hub; together they are the bus."""
+    for stop in stops:
+        below = stop.lane > stop.slot.y
+        x = stop.slot.middle + line.step * 3
+        y = stop.lane + line.step
+        edge = stop.slot.bottom if below else stop.slot.y
+        yield Wire(
+            bus_id(line.name, stop.place),
+            f"{line.look} bundled",
+            route([(x, edge), (x, y), (line.trunk, y), (line.trunk, line.hub)]),
+            (),
+            (),
+            f"{line.words}: {stop.place}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BusWords:
+    """What each bus carries."""
+
+    vpn: str
+    mesh: str
+    access: str
+
+
+def bus_words(cluster: Cluster) -> BusWords:
+    """What the buses carry: VPN connections, regions' mesh, laptops."""
+    network = cluster.network
+    tunnels = sum(len(link.tunnels) for link in network.links)
+    vpn = f"{wording.count(len(network.links), 'VPN connection')} · {wording.count(tunnels, 'tunnel')}"
+    if network.interconnect == "transit-gateway":
+        mesh = f"Transit gateway · {wording.count(len(cluster.regions), 'region')}"
+    else:
+        mesh = f"Full mesh · {wording.count(len(network.peerings), 'VPC peering')}"
+    servers = wording.count(len(cluster.access.vpn.servers), "VPN server")
+    return BusWords(vpn, mesh, f"Laptops · {servers}")

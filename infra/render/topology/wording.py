@@ -1,0 +1,95 @@
+"""Numbers and facts as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network
+from typing import Final
+
+from infra.catalogue import gpus
+from infra.model.machines import Market, NodeGroup, NodePool
+from infra.model.places import Gpus
+
+DASH: Final = "\N{EN DASH}"
+TIMES: Final = "\N{MULTIPLICATION SIGN}"
+MINUS: Final = "\N{MINUS SIGN}"
+
+
+def money(dollars: float | None) -> str:
+    """``$0.768``, ``$31.21``, ``$1,204``; a dash where there is no price."""
+    if dollars is None:
+        return DASH
+    if dollars < 10:
+        return f"${dollars:.3f}"
+    return f"${dollars:,.2f}" if dollars < 1000 else f"${dollars:,.0f}"
+
+
+def span(low: int, high: int) -> str:
+    """From low to high with a dash, or ``8`` where both are one."""
+    return f"{low:,}{DASH}{high:,}" if low != high else f"{low:,}"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 pool``, ``2 pools``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(block: IPv4Network) -> str:
+    """``65,536 addresses``."""
+    return count(block.num_addresses, "address", "addresses")
+
+
+def memory(mib: int) -> str:
+    """``256 GiB``, ``2 TiB``, ``512 MiB``."""
+    for unit, step in (("TiB", 1 << 20), ("GiB", 1 << 10)):
+        if mib >= step:
+            return f"{mib / step:.3g} {unit}"
+    return f"{mib} MiB"
+
+
+def card(cards: Gpus) -> str:
+    """Four times ``TITAN X (Pascal)``."""
+    return f"{cards.count} {TIMES} {card_name(cards.model)}"
+
+
+def card_name(model: str) -> str:
+    """What NVIDIA calls a card, without NVIDIA."""
+    known = gpus.find(model)
+    return known.name.removeprefix("NVIDIA ").removeprefix("Tesla ") if known else model
+
+
+def market(bought: Market) -> str:
+    """How instances are bought, in full."""
+    cap = f", at most ${bought.max_price} an hour" if bought.max_price else ""
+    if bought.kind == "on-demand":
+        return "on demand"
+    if bought.kind == "spot":
+        return f"spot{cap}"
+    base = f"first {bought.on_demand_base} on demand, then " if bought.on_demand_base else ""
+    return f"mixed: {base}{bought.on_demand_percent} % on demand, the rest spot{cap}"
+
+
+def short_market(bought: Market) -> str:
+    """How instances are bought, in a word."""
+    return {"on-demand": "on demand", "spot": "spot", "mixed": "mixed"}[bought.kind]
+
+
+def types(pool: NodePool) -> str:
+    """Every instance type, with its weight where it has one."""
+    return ", ".join(
+        each.name if each.weight == 1 else f"{each.name} (weight {each.weight})"
+        for each in pool.instance_types
+    )
+
+
+def full_price(pool: NodePool, group: NodeGroup) -> float | None:
+    """USD an hour of a group at its maximum, on demand, all of its first type."""
+    if group.hourly_price is None:
+        return None
+    return group.hourly_price * group.max / max(pool.instance_types[0].weight, 1)
+
+
+def total(prices: Iterable[float | None]) -> float | None:
+    """The sum of what has a price; None where nothing has."""
+    known = [price for price in prices if price is not None]
+    return sum(known) if known else None
