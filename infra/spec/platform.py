@@ -101,7 +101,7 @@ class Kubernetes(Part):
 class AccessPoint(Part):
     """A directory of an EFS file system with an owner."""
 
-    path: Annotated[Path, REPLACES]
+    path: Annotated[Path, REPLACES("the access point, not the files")]
     """The directory within the file system."""
     uid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
     """Its owner, and the user that all access maps to."""
@@ -193,9 +193,9 @@ class Record(Part):
 class PublicZone(Part):
     """A zone the world can see, for the VPN's end points."""
 
-    zone: Annotated[Domain, REPLACES]
+    zone: Annotated[Domain, REPLACES("a zone keeps its name")]
     """Its name."""
-    id: Annotated[Text | None, REPLACES] = None
+    id: Annotated[Text | None, REPLACES("its records move")] = None
     """The hosted zone's id, where it exists already. Default: a new zone is made."""
 
 
