@@ -12,6 +12,7 @@ variable "tags" {
   description = "Tags on everything."
   type        = map(string)
   default     = {}
+  nullable    = false
 }
 
 variable "block" {
@@ -57,12 +58,14 @@ variable "nat" {
   description = "Zones whose private and pod subnets reach the internet, each with the zone of the NAT gateway that serves it."
   type        = map(string)
   default     = {}
+  nullable    = false
 }
 
 variable "endpoints" {
   description = "AWS services with a gateway endpoint in every route table."
   type        = set(string)
   default     = ["s3"]
+  nullable    = false
 
   validation {
     condition     = alltrue([for service in var.endpoints : contains(["s3", "dynamodb"], service)])
@@ -105,6 +108,7 @@ variable "api_port" {
   description = "TCP port of the Kubernetes API."
   type        = number
   default     = 6443
+  nullable    = false
 }
 
 variable "overlay_ports" {
@@ -117,6 +121,7 @@ variable "overlay_ports" {
   default = {
     vxlan = { protocol = "udp", from = 8472, to = 8472 }
   }
+  nullable = false
 }
 
 variable "vpn_ports" {
@@ -129,6 +134,7 @@ variable "vpn_ports" {
     openvpn-udp = { protocol = "udp", port = 1194 }
     openvpn-tcp = { protocol = "tcp", port = 443 }
   }
+  nullable = false
 
   validation {
     condition     = alltrue([for one in var.vpn_ports : contains(["tcp", "udp"], one.protocol) && one.port > 0 && one.port < 65536])

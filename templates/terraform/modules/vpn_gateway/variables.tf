@@ -7,6 +7,7 @@ variable "tags" {
   description = "Tags on everything."
   type        = map(string)
   default     = {}
+  nullable    = false
 }
 
 variable "vpc_id" {
@@ -117,7 +118,8 @@ variable "proposals" {
     replay_window      = optional(number, 1024)
     lifecycle_control  = optional(bool, true)
   })
-  default = {}
+  default  = {}
+  nullable = false
 
   validation {
     condition     = var.proposals.phase1_lifetime >= 900 && var.proposals.phase1_lifetime <= 28800 && var.proposals.phase2_lifetime >= 900 && var.proposals.phase2_lifetime <= 3600

@@ -1,0 +1,109 @@
+# Masters scale the node pools, hand out the nodes' join tokens, and keep snapshots of etcd.
+
+data "aws_iam_policy_document" "autoscaler" {
+  # Neither service has permissions by resource for what only describes: the region is all that can be said.
+  statement {
+    sid = "LookUp"
+    actions = [
+      "autoscaling:DescribeAutoScalingGroups",
+      "autoscaling:DescribeAutoScalingInstances",
+      "autoscaling:DescribeLaunchConfigurations",
+      "autoscaling:DescribeScalingActivities",
+      "autoscaling:DescribeTags",
+      "autoscaling:DescribeWarmPool",
+      "ec2:DescribeAvailabilityZones",
+      "ec2:DescribeCapacityReservations",
+      "ec2:DescribeImages",
+      "ec2:DescribeInstanceTypeOfferings",
+      "ec2:DescribeInstanceTypes",
+      "ec2:DescribeInstances",
+      "ec2:DescribeLaunchTemplateVersions",
+      "ec2:DescribeSpotPriceHistory",
+      "ec2:DescribeTags",
+    ]
+    resources = ["*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
+    }
+  }
+
+  statement {
+    sid = "ScaleOwnGroups"
+    actions = [
+      "autoscaling:CompleteLifecycleAction",
+      "autoscaling:RecordLifecycleActionHeartbeat",
+      "autoscaling:SetDesiredCapacity",
+      "autoscaling:TerminateInstanceInAutoScalingGroup",
+      "autoscaling:UpdateAutoScalingGroup",
+    ]
+    resources = local.auto_scaling_groups
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/cluster"
+      values   = [var.cluster]
+    }
+  }
+}
+
+resource "aws_iam_role_policy" "autoscaler" {
+  name   = "scale-own-groups"
+  role   = aws_iam_role.this["control-plane"].id
+  policy = data.aws_iam_policy_document.autoscaler.json
+}
+
+data "aws_iam_policy_document" "tokens" {
+  statement {
+    sid       = "WriteOwnSecretsAndTokens"
+    actions   = ["ssm:PutParameter"]
+    resources = concat(local.secrets["control-plane"], local.secrets["node"])
+  }
+}
+
+resource "aws_iam_role_policy" "tokens" {
+  name   = "write-own-secrets-and-tokens"
+  role   = aws_iam_role.this["control-plane"].id
+  policy = data.aws_iam_policy_document.tokens.json
+}
+
+locals {
+  snapshots = { for one in var.snapshots[*] : "snapshots" => one }
+}
+
+data "aws_iam_policy_document" "snapshots" {
+  for_each = local.snapshots
+
+  statement {
+    sid       = "ListSnapshots"
+    actions   = ["s3:ListBucket"]
+    resources = ["arn:${local.partition}:s3:::${each.value.bucket}"]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values   = ["${each.value.prefix}*"]
+    }
+  }
+
+  # Old ones are the bucket's life cycle's to delete, not a master's that was broken into.
+  statement {
+    sid = "KeepSnapshots"
+    actions = [
+      "s3:AbortMultipartUpload",
+      "s3:GetObject",
+      "s3:PutObject",
+    ]
+    resources = ["arn:${local.partition}:s3:::${each.value.bucket}/${each.value.prefix}*"]
+  }
+}
+
+resource "aws_iam_role_policy" "snapshots" {
+  for_each = local.snapshots
+
+  name   = "keep-snapshots"
+  role   = aws_iam_role.this["control-plane"].id
+  policy = data.aws_iam_policy_document.snapshots[each.key].json
+}

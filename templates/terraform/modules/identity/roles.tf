@@ -1,0 +1,50 @@
+# Four roles, one for each kind of machine. What a role may do is in a file by topic: secrets, storage, nodes,
+# control_plane. Policies are inline: they belong to one role, and go with it.
+
+locals {
+  roles = {
+    node           = "Kubernetes nodes"
+    control-plane  = "Kubernetes masters, which also scale the node pools"
+    ssh-node       = "Machines that people log in to"
+    access-gateway = "VPN end points"
+  }
+}
+
+data "aws_caller_identity" "current" {}
+
+data "aws_partition" "current" {}
+
+locals {
+  account   = data.aws_caller_identity.current.account_id
+  partition = data.aws_partition.current.partition
+}
+
+data "aws_iam_policy_document" "assume" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["ec2.${data.aws_partition.current.dns_suffix}"]
+    }
+  }
+}
+
+resource "aws_iam_role" "this" {
+  for_each = local.roles
+
+  name               = "${var.name}-${each.key}"
+  description        = "${each.value}."
+  assume_role_policy = data.aws_iam_policy_document.assume.json
+
+  tags = merge(var.tags, { Name = "${var.name}-${each.key}", role = each.key })
+}
+
+resource "aws_iam_instance_profile" "this" {
+  for_each = local.roles
+
+  name = aws_iam_role.this[each.key].name
+  role = aws_iam_role.this[each.key].name
+
+  tags = merge(var.tags, { Name = "${var.name}-${each.key}", role = each.key })
+}

@@ -1,0 +1,165 @@
+resource "aws_s3_bucket" "this" {
+  for_each = var.buckets
+
+  bucket = each.value.bucket
+
+  tags = merge(var.tags, each.value.tags, { Name = each.value.bucket })
+
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+
+resource "aws_s3_bucket_public_access_block" "this" {
+  for_each = var.buckets
+
+  bucket                  = aws_s3_bucket.this[each.key].id
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+resource "aws_s3_bucket_ownership_controls" "this" {
+  for_each = var.buckets
+
+  bucket = aws_s3_bucket.this[each.key].id
+
+  rule {
+    object_ownership = "BucketOwnerEnforced"
+  }
+}
+
+resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
+  for_each = var.buckets
+
+  bucket = aws_s3_bucket.this[each.key].id
+
+  rule {
+    apply_server_side_encryption_by_default {
+      sse_algorithm = "AES256"
+    }
+  }
+}
+
+resource "aws_s3_bucket_versioning" "this" {
+  for_each = var.buckets
+
+  bucket = aws_s3_bucket.this[each.key].id
+
+  versioning_configuration {
+    status = "Enabled"
+  }
+}
+
+resource "aws_s3_bucket_lifecycle_configuration" "this" {
+  for_each = var.buckets
+
+  # Rules about versions need versions.
+  bucket = aws_s3_bucket_versioning.this[each.key].bucket
+
+  rule {
+    id     = "old-versions"
+    status = "Enabled"
+
+    filter {}
+
+    noncurrent_version_expiration {
+      noncurrent_days = each.value.versions_days
+    }
+  }
+
+  rule {
+    id     = "leftovers"
+    status = "Enabled"
+
+    filter {}
+
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 7
+    }
+
+    expiration {
+      expired_object_delete_marker = true
+    }
+  }
+
+  dynamic "rule" {
+    for_each = each.value.archive_days[*]
+
+    content {
+      id     = "archive"
+      status = "Enabled"
+
+      filter {}
+
+      transition {
+        days          = rule.value
+        storage_class = each.value.archive_class
+      }
+    }
+  }
+
+  dynamic "rule" {
+    for_each = each.value.expire_days[*]
+
+    content {
+      id     = "expire"
+      status = "Enabled"
+
+      filter {}
+
+      expiration {
+        days = rule.value
+      }
+    }
+  }
+}
+
+data "aws_iam_policy_document" "bucket" {
+  for_each = var.buckets
+
+  statement {
+    sid       = "OnlyOverTls"
+    effect    = "Deny"
+    actions   = ["s3:*"]
+    resources = [aws_s3_bucket.this[each.key].arn, "${aws_s3_bucket.this[each.key].arn}/*"]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
+
+  statement {
+    sid       = "OnlyOverTls12"
+    effect    = "Deny"
+    actions   = ["s3:*"]
+    resources = [aws_s3_bucket.this[each.key].arn, "${aws_s3_bucket.this[each.key].arn}/*"]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "NumericLessThan"
+      variable = "s3:TlsVersion"
+      values   = ["1.2"]
+    }
+  }
+}
+
+resource "aws_s3_bucket_policy" "this" {
+  for_each = var.buckets
+
+  # S3 refuses to change a bucket's policy and its public access block at the same moment.
+  bucket = aws_s3_bucket_public_access_block.this[each.key].bucket
+  policy = data.aws_iam_policy_document.bucket[each.key].json
+}

@@ -1,0 +1,141 @@
+resource "aws_efs_file_system" "this" {
+  for_each = var.file_systems
+
+  # A token has at most 64 characters, a name tag 256.
+  creation_token   = length(each.value.name) <= 64 ? each.value.name : sha256(each.value.name)
+  encrypted        = true
+  performance_mode = each.value.performance
+  throughput_mode  = each.value.throughput
+
+  # A file that is read again comes back, so that a data set in use is as fast as ever.
+  dynamic "lifecycle_policy" {
+    for_each = each.value.archive_after_days == null ? [] : [
+      { ia = each.value.archive_after_days == 1 ? "AFTER_1_DAY" : "AFTER_${each.value.archive_after_days}_DAYS", back = null },
+      { ia = null, back = "AFTER_1_ACCESS" },
+    ]
+
+    content {
+      transition_to_ia                    = lifecycle_policy.value.ia
+      transition_to_primary_storage_class = lifecycle_policy.value.back
+    }
+  }
+
+  tags = merge(var.tags, each.value.tags, { Name = each.value.name })
+
+  lifecycle {
+    prevent_destroy = true
+
+    precondition {
+      condition     = length(var.security_group_ids) > 0
+      error_message = "security_group_ids: mount targets without a group of their own would get the VPC's default one, which lets nobody in."
+    }
+  }
+}
+
+locals {
+  mount_targets = merge([
+    for name, file_system in var.file_systems : {
+      for zone, subnet_id in file_system.subnet_ids : "${name} ${zone}" => { file_system = name, subnet_id = subnet_id }
+    }
+  ]...)
+
+  access_points = merge([
+    for name, file_system in var.file_systems : {
+      for point, settings in file_system.access_points : "${name} ${point}" => merge(settings, { file_system = name, point = point })
+    }
+  ]...)
+}
+
+resource "aws_efs_mount_target" "this" {
+  for_each = local.mount_targets
+
+  file_system_id  = aws_efs_file_system.this[each.value.file_system].id
+  subnet_id       = each.value.subnet_id
+  security_groups = var.security_group_ids
+}
+
+resource "aws_efs_access_point" "this" {
+  for_each = local.access_points
+
+  file_system_id = aws_efs_file_system.this[each.value.file_system].id
+
+  posix_user {
+    uid = each.value.uid
+    gid = each.value.gid
+  }
+
+  root_directory {
+    path = each.value.path
+
+    creation_info {
+      owner_uid   = each.value.uid
+      owner_gid   = each.value.gid
+      permissions = each.value.mode
+    }
+  }
+
+  tags = merge(var.tags, var.file_systems[each.value.file_system].tags, {
+    Name = "${var.file_systems[each.value.file_system].name}-${each.value.point}"
+  })
+}
+
+resource "aws_efs_backup_policy" "this" {
+  for_each = { for name, file_system in var.file_systems : name => file_system if file_system.backup }
+
+  file_system_id = aws_efs_file_system.this[each.key].id
+
+  backup_policy {
+    status = "ENABLED"
+  }
+}
+
+# Machines in racks have no AWS identity, so whoever gets through the mount targets' security groups may read and
+# write, as EFS has it by default, but only over TLS, and never as root: that takes a role that says so.
+data "aws_iam_policy_document" "file_system" {
+  for_each = var.file_systems
+
+  statement {
+    sid = "MountFromInside"
+    actions = [
+      "elasticfilesystem:ClientMount",
+      "elasticfilesystem:ClientWrite",
+    ]
+    resources = [aws_efs_file_system.this[each.key].arn]
+
+    principals {
+      type        = "AWS"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "elasticfilesystem:AccessedViaMountTarget"
+      values   = ["true"]
+    }
+  }
+
+  statement {
+    sid       = "OnlyOverTls"
+    effect    = "Deny"
+    actions   = ["*"]
+    resources = [aws_efs_file_system.this[each.key].arn]
+
+    principals {
+      type        = "AWS"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
+}
+
+resource "aws_efs_file_system_policy" "this" {
+  for_each = var.file_systems
+
+  file_system_id = aws_efs_file_system.this[each.key].id
+  policy         = data.aws_iam_policy_document.file_system[each.key].json
+}
