@@ -17,7 +17,27 @@ from infra.errors import Path, Position, Problem, dotted
 MOST_VALUES = 2_000_000
 """Aliases may repeat values up to this many; above it the file is taken for a mistake (or an attack)."""
 
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_TAGS = {
+    yaml.ScalarNode: "tag:yaml.org,2002:str",
+    yaml.SequenceNode: "tag:yaml.org,2002:seq",
+    yaml.MappingNode: "tag:yaml.org,2002:map",
+}
+_Base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """PyYAML's base loader, without its search for the tag of each value: here every scalar is text."""
+
+    def resolve(self, kind: type[yaml.Node], _value: object, _implicit: object) -> str:
+        return _TAGS[kind]
+
+    def descend_resolver(self, *_: object) -> None:
+        """There is nothing to look for."""
+
+    def ascend_resolver(self) -> None:
+        """There is nothing to look for."""
+
+
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))
 

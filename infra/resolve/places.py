@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from ipaddress import IPv4Network
 from typing import Final, Literal
 
@@ -139,7 +140,7 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
 
 
 def _node(site: str, host: str, node: written.PhysicalNode, zone: str) -> PhysicalNode:
-    cards = _cards(node.gpus) if node.gpus is not None else None
+    cards = _cards(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
     labels = {
         f"{LABEL_PREFIX}/site": site,
@@ -162,13 +163,14 @@ def _node(site: str, host: str, node: written.PhysicalNode, zone: str) -> Physic
     )
 
 
-def _cards(written_gpus: written.PhysicalGpus) -> Gpus | None:
-    card = gpus.find(written_gpus.model)
+@cache
+def _cards(model: str, count: int, driver: int | None) -> Gpus | None:
+    card = gpus.find(model)
     if card is None:
         return None
     newest = drivers.newest_for([card])
-    driver = written_gpus.driver or (newest.branch if newest else card.first_driver)
-    return Gpus(card.slug, written_gpus.count, card.memory_mib, card.gpu_class, driver)
+    branch = driver or (newest.branch if newest else card.first_driver)
+    return Gpus(card.slug, count, card.memory_mib, card.gpu_class, branch)
 
 
 def gpu_labels(cards: Gpus | None) -> dict[str, str]:
