@@ -4,6 +4,8 @@ locals {
 }
 
 resource "aws_route53_zone" "public" {
+  #checkov:skip=CKV2_AWS_38:Signing needs a record in the parent zone, which may be anywhere, and a broken chain takes the zone down.
+  #checkov:skip=CKV2_AWS_39:A few public names; who asks for them says nothing worth keeping.
   for_each = local.made
 
   name    = each.key

@@ -75,6 +75,7 @@ check "rules_quota" {
 }
 
 resource "aws_security_group" "this" {
+  #checkov:skip=CKV2_AWS_5:The machines, load balancer and mount targets that wear them are in other modules.
   for_each = local.groups
 
   name        = "${var.name}-${each.key}"
