@@ -10,12 +10,13 @@ import json
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from infra.localaws import faults
-from infra.localaws.request import Environ, identify, read_body
+from infra.localaws.request import Call, Environ, identify, read_body
 
 ACCOUNT: Final = "123456789012"
 """The account of every embedded AWS."""
@@ -75,7 +76,15 @@ class Application:
                 text, headers = faults.error_body(call, fault, environ.get("CONTENT_TYPE", ""))
                 return _answer(start_response, fault.status, text, headers)
         with self._one:
-            return list(self._moto(environ, start_response))
+            try:
+                return list(self._moto(environ, start_response))
+            except Exception as problem:
+                # What moto does not know it raises. As an error 500 clients would try it again for minutes.
+                traceback.print_exc()
+                text, headers = faults.error_body(
+                    call, _lacking(call, problem), environ.get("CONTENT_TYPE", "")
+                )
+                return _answer(start_response, 400, text, headers)
 
     def _control(self, environ: Environ, body: bytes, start_response: StartResponse) -> Iterable[bytes]:
         what = (environ["REQUEST_METHOD"], environ["PATH_INFO"].removeprefix(CONTROL))
@@ -109,6 +118,15 @@ class Application:
                 return _answer(start_response, 200, {})
             case _:
                 return _answer(start_response, 404, {"error": "no such path"})
+
+
+def _lacking(call: Call, problem: Exception) -> faults.Fault:
+    return faults.refused(
+        call.action,
+        "EmbeddedAwsLacks",
+        f"the embedded AWS can't do {call.service} {call.action} as it was asked: "
+        f"{type(problem).__name__}: {problem}",
+    )
 
 
 def _moto() -> Any:

@@ -13,10 +13,13 @@ from typing import Final, cast
 
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
+        "DescribeImages": "ubuntu_images",
         "EnableVgwRoutePropagation": "vgw_route_propagation",
         "CreateVpnConnection": "vpn_connections",
         "DescribeVpnGateways": "vpn_gateways",
         "DeleteVpc": "vpc_deletion",
+        "DeleteNatGateway": "nat_gateways",
+        "ModifySecurityGroupRules": "security_group_rules",
     },
     "autoscaling": {
         "PutLifecycleHook": "lifecycle_hooks",

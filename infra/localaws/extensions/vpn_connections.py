@@ -27,7 +27,7 @@ _RENAMED: Final = {
 }
 """Request and answer spell these differently."""
 
-_RESERVED: Final = {f"169.254.{n}.0/30" for n in (0, 1, 2, 3, 4, 5)} | {"169.254.169.252/30"}
+_RESERVED: Final = {*(f"169.254.{n}.0/30" for n in range(6)), "169.254.169.252/30"}
 """Inside blocks that AWS refuses."""
 
 
@@ -39,6 +39,12 @@ def install() -> None:
         self.vgw_telemetry = []
         self.category = "VPN"
         self.gateway_association_state = "associated"
+
+    @around(VPNConnection)
+    def get_filter_value(original: Any, self: Any, filter_name: str, method_name: str | None = None) -> Any:
+        if filter_name == "route.destination-cidr-block":
+            return [route["DestinationCidrBlock"] for route in self.routes]
+        return original(self, filter_name, method_name)
 
     @around(VPNConnections)
     def create_vpn_connection(original: Any, self: Any) -> ActionResult:
