@@ -12,7 +12,7 @@ resource "aws_vpc_peering_connection" "this" {
   peer_region = data.aws_region.accepter.name
   auto_accept = false
 
-  tags = merge(var.tags, { Name = var.name, side = "requester" })
+  tags = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_vpc_peering_connection_accepter" "this" {
@@ -21,7 +21,7 @@ resource "aws_vpc_peering_connection_accepter" "this" {
   vpc_peering_connection_id = aws_vpc_peering_connection.this.id
   auto_accept               = true
 
-  tags = merge(var.tags, { Name = var.name, side = "accepter" })
+  tags = merge(var.tags, { Name = var.name })
 }
 
 # Options can be set once the connection is active, so these two wait for the accepter.

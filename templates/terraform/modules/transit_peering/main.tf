@@ -12,7 +12,7 @@ resource "aws_ec2_transit_gateway_peering_attachment" "this" {
   peer_transit_gateway_id = var.accepter.transit_gateway_id
   peer_region             = data.aws_region.accepter.name
 
-  tags = merge(var.tags, { Name = var.name, side = "requester" })
+  tags = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_ec2_transit_gateway_peering_attachment_accepter" "this" {
@@ -20,7 +20,7 @@ resource "aws_ec2_transit_gateway_peering_attachment_accepter" "this" {
 
   transit_gateway_attachment_id = aws_ec2_transit_gateway_peering_attachment.this.id
 
-  tags = merge(var.tags, { Name = var.name, side = "accepter" })
+  tags = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_ec2_transit_gateway_route" "requester" {
