@@ -10,6 +10,8 @@
 
   canvas.querySelectorAll("title").forEach((title) => title.remove()); // we say more, and sooner
 
+  const empty = { note: "", facts: [], blocks: [], parent: "", related: [], via: [], change: "" };
+  for (const item of items) for (const key in empty) item[key] ??= empty[key];
   const told = new Map(items.map((item) => [item.id, item]));
   const children = new Map();
   for (const item of items) {
@@ -31,6 +33,16 @@
     const item = told.get(id);
     return item && item.parent ? standIns(item.parent) : [];
   };
+  // Lines that matter just now are drawn again, above those that do not.
+  const raised = canvas.querySelector(".raised");
+  function raise() {
+    const copies = [...canvas.querySelectorAll(".wire.lit, .wire.hit")].map((wire) => {
+      const copy = wire.cloneNode(true);
+      for (const name of ["data-id", "tabindex", "role", "aria-label"]) copy.removeAttribute(name);
+      return copy;
+    });
+    raised.replaceChildren(...copies);
+  }
   const element = (tag, text, name) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;
@@ -71,7 +83,7 @@
   let lit = "";
   function light(id, box) {
     if (id === lit) return box && place(box);
-    dark();
+    if (lit) dark();
     const item = told.get(id);
     if (!item) return;
     lit = id;
@@ -87,6 +99,7 @@
     for (const wire of wires) (drawn.get(wire) || []).forEach((shape) => shape.classList.add("lit"));
     (drawn.get(id) || []).forEach((shape) => shape.classList.add("lit", "at"));
     if (canvas.querySelector(".wire.lit")) canvas.classList.add("lighting");
+    raise();
     if (!box) return;
     tip.replaceChildren(tell(item));
     tip.hidden = false;
@@ -97,6 +110,7 @@
     tip.hidden = true;
     canvas.classList.remove("lighting");
     canvas.querySelectorAll(".lit").forEach((shape) => shape.classList.remove("lit", "at"));
+    raise();
   }
 
   const at = (target) => (target instanceof Element ? target.closest("[data-id]") : null);
@@ -155,8 +169,8 @@
   }
   function go(id) {
     const [shape] = standIns(id);
-    if (shape) reveal(shape);
     open(id);
+    if (shape) reveal(shape);
     light(id);
   }
 
@@ -182,6 +196,9 @@
     ]),
   );
   const ranges = new Map(items.map((item) => [item, item.blocks.map(block).filter(Boolean)]));
+
+  const joins = new Set(["VPN connection", "peering"]);
+  const wiresOf = (item) => (joins.has(item.kind) ? item.via.flatMap((wire) => drawn.get(wire) || []) : []);
 
   function matches(text) {
     const wanted = block(text);
@@ -210,15 +227,16 @@
     canvas.classList.toggle("searching", text !== "");
     results.hidden = true;
     found.textContent = "";
-    if (!text) return;
+    if (!text) return raise();
     const hits = matches(text);
     for (const item of hits) {
       const shown = drawn.get(item.id) || [];
       shown.forEach((shape) => shape.classList.add("hit"));
-      if (!shown.length) standIns(item.id).forEach((shape) => shape.classList.add("hit"));
-      for (const end of item.kind === "VPN connection" || item.kind === "peering" ? item.related : [item.parent])
+      if (!shown.length) [...standIns(item.id), ...wiresOf(item)].forEach((shape) => shape.classList.add("hit"));
+      for (const end of joins.has(item.kind) ? item.related : [item.parent])
         (drawn.get(end) || []).forEach((shape) => shape.classList.add("holds"));
     }
+    raise();
     found.textContent = hits.length ? `${hits.length} found` : "nothing found";
     results.replaceChildren(
       ...hits.slice(0, MOST).map((item) => {
@@ -289,7 +307,8 @@
     const box = shape.getBBox();
     const natural = scale() > 1 ? 1 / scale() : 1;
     zoom(natural);
-    view.x = box.x + box.width / 2 - view.w / 2;
+    // In the middle of what the panel leaves free.
+    view.x = box.x + box.width / 2 - view.w / 2 + (panel.offsetWidth / 2) * scale();
     view.y = box.y + box.height / 2 - view.h / 2;
     show();
   }

@@ -16,9 +16,10 @@ from infra.render.topology.marks import text
 from infra.render.topology.measure import width
 from infra.render.topology.shapes import Rect, Text
 
-REGION_HEIGHT: Final = 90
-SITE_HEIGHT: Final = 62
-_PAD: Final = 11
+REGION_HEIGHT: Final = 98
+SITE_HEIGHT: Final = 74
+_PAD: Final = 8
+_LOOKS: Final = ("mono-small", "small ink", "small ink", "small dim")
 
 
 def region_lines(
@@ -47,29 +48,28 @@ def region_lines(
             if number
         ]
         found[region.name] = (
-            (wording.count(len(here), "pool"), f"{nodes} nodes"),
-            (f"{len(region.zones)} zones", f"≤ {wording.money(full)}/h" if full else ""),
-            (" · ".join(small), f"AS {region.asn}"),
+            (str(region.vpc), ""),
+            (wording.count(len(here), "pool"), f"≤ {wording.money(full)}/h" if full else ""),
+            (f"{nodes} nodes", f"{len(region.zones)} zones"),
+            (" · ".join(small), ""),
         )
     return found
 
 
 def region_drawing(region: Region, lines: Sequence[tuple[str, str]]) -> Draw:
     """A region in brief."""
-    block = str(region.vpc)
 
     def draw(x: int, y: int, w: int) -> Card:
         left, right, room = x + _PAD, x + w - _PAD, w - 2 * _PAD
         texts = [
-            Text(left + 9, y + 21, str(region.order + 1), "tag strong order", "middle"),
-            text(left + 25, y + 22, region.name, "name strong", room - 30 - width(block, "mono")),
-            Text(right, y + 22, block, "mono", "end"),
+            Text(left + 8, y + 20, str(region.order + 1), "tag strong order", "middle"),
+            text(left + 21, y + 21, region.name, "body strong", room - 21),
         ]
-        for index, (one, other) in enumerate(lines):
-            base = y + 45 + index * 17
-            texts.append(text(left, base, one, "small ink", room - width(other, "small") - 8))
+        for index, ((one, other), look) in enumerate(zip(lines, _LOOKS, strict=True)):
+            base = y + 38 + index * 17
+            texts.append(text(left, base, one, look, room - width(other, "small") - 6))
             texts.append(Text(right, base, other, "small dim", "end"))
-        order = Rect(left, y + 9, 18, 18, "order", 9)
+        order = Rect(left, y + 9, 16, 16, "order", 8)
         return Card("region", (order,), tuple(texts), (), REGION_HEIGHT)
 
     return draw
@@ -78,23 +78,24 @@ def region_drawing(region: Region, lines: Sequence[tuple[str, str]]) -> Draw:
 def site_drawing(site: PhysicalSite) -> Draw:
     """A physical site in brief."""
     cards = sum(node.gpus.count for node in site.nodes if node.gpus)
-    facts = [wording.count(len(site.nodes), "node")] + ([f"{cards:,} GPUs"] if cards else [])
-    return _small("site", site.name, str(site.lan), " · ".join(facts))
+    gpus = wording.count(cards, "GPU") if cards else ""
+    return _small("site", site.name, str(site.lan), wording.count(len(site.nodes), "node"), gpus)
 
 
 def laptops_drawing(cluster: Cluster) -> Draw:
     """Laptops in brief."""
     doors = wording.count(len(cluster.access.vpn.servers), "VPN server")
-    return _small("laptops", "Laptops", str(cluster.network.clients), doors)
+    users = wording.count(sum(user.vpn for user in cluster.access.users), "user")
+    return _small("laptops", "Laptops", str(cluster.network.clients), doors, users)
 
 
-def _small(kind: str, name: str, block: str, facts: str) -> Draw:
+def _small(kind: str, name: str, block: str, *facts: str) -> Draw:
     def draw(x: int, y: int, w: int) -> Card:
         left, room = x + _PAD, w - 2 * _PAD
         texts = (
             text(left, y + 20, name, "body strong", room),
-            text(left, y + 36, block, "mono-small", room),
-            text(left, y + 52, facts, "small dim", room),
+            text(left, y + 36, block, "mono-tiny", room),
+            *(text(left, y + 52 + 14 * index, fact, "small dim", room) for index, fact in enumerate(facts)),
         )
         return Card(kind, (), texts, (), SITE_HEIGHT)
 

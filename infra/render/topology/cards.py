@@ -222,7 +222,8 @@ class Writer:
             self._chips(site, sorted(inside, key=_plain_last))
 
     def _chips(self, site: PhysicalSite, inside: Sequence[PhysicalNode]) -> None:
-        columns = max((self.w - 2 * PAD) // 104, 1)
+        longest = max(width(node.name, "body") for node in inside)
+        columns = max((self.w - 2 * PAD + 6) // max(round(longest) + 46, 104), 2)
         each = (self.w - 2 * PAD + 6) // columns
         shown = inside[:_MOST_NODES]
         for index, node in enumerate(shown):

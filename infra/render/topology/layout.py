@@ -16,19 +16,23 @@ from infra.render.topology import boxes, cards, frame, wires, wording
 from infra.render.topology.cards import Draw
 from infra.render.topology.items import CLIENTS, GONE, Item, groups_by_region
 from infra.render.topology.marks import Pen
+from infra.render.topology.measure import width
 from infra.render.topology.shapes import Mark, Picture, Rect, Text, Wire
 from infra.render.topology.wires import LANE, Bus, Slot, Stop
 
 MARGIN: Final = 36
 GAP: Final = 32
 _FULL_REGIONS: Final = 6
-_FULL_SITES: Final = 5
+_FULL_SITES: Final = 3
+"""Laptops are one of them."""
 _ABREAST: Final = 3
 _WIDTHS: Final = {1: 760, 2: 640, 3: 560}
 """The width of a card by how many stand abreast."""
-_BOX_GAP: Final = 14
-_REGIONS_ABREAST: Final = (5, 6)
-_SITES_ABREAST: Final = (8, 9, 10)
+_BOXES: Final = 1520
+"""The width of a picture of boxes alone."""
+_BOX_GAP: Final = 12
+_REGIONS_ABREAST: Final = (6, 7, 8, 9, 10)
+_SITES_ABREAST: Final = (8, 9, 10, 11, 12, 13)
 _GUTTER: Final = 44
 _BAND: Final = 30
 
@@ -67,7 +71,8 @@ class Sheet:
         self.y += _BAND
         self.captions.append(Text(self.left, self.y - 10, words.upper(), "cap band"))
         if fact:
-            self.captions.append(Text(self.right, self.y - 10, fact, "small dim", "end"))
+            left = self.left + round(width(words.upper(), "cap") * 1.2) + 20
+            self.captions.append(Text(left, self.y - 10, fact, "small dim"))
 
 
 def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, str]) -> Picture:
@@ -75,9 +80,9 @@ def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, s
     pen = Pen(items, changes)
     regions, sites = len(cluster.regions), len(cluster.sites) + 1
     apart = max(regions, sites) <= _ABREAST
-    in_full = regions <= _FULL_REGIONS and sites <= _FULL_SITES
-    abreast = min(max(regions, sites), _ABREAST) if in_full else _ABREAST
-    inner = abreast * _WIDTHS[abreast] + (abreast - 1) * GAP
+    full_regions, full_sites = regions <= _FULL_REGIONS, sites <= _FULL_SITES
+    abreast = min(max(regions, sites), _ABREAST)
+    inner = abreast * _WIDTHS[abreast] + (abreast - 1) * GAP if full_regions or full_sites else _BOXES
     left = MARGIN if apart else MARGIN + _GUTTER
     sheet = Sheet(left, left + inner, frame.TITLE)
     sheet.marks += frame.address_plan(pen, cluster, sheet.left, sheet.y, sheet.inner)
@@ -88,8 +93,8 @@ def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, s
         sheet,
         pen,
         cluster,
-        _grid(inner, regions, regions <= _FULL_REGIONS, _REGIONS_ABREAST, abreast),
-        _grid(inner, sites, sites <= _FULL_SITES, _SITES_ABREAST, abreast),
+        _grid(inner, regions, full_regions, _REGIONS_ABREAST, abreast),
+        _grid(inner, sites, full_sites, _SITES_ABREAST, abreast),
     )
     sheet.y += GAP
     lost = [name for name in changes if items[name].kind == GONE]
@@ -98,12 +103,12 @@ def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, s
         marks, height = frame.lost(pen, sorted(lost), sheet.left, sheet.y, sheet.inner)
         sheet.marks += marks
         sheet.y += height + GAP
-    width = sheet.right + left
+    across = sheet.right + left
     return Picture(
-        width=width,
+        width=across,
         top=frame.TITLE - 8,
         height=sheet.y + frame.KEY,
-        title=frame.title(cluster, MARGIN, width - 2 * MARGIN),
+        title=frame.title(cluster, MARGIN, across - 2 * MARGIN),
         wires=tuple(sheet.wires),
         marks=tuple(sheet.marks),
         captions=tuple(sheet.captions),
@@ -162,8 +167,9 @@ def _row(sheet: Sheet, pen: Pen, draws: Mapping[str, Draw], names: Sequence[str]
     """One row of places, all as high as the highest."""
     drawn = []
     for index, name in enumerate(names):
-        x = sheet.left + index * (grid.width + grid.gap)
+        x = sheet.left + index * (sheet.inner + grid.gap) // grid.abreast
         drawn.append((x, name, draws[name](x, sheet.y, grid.width)))
+    full = " full" if grid.full else ""
     height = max(card.height for _, _, card in drawn)
     for x, name, card in drawn:
         sheet.slots[name] = Slot(x, sheet.y, grid.width, height)
@@ -172,7 +178,7 @@ def _row(sheet: Sheet, pen: Pen, draws: Mapping[str, Draw], names: Sequence[str]
             pen.badge(name, x, sheet.y + 23) if grid.full else pen.tally(name, x + grid.width - 6, sheet.y)
         )
         sheet.marks.append(
-            pen.mark(name, f"place {card.kind}", rect, card.texts, card.rects, tab=0, badges=badges)
+            pen.mark(name, f"place {card.kind}{full}", rect, card.texts, card.rects, tab=0, badges=badges)
         )
         sheet.marks.extend(card.marks)
     sheet.y += height
@@ -219,12 +225,12 @@ def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Gri
     draws = _region_draws(pen, cluster, regions.full)
     for row in _rows(draws, regions):
         above.update(dict.fromkeys(row, sheet.y + 12))
-        sheet.y += 30 if mesh else 0
+        sheet.y += 26 if mesh else 0
         _row(sheet, pen, draws, row, regions)
-        beside.update(dict.fromkeys(row, sheet.y + 15))
-        sheet.y += 26
-    middle = sheet.y + 10
-    sheet.y += 16
+        beside.update(dict.fromkeys(row, sheet.y + 12))
+        sheet.y += 22
+    middle = sheet.y + 12
+    sheet.y += 18
     sheet.band(_premises(cluster))
     draws = _site_draws(pen, cluster, sites.full)
     for row in _rows(draws, sites):
@@ -243,7 +249,7 @@ def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Gri
         line(Bus("access", "door", sheet.left - 32, middle, 5, words.access), beside, servers | {CLIENTS})
     if mesh:
         line(Bus("mesh", "peering", sheet.right + 22, hub, 0, words.mesh), above, set(above))
-        sheet.captions.append(Text(sheet.right, hub - 20, words.mesh, "small strong halo", "end"))
+        sheet.captions.append(Text(sheet.right, hub - 22, words.mesh, "small strong halo", "end"))
     if ends:
         line(Bus("vpn", "vpn", sheet.left - 20, middle, -4, words.vpn), beside, ends)
         sheet.captions.append(Text(sheet.left, middle + 4, words.vpn, "small strong halo"))

@@ -26,6 +26,7 @@ _LOOKS: Final = {
     "mono": (12, True),
     "mono-big": (14, True),
     "mono-small": (11, True),
+    "mono-tiny": (10, True),
 }
 """The font size of each look, and whether all its letters are alike; as in ``diagram.css``."""
 

@@ -81,21 +81,25 @@ def _raw(text: str) -> str:
 
 
 def _data(told: Mapping[str, Item], changes: Mapping[str, str]) -> str:
-    """What the script looks through: JSON that can stand in a <script> without ending it."""
+    """What the script looks through: JSON that can stand in a <script>, without what is empty."""
     from jinja2.utils import htmlsafe_json_dumps
 
     rows = [
         {
-            "id": item.id,
-            "kind": item.kind,
-            "title": item.title,
-            "note": item.note,
-            "facts": item.facts,
-            "blocks": item.blocks,
-            "parent": item.parent,
-            "related": item.related,
-            "via": item.via,
-            "change": changes.get(item.id, ""),
+            key: value
+            for key, value in (
+                ("id", item.id),
+                ("kind", item.kind),
+                ("title", item.title),
+                ("note", item.note),
+                ("facts", item.facts),
+                ("blocks", item.blocks),
+                ("parent", item.parent),
+                ("related", item.related),
+                ("via", item.via),
+                ("change", changes.get(item.id)),
+            )
+            if value
         }
         for item in told.values()
     ]
