@@ -1,46 +1,80 @@
-"""Rules across fields: Spec → Problems, through a table of small functions."""
+"""Rules across fields: Spec → Problems, through a table of small functions.
+
+A rule speaks of what the user wrote, with the exact path, and says what would mend it. One cause gives one
+finding: a rule that needs what another one refuses stays silent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
-from infra.checks import network, places, pools
-from infra.checks.registry import CHECKS
+from infra.checks import (
+    access,
+    autoscaler,
+    blocks,
+    declared,
+    dns,
+    images,
+    kubernetes,
+    launch,
+    links,
+    names,
+    pools,
+    quotas,
+    rooms,
+    sites,
+    storage,
+    waivers,
+)
+from infra.checks.facts import Facts
+from infra.checks.registry import FAMILIES, Check, Finding, registered
 from infra.errors import Path, Position, Problem, dotted
 from infra.spec import Spec
 
-__all__ = ["CHECKS", "FAMILIES", "examine"]
+__all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
-FAMILIES = (network, places, pools)
+MODULES: Final = (
+    declared, blocks, links, rooms, sites, pools, launch, images, kubernetes, storage, dns, access,
+    autoscaler, names, quotas, waivers,
+)  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(dict(registered()))
+"""Every check by its code, in the order of the codes."""
+
+_START: Final = Position("", 0)
+
+
+def run(spec: Spec) -> Iterator[tuple[Check, Finding]]:
+    """Everything the rules find, waivers aside."""
+    facts = Facts(spec)
+    for check in CHECKS.values():
+        if check.function is not None:
+            for finding in check.function(facts):
+                yield check, finding
 
 
 def examine(spec: Spec, position_of: Callable[[Path], Position | None]) -> tuple[Problem, ...]:
-    """Everything the checks find, in the order of the file, waived where the spec says so."""
-    found = [
-        Problem(
-            check.code,
-            dotted(finding.path),
-            finding.message,
-            check.level,
-            position_of(finding.path),
-            finding.hint,
-            _waived(spec, check.code, dotted(finding.path)),
-        )
-        for check in CHECKS.values()
-        for finding in check.rule(spec)
-    ]
-    return tuple(sorted(found, key=lambda problem: (problem.position or Position("", 0), problem.code)))
+    """Everything the rules find, in the order of the file, waived where the spec says so."""
+    book = waivers.Book(spec)
+    problems = [_problem(check, finding, position_of, book) for check, finding in run(spec)]
+    unused = CHECKS[declared.UNUSED_WAIVER]
+    problems += [_problem(unused, finding, position_of, book) for finding in book.unused(CHECKS)]
+    return tuple(sorted(problems, key=lambda one: (one.position or _START, one.code, one.path)))
 
 
-def _waived(spec: Spec, code: str, path: str) -> str:
-    """The reason a person gave for living with a finding, or the empty string."""
-    for waiver in spec.waivers:
-        below = (
-            waiver.path is None
-            or path == waiver.path
-            or path.startswith((f"{waiver.path}.", f"{waiver.path}["))
-        )
-        if waiver.code == code and below:
-            return waiver.reason
-    return ""
+def _problem(
+    check: Check, finding: Finding, position_of: Callable[[Path], Position | None], book: waivers.Book
+) -> Problem:
+    path = dotted(finding.path)
+    return Problem(
+        check.code,
+        path,
+        finding.message,
+        check.level,
+        position_of(finding.path),
+        finding.hint,
+        book.reason(check.code, path) if check.waivable else "",
+    )

@@ -1,0 +1,101 @@
+"""The autoscaler: bounds that leave it something to do (AUT)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.catalogue import prices
+from infra.checks.facts import Facts, Group
+from infra.checks.registry import Finding, check
+from infra.checks.words import meant_one_of
+from infra.errors import Level
+
+
+@check("AUT001", Level.ERROR, "Spare nodes of a pool that does not exist.")
+def spare_pool(facts: Facts) -> Iterator[Finding]:
+    for name in facts.spec.autoscaler.spare:
+        if name not in facts.spec.pools:
+            path = ("autoscaler", "spare", name)
+            yield Finding(path, f"there is no pool {name}", meant_one_of(name, facts.spec.pools))
+
+
+@check("AUT002", Level.ERROR, "More spare nodes than the pool may have, or fewer than none.")
+def spare_bounds(facts: Facts) -> Iterator[Finding]:
+    for name, spare in facts.spec.autoscaler.spare.items():
+        pool = facts.spec.pools.get(name)
+        if pool is None:
+            continue
+        most = sum(bound.max for bound in pool.regions.values())
+        if not 0 <= spare <= most:
+            message = f"{spare} spare nodes; {name} may have 0 to {most} in all its regions"
+            yield Finding(("autoscaler", "spare", name), message)
+
+
+@check("AUT003", Level.ERROR, "The first pause without capacity is longer than the longest.")
+def backoff(facts: Facts) -> Iterator[Finding]:
+    scaler = facts.spec.autoscaler
+    if scaler.backoff_min > scaler.backoff_max:
+        message = f"{scaler.backoff_min} s is above backoff_max, {scaler.backoff_max} s"
+        field = "backoff_min" if "backoff_min" in scaler.model_fields_set else "backoff_max"
+        yield Finding(("autoscaler", field), message)
+
+
+@check("AUT004", Level.WARNING, "A node counts as idle before the autoscaler has looked twice.")
+def idle(facts: Facts) -> Iterator[Finding]:
+    scaler = facts.spec.autoscaler
+    if scaler.idle < 2 * scaler.interval:
+        message = (
+            f"idle after {scaler.idle} s, looked at every {scaler.interval} s: nodes end between two jobs"
+        )
+        field = "idle" if "idle" in scaler.model_fields_set else "interval"
+        yield Finding(("autoscaler", field), message, "make idle two intervals or more")
+
+
+@check("AUT005", Level.ERROR, "The pools' minimum alone costs more than the limit.")
+def minimum_cost(facts: Facts) -> Iterator[Finding]:
+    limit, least = facts.spec.autoscaler.max_hourly_cost, _minimum(facts)
+    if limit is not None and least > limit:
+        message = f"the nodes that always run cost about {least:.2f} USD an hour, the limit is {limit:g}"
+        yield Finding(("autoscaler", "max_hourly_cost"), message, "raise it, or lower a pool's min")
+
+
+@check("AUT006", Level.WARNING, "The limit on cost leaves no room for a single node more.")
+def no_room(facts: Facts) -> Iterator[Finding]:
+    limit, least = facts.spec.autoscaler.max_hourly_cost, _minimum(facts)
+    growing = [
+        (price, group)
+        for group in facts.groups
+        if group.bounds.max > group.bounds.min and (price := _price(group))
+    ]
+    if limit is None or least > limit or not growing:
+        return
+    price, group = min(growing, key=lambda one: one[0])
+    if least + price > limit:
+        beside = f" beside {least:.2f} for those that always run" if least else ""
+        message = f"the cheapest node, of {group.machines.name}, costs about {price:.3g} USD an hour{beside}"
+        yield Finding(("autoscaler", "max_hourly_cost"), message, f"{limit:g} is less: raise it")
+
+
+def _minimum(facts: Facts) -> float:
+    """USD an hour for the nodes that always run, as far as prices are known."""
+    return sum(
+        group.machines.nodes(group.bounds.min) * (_price(group) or 0.0)
+        for group in facts.groups
+        if group.bounds.min
+    )
+
+
+def _price(group: Group) -> float | None:
+    """USD an hour of a group's cheapest node."""
+    ask = prices.spot if group.machines.pool.market.kind == "spot" else prices.on_demand
+    known = [ask(typed.type.name, group.place.region) for typed in group.machines.types]
+    return min((price for price in known if price), default=None)
+
+
+@check("AUT007", Level.ERROR, "A secret's value where its name belongs.", waivable=False)
+def notices(facts: Facts) -> Iterator[Finding]:
+    said = facts.spec.autoscaler.notices
+    for field, text in (("slack", said.slack), ("webhook", said.webhook)):
+        if text is not None and ("://" in text or text.startswith(("xoxb-", "xoxp-"))):
+            message = "this is the secret itself: whoever reads this file may write there"
+            yield Finding(("autoscaler", "notices", field), message, "keep it as a secret, and name it here")

@@ -1,0 +1,37 @@
+"""Codes whose findings are raised elsewhere: they need more than the spec, or come before there is one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.checks.registry import declare
+from infra.errors import Level
+
+UNUSED_WAIVER: Final = "WAIV002"
+"""A waiver without a finding: known only when all rules have run."""
+
+for code, doc in {
+    "SPEC001": "The file is no YAML that can be read: its syntax, its encoding, a tag, a merge key.",
+    "SPEC002": "A key that the spec does not know.",
+    "SPEC003": "A value of the wrong kind or out of its range.",
+    "SPEC004": "A key that must be given is missing.",
+    "SPEC005": "A key is written twice in one mapping.",
+    "SPEC006": "The file that `extends` names can't be read, or the chain goes round in a circle.",
+    # infra.resolve: the allocator
+    "NET030": "Two blocks overlap once all are allocated, or one touches a range that is kept free.",
+    "NET031": "A block does not fit into the range it is taken from.",
+    "NET032": "A block that the lock file holds is no longer the one, or the size, that the spec asks for.",
+    "NET033": "A block that is stated or held lies outside the range it belongs to.",
+    # infra.resolve: the lock file
+    "LOCK001": "The lock file can't be read as one.",
+    "LOCK002": "A key in the lock file that does not belong there.",
+    "LOCK003": "A value in the lock file that is none.",
+    "LOCK004": "The lock file is of a version that this Causeway does not know.",
+    "LOCK005": "A key is written twice in the lock file.",
+    "LOCK006": "Two blocks of the lock file overlap: two branches took the same one.",
+    # invoke plan
+    "UPD001": "A field was changed that can't change after the first apply.",
+}.items():
+    declare(code, Level.ERROR, doc)
+
+declare(UNUSED_WAIVER, Level.WARNING, "A waiver that no finding needs.")

@@ -1,0 +1,340 @@
+"""What several rules ask of a spec: worked out once, with the catalogue's rows beside the names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Network
+from typing import Final, Literal, TypeAlias
+
+from infra.catalogue import gpus, instances, regions
+from infra.catalogue.gpus import Card
+from infra.catalogue.instances import InstanceType
+from infra.catalogue.limits import RESERVED_PER_SUBNET
+from infra.catalogue.regions import Region
+from infra.errors import Path
+from infra.spec import Spec
+from infra.spec.pools import Image, Pool, PoolRegion
+from infra.spec.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
+
+Tier: TypeAlias = Literal["public", "private", "pods"]
+
+ZONES_BY_DEFAULT: Final = 3
+"""A site that names no zones has the region's first three."""
+TIERS: Final[tuple[Tier, ...]] = ("public", "private", "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An AWS site."""
+
+    name: str
+    site: AwsSite
+    region: str
+    known: Region | None
+    """The catalogue's row; None for a region that does not exist."""
+    zones: tuple[str, ...]
+    """Those it uses and that exist, each once."""
+
+    def at(self, *rest: str | int) -> Path:
+        """A path below the site's."""
+        return ("sites", self.name, *rest)
+
+    def stated(self, zone: str, tier: Tier) -> IPv4Network | None:
+        """The block that ``explicit_subnets`` gives, or None."""
+        subnets = self.site.explicit_subnets.get(zone)
+        block: IPv4Network | None = getattr(subnets, tier, None)
+        return block
+
+    def subnet_size(self, tier: Tier, zone: str) -> int:
+        """The addresses of a subnet, all counted: stated, or by the tier's prefix; 0 without one."""
+        block = self.stated(zone, tier)
+        if block is not None:
+            return block.num_addresses
+        prefix: int | None = getattr(self.site.subnets, tier)
+        return 0 if prefix is None else 1 << (32 - prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine in a rack of ours."""
+
+    site: str
+    name: str
+    node: PhysicalNode
+    card: Card | None
+    """The catalogue's row of its cards; None without any, or for a card that does not exist."""
+
+    def at(self, *rest: str | int) -> Path:
+        """A path below the node's."""
+        return ("sites", self.site, "nodes", self.name, *rest)
+
+    @property
+    def roles(self) -> tuple[NodeRole, ...]:
+        """As stated, else by what it has."""
+        return self.node.roles or ((NodeRole.GPU_WORKER,) if self.node.gpus else (NodeRole.WORKER,))
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An instance type of a pool that exists."""
+
+    path: Path
+    type: InstanceType
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """A pool with what the catalogue knows of its types."""
+
+    name: str
+    pool: Pool
+    image: Image | None
+    types: tuple[Typed, ...]
+    """Those that exist."""
+
+    def at(self, *rest: str | int) -> Path:
+        """A path below the pool's."""
+        return ("pools", self.name, *rest)
+
+    @property
+    def with_gpus(self) -> tuple[Typed, ...]:
+        return tuple(typed for typed in self.types if typed.type.gpus)
+
+    def nodes(self, capacity: int) -> int:
+        """The most machines that make up so many units of capacity (EC2 Auto Scaling, weights)."""
+        lightest = min(weighted.weight for weighted in self.pool.instance_types)
+        return -(-capacity // lightest)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A pool in an AWS site that exists: one Auto Scaling group."""
+
+    machines: Machines
+    place: Place
+    bounds: PoolRegion
+    zones: tuple[str, ...]
+    """Those of the site that it uses: as stated, or all that offer one of its types."""
+
+    def at(self, *rest: str | int) -> Path:
+        """A path below the pool's bounds in the site."""
+        return ("pools", self.machines.name, "regions", self.place.name, *rest)
+
+    @property
+    def nodes(self) -> int:
+        """The most machines it may have."""
+        return self.machines.nodes(self.bounds.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """Machines of the cloud that a spec names one by one: masters, SSH nodes, VPN servers."""
+
+    owner: str
+    """In words: ``the control plane``, ``SSH node login``."""
+    path: Path
+    """Where it is described."""
+    type_name: str
+    image_name: str | None
+    """None while it is unclear."""
+    site: str | None
+    """None while there is no such region."""
+    count: int
+
+    @property
+    def type(self) -> InstanceType | None:
+        return instances.find(self.type_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A type that runs an image."""
+
+    owner: str
+    """In words: ``pool gpu``, ``SSH node login``."""
+    path: Path
+    """Where the type is named."""
+    type: InstanceType
+    card: Card | None
+
+
+class Facts:
+    """A spec, and the answers that rules share. Only for reading."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """The AWS sites, by name."""
+        found = {}
+        for name, site in self.spec.sites.items():
+            if isinstance(site, AwsSite):
+                region = site.region or name
+                known = regions.find(region)
+                zones: tuple[str, ...] = ()
+                if known is not None:
+                    wanted = site.zones if site.zones is not None else known.zones[:ZONES_BY_DEFAULT]
+                    zones = tuple(dict.fromkeys(zone for zone in wanted if known.has_zone(zone)))
+                found[name] = Place(name, site, region, known, zones)
+        return found
+
+    @cached_property
+    def racks(self) -> Mapping[str, PhysicalSite]:
+        """The physical sites, by name."""
+        return {name: site for name, site in self.spec.sites.items() if isinstance(site, PhysicalSite)}
+
+    @cached_property
+    def nodes(self) -> Sequence[Node]:
+        """Every physical node."""
+        return [
+            Node(name, host, node, gpus.find(node.gpus.model) if node.gpus else None)
+            for name, site in self.racks.items()
+            for host, node in site.nodes.items()
+        ]
+
+    @cached_property
+    def servers(self) -> Mapping[tuple[str, NodeRole], Sequence[Node]]:
+        """Site and stated role → the nodes that have it."""
+        found: defaultdict[tuple[str, NodeRole], list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for role in node.node.roles:
+                found[node.site, role].append(node)
+        return found
+
+    @cached_property
+    def primary(self) -> Place | None:
+        """The site of the control plane; None without one, or while it is unclear which."""
+        leading = [place for place in self.places.values() if place.site.primary] or list(
+            self.places.values()
+        )
+        return leading[0] if len(leading) == 1 else None
+
+    def linked(self, place: Place) -> Iterator[tuple[str, PhysicalSite]]:
+        """The physical sites that have VPN connections to an AWS site."""
+        for name, site in self.racks.items():
+            if site.gateway is not None and (place.site.vpn is None or name in place.site.vpn):
+                yield name, site
+
+    @cached_property
+    def machines(self) -> Sequence[Machines]:
+        """Every pool."""
+        found = []
+        for name, pool in self.spec.pools.items():
+            types = []
+            for index, weighted in enumerate(pool.instance_types):
+                known = instances.find(weighted.type)
+                if known is not None:
+                    types.append(Typed(("pools", name, "instance_types", index), known, weighted.weight))
+            found.append(Machines(name, pool, self.spec.images.get(pool.image), tuple(types)))
+        return found
+
+    @cached_property
+    def groups(self) -> Sequence[Group]:
+        """Every pool in every AWS site that exists."""
+        return [
+            Group(one, place, bounds, _zones(one, place, bounds))
+            for one in self.machines
+            for name, bounds in one.pool.regions.items()
+            if (place := self.places.get(name)) is not None and place.known is not None
+        ]
+
+    @cached_property
+    def singles(self) -> Sequence[Single]:
+        """The machines of the cloud that are in no pool."""
+        primary = self.primary.name if self.primary else None
+        found = []
+        if self.places:
+            control = self.spec.kubernetes.control_plane
+            found.append(
+                Single(
+                    "the control plane", ("kubernetes", "control_plane"), control.instance_type,
+                    self.control_image, primary, int(control.count),
+                )
+            )  # fmt: skip
+        for name, node in self.spec.access.ssh_nodes.items():
+            path = ("access", "ssh_nodes", name)
+            site = node.site or primary
+            found.append(Single(f"SSH node {name}", path, node.instance_type, node.image, site, node.count))
+        vpn = self.spec.access.vpn
+        for site in (name for name in self.vpn_sites if name in self.places):
+            image = vpn.image or self.control_image
+            found.append(Single("the VPN server", ("access", "vpn"), vpn.instance_type, image, site, 1))
+        return found
+
+    @cached_property
+    def vpn_sites(self) -> tuple[str, ...]:
+        """The sites with a VPN server, as stated, else the primary region."""
+        if self.spec.access.vpn.servers is not None:
+            return self.spec.access.vpn.servers
+        return (self.primary.name,) if self.primary else ()
+
+    @cached_property
+    def hosts(self) -> Sequence[tuple[str, Path]]:
+        """Every name that a machine or a service of ours has in the private zone, and what gives it."""
+        found: list[tuple[str, Path]] = [(node.name, node.at()) for node in self.nodes]
+        if self.places:
+            control: Path = ("kubernetes", "control_plane")
+            masters = int(self.spec.kubernetes.control_plane.count)
+            found += [("api", control), *((f"master-{index + 1}", control) for index in range(masters))]
+        for name, ssh in self.spec.access.ssh_nodes.items():
+            path = ("access", "ssh_nodes", name)
+            found += [(f"{name}-{index + 1}", path) for index in range(ssh.count)]
+        found += [(f"vpn-{site}", ("access", "vpn")) for site in self.vpn_sites if site in self.places]
+        return found
+
+    @cached_property
+    def control_image(self) -> str | None:
+        """The control plane's image: as stated, else the first, by name, without GPU software."""
+        stated = self.spec.kubernetes.control_plane.image
+        if stated is not None:
+            return stated
+        names = sorted(self.spec.images)
+        return next((name for name in names if self.spec.images[name].gpu is None), next(iter(names), None))
+
+    @cached_property
+    def uses(self) -> Mapping[str, Sequence[Use]]:
+        """Image → the types that run it."""
+        found: dict[str, list[Use]] = {name: [] for name in self.spec.images}
+        for one in self.machines:
+            for typed in one.types:
+                _add(found, one.pool.image, f"pool {one.name}", typed.path, typed.type)
+        for single in self.singles:
+            _add(found, single.image_name, single.owner, (*single.path, "instance_type"), single.type)
+        return found
+
+
+def _add(
+    found: dict[str, list[Use]], image: str | None, owner: str, path: Path, kind: InstanceType | None
+) -> None:
+    if image in found and kind is not None and not any(use.path == path for use in found[image][-1:]):
+        card = gpus.find(kind.gpus.model) if kind.gpus else None
+        found[image].append(Use(owner, path, kind, card))
+
+
+def _zones(one: Machines, place: Place, bounds: PoolRegion) -> tuple[str, ...]:
+    if bounds.zones is not None:
+        return tuple(zone for zone in place.zones if zone in bounds.zones)
+    offers = [regions.offered(typed.type.name, place.region) for typed in one.types]
+    if any(offer is None for offer in offers):
+        return place.zones
+    known = {zone for offer in offers if offer for zone in offer}
+    return tuple(zone for zone in place.zones if zone in known) or place.zones
+
+
+def usable(addresses: int) -> int:
+    """What a subnet of so many addresses holds: AWS keeps five of each."""
+    return max(0, addresses - RESERVED_PER_SUBNET)
+
+
+def node_prefix(pods_per_node: int) -> int:
+    """The prefix length of each node's block of pod addresses.
+
+    At least twice as many addresses as pods, so that one is not given out again at once: 110 pods have a /24,
+    as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
+    """
+    return 32 - (2 * pods_per_node - 1).bit_length()

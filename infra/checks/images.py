@@ -1,0 +1,206 @@
+"""Images: drivers that run the cards of every machine that starts from them (IMG)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from infra.catalogue import drivers, instances
+from infra.catalogue.gpus import Card
+from infra.checks.facts import Facts, Use
+from infra.checks.pools import meant_type
+from infra.checks.registry import Finding, check
+from infra.checks.sites import best_driver, driver_misfit
+from infra.checks.words import listed, meant, meant_one_of
+from infra.errors import Level
+from infra.spec.pools import ImageGpu
+
+_PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
+"""Debian Policy 5.6.7, with a version as apt-get takes it."""
+_AMI: Final = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
+_OWNER: Final = re.compile(r"\d{12}|amazon|aws-marketplace|self")
+LEAST_ROOT_MIB: Final = 8 * 1024
+"""The root volume of Canonical's server images."""
+OPEN_MODULES_SINCE: Final = 515
+"""The first branch with open kernel modules (NVIDIA's driver documentation)."""
+
+
+def _with_driver(facts: Facts) -> Iterator[tuple[str, ImageGpu, list[tuple[Use, Card]]]]:
+    """Images with a known driver, and the cards that each must run."""
+    for name, image in facts.spec.images.items():
+        if image.gpu is not None and drivers.find(image.gpu.driver) is not None:
+            cards = [(use, use.card) for use in facts.uses[name] if use.card is not None]
+            yield name, image.gpu, cards
+
+
+@check("IMG001", Level.ERROR, "An NVIDIA driver branch does not exist.")
+def known_driver(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        if image.gpu is not None and drivers.find(image.gpu.driver) is None:
+            near = drivers.suggest(image.gpu.driver)
+            message = f"no NVIDIA driver branch {image.gpu.driver} is known"
+            yield Finding(("images", name, "gpu", "driver"), message, meant(str(near)))
+
+
+@check("IMG002", Level.ERROR, "An image's driver is too old or too new for a card it must run.")
+def driver_runs_card(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, cards in _with_driver(facts):
+        misfits = [(use, card) for use, card in cards if not card.runs(gpu.driver)]
+        if misfits:
+            use, card = misfits[0]
+            message = f"{driver_misfit(card, gpu.driver)} ({use.owner}, {use.type.name})"
+            hint = best_driver([card for _, card in cards])
+            yield Finding(("images", name, "gpu", "driver"), message, hint)
+
+
+@check("IMG003", Level.ERROR, "Open kernel modules on a card, or with a driver, that has none.")
+def open_modules(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, cards in _with_driver(facts):
+        path = ("images", name, "gpu", "open_kernel_modules")
+        if not gpu.open_kernel_modules:
+            continue
+        if gpu.driver < OPEN_MODULES_SINCE:
+            message = f"driver {gpu.driver} has no open kernel modules; {OPEN_MODULES_SINCE} was the first"
+            yield Finding(path, message, "leave it out")
+            continue
+        closed = [(use, card) for use, card in cards if not card.open_kernel_modules]
+        if closed:
+            use, card = closed[0]
+            message = (
+                f"open kernel modules start with Turing; {card.name} ({use.owner}) is {card.architecture}"
+            )
+            yield Finding(path, message, "leave it out: the cards decide")
+
+
+@check("IMG004", Level.ERROR, "Proprietary kernel modules on a card that runs with open ones only.")
+def proprietary_modules(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, cards in _with_driver(facts):
+        new = [(use, card) for use, card in cards if not card.proprietary_kernel_modules]
+        if gpu.open_kernel_modules is False and new:
+            use, card = new[0]
+            message = f"{card.name} ({use.owner}) runs with open kernel modules only"
+            yield Finding(("images", name, "gpu", "open_kernel_modules"), message, "leave it out")
+
+
+@check("IMG005", Level.ERROR, "A type with NVSwitch on an image without NVIDIA Fabric Manager.")
+def fabric_manager(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        switched = [use for use in facts.uses[name] if use.type.interconnect == "nvswitch"]
+        if image.gpu is not None and not image.gpu.fabric_manager and switched:
+            use = switched[0]
+            message = (
+                f"{use.type.name} ({use.owner}) has NVSwitch: without Fabric Manager CUDA does not start"
+            )
+            path = ("images", name, "gpu", "fabric_manager")
+            yield Finding(path, message, "add 'fabric_manager: true'")
+
+
+@check("IMG006", Level.WARNING, "NVIDIA Fabric Manager in an image that no type with NVSwitch uses.")
+def fabric_manager_unused(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, _ in _with_driver(facts):
+        uses = facts.uses[name]
+        if gpu.fabric_manager and uses and all(use.type.interconnect != "nvswitch" for use in uses):
+            types = listed(sorted({use.type.name for use in uses}))
+            message = f"Fabric Manager fails to start without NVSwitch, which {types} do not have"
+            yield Finding(("images", name, "gpu", "fabric_manager"), message, "take it out")
+
+
+@check("IMG007", Level.ERROR, "A CUDA toolkit that is newer than what the driver runs.")
+def cuda_driver(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, _ in _with_driver(facts):
+        driver = drivers.find(gpu.driver)
+        if gpu.cuda is not None and driver is not None and not driver.runs_cuda(gpu.cuda):
+            able = [branch for branch in drivers.names() if _runs(branch, gpu.cuda)]
+            message = f"driver {gpu.driver} runs CUDA up to {driver.cuda}, not {gpu.cuda}"
+            hint = f"take driver {able[0]} or newer" if able else f"take CUDA {driver.cuda}"
+            yield Finding(("images", name, "gpu", "cuda"), message, hint)
+
+
+def _runs(branch: int, cuda: str) -> bool:
+    found = drivers.find(branch)
+    return found is not None and found.runs_cuda(cuda)
+
+
+@check("IMG008", Level.ERROR, "A CUDA toolkit that makes no code any more for a card of the image.")
+def cuda_card(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, cards in _with_driver(facts):
+        if gpu.cuda is None:
+            continue
+        for use, card in cards:
+            if card.last_cuda is not None and _numbers(gpu.cuda) > _numbers(card.last_cuda):
+                message = f"CUDA {card.last_cuda} is the last for {card.name} ({use.owner}), not {gpu.cuda}"
+                yield Finding(("images", name, "gpu", "cuda"), message, f"take {card.last_cuda} or older")
+                break
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+@check("IMG009", Level.ERROR, "A fraction of a card needs NVIDIA's vGPU driver, not a data centre's.")
+def fractions(facts: Facts) -> Iterator[Finding]:
+    for _, _, cards in _with_driver(facts):
+        for use, _ in cards:
+            if use.type.gpus is not None and use.type.gpus.share < 1:
+                message = f"{use.type.name} has a part of a card, which only NVIDIA's vGPU driver runs"
+                yield Finding(use.path, message, "take a type with whole cards")
+
+
+@check("IMG010", Level.ERROR, "The instance type that an image is baked on does not exist, or does not fit.")
+def build_type(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        if image.build_type is None:
+            continue
+        path, found = ("images", name, "build_type"), instances.find(image.build_type)
+        if found is None:
+            message = f"{image.build_type} is no EC2 instance type"
+            yield Finding(path, message, meant_type(image.build_type))
+        elif image.architecture not in found.architectures:
+            message = (
+                f"{found.name} is {' and '.join(found.architectures)}, the image is {image.architecture}"
+            )
+            yield Finding(path, message, "leave it out: one is chosen")
+
+
+@check("IMG011", Level.ERROR, "An image has an id at a site that is no region of the spec.")
+def id_site(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        for site in image.ids:
+            if site not in facts.places:
+                message = f"{site} is no AWS site of this spec"
+                yield Finding(("images", name, "ids", site), message, meant_one_of(site, facts.places))
+
+
+@check("IMG012", Level.ERROR, "The id of an image is none.")
+def id_form(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        for site, ami in image.ids.items():
+            if not _AMI.fullmatch(ami):
+                path = ("images", name, "ids", site)
+                yield Finding(path, f"{ami!r} is no AMI id such as ami-0abc1234def567890")
+
+
+@check("IMG013", Level.ERROR, "An image's root disk is smaller than the system that goes on it.")
+def root_disk(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        if image.root_disk < LEAST_ROOT_MIB:
+            message = "Canonical's images have a root disk of 8 GiB"
+            yield Finding(("images", name, "root_disk"), message, "make it 8 GiB or larger")
+
+
+@check("IMG014", Level.ERROR, "The account that publishes an image is none.")
+def source_owner(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        if not _OWNER.fullmatch(image.source.owner):
+            message = f"{image.source.owner!r} is no account: twelve digits, amazon, aws-marketplace or self"
+            yield Finding(("images", name, "source", "owner"), message)
+
+
+@check("IMG015", Level.ERROR, "A package's name is none that Debian takes.")
+def packages(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        for index, package in enumerate(image.packages):
+            if not _PACKAGE.fullmatch(package):
+                path = ("images", name, "packages", index)
+                yield Finding(path, f"{package!r} is no name of a Debian package")

@@ -1,0 +1,212 @@
+"""Kubernetes: its version, its masters, labels and taints (K8S)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from infra.catalogue import instances, releases
+from infra.checks.facts import Facts
+from infra.checks.pools import meant_type
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed, meant_one_of
+from infra.errors import Level, Path, dotted
+
+OURS: Final = "causeway.dev"
+"""The domain of our own labels."""
+
+_KUBELETS: Final = frozenset(
+    {
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+_KUBELETS_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+"""What a node may say of itself under kubernetes.io (admission controller NodeRestriction)."""
+_SET_BY_CONTROLLERS: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/")
+"""Taints that Kubernetes sets and takes away itself (Taints and Tolerations)."""
+_PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+MASTER_VCPUS: Final = 2
+MASTER_MIB: Final = 2048
+"""What kubeadm asks of a master (kubeadm, "Before you begin")."""
+TESTED_PODS_PER_NODE: Final = 110
+"""What Kubernetes is tested with ("Considerations for large clusters")."""
+
+
+@check("K8S001", Level.ERROR, "A version of Kubernetes that is not known.")
+def known_version(facts: Facts) -> Iterator[Finding]:
+    version = facts.spec.kubernetes.version
+    if releases.kubernetes(version) is None:
+        message = f"no Kubernetes {version} is known"
+        yield Finding(
+            ("kubernetes", "version"), message, f"there are {listed(releases.kubernetes_versions())}"
+        )
+
+
+@check("K8S002", Level.WARNING, "A version of Kubernetes that is no longer maintained.")
+def supported_version(facts: Facts) -> Iterator[Finding]:
+    found = releases.kubernetes(facts.spec.kubernetes.version)
+    if found is not None and not found.supported:
+        known = map(releases.kubernetes, releases.kubernetes_versions())
+        newer = [each.version for each in known if each and each.supported]
+        message = f"Kubernetes {found.version} has had no updates since {found.ends}"
+        yield Finding(
+            ("kubernetes", "version"), message, f"maintained are {listed(newer)}, one step at a time"
+        )
+
+
+@check("K8S003", Level.ERROR, "The control plane has no image, or one that does not exist.", waivable=False)
+def control_image(facts: Facts) -> Iterator[Finding]:
+    stated = facts.spec.kubernetes.control_plane.image
+    path = ("kubernetes", "control_plane", "image")
+    if stated is not None and stated not in facts.spec.images:
+        hint = meant_one_of(stated, facts.spec.images)
+        yield Finding(path, f"there is no image {stated}", hint)
+    elif not facts.spec.images and facts.places and not facts.spec.pools:
+        yield Finding(("images",), "no image, so none for the control plane", "add 'images: {cpu: {}}'")
+
+
+@check("K8S004", Level.WARNING, "Several images could be the control plane's.")
+def control_image_unclear(facts: Facts) -> Iterator[Finding]:
+    plain = sorted(name for name, image in facts.spec.images.items() if image.gpu is None)
+    if facts.places and facts.spec.kubernetes.control_plane.image is None and len(plain) > 1:
+        message = f"{listed(plain)} are without GPU software; {plain[0]} is taken"
+        yield Finding(("kubernetes", "control_plane", "image"), message, "say which one")
+
+
+@check("K8S005", Level.ERROR, "The control plane's instance type does not exist.", waivable=False)
+def control_type(facts: Facts) -> Iterator[Finding]:
+    name = facts.spec.kubernetes.control_plane.instance_type
+    if facts.places and instances.find(name) is None:
+        path = ("kubernetes", "control_plane", "instance_type")
+        yield Finding(path, f"{name} is no EC2 instance type", meant_type(name))
+
+
+@check("K8S006", Level.ERROR, "The control plane's machines are too small for kubeadm.")
+def control_size(facts: Facts) -> Iterator[Finding]:
+    kind = instances.find(facts.spec.kubernetes.control_plane.instance_type)
+    if facts.places and kind and (kind.vcpus < MASTER_VCPUS or kind.memory_mib < MASTER_MIB):
+        message = f"{kind.name} has {kind.vcpus} vCPU and {kind.memory_mib} MiB; a master takes 2 and 2048"
+        yield Finding(("kubernetes", "control_plane", "instance_type"), message, "take m6i.large or larger")
+
+
+@check("K8S007", Level.WARNING, "Three masters in fewer than three zones do not outlive the loss of one.")
+def control_zones(facts: Facts) -> Iterator[Finding]:
+    place = facts.primary
+    if facts.spec.kubernetes.control_plane.count == "3" and place is not None and 0 < len(place.zones) < 3:
+        message = f"{place.name} uses {listed(place.zones)}: with one of them most masters may be lost"
+        yield Finding(("kubernetes", "control_plane", "count"), message, "use three zones, or one master")
+
+
+@check("K8S008", Level.ERROR, "Flannel's host-gw between nodes that are not on one network.")
+def host_gateway(facts: Facts) -> Iterator[Finding]:
+    pods = facts.spec.kubernetes.pods
+    if pods.backend == "host-gw" and (facts.places or len(facts.racks) > 1):
+        message = "host-gw needs every node on one network segment; VPCs and VPNs route between several"
+        yield Finding(("kubernetes", "pods", "backend"), message, "take vxlan, or wireguard")
+
+
+@check("K8S009", Level.WARNING, "More pods on a node than Kubernetes is tested with.")
+def many_pods(facts: Facts) -> Iterator[Finding]:
+    most = facts.spec.kubernetes.pods.pods_per_node
+    if most > TESTED_PODS_PER_NODE:
+        message = f"{most} pods on a node; Kubernetes is tested with {TESTED_PODS_PER_NODE}"
+        yield Finding(("kubernetes", "pods", "pods_per_node"), message)
+
+
+def _labels(facts: Facts) -> Iterator[tuple[Path, str]]:
+    """Every label that a person gives to nodes."""
+    for key in facts.spec.kubernetes.labels:
+        yield ("kubernetes", "labels", key), key
+    for name, pool in facts.spec.pools.items():
+        for key in pool.labels:
+            yield ("pools", name, "labels", key), key
+    for node in facts.nodes:
+        for key in node.node.labels:
+            yield node.at("labels", key), key
+
+
+def _taints(facts: Facts) -> Iterator[tuple[Path, str]]:
+    for name, pool in facts.spec.pools.items():
+        for index, taint in enumerate(pool.taints):
+            yield ("pools", name, "taints", index, "key"), taint.key
+
+
+@check("K8S010", Level.ERROR, "The prefix of a label or taint is no DNS name.")
+def prefix_form(facts: Facts) -> Iterator[Finding]:
+    for path, key in (*_labels(facts), *_taints(facts)):
+        prefix, slash, _ = key.rpartition("/")
+        if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
+            yield Finding(path, f"{prefix!r} is no DNS name of at most 253 characters")
+
+
+@check("K8S011", Level.ERROR, "A label in Kubernetes' own domain that a node may not give itself.")
+def reserved_label(facts: Facts) -> Iterator[Finding]:
+    for path, key in _labels(facts):
+        prefix, _, name = key.rpartition("/")
+        if _within(prefix, "kubernetes.io", "k8s.io") and not (
+            key in _KUBELETS or _within(prefix, *_KUBELETS_DOMAINS)
+        ):
+            message = f"{prefix} is Kubernetes' own: the API server refuses nodes that bring this label"
+            yield Finding(path, message, f"take a domain of yours, such as example.org/{name}")
+
+
+@check("K8S012", Level.ERROR, "A label in our own domain.")
+def our_label(facts: Facts) -> Iterator[Finding]:
+    for path, key in _labels(facts):
+        prefix, _, name = key.rpartition("/")
+        if _within(prefix, OURS):
+            message = f"labels of {OURS} are derived: the autoscaler goes by them"
+            yield Finding(path, message, f"take a domain of yours, such as example.org/{name}")
+
+
+def _within(domain: str, *parents: str) -> bool:
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
+
+
+@check("K8S013", Level.WARNING, "A taint that Kubernetes sets and takes away itself.")
+def reserved_taint(facts: Facts) -> Iterator[Finding]:
+    for path, key in _taints(facts):
+        if key.startswith(_SET_BY_CONTROLLERS):
+            yield Finding(path, f"{key} is set and taken away by Kubernetes", "take a domain of yours")
+
+
+@check("K8S014", Level.ERROR, "A pool has a taint twice.")
+def taint_twice(facts: Facts) -> Iterator[Finding]:
+    for name, pool in facts.spec.pools.items():
+        seen: dict[tuple[str, str], int] = {}
+        for index, taint in enumerate(pool.taints):
+            first = seen.setdefault((taint.key, taint.effect), index)
+            if first != index:
+                path = ("pools", name, "taints", index)
+                message = f"{taint.key} with {taint.effect} is {dotted((*path[:-1], first))} already"
+                yield Finding(path, message, "Kubernetes takes one value for a key and an effect")
+
+
+@check("K8S015", Level.ERROR, "A priority class with a name that Kubernetes keeps for itself.")
+def priority_name(facts: Facts) -> Iterator[Finding]:
+    for name in facts.spec.kubernetes.priority_classes:
+        if name.startswith("system-"):
+            path = ("kubernetes", "priority_classes", name)
+            yield Finding(path, "names that start with system- are Kubernetes' own")
+
+
+@check("K8S016", Level.WARNING, "Two priority classes have the same value.")
+def priority_twice(facts: Facts) -> Iterator[Finding]:
+    seen: dict[int, str] = {}
+    for name, each in facts.spec.kubernetes.priority_classes.items():
+        first = seen.setdefault(each.value, name)
+        if first != name:
+            path = ("kubernetes", "priority_classes", name, "value")
+            yield Finding(path, f"{first} has {each.value} too: neither goes before the other")

@@ -1,0 +1,319 @@
+"""How a pool's machines are bought, started and equipped with disks (POOL)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from infra.catalogue import prices
+from infra.checks.facts import Facts, Group, Machines
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed
+from infra.errors import Level, Path
+from infra.spec.pools import Disk
+
+_PRICE: Final = re.compile(r"\d+(\.\d{1,6})?")
+_RESERVATION: Final = re.compile(r"cr-[0-9a-f]{8,17}")
+_GROUP_ARN: Final = re.compile(r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:\d{12}:group/.+")
+
+
+def _spot(one: Machines) -> bool:
+    return one.pool.market.kind != "on-demand"
+
+
+@check("POOL024", Level.WARNING, "A setting of a market that the pool does not buy on has no effect.")
+def market_unused(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        market = one.pool.market
+        idle = {"on-demand": ("strategy", "max_price", "base", "on_demand_percent"), "mixed": ()}
+        for field in idle.get(market.kind, ("base", "on_demand_percent")):
+            if field in market.model_fields_set:
+                message = f"{field} has no effect on a market of kind {market.kind}"
+                yield Finding(one.at("market", field), message, "take it out, or say 'kind: mixed'")
+
+
+@check("POOL025", Level.ERROR, "A type is wanted on the spot market that AWS does not sell there.")
+def spot_type(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        for typed in one.types if _spot(one) else ():
+            if not typed.type.spot:
+                yield Finding(typed.path, f"AWS sells no {typed.type.name} as spot", "take 'on-demand'")
+
+
+@check("POOL026", Level.ERROR, "The most that is paid for a spot instance is no price.", waivable=False)
+def price_form(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        text = one.pool.market.max_price
+        if _spot(one) and text is not None and (not _PRICE.fullmatch(text) or not float(text)):
+            message = f"{text!r} is no price in USD an hour such as 0.35"
+            yield Finding(one.at("market", "max_price"), message)
+
+
+@check("POOL027", Level.WARNING, "A spot price above on demand, or below what spot usually costs.")
+def price_range(facts: Facts) -> Iterator[Finding]:
+    for group in facts.groups:
+        text = group.machines.pool.market.max_price
+        if not _spot(group.machines) or text is None or not _PRICE.fullmatch(text) or not float(text):
+            continue
+        names = [typed.type.name for typed in group.machines.types]
+        dearest = max((prices.on_demand(name, group.place.region) or 0.0 for name in names), default=0.0)
+        usual = [price for name in names if (price := prices.spot(name, group.place.region))]
+        path = group.machines.at("market", "max_price")
+        where = f"in {group.place.region}"
+        if dearest and float(text) > dearest:
+            message = f"{text} is above the on-demand price {where}, {dearest:g}"
+            yield Finding(path, message, "leave it out: that price is the limit by default")
+            break
+        if usual and float(text) < min(usual) / 2:
+            message = f"{text} is far below what spot usually costs {where}, about {min(usual):g}"
+            yield Finding(path, message, "leave it out, or nothing may ever be started")
+            break
+
+
+@check("POOL028", Level.WARNING, "More capacity on demand than the pool may have, so that none is spot.")
+def base_above_max(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        market = one.pool.market
+        most = max(bound.max for bound in one.pool.regions.values())
+        if market.kind == "mixed" and most and (market.base >= most or market.on_demand_percent == 100):
+            field = "base" if market.base >= most else "on_demand_percent"
+            yield Finding(one.at("market", field), "nothing is left for spot", "take 'market: on-demand'")
+
+
+_NOT_IN_CONFIGURATIONS: Final = frozenset({"io2"})
+"""Volume types that launch configurations do not have (provider aws, aws_launch_configuration)."""
+
+
+@check("POOL029", Level.ERROR, "A launch configuration can't express what the pool wants.")
+def configuration(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        pool = one.pool
+        if pool.launch != "configuration":
+            continue
+        wants: list[tuple[Path, str]] = []
+        if len(pool.instance_types) > 1:
+            wants.append((one.at("instance_types", 1), "several instance types"))
+        if pool.instance_types[0].weight != 1:
+            wants.append((one.at("instance_types", 0, "weight"), "weights"))
+        if pool.market.kind == "mixed":
+            wants.append((one.at("market"), "a mixed market"))
+        if pool.efa:
+            wants.append((one.at("efa"), "Elastic Fabric Adapters"))
+        wants += [
+            (("pools", one.name, "regions", site, "capacity_reservation"), "capacity reservations")
+            for site, bound in pool.regions.items()
+            if bound.capacity_reservation is not None
+        ]
+        wants += [
+            (path, f"{disk.type} volumes")
+            for path, disk in _disks(one)
+            if disk.type in _NOT_IN_CONFIGURATIONS
+        ]
+        for path, what in wants:
+            yield Finding(path, f"a launch configuration can't have {what}", "take 'launch: template'")
+
+
+@check("POOL030", Level.ERROR, "A spot pool's launch configuration needs a price.", waivable=False)
+def configuration_price(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        pool = one.pool
+        if pool.launch == "configuration" and pool.market.kind == "spot" and pool.market.max_price is None:
+            message = "a launch configuration asks for spot only by its price"
+            yield Finding(one.at("market"), message, "add max_price, or take 'launch: template'")
+
+
+@check("POOL031", Level.ERROR, "A warm pool of spot instances.")
+def warm_spot(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        if one.pool.warm_pool is not None and _spot(one):
+            message = "AWS keeps no spot instances in a warm pool"
+            yield Finding(one.at("warm_pool"), message, "take 'market: on-demand', or no warm pool")
+
+
+@check("POOL032", Level.ERROR, "A warm pool's min is above the most it may prepare.")
+def warm_bounds(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        warm = one.pool.warm_pool
+        if warm is not None and warm.max_prepared is not None and warm.min > warm.max_prepared:
+            message = f"min {warm.min} is above max_prepared {warm.max_prepared}"
+            yield Finding(one.at("warm_pool", "min"), message)
+
+
+HIBERNATION_MIB: Final = 150 * 1024
+"""Linux instances with less memory hibernate (EC2 User Guide, "Prerequisites for hibernation")."""
+
+
+@check("POOL033", Level.ERROR, "A type is to hibernate that can't.")
+def hibernation(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        if one.pool.warm_pool is None or one.pool.warm_pool.state != "Hibernated":
+            continue
+        for typed in one.types:
+            kind = typed.type
+            why = (
+                "has GPUs" if kind.gpus
+                else "is bare metal" if kind.bare_metal
+                else "has 150 GiB of memory or more" if kind.memory_mib >= HIBERNATION_MIB
+                else ""
+            )  # fmt: skip
+            if why:
+                yield Finding(
+                    typed.path, f"{kind.name} {why}, so it can't hibernate", "take 'state: Stopped'"
+                )
+
+
+def _reserving(facts: Facts) -> Iterator[Group]:
+    """Groups with a reservation of their own."""
+    for group in facts.groups:
+        reserved = group.bounds.capacity_reservation
+        if reserved is not None and (reserved.id or reserved.resource_group):
+            yield group
+
+
+@check("POOL034", Level.ERROR, "A capacity reservation says two things at once.")
+def reservation_conflict(facts: Facts) -> Iterator[Finding]:
+    for group in _reserving(facts):
+        reserved = group.bounds.capacity_reservation
+        assert reserved is not None
+        if reserved.id and reserved.resource_group:
+            path = group.at("capacity_reservation", "resource_group")
+            yield Finding(path, "an id is given already; AWS takes one of the two", "take one out")
+        elif reserved.preference == "none":
+            path = group.at("capacity_reservation", "preference")
+            yield Finding(path, "no reservation is to be used, and one is named", "take one out")
+
+
+@check("POOL035", Level.ERROR, "The id of a capacity reservation, or the ARN of a group of them, is none.")
+def reservation_form(facts: Facts) -> Iterator[Finding]:
+    for group in _reserving(facts):
+        reserved = group.bounds.capacity_reservation
+        assert reserved is not None
+        if reserved.id and not _RESERVATION.fullmatch(reserved.id):
+            path = group.at("capacity_reservation", "id")
+            yield Finding(path, f"{reserved.id!r} is no id such as cr-0123456789abcdef0")
+        if reserved.resource_group and not _GROUP_ARN.fullmatch(reserved.resource_group):
+            path = group.at("capacity_reservation", "resource_group")
+            message = f"{reserved.resource_group!r} is no ARN of a resource group"
+            yield Finding(path, message, "arn:aws:resource-groups:<region>:<account>:group/<name>")
+
+
+@check("POOL036", Level.ERROR, "A capacity reservation for spot instances.")
+def reservation_spot(facts: Facts) -> Iterator[Finding]:
+    for group in _reserving(facts):
+        if group.machines.pool.market.kind == "spot":
+            message = "spot instances never run in reserved capacity"
+            yield Finding(group.at("capacity_reservation"), message, "take 'market: on-demand'")
+
+
+@check("POOL037", Level.WARNING, "One capacity reservation for several zones or types.")
+def reservation_spread(facts: Facts) -> Iterator[Finding]:
+    for group in _reserving(facts):
+        reserved = group.bounds.capacity_reservation
+        assert reserved is not None
+        names = [typed.type.name for typed in group.machines.types]
+        several = group.zones if len(group.zones) > 1 else names
+        if reserved.id and len(several) > 1:
+            message = f"a reservation is for one type in one zone; the pool may use {listed(several)}"
+            yield Finding(
+                group.at("capacity_reservation", "id"), message, "name one, or take a group of them"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    """What EBS takes (EBS User Guide, "Amazon EBS volume types"). Sizes in GiB, throughput in MiB/s."""
+
+    least: int
+    most: int
+    iops: tuple[int, int] | None = None
+    iops_per_gib: int = 0
+    root: bool = True
+
+
+_VOLUMES: Final = {
+    "gp2": _Volume(1, 16384),
+    "gp3": _Volume(1, 16384, (3000, 16000), 500),
+    "io2": _Volume(4, 65536, (100, 256000), 1000),
+    "st1": _Volume(125, 16384, root=False),
+}
+_FREE_IOPS: Final = 3000
+"""Of a gp3 volume of any size."""
+_MIB_PER_IO: Final = 0.25
+"""The most throughput of a gp3 volume for each operation a second, MiB."""
+
+
+def _disks(one: Machines) -> Iterator[tuple[Path, Disk]]:
+    if one.pool.root_disk is not None:
+        yield one.at("root_disk"), one.pool.root_disk
+    for index, disk in enumerate(one.pool.scratch_disks):
+        yield one.at("scratch_disks", index), disk
+
+
+@check("POOL038", Level.ERROR, "A disk is smaller or larger than its kind of volume can be.")
+def disk_size(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        for path, disk in _disks(one):
+            kind, gib = _VOLUMES[disk.type], -(-disk.size // 1024)
+            if not kind.least <= gib <= kind.most:
+                message = f"{gib:,} GiB; a {disk.type} volume has {kind.least:,} to {kind.most:,}"
+                yield Finding((*path, "size"), message)
+
+
+@check("POOL039", Level.ERROR, "A disk's operations or throughput are not to be had of its kind of volume.")
+def disk_speed(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        for path, disk in _disks(one):
+            yield from _speed(path, disk)
+
+
+def _speed(path: Path, disk: Disk) -> Iterator[Finding]:
+    kind, gib = _VOLUMES[disk.type], -(-disk.size // 1024)
+    if disk.throughput is not None and disk.type != "gp3":
+        message = f"a {disk.type} volume has no throughput to set"
+        yield Finding((*path, "throughput"), message, "take gp3, or leave it out")
+    elif disk.throughput is not None and disk.throughput > (disk.iops or _FREE_IOPS) * _MIB_PER_IO:
+        needed = round(disk.throughput / _MIB_PER_IO)
+        yield Finding((*path, "throughput"), f"{disk.throughput} MiB/s takes {needed:,} iops at least")
+    if disk.iops is None:
+        if disk.type == "io2":
+            yield Finding(path, "an io2 volume must say its iops", "add 'iops:', or take gp3")
+    elif kind.iops is None:
+        yield Finding(
+            (*path, "iops"), f"a {disk.type} volume has no iops to set", "take gp3, or leave it out"
+        )
+    else:
+        least, most = kind.iops
+        most = min(most, max(gib * kind.iops_per_gib, least))
+        if not least <= disk.iops <= most:
+            message = f"{disk.iops:,} iops; {gib:,} GiB of {disk.type} have {least:,} to {most:,}"
+            yield Finding((*path, "iops"), message)
+
+
+@check("POOL040", Level.ERROR, "A root disk of a kind that machines can't start from.")
+def root_kind(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        disk = one.pool.root_disk
+        if disk is not None and not _VOLUMES[disk.type].root:
+            message = f"a machine can't start from a {disk.type} volume"
+            yield Finding(one.at("root_disk", "type"), message, "take gp3")
+
+
+@check("POOL041", Level.ERROR, "A root disk is smaller than the image that goes on it.")
+def root_size(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        disk = one.pool.root_disk
+        if disk is not None and one.image is not None and disk.size < one.image.root_disk:
+            message = f"the image {one.pool.image} has a root disk of {_gib(one.image.root_disk)}"
+            yield Finding(one.at("root_disk", "size"), message, "make this one as large, or larger")
+    for name, node in facts.spec.access.ssh_nodes.items():
+        image = facts.spec.images.get(node.image)
+        if image is not None and node.root_disk is not None and node.root_disk < image.root_disk:
+            message = f"the image {node.image} has a root disk of {_gib(image.root_disk)}"
+            path = ("access", "ssh_nodes", name, "root_disk")
+            yield Finding(path, message, "make this one as large, or larger")
+
+
+def _gib(mib: int) -> str:
+    return f"{-(-mib // 1024):,} GiB"

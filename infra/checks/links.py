@@ -1,0 +1,174 @@
+"""Tunnels, gateways and their routing: what AWS and BGP do not take (NET)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from infra.checks.facts import Facts, Place
+from infra.checks.registry import Finding, check
+from infra.checks.words import count
+from infra.errors import Level, Path, dotted
+from infra.spec.sites import Gateway, Routing
+
+_LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")
+
+_LINKS_TAKEN: Final = tuple(
+    IPv4Network(block) for block in (*(f"169.254.{third}.0/30" for third in range(6)), "169.254.169.252/30")
+)
+"""Inside blocks AWS keeps for itself (Site-to-Site VPN User Guide, "Tunnel options")."""
+
+_NEVER_PUBLIC: Final = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "192.168.0.0/16", "224.0.0.0/3",
+    )
+)  # fmt: skip
+"""RFC 6890. Documentation's blocks are let through: examples are written in them."""
+
+_AWS_ASNS: Final = {7224: None, 9059: "eu-west-1", 10124: "ap-northeast-1", 17493: "ap-southeast-1"}
+"""Amazon's own, not to be had by a customer gateway: in every region, or in one
+(Site-to-Site VPN User Guide, "Customer gateway options")."""
+
+_RESERVED_ASNS: Final = {23456: "AS_TRANS (RFC 6793)", 65535: "reserved (RFC 7300)"}
+
+VPN_CONNECTIONS: Final = 10
+"""Of a virtual private gateway, unless AWS raises it (Site-to-Site VPN User Guide, "Quotas")."""
+
+PEERINGS: Final = 50
+"""Of a VPC, unless AWS raises it (VPC User Guide, "Amazon VPC quotas")."""
+
+
+@check("NET015", Level.ERROR, "The tunnels' block is not within 169.254.0.0/16, as AWS demands.")
+def links_range(facts: Facts) -> Iterator[Finding]:
+    links = facts.spec.network.links
+    if not links.subnet_of(_LINK_LOCAL):
+        message = f"{links} is not within {_LINK_LOCAL}, where AWS wants tunnels' inside addresses"
+        yield Finding(("network", "links"), message, "leave it out: all of it is used by default")
+
+
+@check("NET016", Level.ERROR, "The tunnels' block is too small for all VPN connections.")
+def links_too_small(facts: Facts) -> Iterator[Finding]:
+    links = facts.spec.network.links
+    if not links.subnet_of(_LINK_LOCAL):
+        return
+    needed = 2 * sum(_connections(facts, place) for place in facts.places.values())
+    room = links.num_addresses // 4 - sum(taken.subnet_of(links) for taken in _LINKS_TAKEN)
+    if needed > room:
+        message = f"{links} has room for {count(room, 'tunnel')}; the VPN connections have {needed:,}"
+        yield Finding(("network", "links"), message, "each takes a /30; AWS keeps seven for itself")
+
+
+def _connections(facts: Facts, place: Place) -> int:
+    """The VPN connections of an AWS site: one for each public address of each linked site."""
+    return sum(len(site.gateway.addresses) for _, site in facts.linked(place) if site.gateway is not None)
+
+
+def _speakers(facts: Facts) -> Iterator[tuple[str, Gateway]]:
+    """Gateways that speak BGP to some region."""
+    for name, site in facts.racks.items():
+        gateway = site.gateway
+        if gateway is not None and (gateway.routing or facts.spec.network.routing) is Routing.BGP:
+            yield name, gateway
+
+
+@check("NET020", Level.ERROR, "Two gateways have the same BGP autonomous system number.")
+def asn_twice(facts: Facts) -> Iterator[Finding]:
+    asns: list[tuple[Path, int]] = [
+        (place.at("asn"), place.site.asn) for place in facts.places.values() if place.site.asn is not None
+    ]
+    asns += [
+        (("sites", name, "gateway", "asn"), gateway.asn)
+        for name, gateway in _speakers(facts)
+        if gateway.asn is not None
+    ]
+    seen: dict[int, Path] = {}
+    for path, asn in asns:
+        first = seen.setdefault(asn, path)
+        if first is not path:
+            message = f"AS {asn} is {dotted(first)} already: routes of the one are loops to the other"
+            yield Finding(path, message, "give each its own, 64512 to 65534")
+
+
+@check("NET021", Level.ERROR, "A site's autonomous system number is reserved, or Amazon's own.")
+def asn_reserved(facts: Facts) -> Iterator[Finding]:
+    for name, gateway in _speakers(facts):
+        path = ("sites", name, "gateway", "asn")
+        if gateway.asn in _RESERVED_ASNS:
+            yield Finding(path, f"AS {gateway.asn} is {_RESERVED_ASNS[gateway.asn]}")
+        elif gateway.asn in _AWS_ASNS:
+            region = _AWS_ASNS[gateway.asn]
+            if region is None or any(place.region == region for place in facts.places.values()):
+                yield Finding(path, f"AS {gateway.asn} is Amazon's own{f' in {region}' if region else ''}")
+
+
+@check("NET022", Level.ERROR, "A region's autonomous system number is not private, as AWS demands.")
+def asn_private(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        asn = place.site.asn
+        if asn is not None and not _private(asn):
+            message = f"AS {asn} is not private; AWS takes 64512 to 65534 and 4200000000 to 4294967294"
+            yield Finding(place.at("asn"), message)
+
+
+@check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows without asking.")
+def vpn_connections(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        wanted = _connections(facts, place)
+        if wanted > VPN_CONNECTIONS:
+            yield Finding(
+                place.at("vpn"),
+                f"{wanted} VPN connections; a virtual private gateway has {VPN_CONNECTIONS} unless AWS "
+                "raises it",
+                "name fewer sites in vpn, or ask AWS for more (quota L-B91E5754)",
+            )
+
+
+@check("NET024", Level.WARNING, "More peerings of a VPC than AWS allows without asking.")
+def peerings(facts: Facts) -> Iterator[Finding]:
+    each = len(facts.places) - 1
+    if facts.spec.network.interconnect == "peering" and each > PEERINGS:
+        message = f"each VPC has {each} peerings; AWS allows {PEERINGS} unless it raises that"
+        yield Finding(("network", "interconnect"), message, "take transit-gateway, or raise L-7E9ECCDB")
+
+
+def _gateway_addresses(facts: Facts) -> Iterator[tuple[Path, IPv4Address, Gateway]]:
+    for name, site in facts.racks.items():
+        if site.gateway is not None:
+            for index, address in enumerate(site.gateway.addresses):
+                yield ("sites", name, "gateway", "addresses", index), address, site.gateway
+
+
+@check("NET025", Level.ERROR, "A gateway's public address is none.")
+def gateway_private(facts: Facts) -> Iterator[Finding]:
+    for path, address, gateway in _gateway_addresses(facts):
+        if any(address in block for block in _NEVER_PUBLIC):
+            hint = "give the address that the site shows to the internet"
+            if not gateway.behind_nat:
+                hint += "; behind NAT, the NAT device's with behind_nat: true"
+            yield Finding(path, f"{address} is no public address: AWS can't reach it", hint)
+
+
+@check("NET026", Level.ERROR, "Two gateways have the same public address.")
+def gateway_addresses_twice(facts: Facts) -> Iterator[Finding]:
+    seen: dict[IPv4Address, Path] = {}
+    for path, address, _ in _gateway_addresses(facts):
+        first = seen.setdefault(address, path)
+        if first is not path:
+            yield Finding(path, f"{address} is {dotted(first)} already; a VPN connection needs its own")
+
+
+@check("NET036", Level.WARNING, "A site's autonomous system number is not private: it belongs to somebody.")
+def asn_public(facts: Facts) -> Iterator[Finding]:
+    for name, gateway in _speakers(facts):
+        taken = gateway.asn in _AWS_ASNS or gateway.asn in _RESERVED_ASNS
+        if gateway.asn is not None and not taken and not _private(gateway.asn):
+            message = f"AS {gateway.asn} is a public number: right only if it is yours"
+            yield Finding(("sites", name, "gateway", "asn"), message, "take one of 64512 to 65534")
+
+
+def _private(asn: int) -> bool:
+    """RFC 6996."""
+    return 64512 <= asn <= 65534 or 4200000000 <= asn <= 4294967294

@@ -1,0 +1,132 @@
+"""Names and tags of what is created in AWS (NAME)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from infra.catalogue.limits import NAMES, TAGS_PER_RESOURCE
+from infra.checks.facts import Facts, Machines
+from infra.checks.registry import Finding, check
+from infra.errors import Level, Path, dotted
+
+OURS: Final = frozenset({"cluster", "environment", "managed-by", "name", "pool", "role", "site"})
+"""Tags that we set on what we create."""
+_TAG: Final = re.compile(r"[\w\s+\-=.:/@]*")
+"""What every service of AWS takes in tags (Tag Editor User Guide, "Tag naming limits")."""
+_LABEL_TAG: Final = "k8s.io/cluster-autoscaler/node-template/label/"
+_TAINT_TAG: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
+_DERIVED_LABELS: Final = 3
+_GPU_LABELS: Final = 4
+_RESOURCES: Final = 3
+_AUTOSCALER_TAGS: Final = 2
+
+
+@check("NAME001", Level.ERROR, "Two things of one region get the same name in AWS.")
+def aws_names(facts: Facts) -> Iterator[Finding]:
+    things: list[tuple[str, str, str, Path]] = [
+        ("group", group.place.name, group.machines.name, group.at()) for group in facts.groups
+    ]
+    things += [
+        ("file system", site, name, ("storage", "efs", name))
+        for name, efs in facts.spec.storage.efs.items()
+        for site in dict.fromkeys(efs.regions or facts.places)
+        if site in facts.places
+    ]
+    seen: dict[tuple[str, str, str], Path] = {}
+    for kind, site, name, path in things:
+        key = (kind, facts.places[site].region, f"{site}-{name}")
+        first = seen.setdefault(key, path)
+        if first is not path:
+            message = f"its {kind} and that of {dotted(first)} would both be <environment>-{site}-{name}"
+            yield Finding(path, message, "rename a site or one of them")
+
+
+@check("NAME002", Level.ERROR, "Two VPN connections get the same name.", waivable=False)
+def link_names(facts: Facts) -> Iterator[Finding]:
+    seen: dict[str, Path] = {}
+    for place in facts.places.values():
+        for name, site in facts.linked(place):
+            count = len(site.gateway.addresses) if site.gateway is not None else 0
+            for number in range(1, count + 1):
+                link = f"{name}-{place.name}" + (f"-{number}" if number > 1 else "")
+                path: Path = place.at()
+                first = seen.setdefault(link, path)
+                if first is not path:
+                    message = f"its VPN connection to {name} and one of {dotted(first)} would be {link}"
+                    yield Finding(path, message, "rename one of the sites")
+
+
+@check("NAME003", Level.ERROR, "A tag whose name AWS keeps for itself.")
+def aws_tags(facts: Facts) -> Iterator[Finding]:
+    for key in facts.spec.tags:
+        if key.lower().startswith("aws:"):
+            yield Finding(("tags", key), "tags that begin with aws: are AWS's own", "take another name")
+
+
+@check("NAME004", Level.ERROR, "A tag that we set ourselves.")
+def our_tags(facts: Facts) -> Iterator[Finding]:
+    for key in facts.spec.tags:
+        if key.lower() in OURS or (key.lower() == "owner" and facts.spec.owner):
+            message = f"everything gets a tag {key.lower()} already"
+            yield Finding(("tags", key), message, "take another name; filters and policies go by ours")
+
+
+@check("NAME005", Level.ERROR, "A tag with characters that not every service of AWS takes.")
+def tag_characters(facts: Facts) -> Iterator[Finding]:
+    for key, text in facts.spec.tags.items():
+        wrong = sorted(set(_TAG.sub("", key + text)))
+        if wrong:
+            message = f"AWS's services do not all take {' '.join(wrong)} in tags"
+            yield Finding(("tags", key), message, "letters, digits, spaces and + - = . _ : / @")
+
+
+@check("NAME006", Level.ERROR, "Two tags that differ only in case.")
+def tag_case(facts: Facts) -> Iterator[Finding]:
+    seen: dict[str, str] = {}
+    for key in facts.spec.tags:
+        first = seen.setdefault(key.lower(), key)
+        if first != key:
+            yield Finding(("tags", key), f"IAM takes it for {first}, which differs only in case", "keep one")
+
+
+@check("NAME007", Level.ERROR, "A pool's group would have more tags than AWS takes.")
+def tag_count(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        wanted = _tags(facts, one)
+        if wanted > TAGS_PER_RESOURCE:
+            message = (
+                f"its groups would have {wanted} tags, one for each label, taint and tag; "
+                f"AWS takes {TAGS_PER_RESOURCE}"
+            )
+            yield Finding(one.at(), message, "give it fewer labels or taints, or the cluster fewer tags")
+
+
+def _tags(facts: Facts, one: Machines) -> int:
+    """The tags of one of a pool's Auto Scaling groups."""
+    labels = {*facts.spec.kubernetes.labels, *one.pool.labels}
+    gpus = (_GPU_LABELS + 1) if one.with_gpus else 0
+    taints = Counter(taint.key for taint in one.pool.taints)
+    owner = 1 if facts.spec.owner else 0
+    derived = _DERIVED_LABELS + _RESOURCES + _AUTOSCALER_TAGS + gpus
+    return len(OURS) + owner + len(facts.spec.tags) + len(labels) + len(taints) + derived
+
+
+@check("NAME008", Level.ERROR, "A label or taint whose tag for the autoscaler is longer than AWS takes.")
+def tag_length(facts: Facts) -> Iterator[Finding]:
+    room = NAMES["tag-key"].characters
+    stated: list[tuple[Path, str]] = [
+        (("kubernetes", "labels", key), f"{_LABEL_TAG}{key}") for key in facts.spec.kubernetes.labels
+    ]
+    for one in facts.machines:
+        stated += [(one.at("labels", key), f"{_LABEL_TAG}{key}") for key in one.pool.labels]
+        stated += [
+            (one.at("taints", index, "key"), f"{_TAINT_TAG}{taint.key}")
+            for index, taint in enumerate(one.pool.taints)
+        ]
+    for path, tag in stated:
+        if len(tag) > room:
+            message = f"the tag for it has {len(tag)} characters; AWS takes {room}"
+            yield Finding(path, message, f"shorten it by {len(tag) - room}")

@@ -1,0 +1,86 @@
+"""Quotas of the account that the spec states, held against what its pools may grow to (QUOTA)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from math import ceil
+
+from infra.catalogue import quotas
+from infra.catalogue.quotas import Market
+from infra.checks.facts import Facts, Group
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed, meant, meant_one_of
+from infra.errors import Level
+
+
+@check("QUOTA001", Level.ERROR, "Quotas of a region that is no AWS site of the spec.")
+def known_site(facts: Facts) -> Iterator[Finding]:
+    for site in facts.spec.quotas:
+        if site not in facts.places:
+            message = f"{site} is no AWS site of this spec"
+            yield Finding(("quotas", site), message, meant_one_of(site, facts.places))
+
+
+@check("QUOTA002", Level.ERROR, "A quota that does not exist, or does not count vCPUs.")
+def known_quota(facts: Facts) -> Iterator[Finding]:
+    for site, stated in facts.spec.quotas.items():
+        for name in stated:
+            found = quotas.find(name)
+            if found is None:
+                hint = meant(quotas.suggest(name))
+                yield Finding(("quotas", site, name), f"there is no quota {name}", hint)
+            elif not found.vcpus:
+                message = f"{name} does not count vCPUs of instances, which are what is held against it"
+                yield Finding(("quotas", site, name), message, "take it out")
+
+
+@check("QUOTA003", Level.ERROR, "A quota below zero.")
+def negative(facts: Facts) -> Iterator[Finding]:
+    for site, stated in facts.spec.quotas.items():
+        for name, limit in stated.items():
+            if limit < 0:
+                yield Finding(("quotas", site, name), f"{limit} vCPUs", "0 is the least")
+
+
+@check("QUOTA004", Level.ERROR, "What may run in a region passes a quota of the account.")
+def passed(facts: Facts) -> Iterator[Finding]:
+    wanted: defaultdict[tuple[str, str], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for group in facts.groups:
+        for quota, vcpus in _most(group).items():
+            wanted[group.place.name, quota][f"pool {group.machines.name}"] += vcpus
+    for single in facts.singles:
+        counted = quotas.quota_for(single.type_name, "on-demand")
+        if single.type is not None and single.site is not None and counted is not None:
+            wanted[single.site, counted.name][single.owner] += single.count * single.type.vcpus
+    for site, stated in facts.spec.quotas.items():
+        for name, limit in stated.items():
+            owners: Mapping[str, int] = wanted.get((site, name), {})
+            total = sum(owners.values())
+            if total > limit >= 0:
+                largest = sorted(owners, key=lambda owner: -owners[owner])
+                shares = listed([f"{owner} {owners[owner]:,}" for owner in largest], most=4)
+                message = f"up to {total:,} vCPUs may run in {site}, the quota is {limit:,}: {shares}"
+                found = quotas.find(name)
+                code = f" ({found.code})" if found else ""
+                yield Finding(("quotas", site, name), message, f"lower a max, or ask AWS for more{code}")
+
+
+def _most(group: Group) -> dict[str, int]:
+    """Quota → the most vCPUs that a group may take of it, whichever types it happens to get."""
+    market, units = group.machines.pool.market, group.bounds.max
+    spot = 0
+    if market.kind == "spot":
+        spot = units
+    elif market.kind == "mixed":
+        above = max(units - market.base, 0)
+        spot = above - ceil(above * market.on_demand_percent / 100)
+    found: dict[str, int] = {}
+    bought: tuple[tuple[Market, int], ...] = (("on-demand", units - spot), ("spot", spot))
+    for kind, share in bought:
+        for typed in group.machines.types if share else ():
+            quota = quotas.quota_for(typed.type.name, kind)
+            if quota is not None:
+                vcpus = ceil(share / typed.weight) * typed.type.vcpus
+                found[quota.name] = max(found.get(quota.name, 0), vcpus)
+    return found

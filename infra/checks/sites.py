@@ -1,0 +1,245 @@
+"""Sites and regions: what exists, which one leads, and what stands in the racks (SITE)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.catalogue import drivers, gpus, regions
+from infra.checks.facts import Facts
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed, meant, meant_one_of, repeated
+from infra.errors import Level, Path, dotted
+from infra.spec.sites import NodeRole
+
+
+@check("SITE001", Level.ERROR, "More than one region is primary.")
+def one_primary(facts: Facts) -> Iterator[Finding]:
+    primaries = [place for place in facts.places.values() if place.site.primary]
+    for place in primaries[1:]:
+        message = f"{dotted(primaries[0].at())} is primary already; a cluster has one"
+        yield Finding(place.at("primary"), message, "give this one an overflow order instead")
+
+
+@check("SITE002", Level.ERROR, "Of several regions none is primary.")
+def some_primary(facts: Facts) -> Iterator[Finding]:
+    if len(facts.places) > 1 and not any(place.site.primary for place in facts.places.values()):
+        message = f"none of the regions {listed(facts.places)} is primary"
+        yield Finding(("sites",), message, "add 'primary: true' to one")
+
+
+@check("SITE003", Level.ERROR, "An AWS region does not exist.", waivable=False)
+def known_region(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        if place.known is None:
+            path = place.at("region") if place.site.region else place.at()
+            hint = meant(regions.suggest_region(place.region))
+            if not hint and not place.site.region:
+                hint = "name the AWS region with 'region:'"
+            yield Finding(path, f"{place.region} is no AWS region", hint)
+
+
+@check("SITE004", Level.ERROR, "A zone is not in its region.")
+def known_zone(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        for index, zone in enumerate(place.site.zones or ()):
+            if place.known is not None and not place.known.has_zone(zone):
+                near = regions.suggest_zone(place.region, zone)
+                hint = f"did you mean {near}? There are {listed(place.known.zones, most=8)}"
+                yield Finding(place.at("zones", index), f"{zone} is no zone of {place.region}", hint)
+
+
+@check("SITE005", Level.ERROR, "A region names a zone twice.", waivable=False)
+def zone_twice(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        for index, zone in repeated(place.site.zones or ()):
+            yield Finding(place.at("zones", index), f"{zone} is named already")
+
+
+@check("SITE006", Level.ERROR, "Subnets are stated for a zone that the site does not use.")
+def subnets_of_no_zone(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        for zone in place.site.explicit_subnets if place.known is not None else ():
+            if zone not in place.zones:
+                hint = meant_one_of(zone, place.zones)
+                message = f"{place.name} does not use a zone {zone}: these subnets would not be made"
+                yield Finding(place.at("explicit_subnets", zone), message, hint)
+
+
+@check("SITE007", Level.WARNING, "Two regions have the same place in the overflow order.")
+def overflow_twice(facts: Facts) -> Iterator[Finding]:
+    seen: dict[int, str] = {}
+    for place in facts.places.values():
+        order = place.site.overflow
+        if order is not None and not place.site.primary:
+            first = seen.setdefault(order, place.name)
+            if first != place.name:
+                message = f"{first} is number {order} already: the name decides between the two"
+                yield Finding(place.at("overflow"), message, "give each its own number")
+
+
+@check("SITE008", Level.WARNING, "The primary region has a place in the overflow order, which has no effect.")
+def overflow_of_primary(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        if place.site.primary and place.site.overflow is not None:
+            yield Finding(place.at("overflow"), "the primary region comes before all others", "take it out")
+
+
+@check("SITE009", Level.ERROR, "A region's VPN connections go to a site that is none of ours.")
+def vpn_to_nowhere(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        for index, name in enumerate(place.site.vpn or ()):
+            if name not in facts.racks:
+                message = f"{name} is no physical site of this spec"
+                yield Finding(place.at("vpn", index), message, meant_one_of(name, facts.racks))
+
+
+@check("SITE010", Level.ERROR, "A region's VPN connections go to a site without a gateway.")
+def vpn_without_gateway(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        for index, name in enumerate(place.site.vpn or ()):
+            site = facts.racks.get(name)
+            if site is not None and site.gateway is None:
+                hint = f"add {dotted(('sites', name, 'gateway'))} with its public address"
+                yield Finding(place.at("vpn", index), f"{name} has no gateway", hint)
+
+
+@check("SITE011", Level.WARNING, "A physical site without a gateway is an island.")
+def island(facts: Facts) -> Iterator[Finding]:
+    asked = {name for place in facts.places.values() for name in place.site.vpn or ()}
+    for name, site in facts.racks.items():
+        told = name in asked or (name, NodeRole.SITE_GATEWAY) in facts.servers
+        if site.gateway is None and len(facts.spec.sites) > 1 and not told:
+            message = f"{name} has no gateway: nothing elsewhere can reach it"
+            yield Finding(("sites", name), message, "add 'gateway:' with its public address")
+
+
+@check("SITE012", Level.ERROR, "A gateway names a node that its site does not have.")
+def gateway_node(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.racks.items():
+        node = site.gateway.node if site.gateway is not None else None
+        if node is not None and node not in site.nodes:
+            path = ("sites", name, "gateway", "node")
+            yield Finding(path, f"{name} has no node {node}", meant_one_of(node, site.nodes))
+
+
+@check("SITE013", Level.WARNING, "It is not said which node is the gateway.")
+def gateway_unclear(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.racks.items():
+        if site.gateway is None or site.gateway.node is not None:
+            continue
+        able = facts.servers.get((name, NodeRole.SITE_GATEWAY), ())
+        path: Path = ("sites", name, "gateway")
+        if len(able) > 1:
+            names = listed(node.name for node in able)
+            yield Finding(path, f"{names} all have the role site-gateway", "say which with 'node:'")
+        elif not able and site.nodes:
+            message = "no node has the role site-gateway: nothing here is set up to run strongSwan"
+            yield Finding(path, message, "give a node the role, or name one with 'node:'")
+
+
+@check("SITE014", Level.WARNING, "A node is to be the gateway of a site that has none.")
+def gateway_role_unused(facts: Facts) -> Iterator[Finding]:
+    for (name, role), nodes in facts.servers.items():
+        if role is NodeRole.SITE_GATEWAY and facts.racks[name].gateway is None:
+            for node in nodes:
+                yield Finding(node.at("roles"), f"{name} has no gateway for it to be", "add 'gateway:'")
+
+
+@check("SITE015", Level.ERROR, "Two physical nodes have the same MAC address.")
+def mac_twice(facts: Facts) -> Iterator[Finding]:
+    seen: dict[str, Path] = {}
+    for node in facts.nodes:
+        if node.node.mac is not None:
+            path = node.at()
+            first = seen.setdefault(node.node.mac, path)
+            if first is not path:
+                yield Finding(node.at("mac"), f"{node.node.mac} is that of {dotted(first)} already")
+
+
+@check("SITE016", Level.ERROR, "A physical node has a graphics card that the catalogue does not know.")
+def known_card(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        if node.node.gpus is not None and node.card is None:
+            model = node.node.gpus.model
+            path = node.at("gpus", "model")
+            yield Finding(path, f"no card {model} is known", meant(gpus.suggest(model)))
+
+
+@check("SITE017", Level.ERROR, "A physical node's driver branch is unknown, or does not run its cards.")
+def node_driver(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        branch = node.node.gpus.driver if node.node.gpus is not None else None
+        if branch is None:
+            continue
+        path = node.at("gpus", "driver")
+        if drivers.find(branch) is None:
+            message = f"there is no NVIDIA driver branch {branch}"
+            yield Finding(path, message, meant(str(drivers.suggest(branch))))
+        elif node.card is not None and not node.card.runs(branch):
+            yield Finding(path, driver_misfit(node.card, branch), best_driver([node.card]))
+
+
+@check("SITE018", Level.ERROR, "A physical node without graphics cards is to work as one that has them.")
+def gpu_role(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        if NodeRole.GPU_WORKER in node.node.roles and node.node.gpus is None:
+            index = node.node.roles.index(NodeRole.GPU_WORKER)
+            message = f"{node.name} has no graphics cards"
+            yield Finding(node.at("roles", index), message, "add 'gpus:', or make it a worker")
+
+
+@check("SITE019", Level.ERROR, "A physical node names a disk twice.")
+def disk_twice(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        for index, device in repeated([disk.device for disk in node.node.disks]):
+            yield Finding(node.at("disks", index, "device"), f"{device} is described already")
+
+
+@check("SITE020", Level.WARNING, "An NFS server has no disk for what it exports.")
+def nfs_disk(facts: Facts) -> Iterator[Finding]:
+    for (_, role), nodes in facts.servers.items():
+        for node in nodes if role is NodeRole.NFS_SERVER else ():
+            if node.node.disks and not any(disk.use == "nfs" for disk in node.node.disks):
+                message = f"{node.name} is an NFS server, and none of its disks has 'use: nfs'"
+                yield Finding(node.at("disks"), message)
+
+
+@check("SITE021", Level.ERROR, "Regions of different AWS partitions, which no account spans.")
+def partitions(facts: Facts) -> Iterator[Finding]:
+    known = [place for place in facts.places.values() if place.known is not None]
+    for place in known[1:]:
+        first = known[0].known
+        if place.known and first and place.known.partition != first.partition:
+            message = f"{place.region} is in {place.known.partition}, {first.name} in {first.partition}"
+            yield Finding(place.at(), message, "an account is in one partition: make it a cluster of its own")
+
+
+@check("SITE022", Level.WARNING, "A site is named like an AWS region other than its own.")
+def misleading_name(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        if place.name != place.region and place.known is not None and regions.find(place.name) is not None:
+            message = f"the site {place.name} stands in {place.region}"
+            yield Finding(place.at("region"), message, "name it after its own region, or after neither")
+
+
+@check("SITE023", Level.WARNING, "No region: there is nowhere for the control plane.")
+def no_region(facts: Facts) -> Iterator[Finding]:
+    spec = facts.spec
+    # Whatever wants a region says so itself.
+    wanted = spec.pools or spec.storage.efs or spec.storage.s3 or spec.access.ssh_nodes
+    if not facts.places and not wanted:
+        message = "there is no AWS region, and so no control plane"
+        yield Finding(("sites",), message, "add a region; its machines are a single master at least")
+
+
+def driver_misfit(card: gpus.Card, branch: int) -> str:
+    """Why a branch does not run a card."""
+    if branch < card.first_driver:
+        return f"{card.name} needs driver {card.first_driver} or newer, not {branch}"
+    return f"{card.name} has no driver after {card.last_driver}, so none from {branch}"
+
+
+def best_driver(cards: list[gpus.Card]) -> str:
+    """A hint with the branch that runs all cards, or that there is none."""
+    best = drivers.newest_for(cards)
+    return f"take {best.branch}" if best else "no driver runs all of them: they need images of their own"

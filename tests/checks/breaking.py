@@ -1,0 +1,57 @@
+"""Specs that each break one rule: ``cases/*.yaml``, one file a family.
+
+A case says the code, the path it is found at, and the change to ``cases/good.yaml`` that causes it (as an
+environment that extends another would say it). ``# here`` marks the line that the finding must point to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from infra.errors import Problem, SpecError
+from infra.load import load
+
+CASES = Path(__file__).parent / "cases"
+
+
+@dataclass(frozen=True)
+class Case:
+    code: str
+    at: str
+    spec: str
+    says: str
+
+    @property
+    def line(self) -> int | None:
+        """The line that is marked, from 1."""
+        marked = [number for number, line in enumerate(self.spec.splitlines(), 1) if line.endswith("# here")]
+        return marked[0] if marked else None
+
+
+def cases() -> list[Case]:
+    return [
+        Case(case["code"], case.get("at", ""), case["spec"], case.get("says", ""))
+        for file in sorted(CASES.glob("*.yaml"))
+        if file.stem != "good"
+        for case in yaml.safe_load(file.read_text())
+    ]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What ``load`` says about a spec, whether it takes it or not."""
+
+    folder: Path
+
+    def of(self, spec: str) -> list[Problem]:
+        """``spec`` extends the good one unless it states a version of its own."""
+        file = self.folder / "case.yaml"
+        extends = "" if spec.startswith("version:") else f"\nextends: {CASES / 'good.yaml'}\n"
+        file.write_text(spec + extends)
+        try:
+            return list(load(file).problems)
+        except SpecError as error:
+            return list(error.problems)

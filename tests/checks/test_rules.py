@@ -1,0 +1,56 @@
+"""Every rule: a spec that breaks it, and just it, with the exact place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from breaking import Case, Findings, cases
+
+from infra.checks import CHECKS
+from infra.errors import SpecError
+from infra.load import load
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+
+
+def test_a_good_spec_has_no_finding(findings: Findings) -> None:
+    assert findings.of("") == []
+
+
+@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+def test_what_we_ship_has_no_finding(name: str) -> None:
+    assert load(ENVIRONMENTS / f"{name}.yaml").problems == ()
+
+
+def test_every_rule_has_a_spec_that_breaks_it() -> None:
+    rules = {code for code, check in CHECKS.items() if check.function is not None}
+    assert rules - {case.code for case in cases()} == set()
+
+
+def test_one_cause_gives_one_finding_at_its_place(findings: Findings, case: Case) -> None:
+    problems = findings.of(case.spec)
+    assert [(problem.code, problem.path) for problem in problems] == [(case.code, case.at)]
+    [problem] = problems
+    assert problem.level is CHECKS[case.code].level
+    assert case.says in str(problem)
+    assert problem.position is not None
+    if case.line is not None:
+        assert Path(problem.position.file).name == "case.yaml"
+        assert problem.position.line == case.line
+
+
+def test_with_a_waiver_the_spec_still_means_something(findings: Findings, case: Case) -> None:
+    """Whatever may be waived leaves a spec that resolves, or is refused in words."""
+    if not CHECKS[case.code].waivable:
+        pytest.skip("can't be waived")
+    spec = case.spec + f"\nwaivers: [{{code: {case.code}, reason: we live with it}}]\n"
+    [problem] = findings.of(spec)
+    assert problem.waived == "we live with it"
+    assert not problem.fatal
+    loaded = load(findings.folder / "case.yaml")
+    with suppress(SpecError):
+        resolve(loaded.spec, Lock(), "case")
