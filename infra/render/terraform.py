@@ -24,6 +24,12 @@ OVERLAY_PORTS: Final[Mapping[str, Mapping[str, Mapping[str, object]]]] = {
 }
 """flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
 
+VPN_PORTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "openvpn-tcp": {"protocol": "tcp", "port": 443},
+    "openvpn-udp": {"protocol": "udp", "port": 1194},
+}
+"""What a VPN end point answers on: OpenVPN's own port (IANA), and one that hotels let through."""
+
 STATE: Final = "../state/terraform.tfstate"
 """A local state, relative to the root module: tool state is kept apart from what is rendered."""
 
@@ -151,6 +157,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
 
 def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
     logs = region.flow_logs
+    gateway = any(each.region == region.name for each in cluster.access_gateways)
     return {
         "block": str(region.vpc),
         "subnets": {
@@ -162,6 +169,8 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
         "flow_logs": {"traffic": logs.traffic, "retention_days": logs.retention_days} if logs else None,
         "inside": [str(block) for block in cluster.network.private],
         "overlay_ports": OVERLAY_PORTS[cluster.kubernetes.backend],
+        # Open to the world only where something answers.
+        "vpn_ports": VPN_PORTS if gateway else {},
     }
 
 

@@ -7,10 +7,6 @@ locals {
     for logs in var.network.flow_logs[*] : merge(logs, { role_name = "${var.name}-flow-logs" })
   ])
 
-  # The VPN's ports are open to the world where there is a machine that answers on them.
-  has_gateway = anytrue([for instance in var.instances : instance.role == "access-gateway"])
-  vpn_ports   = local.has_gateway ? null : {}
-
   private_subnet_ids = {
     for name, subnet in var.network.subnets : subnet.zone => module.network.subnets[name] if subnet.tier == "private"
   }

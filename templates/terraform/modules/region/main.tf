@@ -12,7 +12,7 @@ module "network" {
   flow_logs     = local.flow_logs
   inside        = var.network.inside
   overlay_ports = var.network.overlay_ports
-  vpn_ports     = local.vpn_ports
+  vpn_ports     = var.network.vpn_ports
 }
 
 module "vpn_gateway" {

@@ -10,7 +10,7 @@ variable "tags" {
 }
 
 variable "network" {
-  description = "The VPC: its block, subnets by name, the NAT gateway's zone for each zone that has a way out, gateway endpoints, flow logs (null for none), the blocks that belong to the cluster, and the ports of the pod network."
+  description = "The VPC: its block, subnets by name, the NAT gateway's zone for each zone that has a way out, gateway endpoints, flow logs (null for none), the blocks that belong to the cluster, the ports of the pod network, and those that the world may reach for the VPN."
   type = object({
     block = string
     subnets = map(object({
@@ -29,6 +29,10 @@ variable "network" {
       protocol = string
       from     = number
       to       = number
+    }))
+    vpn_ports = map(object({
+      protocol = string
+      port     = number
     }))
   })
 }
