@@ -1,4 +1,5 @@
 resource "aws_instance" "master" {
+  #checkov:skip=CKV_AWS_135:Types of the last ten years are EBS-optimized by themselves, and some older ones refuse the setting.
   for_each = var.masters
 
   ami                    = each.value.image_id
@@ -12,7 +13,7 @@ resource "aws_instance" "master" {
   # A slip in the console does not take a member of etcd. Terraform lifts it itself where it is told to destroy one.
   disable_api_termination = true
 
-  # IMDSv2 alone. Pods that may ask it are one hop away.
+  # Pods that may ask are one hop away.
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"

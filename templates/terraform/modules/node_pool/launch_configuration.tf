@@ -6,6 +6,7 @@ locals {
 }
 
 resource "aws_launch_configuration" "this" {
+  #checkov:skip=CKV_AWS_341:Pods that may ask the metadata service are one hop away, behind the node's bridge.
   for_each = local.configurations
 
   name_prefix = "${each.key}-"

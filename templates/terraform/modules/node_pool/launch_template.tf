@@ -3,6 +3,7 @@ locals {
 }
 
 resource "aws_launch_template" "this" {
+  #checkov:skip=CKV_AWS_341:Pods that may ask the metadata service are one hop away, behind the node's bridge.
   for_each = local.templates
 
   name                   = each.key
@@ -20,7 +21,6 @@ resource "aws_launch_template" "this" {
     name = var.instance_profile
   }
 
-  # IMDSv2 alone. Pods that may ask it are one hop away, behind the node's bridge.
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"

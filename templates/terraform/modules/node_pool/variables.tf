@@ -15,7 +15,7 @@ variable "tags" {
 }
 
 variable "autoscaler_tags" {
-  description = "Tags on the group alone, which tell an autoscaler what an empty group would offer. Not on machines: a template's keys may be longer than what machines should carry."
+  description = "Tags on the group alone, which tell an autoscaler what an empty group would offer. Machines do without them."
   type        = map(string)
   default     = {}
 }
