@@ -128,6 +128,8 @@ class Progress:
         if elapsed is None:
             elapsed = self._clock() - started.since if started else 0
         action = str(hook.get("action", ""))
+        if action == "read" and mark == "✓":
+            return  # a plan reads dozens of things; what is read changes nothing
         what = "failed after" if mark == "✗" else _DONE.get(action, action)
         self._held.append(f"{mark} {address} {what} {int(elapsed)} s")
 

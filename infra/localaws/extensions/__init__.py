@@ -14,20 +14,31 @@ from typing import Final, cast
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
         "DescribeImages": "ubuntu_images",
-        "EnableVgwRoutePropagation": "vgw_route_propagation",
+        "CreateCustomerGateway": "customer_gateways",
+        "CreateLaunchTemplate": "launch_templates",
+        "CreatePlacementGroup": "placement_groups",
         "CreateVpnConnection": "vpn_connections",
-        "DescribeVpnGateways": "vpn_gateways",
-        "DeleteVpc": "vpc_deletion",
         "DeleteNatGateway": "nat_gateways",
+        "DeleteVpc": "vpc_deletion",
+        "DescribeVpnGateways": "vpn_gateways",
+        "EnableVgwRoutePropagation": "vgw_route_propagation",
         "ModifySecurityGroupRules": "security_group_rules",
+        "MonitorInstances": "monitoring",
+        "RunInstances": "run_instances",
     },
     "autoscaling": {
+        "CreateAutoScalingGroup": "auto_scaling_groups",
+        "DescribeScalingActivities": "scaling_activities",
         "PutLifecycleHook": "lifecycle_hooks",
     },
-    "elbv2": {
+    "efs": {
+        "PutBackupPolicy": "backup_policies",
+    },
+    "elb": {  # moto's name for both generations
         "CreateLoadBalancer": "load_balancers",
     },
     "route53": {
+        "ChangeResourceRecordSets": "dns_changes",
         "GetHostedZone": "hosted_zone_vpcs",
     },
 }
