@@ -13,6 +13,7 @@ a traceback)::
         │   └── StoppedError       Terraform was stopped by Ctrl-C; exit code 130 (infra.drive.terraform)
         ├── StalePlanError         the saved plan is not one of this spec or of this state
         ├── ProtectedError         the plan would destroy something stateful that was not named
+        ├── SecretsError           a secret can't be read or kept (infra.drive.secrets)
         └── LocalAwsError          the embedded AWS did not start, or was lost
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from infra.errors import Position, SpecError, UsageError, undotted
 from infra.load import Loaded, load
@@ -16,6 +16,7 @@ from infra.nearest import nearest
 from infra.resolve.lockfile import Lock, dump, parse
 
 if TYPE_CHECKING:
+    from infra.load.applied import Change
     from infra.model import Cluster
 
 SPECS: Final = Path("environments")
@@ -71,6 +72,8 @@ class Understood:
     environment: Environment
     loaded: Loaded
     cluster: Cluster
+    changes: tuple[Change, ...]
+    """What differs from what was last applied from here; nothing before the first apply."""
     kept: str
     """The lock file's text as it stands on disk; empty without one."""
     lock: str
@@ -84,28 +87,53 @@ class Understood:
         return render(self.cluster)
 
     @cached_property
-    def spec(self) -> Mapping[str, object]:
-        """The spec with all its defaults, as plain values: what update policies are held against."""
-        plain: Mapping[str, object] = self.loaded.spec.model_dump(mode="json")
-        return plain
-
-    @property
     def meaning(self) -> str:
-        """A text that changes when the spec's meaning does."""
-        return json.dumps(self.spec, sort_keys=True)
+        """A JSON text that changes when the spec's meaning does: what the next spec is compared with."""
+        from infra.load.applied import snapshot
+
+        return json.dumps(snapshot(self.loaded.spec, self.cluster), sort_keys=True)
 
 
-def understand(environment: Environment) -> Understood:
-    """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing."""
+def understand(environment: Environment, *, changeable: bool = False) -> Understood:
+    """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing.
+
+    Also refused is a change of what can't change on a live cluster, unless all is ``changeable``, as for
+    one that is about to go.
+    """
+    from infra.resolve.cluster import resolve
+
     loaded = load(environment.spec_file)
+    before = _applied(environment)
+    if before is not None and not changeable:
+        _refuse(before, loaded)
     kept = read_lock(environment)
     try:
-        from infra.resolve.cluster import resolve
-
         cluster, lock = resolve(loaded.spec, _parsed(environment, kept), environment.name)
     except SpecError as problem:
         raise placed(problem, loaded) from None
-    return Understood(environment, loaded, cluster, kept, dump(lock))
+    changes = _refuse(before, loaded, cluster) if before is not None and not changeable else ()
+    return Understood(environment, loaded, cluster, changes, kept, dump(lock))
+
+
+def _applied(environment: Environment) -> Mapping[str, Any] | None:
+    """What the spec said when it was last applied from here."""
+    from infra.drive import ledger
+    from infra.drive.folders import Folders
+
+    about = ledger.about(Folders(environment.build.absolute()))
+    if about is None:
+        return None
+    values: Mapping[str, Any] = json.loads(about["spec"])
+    return values
+
+
+def _refuse(before: Mapping[str, Any], loaded: Loaded, cluster: Cluster | None = None) -> tuple[Change, ...]:
+    from infra.load.applied import changes, refused
+
+    found = changes(before, loaded.spec, cluster)
+    if problems := refused(found, loaded.position):
+        raise SpecError(problems)
+    return found
 
 
 def read_lock(environment: Environment) -> str:

@@ -14,7 +14,7 @@ from infra.errors import UsageError
 
 def outputs(environment: Environment, *, json: bool) -> int:
     """What AWS decided in the last apply."""
-    understood = understand(environment)
+    understood = understand(environment, changeable=True)
     if not (environment.build / "terraform").is_dir():
         raise UsageError(
             f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
@@ -50,7 +50,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
     """Everything that must be right on this machine and in the account; 1 when something is wrong."""
     from infra.drive import doctor as doctors
 
-    understood = understand(environment)
+    understood = understand(environment, changeable=True)
     cluster = understood.cluster
     embedded = world.is_embedded(environment, cluster)
     patient = doctors.Patient(
@@ -97,7 +97,7 @@ def bootstrap(environment: Environment) -> int:
     """Make the bucket of the state."""
     from infra.drive import bootstrap as making
 
-    cluster = understand(environment).cluster
+    cluster = understand(environment, changeable=True).cluster
     if cluster.state.kind != "s3":
         raise UsageError(f"{environment.spec_file}: its state is local: there is no bucket to make")
     env: dict[str, Any] = {**os.environ, **world.credentials(environment, cluster)}

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from infra.drive.terraform import Listener
 
 
-def ready(environment: Environment) -> tuple[Understood, Job]:
+def ready(environment: Environment, *, changeable: bool = False) -> tuple[Understood, Job]:
     """Validate and render: everything before Terraform."""
-    understood = understand(environment)
+    understood = understand(environment, changeable=changeable)
     tell(understood.loaded.problems)
     if not understood.cluster.regions:
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
@@ -73,7 +73,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     """Take everything away, once the environment's name was typed."""
     from infra.drive import lifecycle
 
-    understood, job = ready(environment)
+    understood, job = ready(environment, changeable=True)
     planned = _planned(job, destroy=True)
     if not planned.saved.has_changes:
         say(f"Nothing to destroy: {environment.name} has no resources.")
@@ -112,9 +112,10 @@ def _planned(
 
 def _show(understood: Understood, planned: Planned, named: Iterable[str], *, json: bool) -> None:
     from infra.drive import summary
+    from infra.load.applied import lines
 
     name = understood.environment.name
-    notes: tuple[str, ...] = ()
+    notes = lines(understood.changes)
     if json:
         say_json(summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes))
     else:

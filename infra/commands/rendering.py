@@ -47,7 +47,7 @@ def diff(environment: Environment, *, json: bool) -> int:
     applied = ledger.recall(Folders(environment.build.absolute()))
     if applied is None:
         raise UsageError(f"{environment.name} was never applied from here: there is nothing to compare with")
-    found = diffs.diff(applied.files, understand(environment).files)
+    found = diffs.diff(applied.files, understand(environment, changeable=True).files)
     if json:
         say_json(diffs.to_json(found))
     elif found:
@@ -65,7 +65,7 @@ def topology(environment: Environment, *, show: bool) -> int:
     """Draw the cluster, with a saved plan's changes marked."""
     from infra.render import topology as picture
 
-    understood = understand(environment)
+    understood = understand(environment, changeable=True)
     files = picture.render(understood.cluster, _marks(understood))
     environment.build.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

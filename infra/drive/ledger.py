@@ -50,6 +50,15 @@ def recall(folders: Folders) -> Applied | None:
     return None
 
 
+def about(folders: Folders) -> Mapping[str, Any] | None:
+    """What is remembered beside the files, without reading those; None when nothing is applied."""
+    for place in (folders.applied, _aside(folders.applied)):
+        if (place / _ABOUT).is_file():
+            told: Mapping[str, Any] = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
+            return told
+    return None
+
+
 def forget(folders: Folders) -> None:
     """Nothing is applied any more."""
     shutil.rmtree(_aside(folders.applied), ignore_errors=True)
