@@ -289,12 +289,19 @@ class Facts:
 
     @cached_property
     def control_image(self) -> str | None:
-        """The control plane's image: as stated, else the first, by name, without GPU software."""
+        """The control plane's image: as stated, else the first that fits, by name; None without one."""
         stated = self.spec.kubernetes.control_plane.image
-        if stated is not None:
-            return stated
-        names = sorted(self.spec.images)
-        return next((name for name in names if self.spec.images[name].gpu is None), next(iter(names), None))
+        return stated or next(iter(self.plain_images or sorted(self.spec.images)), None)
+
+    @cached_property
+    def plain_images(self) -> Sequence[str]:
+        """Images without GPU software, of the architecture of the control plane's type, by name."""
+        kind = instances.find(self.spec.kubernetes.control_plane.instance_type)
+        return sorted(
+            name
+            for name, image in self.spec.images.items()
+            if image.gpu is None and (kind is None or image.architecture in kind.architectures)
+        )
 
     @cached_property
     def uses(self) -> Mapping[str, Sequence[Use]]:

@@ -66,22 +66,20 @@ def supported_version(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check("K8S003", Level.ERROR, "The control plane has no image, or one that does not exist.", waivable=False)
+@check("K8S003", Level.ERROR, "The control plane starts from an image that does not exist.", waivable=False)
 def control_image(facts: Facts) -> Iterator[Finding]:
     stated = facts.spec.kubernetes.control_plane.image
     path = ("kubernetes", "control_plane", "image")
     if stated is not None and stated not in facts.spec.images:
         hint = meant_one_of(stated, facts.spec.images)
         yield Finding(path, f"there is no image {stated}", hint)
-    elif not facts.spec.images and facts.places and not facts.spec.pools:
-        yield Finding(("images",), "no image, so none for the control plane", "add 'images: {cpu: {}}'")
 
 
 @check("K8S004", Level.WARNING, "Several images could be the control plane's.")
 def control_image_unclear(facts: Facts) -> Iterator[Finding]:
-    plain = sorted(name for name, image in facts.spec.images.items() if image.gpu is None)
-    if facts.places and facts.spec.kubernetes.control_plane.image is None and len(plain) > 1:
-        message = f"{listed(plain)} are without GPU software; {plain[0]} is taken"
+    fit = facts.plain_images
+    if facts.places and facts.spec.kubernetes.control_plane.image is None and len(fit) > 1:
+        message = f"{listed(fit)} are without GPU software; {fit[0]} is taken"
         yield Finding(("kubernetes", "control_plane", "image"), message, "say which one")
 
 
