@@ -51,7 +51,7 @@ data "aws_iam_policy_document" "autoscaler" {
 
 resource "aws_iam_role_policy" "autoscaler" {
   name   = "scale-own-groups"
-  role   = aws_iam_role.this["control-plane"].id
+  role   = aws_iam_role.this["control-plane"].name
   policy = data.aws_iam_policy_document.autoscaler.json
 }
 
@@ -65,7 +65,7 @@ data "aws_iam_policy_document" "tokens" {
 
 resource "aws_iam_role_policy" "tokens" {
   name   = "write-own-secrets-and-tokens"
-  role   = aws_iam_role.this["control-plane"].id
+  role   = aws_iam_role.this["control-plane"].name
   policy = data.aws_iam_policy_document.tokens.json
 }
 
@@ -104,6 +104,6 @@ resource "aws_iam_role_policy" "snapshots" {
   for_each = local.snapshots
 
   name   = "keep-snapshots"
-  role   = aws_iam_role.this["control-plane"].id
+  role   = aws_iam_role.this["control-plane"].name
   policy = data.aws_iam_policy_document.snapshots[each.key].json
 }

@@ -42,7 +42,7 @@ data "aws_iam_policy_document" "node" {
 
 resource "aws_iam_role_policy" "node" {
   name   = "node"
-  role   = aws_iam_role.this["node"].id
+  role   = aws_iam_role.this["node"].name
   policy = data.aws_iam_policy_document.node.json
 }
 
@@ -72,6 +72,6 @@ resource "aws_iam_role_policy" "images" {
   for_each = length(var.image_repositories) > 0 ? toset(["node", "control-plane"]) : toset([])
 
   name   = "pull-images"
-  role   = aws_iam_role.this[each.key].id
+  role   = aws_iam_role.this[each.key].name
   policy = data.aws_iam_policy_document.images.json
 }

@@ -28,6 +28,6 @@ resource "aws_iam_role_policy" "secrets" {
   for_each = local.roles
 
   name   = "read-own-secrets"
-  role   = aws_iam_role.this[each.key].id
+  role   = aws_iam_role.this[each.key].name
   policy = data.aws_iam_policy_document.secrets[each.key].json
 }

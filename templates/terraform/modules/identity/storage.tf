@@ -32,7 +32,7 @@ resource "aws_iam_role_policy" "file_systems" {
   for_each = local.file_system_rights
 
   name   = "mount-own-file-systems"
-  role   = aws_iam_role.this[each.key].id
+  role   = aws_iam_role.this[each.key].name
   policy = data.aws_iam_policy_document.file_systems[each.key].json
 }
 
@@ -82,6 +82,6 @@ resource "aws_iam_role_policy" "buckets" {
   for_each = length(var.buckets) > 0 ? toset(["node", "ssh-node"]) : toset([])
 
   name   = "use-buckets"
-  role   = aws_iam_role.this[each.key].id
+  role   = aws_iam_role.this[each.key].name
   policy = data.aws_iam_policy_document.buckets.json
 }

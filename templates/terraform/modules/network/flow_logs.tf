@@ -74,6 +74,6 @@ resource "aws_iam_role_policy" "flow" {
   for_each = local.cloudwatch_logs
 
   name   = "write-flow-logs"
-  role   = aws_iam_role.flow[each.key].id
+  role   = aws_iam_role.flow[each.key].name
   policy = data.aws_iam_policy_document.flow_write[each.key].json
 }

@@ -1,0 +1,725 @@
+"""identity, storage, dns, network, vpn_gateway, peering and transit gateways, planned by real Terraform.
+
+moto answers what a plan reads: the account, and a hosted zone that exists already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.drive.engine import Engine, find_engine
+
+MODULES = Path(__file__).parents[2] / "templates" / "terraform" / "modules"
+NAMES = (
+    "identity", "storage", "dns", "network", "vpn_gateway", "peering", "transit_gateway", "transit_peering",
+)  # fmt: skip
+
+pytestmark = pytest.mark.slow
+
+TAGS = {"cluster": "lab", "environment": "test", "managed-by": "causeway"}
+ZONES = ("us-west-2a", "us-west-2b")
+INSIDE = ["10.0.0.0/8", "100.64.0.0/16"]
+WEST, EAST = {"aws": "aws.west"}, {"aws": "aws.east"}
+BOTH = {"aws.requester": "aws.west", "aws.accepter": "aws.east"}
+
+NETWORK: dict[str, Any] = {
+    "source": "./modules/network",
+    "name": "lab-us-west-2",
+    "tags": TAGS,
+    "block": "10.1.0.0/16",
+    "subnets": {
+        f"{tier}-{zone}": {"tier": tier, "zone": zone, "block": f"10.1.{16 * (3 * number + index)}.0/20"}
+        for number, zone in enumerate(ZONES)
+        for index, tier in enumerate(("public", "private", "pods"))
+    },
+    "nat": dict.fromkeys(ZONES, ZONES[0]),
+    "inside": INSIDE,
+    "flow_logs": {},
+}
+
+VPN: dict[str, Any] = {
+    "source": "./modules/vpn_gateway",
+    "name": "lab-vpn",
+    "tags": TAGS,
+    "vpc_id": "vpc-1",
+    "asn": 64512,
+    "route_tables": {"private-us-west-2a": "rtb-a", "private-us-west-2b": "rtb-b"},
+    "customer_gateways": {
+        "rack-a": {"address": "198.51.100.7", "asn": 65010, "tags": {"site": "rack-a"}},
+        "rack-b": {"address": "198.51.100.8", "asn": 4200000001},
+    },
+    "connections": {
+        "by-bgp": {
+            "customer_gateway": "rack-a",
+            "tunnels": [
+                {"inside": "169.254.10.0/30", "key": "a/1"},
+                {"inside": "169.254.10.4/30", "key": "a/2"},
+            ],
+        },
+        "behind-nat": {
+            "customer_gateway": "rack-b",
+            "static_routes": ["10.9.0.0/24", "10.9.1.0/24"],
+            "startup_action": "add",
+            "tunnels": [
+                {"inside": "169.254.10.8/30", "key": "a/1"},
+                {"inside": "169.254.10.12/30", "key": "a/2"},
+            ],
+        },
+    },
+    "tunnel_keys": {"a/1": "one.pre_shared.key", "a/2": "another.pre_shared.key"},
+}
+
+STORAGE: dict[str, Any] = {
+    "source": "./modules/storage",
+    "name": "lab-us-west-2",
+    "tags": TAGS,
+    "security_group_ids": ["sg-efs"],
+    "file_systems": {
+        "home": {
+            "name": "lab-us-west-2-home",
+            "archive_after_days": 30,
+            "access_points": {"shared": {"path": "/shared", "uid": 1000, "gid": 100, "mode": "0775"}},
+            "subnet_ids": {"us-west-2a": "subnet-a", "us-west-2b": "subnet-b"},
+            "tags": {"role": "storage"},
+        },
+        "scratch": {
+            "name": "scratch-" * 20,
+            "performance": "maxIO",
+            "throughput": "bursting",
+            "backup": False,
+            "subnet_ids": {"us-west-2a": "subnet-a"},
+        },
+    },
+    "buckets": {
+        "data": {"bucket": "lab-data", "versions_days": 7, "archive_days": 60, "expire_days": 365},
+        "models": {"bucket": "lab-models"},
+    },
+}
+
+IDENTITY: dict[str, Any] = {
+    "source": "./modules/identity",
+    "name": "lab",
+    "tags": TAGS,
+    "cluster": "lab",
+    "secrets_prefix": "/causeway/lab",
+    "regions": ["us-east-1", "us-west-2"],
+    "buckets": {
+        "data": {"bucket": "lab-data", "read_only": True},
+        "models": {"bucket": "lab-models", "read_only": False},
+    },
+    "snapshots": {"bucket": "lab-snapshots"},
+    "image_repositories": ["lab/*"],
+}
+
+LONG = 'he said "' + "x" * 300 + '"'
+DNS: dict[str, Any] = {
+    "source": "./modules/dns",
+    "tags": TAGS,
+    "zone": "lab.internal",
+    "ttl": 60,
+    "primary_vpc": {"id": "vpc-1", "region": "us-west-2"},
+    "vpcs": {"us_east_1": {"id": "vpc-2", "region": "us-east-1"}},
+    "records": {
+        "node-1": {"name": "node-1.lab.internal", "type": "A", "values": ["10.9.0.4"]},
+        "zero": {"name": "zero.lab.internal", "type": "A", "values": ["10.9.0.5"], "ttl": 0},
+        "note": {"name": "note.lab.internal", "type": "TXT", "values": ["short", LONG]},
+    },
+    "aliases": {"api": {"name": "api.lab.internal", "target": "lb.example.org", "target_zone_id": "Z1"}},
+    "public": {"zone": "example.org"},
+    "public_records": {"vpn": {"name": "vpn.example.org", "type": "A", "values": ["203.0.113.5"]}},
+}
+ADOPTED = {**DNS, "public": {"zone": "adopted.example", "id": "${var.existing_zone}"}, "public_records": {}}
+
+PEERING: dict[str, Any] = {
+    "source": "./modules/peering",
+    "name": "lab-west-east",
+    "tags": TAGS,
+    "requester": {"vpc_id": "vpc-1", "block": "10.1.0.0/16", "route_tables": {"a": "rtb-1", "b": "rtb-2"}},
+    "accepter": {"vpc_id": "vpc-2", "block": "10.2.0.0/16", "route_tables": {"c": "rtb-3"}},
+}
+TRANSIT: dict[str, Any] = {
+    "source": "./modules/transit_gateway",
+    "name": "lab-west",
+    "tags": TAGS,
+    "asn": 64520,
+    "vpc_id": "vpc-1",
+    "subnets": {"private-us-west-2a": "subnet-a", "private-us-west-2b": "subnet-b"},
+}
+TRANSIT_PEERING: dict[str, Any] = {
+    "source": "./modules/transit_peering",
+    "name": "lab-west-east",
+    "tags": TAGS,
+    "requester": {
+        "transit_gateway_id": "tgw-1", "transit_route_table": "tgw-rtb-1", "block": "10.1.0.0/16",
+        "route_tables": {"a": "rtb-1"},
+    },
+    "accepter": {
+        "transit_gateway_id": "tgw-2", "transit_route_table": "tgw-rtb-2", "block": "10.2.0.0/16",
+        "route_tables": {"b": "rtb-2"},
+    },
+}  # fmt: skip
+
+
+EXISTING_ZONE = {"existing_zone": {"type": "string"}}
+
+
+def connection(**changes: Any) -> dict[str, Any]:
+    return {"connections": {"one": VPN["connections"]["by-bgp"] | changes}}
+
+
+def tunnels(first: str, second: str) -> dict[str, Any]:
+    return connection(tunnels=[{"inside": first, "key": "a/1"}, {"inside": second, "key": "a/2"}])
+
+
+def file_system(**changes: Any) -> dict[str, Any]:
+    return {"file_systems": {"one": {"name": "one", "subnet_ids": {}} | changes}}
+
+
+def bucket(**changes: Any) -> dict[str, Any]:
+    return {"buckets": {"one": {"bucket": "lab-one"} | changes}}
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "vpc-too-large": (NETWORK, {"block": "10.0.0.0/8"}, "from /16 to /28"),
+    "vpc-host-bits": (NETWORK, {"block": "10.1.2.0/16"}, "written by its first address"),
+    "two-of-a-tier": (
+        NETWORK,
+        {"subnets": {name: {"tier": "pods", "zone": "z", "block": "10.1.0.0/20"} for name in "ab"}},
+        "one subnet of each tier in a zone",
+    ),
+    "inside-everything": (NETWORK, {"inside": ["0.0.0.0/0"]}, "never the whole internet"),
+    "ssh-for-all": (
+        NETWORK,
+        {"vpn_ports": {"ssh": {"protocol": "tcp", "port": 22}}},
+        "SSH and remote desktop",
+    ),
+    "public-asn": (VPN, {"asn": 15169}, "Amazon's ASN is a private one"),
+    "bad-key": (VPN, {"tunnel_keys": {"a/1": "01234567", "a/2": "12345678"}}, "does not start with 0"),
+    "not-link-local": (VPN, tunnels("10.0.0.0/30", "169.254.9.0/30"), "a /30 of 169.254.0.0/16"),
+    "amazons-own": (VPN, tunnels("169.254.169.252/30", "169.254.9.0/30"), "for itself"),
+    "amazons-first": (VPN, tunnels("169.254.5.0/30", "169.254.9.0/30"), "for itself"),
+    "inside-twice": (VPN, tunnels("169.254.9.0/30", "169.254.9.0/30"), "inside block of its own"),
+    "rekey-too-late": (VPN, {"proposals": {"phase2_lifetime": 900}}, "half of phase 2's lifetime"),
+    "max-io-elastic": (STORAGE, file_system(performance="maxIO"), "no elastic throughput"),
+    "archive-when": (STORAGE, file_system(archive_after_days=31), "EFS archives after"),
+    "access-point": (
+        STORAGE,
+        file_system(access_points={"x": {"path": "x", "uid": 0, "gid": 0}}),
+        "an absolute path and an octal mode",
+    ),
+    "bucket-name": (STORAGE, bucket(bucket="Lab"), "3 to 63 lower-case"),
+    "expires-first": (STORAGE, bucket(archive_days=90, expire_days=30), "archived before they expire"),
+    "role-name": (IDENTITY, {"name": "x" * 50}, "1 to 49 letters"),
+    "open-prefix": (IDENTITY, {"secrets_prefix": "/causeway/*"}, "begins with a slash"),
+    "two-cnames": (
+        DNS,
+        {"records": {"x": {"name": "x.lab.internal", "type": "CNAME", "values": ["a", "b"]}}},
+        "A CNAME record has one value",
+    ),
+}
+"""Calls that `terraform validate` refuses: module, what is changed in a good call, what is said."""
+
+UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "nat-in-no-zone": (
+        NETWORK,
+        {"nat": {"us-west-2a": "us-west-2c"}},
+        "nat: us-west-2c has no public subnet",
+    ),
+    "no-such-gateway": (VPN, connection(customer_gateway="rack-z"), "one names the customer gateway rack-z"),
+    "no-such-key": (VPN, {"tunnel_keys": {"a/1": "one.pre_shared.key"}}, "tunnel_keys lacks a key"),
+    "efs-without-group": (STORAGE, {"security_group_ids": []}, "mount targets without a group of their own"),
+    "no-public-zone": (DNS, {"public": None}, "vpn.example.org needs a public zone"),
+    "too-many-rules": (
+        NETWORK,
+        {"overlay_ports": {f"port-{n}": {"protocol": "udp", "from": n, "to": n} for n in range(9000, 9030)}},
+        "need more than 60 rules (control-plane 67)",
+    ),
+    "another-zone": (
+        DNS,
+        {"public": {"zone": "example.net", "id": "${var.existing_zone}"}, "public_records": {}},
+        "is adopted.example, not the public example.net",
+    ),
+}
+"""Calls whose values are each good, but not together: refused by the plan. Too many rules are a warning, as
+the quota can be raised: control-plane has 2 + 30 of each block, and 3 from groups."""
+
+
+def root() -> dict[str, Any]:
+    """A root module that calls everything."""
+    return {
+        "terraform": {"required_version": ">= 1.6"},
+        "provider": {
+            "aws": [{"alias": "west", "region": "us-west-2"}, {"alias": "east", "region": "us-east-1"}]
+        },
+        "variable": EXISTING_ZONE,
+        "module": {
+            "network": NETWORK | {"providers": WEST},
+            "closed": NETWORK | {"providers": EAST, "vpn_ports": {}, "nat": {}, "flow_logs": None},
+            "vpn_gateway": VPN | {"providers": WEST},
+            "storage": STORAGE | {"providers": WEST},
+            "identity": IDENTITY | {"providers": WEST},
+            "no_buckets": IDENTITY
+            | {"providers": WEST, "buckets": {}, "snapshots": None, "image_repositories": None},
+            "dns": DNS | {"providers": WEST},
+            "adopted": ADOPTED | {"providers": WEST},
+            "no_public": DNS | {"providers": WEST, "public": None, "public_records": {}},
+            "peering": PEERING | {"providers": BOTH},
+            "transit_gateway": TRANSIT | {"providers": WEST},
+            "transit_peering": TRANSIT_PEERING | {"providers": BOTH},
+        },
+        "output": {name: {"value": f"${{module.{name}}}"} for name in ("adopted", "no_public")},
+    }
+
+
+@dataclass(frozen=True)
+class Root:
+    folder: Path
+    engine: Engine
+    environment: dict[str, str]
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.engine.argv, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@dataclass(frozen=True)
+class Planned:
+    modules: dict[str, list[dict[str, Any]]]
+    outputs: dict[str, Any]
+    said: str
+
+    def all(self, module: str, kind: str) -> dict[str, dict[str, Any]]:
+        """Planned resources of a type: name and index → values that are known."""
+        return {
+            one["address"].split(f"{kind}.", 1)[1]: one.get("values", {})
+            for one in self.modules[module]
+            if one["type"] == kind and one["mode"] == "managed"
+        }
+
+    def policies(self, module: str, role: str) -> dict[str, dict[str, Any]]:
+        """A role's statements by their id."""
+        name = IDENTITY["name"]
+        return {
+            statement["Sid"]: statement
+            for policy in self.all(module, "aws_iam_role_policy").values()
+            if policy["role"] == f"{name}-{role}"
+            for statement in listed(json.loads(policy["policy"])["Statement"])
+        }
+
+
+def listed(one_or_more: Any) -> list[Any]:
+    return one_or_more if isinstance(one_or_more, list) else [one_or_more]
+
+
+def prepared(folder: Path, calls: dict[str, Any], environment: dict[str, str]) -> Root:
+    (folder / "modules").symlink_to(MODULES)
+    (folder / "main.tf.json").write_text(json.dumps(calls, indent=1))
+    made = Root(folder, find_engine(), environment)
+    done = made("init", "-input=false", "-no-color")
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """Environment variables that lead to moto, where one hosted zone exists."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        route53 = boto3.client(
+            "route53",
+            region_name="us-west-2",
+            endpoint_url=f"http://{host}:{port}",
+            aws_access_key_id="none",
+            aws_secret_access_key="none",
+        )
+        zone = route53.create_hosted_zone(Name="adopted.example", CallerReference="a")["HostedZone"]["Id"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_VAR_"))}
+        yield kept | {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "CHECKPOINT_DISABLE": "1",
+            "TF_IN_AUTOMATION": "1",
+            "TF_VAR_existing_zone": zone.removeprefix("/hostedzone/"),
+        }
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def terraform(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Root:
+    return prepared(tmp_path_factory.mktemp("places"), root(), environment)
+
+
+@pytest.fixture(scope="module")
+def planned(terraform: Root) -> Planned:
+    done = terraform("plan", "-input=false", "-no-color", "-out=plan")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(terraform("show", "-json", "plan").stdout)
+    modules = plan["planned_values"]["root_module"]["child_modules"]
+    return Planned(
+        {module["address"].removeprefix("module."): module["resources"] for module in modules},
+        plan["output_changes"],
+        " ".join(done.stdout.replace("│", "").split()),
+    )
+
+
+def test_modules_are_formatted_and_plan_without_a_warning(terraform: Root, planned: Planned) -> None:
+    assert "Warning" not in planned.said
+    done = terraform("fmt", "-check", "-diff", *(f"modules/{name}/" for name in NAMES))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_wrong_values_are_refused_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
+    calls = {name: module | changes for name, (module, changes, _) in WRONG.items()}
+    refused = prepared(tmp_path, {"module": calls}, environment)("validate", "-json")
+    said = [each["detail"] for each in json.loads(refused.stdout)["diagnostics"]]
+    assert [name for name, (_, _, text) in WRONG.items() if not any(text in each for each in said)] == []
+    assert len(said) == len(WRONG)
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_made(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    calls = {name: module | changes for name, (module, changes, _) in UNFIT.items()}
+    calls = {"provider": {"aws": {"region": "us-west-2"}}, "variable": EXISTING_ZONE, "module": calls}
+    done = prepared(tmp_path, calls, environment)("plan", "-input=false", "-no-color")
+    assert done.returncode == 1
+    said = " ".join((done.stdout + done.stderr).replace("│", "").split())
+    assert [name for name, (_, _, message) in UNFIT.items() if message not in said] == []
+
+
+def test_stateful_things_are_guarded() -> None:
+    text = "".join(path.read_text() for name in NAMES for path in sorted((MODULES / name).glob("*.tf")))
+    resources = dict(re.findall(r'^resource "(\w+" "\w+)" \{\n(.*?)^\}', text, re.MULTILINE | re.DOTALL))
+    guarded = {
+        name.replace('" "', ".") for name, body in resources.items() if "prevent_destroy = true" in body
+    }
+    assert guarded == {
+        "aws_efs_file_system.this", "aws_eip.nat", "aws_route53_zone.private", "aws_route53_zone.public",
+        "aws_s3_bucket.this", "aws_vpc.this", "aws_vpn_gateway.this",
+    }  # fmt: skip
+
+
+def test_variables_and_outputs_say_what_they_are() -> None:
+    for name in NAMES:
+        for path in sorted((MODULES / name).glob("*.tf")):
+            for kind, what, body in re.findall(
+                r'^(variable|output) "(\w+)" \{\n(.*?)^\}', path.read_text(), re.MULTILINE | re.DOTALL
+            ):
+                assert "  description = " in body.replace("description  ", "description "), (path, what)
+                assert kind == "output" or re.search(r"^  type +=", body, re.MULTILINE), (path, what)
+
+
+def test_everything_is_tagged(planned: Planned) -> None:
+    seen = 0
+    for module, resources in planned.modules.items():
+        for one in resources:
+            if one["mode"] == "managed" and "tags" in one.get("values", {}):
+                tags = one["values"]["tags"]
+                assert tags is not None, (module, one["address"])
+                assert tags.items() >= TAGS.items(), one["address"]
+                seen += 1
+    assert seen > 100
+
+
+# -- network ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_the_vpn_is_open_to_the_world(planned: Planned) -> None:
+    def world(module: str) -> set[tuple[str, int, str]]:
+        rules = planned.all(module, "aws_vpc_security_group_ingress_rule")
+        return {
+            (rule["ip_protocol"], rule["from_port"], rule["tags"]["Name"])
+            for rule in rules.values()
+            if rule["cidr_ipv4"] == "0.0.0.0/0"
+        }
+
+    assert world("network") == {("udp", 1194, "openvpn-udp"), ("tcp", 443, "openvpn-tcp")}
+    assert world("closed") == set()
+
+
+def test_every_block_of_the_inside_reaches_the_api(planned: Planned) -> None:
+    rules = planned.all("network", "aws_vpc_security_group_ingress_rule")
+    api = [rule for name, rule in rules.items() if "control-plane-api" in name]
+    assert sorted(rule["cidr_ipv4"] for rule in api) == INSIDE
+    assert {(rule["from_port"], rule["to_port"]) for rule in api} == {(6443, 6443)}
+
+
+def test_each_zone_goes_out_through_its_nat_gateway(planned: Planned) -> None:
+    assert set(planned.all("network", "aws_nat_gateway")) == {'this["us-west-2a"]'}
+    assert set(planned.all("network", "aws_route")) == {
+        'internet["public"]',
+        'nat["us-west-2a"]',
+        'nat["us-west-2b"]',
+    }
+    assert set(planned.all("closed", "aws_route")) == {'internet["public"]'}
+    assert set(planned.all("network", "aws_route_table")) == {
+        'this["public"]',
+        'this["private-us-west-2a"]',
+        'this["private-us-west-2b"]',
+    }
+
+
+def test_no_machine_gets_a_public_address_by_itself(planned: Planned) -> None:
+    subnets = planned.all("network", "aws_subnet").values()
+    assert [subnet["map_public_ip_on_launch"] for subnet in subnets] == [False] * 6
+
+
+def test_flow_logs_come_with_a_role_that_only_this_account_can_have_used(planned: Planned) -> None:
+    (role,) = planned.all("network", "aws_iam_role").values()
+    assert role["name"] == "lab-us-west-2-flow-logs"
+    (statement,) = listed(json.loads(role["assume_role_policy"])["Statement"])
+    assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+    assert planned.all("closed", "aws_flow_log") == {}
+
+
+# -- vpn_gateway ------------------------------------------------------------------------------------------
+
+
+def test_tunnels_accept_nothing_old(planned: Planned) -> None:
+    for one in planned.all("vpn_gateway", "aws_vpn_connection").values():
+        for tunnel in ("tunnel1", "tunnel2"):
+            assert one[f"{tunnel}_ike_versions"] == ["ikev2"]
+            for phase in ("phase1", "phase2"):
+                assert one[f"{tunnel}_{phase}_encryption_algorithms"] == ["AES256-GCM-16"]
+                assert set(one[f"{tunnel}_{phase}_dh_group_numbers"]) == {19, 20, 21}
+                assert "SHA1" not in one[f"{tunnel}_{phase}_integrity_algorithms"]
+
+
+def test_bgp_or_static_routes_and_who_begins(planned: Planned) -> None:
+    connections = planned.all("vpn_gateway", "aws_vpn_connection")
+    bgp, static = connections['this["by-bgp"]'], connections['this["behind-nat"]']
+    assert (bgp["static_routes_only"], static["static_routes_only"]) == (False, True)
+    assert (bgp["tunnel1_startup_action"], bgp["tunnel1_dpd_timeout_action"]) == ("start", "restart")
+    # AWS can't call back a gateway that hides behind NAT.
+    assert (static["tunnel2_startup_action"], static["tunnel2_dpd_timeout_action"]) == ("add", "clear")
+    assert (bgp["tunnel1_inside_cidr"], bgp["tunnel2_inside_cidr"]) == ("169.254.10.0/30", "169.254.10.4/30")
+    assert set(planned.all("vpn_gateway", "aws_vpn_connection_route")) == {
+        'this["behind-nat 10.9.0.0/24"]',
+        'this["behind-nat 10.9.1.0/24"]',
+    }
+
+
+def test_large_as_numbers_go_where_aws_wants_them(planned: Planned) -> None:
+    gateways = planned.all("vpn_gateway", "aws_customer_gateway")
+    small, large = gateways['this["rack-a"]'], gateways['this["rack-b"]']
+    assert (small["bgp_asn"], small["bgp_asn_extended"]) == ("65010", None)
+    assert (large["bgp_asn"], large["bgp_asn_extended"]) == (None, "4200000001")
+    assert small["tags"]["site"] == "rack-a"
+
+
+# -- Between regions --------------------------------------------------------------------------------------
+
+
+def test_peered_regions_have_routes_both_ways(planned: Planned) -> None:
+    for module in ("peering", "transit_peering"):
+        routes = planned.all(module, "aws_route")
+        blocks = {name.partition("[")[0]: route["destination_cidr_block"] for name, route in routes.items()}
+        assert blocks == {"requester": "10.2.0.0/16", "accepter": "10.1.0.0/16"}
+    assert len(planned.all("peering", "aws_route")) == 3
+    transit = planned.all("transit_peering", "aws_ec2_transit_gateway_route")
+    assert {name: route["destination_cidr_block"] for name, route in transit.items()} == {
+        "requester": "10.2.0.0/16",
+        "accepter": "10.1.0.0/16",
+    }
+
+
+# -- storage ----------------------------------------------------------------------------------------------
+
+
+def test_file_systems(planned: Planned) -> None:
+    systems = planned.all("storage", "aws_efs_file_system")
+    home, scratch = systems['this["home"]'], systems['this["scratch"]']
+    assert home["encrypted"] is scratch["encrypted"] is True
+    assert (home["throughput_mode"], scratch["throughput_mode"]) == ("elastic", "bursting")
+    moves = [
+        (each["transition_to_ia"], each["transition_to_primary_storage_class"])
+        for each in home["lifecycle_policy"]
+    ]
+    assert moves == [("AFTER_30_DAYS", None), (None, "AFTER_1_ACCESS")]
+    assert scratch["lifecycle_policy"] == []
+    assert home["tags"] == {**TAGS, "role": "storage", "Name": "lab-us-west-2-home"}
+    assert len(scratch["creation_token"]) == 64
+    assert scratch["tags"]["Name"] == "scratch-" * 20
+    targets = planned.all("storage", "aws_efs_mount_target")
+    assert {name: target["subnet_id"] for name, target in targets.items()} == {
+        'this["home us-west-2a"]': "subnet-a",
+        'this["home us-west-2b"]': "subnet-b",
+        'this["scratch us-west-2a"]': "subnet-a",
+    }
+    assert all(target["security_groups"] == ["sg-efs"] for target in targets.values())
+    (point,) = planned.all("storage", "aws_efs_access_point").values()
+    assert (point["posix_user"][0]["uid"], point["root_directory"][0]["path"]) == (1000, "/shared")
+    assert point["root_directory"][0]["creation_info"][0]["permissions"] == "0775"
+    assert set(planned.all("storage", "aws_efs_backup_policy")) == {'this["home"]'}
+    assert len(planned.all("storage", "aws_efs_file_system_policy")) == 2
+
+
+def test_buckets(planned: Planned) -> None:
+    for kind in (
+        "public_access_block", "ownership_controls", "versioning", "policy",
+        "server_side_encryption_configuration", "lifecycle_configuration",
+    ):  # fmt: skip
+        assert len(planned.all("storage", f"aws_s3_bucket_{kind}")) == 2
+    for closed in planned.all("storage", "aws_s3_bucket_public_access_block").values():
+        assert all(closed[name] for name in closed if name.startswith(("block_", "ignore_", "restrict_")))
+    cycles = planned.all("storage", "aws_s3_bucket_lifecycle_configuration")
+    data = {rule["id"]: rule for rule in cycles['this["data"]']["rule"]}
+    assert set(data) == {"old-versions", "leftovers", "archive", "expire"}
+    assert data["old-versions"]["noncurrent_version_expiration"][0]["noncurrent_days"] == 7
+    assert (data["archive"]["transition"][0]["days"], data["archive"]["transition"][0]["storage_class"]) == (
+        60,
+        "GLACIER_IR",
+    )
+    assert data["expire"]["expiration"][0]["days"] == 365
+    assert [rule["id"] for rule in cycles['this["models"]']["rule"]] == ["old-versions", "leftovers"]
+
+
+# -- identity ---------------------------------------------------------------------------------------------
+
+
+def test_four_roles_with_a_profile_each(planned: Planned) -> None:
+    names = {f"lab-{role}" for role in ("node", "control-plane", "ssh-node", "access-gateway")}
+    assert {one["name"] for one in planned.all("identity", "aws_iam_role").values()} == names
+    assert {one["name"] for one in planned.all("identity", "aws_iam_instance_profile").values()} == names
+
+
+ROLES = {
+    "node": {
+        "ReadOwnSecrets", "MountOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
+        "LookUp", "ReportDrained", "SignIn", "PullImages",
+    },
+    "control-plane": {
+        "ReadOwnSecrets", "LookUp", "ScaleOwnGroups", "WriteOwnSecretsAndTokens", "ListSnapshots",
+        "KeepSnapshots", "SignIn", "PullImages",
+    },
+    "ssh-node": {
+        "ReadOwnSecrets", "MountOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
+    },
+    "access-gateway": {"ReadOwnSecrets"},
+}  # fmt: skip
+OPTIONAL = {
+    "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects", "ListSnapshots", "KeepSnapshots", "SignIn",
+    "PullImages",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_these_rights_and_no_others(planned: Planned, role: str) -> None:
+    assert set(planned.policies("identity", role)) == ROLES[role]
+    assert set(planned.policies("no_buckets", role)) == ROLES[role] - OPTIONAL
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_what_knows_no_resource_is_allowed_on_all(planned: Planned, role: str) -> None:
+    for name, statement in planned.policies("identity", role).items():
+        assert statement["Effect"] == "Allow"
+        actions = listed(statement["Action"])
+        assert not [action for action in actions if "*" in action], name
+        if "*" in listed(statement["Resource"]):
+            assert all(
+                ":Describe" in action or action == "ecr:GetAuthorizationToken" for action in actions
+            ), name
+        else:
+            assert all(resource.startswith("arn:aws:") for resource in listed(statement["Resource"])), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_its_own_secrets(planned: Planned, role: str) -> None:
+    assert set(planned.policies("identity", role)["ReadOwnSecrets"]["Resource"]) == {
+        f"arn:aws:ssm:{region}:123456789012:parameter/causeway/lab/{role}/*" for region in IDENTITY["regions"]
+    }
+
+
+def test_groups_and_file_systems_of_another_cluster_are_out_of_reach(planned: Planned) -> None:
+    own = {"StringEquals": {"aws:ResourceTag/cluster": "lab"}}
+    for role, names in ROLES.items():
+        policies = planned.policies("identity", role)
+        for name in names & {"MountOwnFileSystems", "ReportDrained", "ScaleOwnGroups"}:
+            assert policies[name]["Condition"] == own, (role, name)
+    node, ssh = (planned.policies("identity", role)["MountOwnFileSystems"] for role in ("node", "ssh-node"))
+    assert "elasticfilesystem:ClientRootAccess" not in node["Action"]
+    assert "elasticfilesystem:ClientRootAccess" in ssh["Action"]
+
+
+def test_a_read_only_bucket_is_read_only(planned: Planned) -> None:
+    for role in ("node", "ssh-node"):
+        policies = planned.policies("identity", role)
+        assert set(policies["ReadObjects"]["Resource"]) == {
+            "arn:aws:s3:::lab-data/*",
+            "arn:aws:s3:::lab-models/*",
+        }
+        assert listed(policies["WriteObjects"]["Resource"]) == ["arn:aws:s3:::lab-models/*"]
+        writing = {"s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"}
+        allowed = {
+            action
+            for statement in policies.values()
+            for action in listed(statement["Action"])
+            if "lab-data" in json.dumps(statement["Resource"])
+        }
+        assert not allowed & writing
+        assert "s3:DeleteObjectVersion" not in json.dumps(policies)
+
+
+def test_masters_keep_snapshots_and_delete_none(planned: Planned) -> None:
+    policies = planned.policies("identity", "control-plane")
+    assert listed(policies["KeepSnapshots"]["Resource"]) == ["arn:aws:s3:::lab-snapshots/snapshots/*"]
+    assert "Delete" not in json.dumps(policies["KeepSnapshots"])
+
+
+# -- dns --------------------------------------------------------------------------------------------------
+
+
+def test_private_zone_is_seen_by_every_vpc(planned: Planned) -> None:
+    (zone,) = planned.all("no_public", "aws_route53_zone").values()
+    assert zone["vpc"] == [{"vpc_id": "vpc-1", "vpc_region": "us-west-2"}]
+    (other,) = planned.all("dns", "aws_route53_zone_association").values()
+    assert (other["vpc_id"], other["vpc_region"]) == ("vpc-2", "us-east-1")
+
+
+def test_records(planned: Planned) -> None:
+    records = planned.all("dns", "aws_route53_record")
+    assert (records['private["node-1"]']["records"], records['private["node-1"]']["ttl"]) == (
+        ["10.9.0.4"],
+        60,
+    )
+    assert records['private["zero"]']["ttl"] == 0
+    escaped = LONG.replace('"', '\\"')
+    first, second = LONG[:255].replace('"', '\\"'), LONG[255:].replace('"', '\\"')
+    assert set(records['private["note"]']["records"]) == {"short", f'{first}""{second}'}
+    assert f"{first}{second}" == escaped
+    alias = records['alias["api"]']
+    assert (alias["alias"][0]["name"], alias["alias"][0]["zone_id"]) == ("lb.example.org", "Z1")
+    assert records['public["vpn"]']["name"] == "vpn.example.org"
+
+
+def test_public_zone_is_made_or_adopted_or_left_out(planned: Planned, terraform: Root) -> None:
+    assert set(planned.all("dns", "aws_route53_zone")) == {"private", 'public["example.org"]'}
+    for module in ("adopted", "no_public"):
+        assert set(planned.all(module, "aws_route53_zone")) == {"private"}
+    after = {name: planned.outputs[name]["after"] for name in ("adopted", "no_public")}
+    assert after["adopted"]["public_zone_id"] == terraform.environment["TF_VAR_existing_zone"]
+    assert len(after["adopted"]["public_name_servers"]) == 4
+    assert (after["no_public"]["public_zone_id"], after["no_public"]["public_name_servers"]) == (None, [])
