@@ -216,9 +216,17 @@
       return [...around, ...inside];
     }
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    const named = (item) => words.some((word) => item.title.toLowerCase().includes(word));
-    const hits = items.filter((item) => words.every((word) => haystack.get(item).includes(word)));
-    return [...hits.filter(named), ...hits.filter((item) => !named(item))];
+    const whole = words.join(" ");
+    // Its very name, then names that begin so, then names with it in them, then the rest.
+    const rank = (item) => {
+      const title = item.title.toLowerCase();
+      return title === whole ? 0 : title.startsWith(whole) ? 1 : words.some((word) => title.includes(word)) ? 2 : 3;
+    };
+    return items
+      .filter((item) => words.every((word) => haystack.get(item).includes(word)))
+      .map((item) => [rank(item), item])
+      .sort((one, other) => one[0] - other[0])
+      .map(([, item]) => item);
   }
 
   function search() {

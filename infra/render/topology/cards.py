@@ -278,7 +278,7 @@ def region_drawing(
 ) -> Draw:
     """A region in full."""
     facts = [pen.items[region.name].note]
-    facts += [f"{', '.join(region.endpoints)} endpoint"] if region.endpoints else []
+    facts += [f"{wording.services(region.endpoints)} endpoint"] if region.endpoints else []
     facts += ["flow logs"] if region.flow_logs else []
 
     def draw(x: int, y: int, w: int) -> Card:

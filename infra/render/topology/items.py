@@ -233,7 +233,7 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
                 ("VPC", f"{region.vpc} · {wording.size(region.vpc)}"),
                 ("Zones", ", ".join(region.zones)),
                 ("NAT", ", ".join(gateways) or "none"),
-                ("Endpoints", ", ".join(region.endpoints)),
+                ("Endpoints", wording.services(region.endpoints)),
                 ("BGP", f"AS {region.asn}"),
                 ("Flow logs", _flow_logs(region)),
                 ("Pools", len(here)),
@@ -288,7 +288,7 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
         gpus = sum(node.gpus.count for node in site.nodes if node.gpus)
         yield Item(
             site.name,
-            "site",
+            "physical site",
             site.name,
             site.location,
             _facts(
@@ -296,8 +296,7 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
                 ("Location", site.location),
                 ("Gateway", ", ".join(map(str, gateway.addresses)) if gateway else "none"),
                 ("On node", gateway.node if gateway else None),
-                ("BGP", f"AS {gateway.asn}" if gateway and gateway.routing == "bgp" else None),
-                ("Routing", gateway.routing if gateway else None),
+                ("Routing", wording.routing(gateway.routing, gateway.asn) if gateway else None),
                 ("Behind NAT", "yes" if gateway and gateway.behind_nat else None),
                 ("Nodes", len(site.nodes)),
                 ("GPUs", gpus or None),
@@ -347,7 +346,7 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
         for group in pool.groups:
             yield Item(
                 f"{group.region}/{pool.name}",
-                "pool",
+                "node pool",
                 pool.name,
                 f"{names.split(',')[0]} in {group.region}",
                 _facts(
@@ -467,8 +466,7 @@ def _links(cluster: Cluster) -> Iterator[Item]:
             " · ".join(str(tunnel.inside) for tunnel in link.tunnels),
             _facts(
                 ("Site", f"{link.site}, {link.address}"),
-                ("Routing", link.routing),
-                ("BGP", f"AS {link.site_asn}, AS {link.aws_asn}" if link.routing == "bgp" else None),
+                ("Routing", wording.routing(link.routing, link.site_asn, link.aws_asn)),
                 *((f"Tunnel {tunnel.number}", _tunnel(tunnel)) for tunnel in link.tunnels),
                 ("From the site", ", ".join(map(str, link.site_blocks))),
                 ("From AWS", ", ".join(map(str, link.aws_blocks))),

@@ -37,7 +37,7 @@ class Pen:
             name,
             f"{look} {action}".strip(),
             (rect, *more),
-            tuple(texts),
+            tuple(each for each in texts if each.text),
             badges,
             tab,
             self.label(name),

@@ -79,6 +79,7 @@ class Wire:
     texts: tuple[Text, ...] = ()
     badges: tuple[Badge, ...] = ()
     label: str = ""
+    tab: int = 0
 
 
 @dataclass(frozen=True, slots=True)

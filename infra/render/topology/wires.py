@@ -164,6 +164,7 @@ def bus(line: Bus, stops: Iterable[Stop]) -> Iterator[Wire]:
             (),
             (),
             f"{line.words}: {stop.place}",
+            tab=-1,
         )
 
 

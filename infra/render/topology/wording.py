@@ -8,10 +8,11 @@ from typing import Final
 
 from infra.catalogue import gpus
 from infra.model.machines import Market, NodeGroup, NodePool
-from infra.model.places import Gpus
+from infra.model.places import Gpus, Routing
 
 DASH: Final = "\N{EN DASH}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_ABBREVIATION: Final = 3
 MINUS: Final = "\N{MINUS SIGN}"
 
 
@@ -93,3 +94,13 @@ def total(prices: Iterable[float | None]) -> float | None:
     """The sum of what has a price; None where nothing has."""
     known = [price for price in prices if price is not None]
     return sum(known) if known else None
+
+
+def routing(kind: Routing, *systems: int) -> str:
+    """``BGP, AS 65010 and AS 64512``, or that routes are static."""
+    return f"BGP, {' and '.join(f'AS {each}' for each in systems)}" if kind == "bgp" else "static routes"
+
+
+def services(names: Iterable[str]) -> str:
+    """Names of AWS services; those of three letters and fewer are abbreviations: ``S3, dynamodb``."""
+    return ", ".join(name.upper() if len(name) <= _ABBREVIATION else name for name in names)

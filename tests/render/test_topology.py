@@ -1,0 +1,289 @@
+"""The picture of a cluster, without a browser: what is on it, where, and that nothing breaks out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from topology_clusters import CHANGES, SHIPPED, made_up, shipped
+
+from infra.model import Cluster
+from infra.render.templating import TEMPLATES
+from infra.render.topology import render
+from infra.render.topology.items import items
+from infra.render.topology.layout import lay_out
+from infra.render.topology.measure import cut, width
+from infra.render.topology.shapes import Picture, route
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&amp;{{ 7 }}\x00\x1b\ufffe\u2028é日本"
+
+
+def data(page: str) -> dict[str, dict[str, Any]]:
+    """What the page's script knows, by element."""
+    found = re.search(r'<script type="application/json" id="items">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return {item["id"]: item for item in json.loads(found[1])["items"]}
+
+
+def drawn(svg: str) -> set[str]:
+    return {name for element in ElementTree.fromstring(svg).iter() if (name := element.get("data-id"))}
+
+
+def laid_out(cluster: Cluster, changes: dict[str, str] | None = None) -> Picture:
+    return lay_out(cluster, {item.id: item for item in items(cluster)}, changes or {})
+
+
+def expected(cluster: Cluster) -> set[str]:
+    """Every element of a cluster that is small enough to be drawn in full."""
+    found = {region.name for region in cluster.regions} | {site.name for site in cluster.sites}
+    found |= {f"{group.region}/{group.pool}" for pool in cluster.pools for group in pool.groups}
+    found |= {f"{region.name}/subnets/{each.name}" for region in cluster.regions for each in region.subnets}
+    found |= {f"{site.name}/nodes/{node.name}" for site in cluster.sites for node in site.nodes}
+    found |= {f"link/{link.name}" for link in cluster.network.links}
+    found |= {f"peering/{peering.name}" for peering in cluster.network.peerings}
+    machines = [*cluster.ssh_nodes, *cluster.access_gateways]
+    machines += cluster.control_plane.masters if cluster.control_plane else ()
+    found |= {f"{machine.region}/machines/{machine.hostname}" for machine in machines}
+    found |= {f"{each.region}/efs/{each.name}" for each in cluster.storage.efs}
+    found |= {f"{each.region}/s3/{each.name}" for each in cluster.storage.s3}
+    found |= {f"{each.site}/nfs/{each.name}" for each in cluster.storage.nfs}
+    return found | {"supernet", "kubernetes/pods", "kubernetes/services", "access/clients"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_everything_is_drawn_and_told(name: str) -> None:
+    cluster = shipped(name)
+    files = render(cluster)
+    assert list(files) == ["topology.html", "topology.svg"]
+    assert expected(cluster) <= drawn(files["topology.svg"])
+    assert expected(cluster) <= set(data(files["topology.html"]))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_is_drawn_is_told(name: str) -> None:
+    files = render(shipped(name))
+    assert drawn(files["topology.svg"]) <= set(data(files["topology.html"]))
+
+
+def test_relations_lead_somewhere() -> None:
+    known = data(render(shipped("research"))["topology.html"])
+    for item in known.values():
+        assert set(item.get("related", ())) <= set(known), item["id"]
+        assert {item["parent"]} <= set(known) if "parent" in item else True
+
+
+def test_a_pool_tells_type_market_count_and_price() -> None:
+    pool = data(render(shipped("research"))["topology.html"])["us-west-2/gpu-p3"]
+    facts = dict(pool["facts"])
+    assert facts["Types"] == "p3.8xlarge, p3.16xlarge (weight 2)"
+    assert facts["GPUs"] == "4 × V100 16 GB"  # noqa: RUF001 (a multiplication sign)
+    assert facts["Market"] == "mixed: 50 % on demand, the rest spot"
+    assert facts["Nodes"] == "0–20"  # noqa: RUF001 (an en dash)
+    assert facts["Price"] == "$12.24 an hour on demand"
+    assert pool["related"] == ["us-east-1/gpu-p3", "eu-west-1/gpu-p3"]
+
+
+def test_a_connection_shows_its_inside_blocks_and_systems() -> None:
+    cluster = shipped("research")
+    svg = render(cluster)["topology.svg"]
+    for link in cluster.network.links:
+        assert " · ".join(str(tunnel.inside) for tunnel in link.tunnels) in svg
+        assert f"AS {link.site_asn}, {link.aws_asn}" in svg
+
+
+def test_the_same_cluster_gives_the_same_bytes() -> None:
+    backwards = dict(reversed(CHANGES.items()))
+    assert render(shipped("research"), CHANGES) == render(shipped("research"), backwards)
+
+
+def test_many_places_are_drawn_in_brief_and_told_in_full(tmp_path: Path) -> None:
+    cluster = made_up(tmp_path, 30, 50)
+    files = render(cluster)
+    shown, known = drawn(files["topology.svg"]), data(files["topology.html"])
+    assert expected(cluster) <= set(known)
+    assert {region.name for region in cluster.regions} | {site.name for site in cluster.sites} <= shown
+    assert not any(name.startswith(("link/", "peering/")) for name in shown)
+    assert {f"bus/vpn/{site.name}" for site in cluster.sites} <= shown
+    assert known["link/rack-07-eu-west-1"]["via"] == ["bus/vpn/rack-07", "bus/vpn/eu-west-1"]
+    assert "1,500 VPN connections · 3,000 tunnels" in files["topology.svg"]
+    assert "Full mesh · 435 VPC peerings" in files["topology.svg"]
+    assert len(files["topology.svg"]) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("regions", "sites"), [(1, 0), (1, 2), (2, 1), (3, 2), (3, 3), (4, 1), (7, 4), (30, 9)]
+)
+def test_places_stand_apart_and_inside_the_picture(tmp_path: Path, regions: int, sites: int) -> None:
+    picture = laid_out(made_up(tmp_path, regions, sites))
+    frames = [mark.rects[0] for mark in picture.marks if mark.look.startswith("place ")]
+    assert len(frames) == regions + sites + 1
+    for one, other in combinations(frames, 2):
+        assert (
+            one.x + one.w < other.x
+            or other.x + other.w < one.x
+            or one.y + one.h < other.y
+            or other.y + other.h < one.y
+        ), (one, other)
+    for frame in frames:
+        assert frame.x > 0
+        assert frame.x + frame.w < picture.width
+        assert frame.y + frame.h < picture.height
+
+
+def test_a_transit_gateway_is_one_line_for_all(tmp_path: Path) -> None:
+    cluster = made_up(tmp_path, 3, 1, "network: {interconnect: transit-gateway, routing: static}")
+    svg = render(cluster)["topology.svg"]
+    assert {f"bus/mesh/{region.name}" for region in cluster.regions} <= drawn(svg)
+    assert "Transit gateway · 3 regions" in svg
+    assert "VPN connection, static routes" in svg
+    assert "static routes</text>" in svg
+
+
+def test_what_a_plan_changes_is_signed_and_counted() -> None:
+    files = render(shipped("research"), CHANGES)
+    svg = ElementTree.fromstring(files["topology.svg"])
+    marks = {element.get("data-id"): element for element in svg.iter() if element.get("role") == "img"}
+    for name, action in CHANGES.items():
+        assert action in str(marks[name].get("class")).split(), name
+    label = marks["us-west-2/gpu-p5"].get("aria-label")
+    assert label == "node pool gpu-p5, p5.48xlarge in us-west-2, to be replaced"
+    signs = "".join(marks["us-east-1/gpu-g5"].itertext())
+    assert signs.rstrip().endswith("+")
+    for words in ("3 added", "1 changed in place", "1 replaced", "2 destroyed"):
+        assert f">{words}</text>" in files["topology.svg"]
+    assert data(files["topology.html"])["eu-central-1"]["note"] == "not in the spec any more"
+
+
+def test_a_box_counts_the_changes_inside(tmp_path: Path) -> None:
+    cluster = made_up(tmp_path, 30, 10)
+    changes = {"eu-west-1/cpu": "add", "eu-west-1/subnets/public-eu-west-1a": "add", "rack-03": "destroy"}
+    badges = {mark.id: mark.badges for mark in laid_out(cluster, changes).marks if mark.badges}
+    assert {name: [badge.text for badge in found] for name, found in badges.items()} == {
+        "eu-west-1": ["+2"],
+        "rack-03": ["−1"],  # noqa: RUF001 (a minus sign)
+    }
+
+
+def test_an_unknown_action_is_refused() -> None:
+    with pytest.raises(ValueError, match="us-west-2: 'explode' is not one of add, change, replace, destroy"):
+        render(shipped("minimal"), {"us-west-2": "explode"})
+
+
+class Tags(HTMLParser):
+    """Every tag and attribute of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_hostile_names_stay_text() -> None:
+    cluster = shipped("local")
+    site = replace(cluster.sites[0], location=HOSTILE)
+    bucket = replace(cluster.storage.s3[0], bucket=HOSTILE, path=HOSTILE)
+    pool = replace(cluster.pools[0], image=HOSTILE)
+    hostile = replace(
+        cluster,
+        name=HOSTILE,
+        sites=(site,),
+        storage=replace(cluster.storage, s3=(bucket,)),
+        pools=(pool, *cluster.pools[1:]),
+    )
+    files = render(hostile, {HOSTILE: "destroy"})
+    assert ElementTree.fromstring(files["topology.svg"]).tag == "{http://www.w3.org/2000/svg}svg"
+    parsed = Tags()
+    parsed.feed(files["topology.html"])
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert "onerror" not in parsed.attributes
+    assert dict(data(files["topology.html"])["lab"]["facts"])["Location"] == HOSTILE.replace(
+        "\ufffe", "\ufffd"
+    )
+    for text in files.values():
+        assert "\x00" not in text
+        assert "\ufffe" not in text
+
+
+def test_the_page_admits_its_own_style_and_script_and_nothing_else() -> None:
+    page = render(shipped("minimal"))["topology.html"]
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert policy
+    assert style
+    assert script
+    rules = policy[1].replace("&#39;", "'").split("; ")
+    assert rules == [
+        "default-src 'none'",
+        f"style-src '{digest(style[1])}'",
+        f"script-src '{digest(script[1])}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+
+
+def digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def palettes() -> list[dict[str, str]]:
+    """The light and the dark colours by name."""
+    css = (TEMPLATES / "topology" / "colours.css").read_text()
+    return [dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", half)) for half in css.split("@media")]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2, definitions)."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["light", "dark"])
+def test_colours_have_the_contrast_that_wcag_aa_asks_for(index: int) -> None:
+    colours = palettes()[index]
+    for text in ("ink", "soft", "region"):
+        for ground in ("paper", "card", "tint"):
+            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    for action in ("add", "change", "replace", "destroy"):
+        assert contrast(colours["on"], colours[action]) >= 4.5, action
+    for line in ("vpn", "peering", "door", "focus"):
+        assert contrast(colours[line], colours["paper"]) >= 3, line
+    assert contrast(colours["ink"], colours["hit"]) >= 4.5
+
+
+@pytest.mark.parametrize("look", ["body", "mono", "small"])
+def test_text_is_cut_to_its_room(look: str) -> None:
+    assert cut("titan-a01", look, 200) == "titan-a01"
+    short = cut("a-very-long-name-日本-that-goes-on", look, 80)
+    assert short.endswith("…")
+    assert width(short, look) <= 80
+
+
+def test_a_route_rounds_its_corners() -> None:
+    assert route([(0, 0), (0, 20), (30, 20)], radius=5) == "M0 0L0 15Q0 20 5 20L30 20"
+    assert route([(0, 0), (0, 0), (10, 0)]) == "M0 0L10 0"
