@@ -1,0 +1,356 @@
+"""What the documentation says, held against what there is: links, commands, examples, tables, permissions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from invoke.collection import Collection
+from invoke.loader import FilesystemLoader
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+IAM = ROOT / "docs/iam"
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+APPLY = sorted(IAM.glob("apply-*.json"))
+PLAN = IAM / "plan.json"
+
+MANAGED_POLICY = 6144
+"""Characters of a managed policy without white space (IAM User Guide, "IAM and AWS STS quotas")."""
+POLICIES_PER_ROLE = 10
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def fenced(page: Path, after: str) -> str:
+    """The first fenced block after a text."""
+    found = re.compile(re.escape(after) + r".*?^ *```\w*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE).search(
+        page.read_text(encoding="utf-8")
+    )
+    assert found, f"{relative(page)} has no block after {after!r}"
+    return found[1]
+
+
+# -- Links and paths --------------------------------------------------------------------------------------
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
+PATH = re.compile(r"`((?:infra|templates|tests|environments|docs|benchmarks)/[\w./-]+)`")
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks: what is in them is no Markdown."""
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings, and those set by hand."""
+    found = {
+        re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).lower().replace(" ", "-")
+        for heading in HEADING.findall(prose(page))
+    }
+    return found | set(re.findall(r'<a (?:id|name)="([^"]+)"', page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{relative(page)}: {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{relative(page)}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_files_that_are_named_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it speaks of what was, too
+    missing = [path for path in PATH.findall(page.read_text(encoding="utf-8")) if not (ROOT / path).exists()]
+    assert [path for path in missing if not is_example(path)] == []
+
+
+def is_example(path: str) -> bool:
+    """Files that a reader is told to make: those of the environment ``lab``."""
+    return path.startswith("environments/lab.")
+
+
+def test_every_decision_is_listed_and_has_the_parts_of_the_template() -> None:
+    folder = ROOT / "docs/adr"
+    records = sorted(path for path in folder.glob("[0-9]*.md") if not path.name.startswith("0000"))
+    listed = re.findall(r"\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert [path.name for path in records] == [name for name in listed if not name.startswith("0000")]
+    parts = HEADING.findall((folder / "0000-template.md").read_text(encoding="utf-8"))[1:]
+    for path in records:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"# {path.name[:4]}: "), path.name
+        assert HEADING.findall(text)[1:] == parts, path.name
+        assert re.search(r"^20\d\d-\d\d · (accepted|replaced by \d{4})$", text, re.MULTILINE), path.name
+
+
+# -- Commands ---------------------------------------------------------------------------------------------
+
+COMMAND = re.compile(r"\binvoke ([a-z]+(?:\.[a-z]+)?)((?: --[a-z-]+(?: [^\s`|;,.:()\-][^\s`|;,]*)?)*)")
+
+
+@cache
+def namespace() -> Collection:
+    module, _ = FilesystemLoader(start=str(ROOT)).load("tasks")
+    found: Collection = module.namespace
+    return found
+
+
+@cache
+def flags() -> Mapping[str, frozenset[str]]:
+    """Task → its options."""
+    return {str(context.name): frozenset(context.flags) for context in namespace().to_contexts()}
+
+
+def test_the_tasks_table_is_what_invoke_lists() -> None:
+    rows = dict(
+        re.findall(r"^\| `invoke ([\w.]+)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert rows == {
+        name: (namespace()[name].__doc__ or "").strip().splitlines()[0] for name in namespace().task_names
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_commands_exist_with_their_options(page: Path) -> None:
+    text = re.sub(r"\s+", " ", page.read_text(encoding="utf-8"))
+    for task, options in COMMAND.findall(text):
+        assert task in flags(), f"{relative(page)}: there is no `invoke {task}`"
+        unknown = set(re.findall(r"--[a-z-]+", options)) - flags()[task]
+        assert not unknown, f"{relative(page)}: `invoke {task}` has no {', '.join(sorted(unknown))}"
+
+
+def test_every_task_but_those_that_are_named_takes_an_environment() -> None:
+    assert {name for name, known in flags().items() if "--env" not in known} == {"schema", "docs", "bench"}
+
+
+# -- Examples ---------------------------------------------------------------------------------------------
+
+
+def test_the_ten_line_spec_is_the_one_that_ships() -> None:
+    shipped = (ROOT / "environments/minimal.yaml").read_text(encoding="utf-8")
+    assert fenced(README, "`environments/minimal.yaml`:") == shipped
+    assert len(shipped.splitlines()) == 10
+
+
+def test_the_broken_spec_gets_the_errors_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from infra.commands import speaking
+    from infra.commands.environment import find
+
+    (tmp_path / "environments").mkdir()
+    spec = fenced(README, "<!-- broken:spec -->")
+    (tmp_path / "environments/broken.yaml").write_text(spec, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert speaking.validate(find("broken"), json=False) == 1
+    said = capsys.readouterr()
+    assert said.err + said.out == fenced(README, "<!-- broken:output -->")
+
+
+def test_the_lock_file_is_shown_as_it_is() -> None:
+    shown = fenced(README, "kept the same way.").splitlines()
+    lock = (ROOT / "environments/minimal.lock.yaml").read_text(encoding="utf-8").splitlines()
+    assert [line for line in shown if line not in lock] == []
+
+
+def test_the_real_account_s_example_is_a_sound_spec(tmp_path: Path) -> None:
+    from infra.load import load
+
+    minimal = (ROOT / "environments/minimal.yaml").read_text(encoding="utf-8")
+    example = fenced(README, "where the Terraform state is kept")
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(minimal + re.sub(r"^ {3}", "", example, flags=re.MULTILINE), encoding="utf-8")
+    assert load(spec).spec.aws.account == "123456789012"
+
+
+def test_the_place_for_figures_is_kept() -> None:
+    assert re.search(r"<!-- bench:begin -->.*<!-- bench:end -->", README.read_text("utf-8"), re.DOTALL)
+
+
+# -- Permissions ------------------------------------------------------------------------------------------
+
+READS = ("Describe", "Get", "List", "Search")
+
+API = {
+    "autoscaling": "autoscaling",
+    "ec2": "ec2",
+    "elasticfilesystem": "efs",
+    "elasticloadbalancing": "elbv2",
+    "iam": "iam",
+    "kms": "kms",
+    "logs": "logs",
+    "route53": "route53",
+    "s3": "s3",
+    "servicequotas": "service-quotas",
+    "ssm": "ssm",
+    "sts": "sts",
+}
+"""A service in IAM → the same in botocore."""
+
+CALLS = {
+    "s3:GetAccelerateConfiguration": "GetBucketAccelerateConfiguration",
+    "s3:GetBucketCORS": "GetBucketCors",
+    "s3:GetBucketObjectLockConfiguration": "GetObjectLockConfiguration",
+    "s3:GetBucketPublicAccessBlock": "GetPublicAccessBlock",
+    "s3:GetEncryptionConfiguration": "GetBucketEncryption",
+    "s3:GetLifecycleConfiguration": "GetBucketLifecycleConfiguration",
+    "s3:GetReplicationConfiguration": "GetBucketReplication",
+    "s3:ListBucket": "ListObjectsV2",
+    "s3:PutBucketPublicAccessBlock": "PutPublicAccessBlock",
+    "s3:PutEncryptionConfiguration": "PutBucketEncryption",
+    "s3:PutLifecycleConfiguration": "PutBucketLifecycleConfiguration",
+}
+"""Actions that are named otherwise than the call they allow (Service Authorization Reference)."""
+
+NO_CALL = {"iam:PassRole"}
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """``docs/iam/actions.yaml``."""
+    found: Mapping[str, Any] = yaml.safe_load((IAM / "actions.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def statements(*policies: Path) -> Iterator[Mapping[str, Any]]:
+    for policy in policies:
+        document = json.loads(policy.read_text(encoding="utf-8"))
+        assert document["Version"] == "2012-10-17"
+        yield from document["Statement"]
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def allowed(*policies: Path) -> set[str]:
+    return {action for statement in statements(*policies) for action in listed(statement["Action"])}
+
+
+def reads(actions: Iterable[str]) -> set[str]:
+    """Those that look at the cloud's resources; secrets are another matter, as is what decrypts."""
+    return {
+        action
+        for action in actions
+        if action.partition(":")[2].startswith(READS) and action.partition(":")[0] not in ("ssm", "kms")
+    }
+
+
+def wanted_by_plan() -> set[str]:
+    look = {action for row in table()["data"].values() for action in row}
+    refresh = reads(
+        action for row in table()["resources"].values() for actions in row.values() for action in actions
+    )
+    return look | refresh | {action for actions in table()["plan"].values() for action in actions}
+
+
+def wanted_by_apply() -> set[str]:
+    change = {
+        action for row in table()["resources"].values() for actions in row.values() for action in actions
+    }
+    return wanted_by_plan() | change | {action for actions in table()["apply"].values() for action in actions}
+
+
+def declared(kind: str) -> set[str]:
+    """Types of the ``resource`` or ``data`` blocks in our modules."""
+    modules = (ROOT / "templates/terraform/modules").rglob("*.tf")
+    return {
+        name
+        for path in modules
+        for name in re.findall(rf'^{kind} "(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+
+def test_every_type_of_the_modules_has_its_actions() -> None:
+    assert set(table()["resources"]) == declared("resource")
+    assert set(table()["data"]) == declared("data")
+    for kind, row in table()["resources"].items():
+        assert list(row) == ["create", "read", "update", "delete"], kind
+        assert row["create"], kind
+        assert row["read"], kind
+
+
+def test_plan_may_do_what_it_needs_and_no_more() -> None:
+    assert allowed(PLAN) == wanted_by_plan()
+
+
+def test_apply_may_do_what_it_needs_and_no_more() -> None:
+    assert allowed(PLAN, *APPLY) == wanted_by_apply()
+
+
+def test_the_shared_secrets_store_gets_what_it_asks_for() -> None:
+    from infra.drive.secrets.ssm import ACTIONS
+
+    assert set(table()["apply"]["secrets"]) == set(ACTIONS)
+
+
+def test_each_action_exists() -> None:
+    import botocore.session
+
+    library: Any = botocore.session  # it has no annotations
+    session = library.get_session()
+    calls = {name: set(session.get_service_model(api).operation_names) for name, api in API.items()}
+    unknown = []
+    for action in sorted(wanted_by_apply() - NO_CALL):
+        service, _, name = action.partition(":")
+        if CALLS.get(action, name) not in calls[service]:
+            unknown.append(action)
+    assert unknown == []
+
+
+@pytest.mark.parametrize("policy", [*APPLY, PLAN], ids=relative)
+def test_a_policy_is_one_that_iam_takes(policy: Path) -> None:
+    text = json.dumps(json.loads(policy.read_text(encoding="utf-8")), separators=(",", ":"))
+    assert len(text) <= MANAGED_POLICY
+    names = [statement["Sid"] for statement in statements(policy)]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"[A-Za-z0-9]+", name) for name in names)
+
+
+def test_a_role_can_have_them_all() -> None:
+    assert len([*APPLY, PLAN]) <= POLICIES_PER_ROLE
+
+
+@pytest.mark.parametrize("policy", [*APPLY, PLAN], ids=relative)
+def test_what_changes_anything_is_named_and_limited(policy: Path) -> None:
+    for statement in statements(policy):
+        actions = listed(statement["Action"])
+        assert not [action for action in actions if "*" in action], statement["Sid"]
+        changes = set(actions) - reads(actions)
+        if "*" in listed(statement["Resource"]):
+            # Ids of zones are not known beforehand, and no tag of theirs can be asked for.
+            assert all(action.startswith("route53:") for action in changes), statement["Sid"]
+
+
+def test_the_policies_are_those_of_the_reference_environment() -> None:
+    from infra.load import load
+    from infra.resolve.cluster import resolve
+    from infra.resolve.lockfile import Lock
+
+    cluster, _ = resolve(load(ROOT / "environments/research.yaml").spec, Lock(), "research")
+    regions = sorted(region.region for region in cluster.regions)
+    for statement in statements(*APPLY, PLAN):
+        equal = statement.get("Condition", {}).get("StringEquals", {})
+        assert equal.get("aws:RequestedRegion", regions) == regions, statement["Sid"]
+        for key, value in equal.items():
+            if key.endswith("/environment"):
+                assert value == cluster.tags["environment"]
+    text = "".join(path.read_text(encoding="utf-8") for path in [*APPLY, PLAN])
+    assert f"arn:aws:s3:::{cluster.state.bucket}/{cluster.state.key}" in text
+    assert f"parameter{cluster.secrets.prefix}/*" in text
