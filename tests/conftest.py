@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks` and `tasks`
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,158 @@
+"""What is measured. Each case has a name for ``invoke bench --only`` and gives a row or more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from benchmarks import addresses
+from benchmarks.measure import Measured, process
+from benchmarks.specs import SIZES, Size, big
+
+REPOSITORY: Final = Path(__file__).parents[1]
+BLOCKS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    seconds: float
+    cpu: float | None = None
+    """Of all processors together; None where it was not measured."""
+    mib: float | None = None
+    """The most memory held; None where it was not a process of its own."""
+    bar: str = ""
+    """What it should be, as the project promises it."""
+    runs: int = 1
+    """The fastest of so many."""
+
+
+Case: TypeAlias = Callable[[Path], Iterator[Row]]
+"""Given an empty folder to work in, measures."""
+
+
+def _invoke(*arguments: str) -> list[str]:
+    """The project's own command line, run from another folder."""
+    return [sys.executable, "-m", "invoke", "--search-root", str(REPOSITORY), *arguments]
+
+
+def _row(what: str, measured: Measured, bar: str = "") -> Row:
+    return Row(what, measured.seconds, measured.cpu, measured.mib, bar, measured.runs)
+
+
+def _environments(scratch: Path) -> Path:
+    folder = scratch / "environments"
+    shutil.copytree(REPOSITORY / "environments", folder, ignore=shutil.ignore_patterns("*.lock.yaml"))
+    return folder
+
+
+def _rendered(scratch: Path, environment: str, runs: int) -> Measured:
+    """Rendering from nothing: no build folder, no lock file."""
+
+    def afresh() -> None:
+        shutil.rmtree(scratch / "build", ignore_errors=True)
+        (scratch / "environments" / f"{environment}.lock.yaml").unlink(missing_ok=True)
+
+    return process(_invoke("render", "--env", environment), scratch, runs=runs, before=afresh)
+
+
+def start(scratch: Path) -> Iterator[Row]:
+    """What every command pays before it does anything."""
+    listed = process(_invoke("--list"), scratch)
+    yield _row("`import tasks`", process([sys.executable, "-c", "import tasks"], REPOSITORY), "0.3 s")
+    yield _row("`invoke --list`", listed, "0.3 s")
+
+
+def validate(scratch: Path) -> Iterator[Row]:
+    _environments(scratch)
+    yield _row(
+        "`invoke validate --env research`", process(_invoke("validate", "--env", "research"), scratch), "1 s"
+    )
+
+
+def render(scratch: Path) -> Iterator[Row]:
+    _environments(scratch)
+    yield _row("`invoke render --env research`", _rendered(scratch, "research", 5), "0.5 s")
+
+
+def growth(scratch: Path) -> Iterator[Row]:
+    """A generated spec at three sizes, the last one the size that is promised."""
+    folder = scratch / "environments"
+    folder.mkdir()
+    for name, size in SIZES.items():
+        text = big(size.regions, size.sites, size.pools, size.nodes)
+        (folder / f"big-{name}.yaml").write_text(text, encoding="utf-8")
+        measured = _rendered(scratch, f"big-{name}", 3)
+        yield _row(f"`invoke render`, {_words(size)}", measured, "3 s, 300 MB" if name == "100x" else "")
+
+
+def _words(size: Size) -> str:
+    return (
+        f"{size.regions:,} regions, {size.sites:,} site{'s' * (size.sites != 1)}, "
+        f"{size.pools:,} pools, {size.nodes:,} nodes"
+    )
+
+
+def allocation(_: Path) -> Iterator[Row]:
+    seconds = addresses.measure(BLOCKS)
+    yield Row(f"Allocation of {BLOCKS:,} blocks", seconds["first"], bar="1 s", runs=3)
+    yield Row(f"The same {BLOCKS:,} from their lock", seconds["from_lock"], runs=3)
+
+
+def plan(scratch: Path) -> Iterator[Row]:
+    """``invoke plan`` and plain ``terraform plan`` on the same files, on the embedded AWS, by turns."""
+    _environments(scratch)
+    done = (0, 2)  # 2: there are changes
+    process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done)  # init, and the embedded AWS
+    try:
+        plain, environment, root = _plain_plan(scratch)
+        ours = theirs = Measured(float("inf"), float("inf"), 0, 0)
+        for _ in range(3):
+            ours = _better(ours, process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done))
+            theirs = _better(theirs, process(plain, root, runs=1, environment=environment))
+    finally:
+        process(_invoke("local.down", "--env", "local"), scratch, runs=1)
+    yield _row("`invoke plan --env local`", ours, f"{max(1.1 * theirs.seconds, theirs.seconds + 1):.1f} s")
+    yield _row("`terraform plan` on the same files", theirs)
+
+
+def _better(one: Measured, other: Measured) -> Measured:
+    return replace(
+        one,
+        seconds=min(one.seconds, other.seconds),
+        cpu=min(one.cpu, other.cpu),
+        mib=max(one.mib, other.mib),
+        runs=one.runs + other.runs,
+    )
+
+
+def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
+    """Terraform's own command, environment and folder for what `invoke plan` just planned."""
+    from infra.commands import world
+    from infra.commands.environment import find, understand
+
+    here = Path.cwd()
+    os.chdir(scratch)
+    try:
+        job = world.job(understand(find("local")))
+        folders = job.folders
+    finally:
+        os.chdir(here)
+    root = (scratch / folders.root).resolve()
+    environment = {**job.env, "TF_DATA_DIR": str((scratch / folders.data).resolve()), "TF_IN_AUTOMATION": "1"}
+    command = [*job.engine.argv, "plan", "-input=false", f"-out={scratch / 'plain.tfplan'}"]
+    return command, environment, root
+
+
+CASES: Final[Mapping[str, Case]] = MappingProxyType(
+    {each.__name__: each for each in (start, validate, render, growth, allocation, plan)}
+)
+"""Name → case, in the order of the table."""

@@ -1,0 +1,78 @@
+"""How long a process takes from its start to its end, and how much memory it held at most."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+ONCE: Final = Path(__file__).with_name("once.py")
+
+
+class BenchmarkError(Exception):
+    """A command that was to be measured failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The fastest of a few runs, and the most memory of them all."""
+
+    seconds: float
+    """From start to end, by the clock on the wall."""
+    cpu: float
+    """Of all processors together: what a busy machine changes less."""
+    mib: float
+    runs: int
+
+
+def process(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    runs: int = 5,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] = lambda: None,
+    ok: tuple[int, ...] = (0,),
+) -> Measured:
+    """Run a command so many times; ``before`` each run is not counted.
+
+    ``ok``: exit codes that count as done. ``BenchmarkError`` with the end of what it said for any other.
+    """
+    found = []
+    for _ in range(runs):
+        before()
+        found.append(_once(command, folder, environment or {}, ok))
+    return Measured(
+        seconds=min(one.seconds for one in found),
+        cpu=min(one.cpu for one in found),
+        mib=max(one.mib for one in found),
+        runs=runs,
+    )
+
+
+def _once(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], ok: tuple[int, ...]
+) -> Measured:
+    with TemporaryDirectory() as scratch:
+        result = Path(scratch) / "took"
+        ran = subprocess.run(
+            [sys.executable, "-I", "-S", str(ONCE), str(result), *command],
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        said = ran.stdout.decode("utf-8", errors="replace")[-2000:]
+        if ran.returncode:
+            raise BenchmarkError(f"{' '.join(command)}: {said}")
+        seconds, cpu, kib, code = map(float, result.read_text().split())
+        if int(code) not in ok:
+            raise BenchmarkError(f"{' '.join(command)}: exit code {int(code)}\n{said}")
+    return Measured(seconds, cpu, kib / 1024, 1)

@@ -1,0 +1,116 @@
+"""``invoke bench``: measure, keep the results, and write the table into the README."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import peers
+from benchmarks.cases import CASES, REPOSITORY, Row
+from benchmarks.measure import BenchmarkError
+
+RESULTS: Final = REPOSITORY / "benchmarks" / "results.json"
+README: Final = REPOSITORY / "README.md"
+BEGIN: Final = "<!-- bench:begin -->"
+END: Final = "<!-- bench:end -->"
+PEERS: Final = "peers"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what was asked for; 1 when something could not be measured.
+
+    Results of other cases, of earlier runs, stay.
+    """
+    parser = argparse.ArgumentParser(prog="invoke bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=[*CASES, PEERS], help="a case; may be repeated")
+    parser.add_argument("--peers", action="store_true", help="measure the peers too")
+    arguments = parser.parse_args(argv)
+    asked = arguments.only or [*CASES, *([PEERS] if arguments.peers else [])]
+    results = _results()
+    failed = 0
+    for name in asked:
+        sys.stderr.write(f"{name} …\n")
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                rows = list(peers.rows() if name == PEERS else CASES[name](Path(scratch)))
+        except BenchmarkError as problem:
+            sys.stderr.write(f"{problem}\n")
+            failed = 1
+            continue
+        results["cases"][name] = {
+            "measured": datetime.now(UTC).date().isoformat(),
+            "machine": machine(),
+            "rows": [asdict(row) for row in rows],
+        }
+    order = [name for name in [*CASES, PEERS] if name in results["cases"]]
+    results["cases"] = {name: results["cases"][name] for name in order}
+    RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    shown = table(results["cases"])
+    sys.stdout.write(shown)
+    if not into_readme(README, shown):
+        sys.stderr.write(f"{README.name} has no {BEGIN} and {END} to put the table between\n")
+    return failed
+
+
+def machine() -> str:
+    """What it was measured on, as far as it matters to a figure."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{cpus} CPUs ({platform.machine()}), {platform.system()}, "
+        f"{platform.python_implementation()} {platform.python_version()}"
+    )
+
+
+def table(cases: Mapping[str, Any]) -> str:
+    """The results as a table in Markdown, with a line on where and when they come from."""
+    lines = ["| | time | CPU | memory | bar |", "|---|---:|---:|---:|---:|"]
+    lines += [_line(Row(**row)) for case in cases.values() for row in case["rows"]]
+    sources = _sources(cases.values())
+    return "\n".join([*lines, "", f"The fastest of a few runs, the most memory of any. {sources}", ""])
+
+
+def _line(row: Row) -> str:
+    memory = f"{row.mib:.0f} MiB" if row.mib else ""
+    return f"| {row.what} | {_seconds(row.seconds)} | {_seconds(row.cpu)} | {memory} | {row.bar} |"
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def _sources(cases: Iterable[Mapping[str, Any]]) -> str:
+    places = {case["machine"]: case["measured"] for case in sorted(cases, key=lambda one: one["measured"])}
+    return " ".join(f"Measured on {where}, {when}." for where, when in places.items())
+
+
+def into_readme(readme: Path, text: str) -> bool:
+    """Put the table between the markers. False where there are none."""
+    before = readme.read_text(encoding="utf-8")
+    head, begin, rest = before.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        return False
+    readme.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", encoding="utf-8")
+    return True
+
+
+def _results() -> dict[str, Any]:
+    if not RESULTS.exists():
+        return {"cases": {}}
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
