@@ -8,9 +8,9 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
@@ -139,13 +139,42 @@ def test_places_stand_apart_and_inside_the_picture(tmp_path: Path, regions: int,
         assert frame.y + frame.h < picture.height
 
 
-def test_a_transit_gateway_is_one_line_for_all(tmp_path: Path) -> None:
-    cluster = made_up(tmp_path, 3, 1, "network: {interconnect: transit-gateway, routing: static}")
-    svg = render(cluster)["topology.svg"]
-    assert {f"bus/mesh/{region.name}" for region in cluster.regions} <= drawn(svg)
-    assert "Transit gateway · 3 regions" in svg
+def test_transit_gateways_and_static_routes_are_named_as_such(tmp_path: Path) -> None:
+    svg = render(made_up(tmp_path, 3, 1, "network: {interconnect: transit-gateway, routing: static}"))[
+        "topology.svg"
+    ]
+    assert "regions joined by transit gateway peering" in svg
     assert "VPN connection, static routes" in svg
-    assert "static routes</text>" in svg
+    assert "VPC peering" not in svg
+
+
+def test_the_lanes_of_a_site_do_not_cross_where_they_come_down() -> None:
+    paths = {wire.id: corners(wire.d) for wire in laid_out(shipped("research")).wires if "vpn" in wire.look}
+    for site in ("rack-a", "rack-b"):
+        mine = [path for name, path in paths.items() if name.startswith(f"link/{site}-")]
+        assert len(mine) == 3
+        for one, other in combinations(mine, 2):
+            assert not any(cross(a, b) for a in pairwise(one[1:]) for b in pairwise(other[1:])), site
+
+
+Stretch: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+
+
+def corners(path: str) -> list[tuple[int, int]]:
+    """Where a rounded path would turn if it were not rounded."""
+    points = [*re.findall(r"[MQ](\d+) (\d+)", path), re.findall(r"L(\d+) (\d+)", path)[-1]]
+    return [(int(x), int(y)) for x, y in points]
+
+
+def cross(
+    one: tuple[tuple[int, int], tuple[int, int]], other: tuple[tuple[int, int], tuple[int, int]]
+) -> bool:
+    """Whether two stretches, each upright or level, have a point in common."""
+    return all(
+        max(min(one[0][axis], one[1][axis]), min(other[0][axis], other[1][axis]))
+        <= min(max(one[0][axis], one[1][axis]), max(other[0][axis], other[1][axis]))
+        for axis in (0, 1)
+    )
 
 
 def test_what_a_plan_changes_is_signed_and_counted() -> None:

@@ -222,25 +222,21 @@ class Writer:
             self._chips(site, sorted(inside, key=_plain_last))
 
     def _chips(self, site: PhysicalSite, inside: Sequence[PhysicalNode]) -> None:
-        longest = max(width(node.name, "body") for node in inside)
-        columns = max((self.w - 2 * PAD + 6) // max(round(longest) + 46, 104), 2)
+        widest = max(width(node.name, "body") + _beside(node) for node in inside)
+        columns = max((self.w - 2 * PAD + 6) // max(round(widest), 96), 2)
         each = (self.w - 2 * PAD + 6) // columns
         shown = inside[:_MOST_NODES]
         for index, node in enumerate(shown):
             left = self.left + index % columns * each
             top = self.y + index // columns * (_NODE + 4)
-            texts, room = [], each - (46 if node.gpus else 22)
-            tag = next((_NODE_TAGS[role] for role in node.roles if role in _NODE_TAGS), "")
-            if tag:
-                texts.append(Text(left + each - 14, top + 15, tag, "tag", "end"))
-                room -= round(width(tag, "tag")) + 4
+            texts = [
+                text(left + 8, top + 15, node.name, "body", each - _beside(node)),
+                Text(left + 8, top + 31, str(node.address), "mono-small dim"),
+                Text(left + each - 14, top + 15, _tag(node), "tag", "end"),
+            ]
             pips = [
                 Rect(left + each - 18 - number % 4 * 6, top + 9 + number // 4 * 6, 4, 4, "pip", 1)
                 for number in range(min(node.gpus.count if node.gpus else 0, _MOST_PIPS))
-            ]
-            texts += [
-                text(left + 8, top + 15, node.name, "body", room),
-                Text(left + 8, top + 31, str(node.address), "mono-small dim"),
             ]
             rect = Rect(left, top, each - 6, _NODE, "cell", 4)
             self.marks.append(self.pen.mark(f"{site.name}/nodes/{node.name}", "node", rect, texts, pips))
@@ -250,6 +246,7 @@ class Writer:
     def doors(self, vpn: Vpn) -> None:
         """A table of VPN servers."""
         if not vpn.servers:
+            self.caption("No VPN server")
             return
         self.caption("Come in at", [(self.right, "any, at random" if vpn.random else "in this order")])
         middle = self.left + 150
@@ -267,6 +264,16 @@ def _rack_caption(rack: str) -> str:
     if not rack:
         return "Nodes"
     return rack if rack.lower().startswith("rack") else f"Rack {rack}"
+
+
+def _tag(node: PhysicalNode) -> str:
+    """What a node is for, where it is for more than work and has no cards to show there."""
+    return "" if node.gpus else next((_NODE_TAGS[role] for role in node.roles if role in _NODE_TAGS), "")
+
+
+def _beside(node: PhysicalNode) -> int:
+    """The room that a chip needs beside the node's name."""
+    return 46 if node.gpus else 26 + round(width(_tag(node), "tag"))
 
 
 def _plain_last(node: PhysicalNode) -> tuple[bool, str]:

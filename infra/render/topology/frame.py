@@ -22,12 +22,13 @@ KEY: Final = 36
 def title(cluster: Cluster, left: int, room: int) -> tuple[Text, Text]:
     """The cluster's name, and a line about it."""
     regions, sites = len(cluster.regions), len(cluster.sites)
-    peering = cluster.network.interconnect == "peering"
-    about = [cluster.domain, f"Kubernetes {cluster.kubernetes.version}", wording.count(regions, "region")]
+    about = [cluster.domain, f"Kubernetes {cluster.kubernetes.version}"]
+    if regions:
+        about.append(wording.count(regions, "region"))
     if sites:
         about.append(wording.count(sites, "physical site"))
     if regions > 1:
-        about.append(f"regions joined by {'VPC peering' if peering else 'a transit gateway'}")
+        about.append(f"regions joined by {wording.peering(cluster.network)}")
     names = [cluster.name] if cluster.name == cluster.environment else [cluster.name, cluster.environment]
     return (
         text(left, 40, " · ".join(names), "title", room),
@@ -85,8 +86,7 @@ def samples(cluster: Cluster, left: int, y: int) -> tuple[Wire, ...]:
     lines = [
         ("vpn", "VPN connection, two tunnels", False in static),
         ("vpn static", "VPN connection, static routes", True in static),
-        ("peering", "VPC peering", bool(network.peerings)),
-        ("peering", "transit gateway", network.interconnect == "transit-gateway"),
+        ("peering", wording.peering(network), bool(network.peerings)),
         ("door", "laptops, OpenVPN", bool(cluster.access.vpn.servers)),
     ]
     found, x = [], left

@@ -207,6 +207,7 @@ def _ranges(cluster: Cluster) -> Iterator[Item]:
 
 def _regions(cluster: Cluster) -> Iterator[Item]:
     pools = groups_by_region(cluster)
+    doors = {server.site for server in cluster.access.vpn.servers}
     links: dict[str, list[Link]] = {}
     for link in cluster.network.links:
         links.setdefault(link.region, []).append(link)
@@ -246,6 +247,7 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
                 *(link_id(link.name) for link in connected),
                 *(link.site for link in connected),
                 *peers.get(region.name, ()),
+                *((door_id(region.name),) if region.name in doors else ()),
             ),
             via=(bus_id("mesh", region.name), bus_id("vpn", region.name), bus_id("access", region.name)),
         )
@@ -279,6 +281,7 @@ def _subnet(region: Region, subnet: Subnet) -> Item:
 
 
 def _sites(cluster: Cluster) -> Iterator[Item]:
+    doors = {server.site for server in cluster.access.vpn.servers}
     links: dict[str, list[Link]] = {}
     for link in cluster.network.links:
         links.setdefault(link.site, []).append(link)
@@ -306,6 +309,7 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
             related=(
                 *(link_id(link.name) for link in connected),
                 *(link.region for link in connected),
+                *((door_id(site.name),) if site.name in doors else ()),
             ),
             via=(bus_id("vpn", site.name), bus_id("access", site.name)),
         )
@@ -478,7 +482,7 @@ def _links(cluster: Cluster) -> Iterator[Item]:
 
 
 def _tunnel(tunnel: Tunnel) -> str:
-    return f"{tunnel.inside}: AWS {tunnel.aws_inside}, site {tunnel.site_inside}"
+    return f"{tunnel.inside} · AWS {tunnel.aws_inside} · site {tunnel.site_inside}"
 
 
 def _peerings(cluster: Cluster) -> Iterator[Item]:
@@ -489,7 +493,7 @@ def _peerings(cluster: Cluster) -> Iterator[Item]:
             peering_id(peering.name),
             "peering",
             f"{peering.requester} {wording.DASH} {peering.accepter}",
-            "VPC peering",
+            wording.peering(cluster.network),
             _facts(("Asks", f"{ends[0]}, {blocks[ends[0]]}"), ("Accepts", f"{ends[1]}, {blocks[ends[1]]}")),
             related=ends,
             via=tuple(bus_id("mesh", end) for end in ends),

@@ -87,7 +87,8 @@ def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, s
     sheet = Sheet(left, left + inner, frame.TITLE)
     sheet.marks += frame.address_plan(pen, cluster, sheet.left, sheet.y, sheet.inner)
     sheet.y += frame.STRIP
-    sheet.band(f"AWS · {wording.count(regions, 'region')}", _overflow(cluster) if regions > 1 else "")
+    if regions:
+        sheet.band(f"AWS · {wording.count(regions, 'region')}", _overflow(cluster) if regions > 1 else "")
     draw = _apart if apart else _bundled
     draw(
         sheet,
@@ -187,9 +188,8 @@ def _row(sheet: Sheet, pen: Pen, draws: Mapping[str, Draw], names: Sequence[str]
 def _apart(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid) -> None:
     """Regions in a row, sites in a row, and a lane for each line between."""
     network = cluster.network
-    transit = network.interconnect == "transit-gateway" and len(cluster.regions) > 1
-    if network.peerings or transit:
-        sheet.y += LANE * (1 if transit else len(cluster.regions) - 1) - 8
+    if network.peerings:
+        sheet.y += LANE * (len(cluster.regions) - 1) - 8
     draws = _region_draws(pen, cluster, regions.full)
     for row in _rows(draws, regions):
         _row(sheet, pen, draws, row, regions)
@@ -203,13 +203,6 @@ def _apart(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid)
     sheet.wires += wires.doors(pen, cluster, sheet.slots, lane)
     sheet.wires += wires.peerings(pen, cluster, sheet.slots)
     sheet.wires += wires.links(pen, cluster, sheet.slots, top)
-    if transit:
-        words = wires.bus_words(cluster).mesh
-        first = sheet.slots[cluster.regions[0].name]
-        y = first.y - 14
-        stops = [Stop(region.name, sheet.slots[region.name], y) for region in cluster.regions]
-        sheet.wires += wires.bus(Bus("mesh", "peering", first.middle, y, 0, words), stops)
-        sheet.captions.append(Text((sheet.left + sheet.right) // 2, y + 4, words, "small dim halo", "middle"))
 
 
 def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,7 +59,7 @@ def peerings(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot]) -> Iterator[
             name,
             f"peering {pen.changes.get(name, '')}".strip(),
             route([(left, start.y), (left, y), (right, y), (right, end.y)]),
-            (Text(middle, y + 4, "VPC peering", "small dim halo", "middle"),),
+            (Text(middle, y + 4, wording.peering(cluster.network), "small dim halo", "middle"),),
             pen.badge(name, left, y),
             pen.label(name),
         )
@@ -67,40 +67,68 @@ def peerings(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot]) -> Iterator[
 
 def links(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot], top: int) -> Iterator[Wire]:
     """Each VPN connection on a lane of its own, named beside its port below the region."""
-    order = [region.name for region in cluster.regions]
+    lanes = list(_lanes(cluster, slots, top))
+    ports = _site_ports(lanes, slots)
+    for lane in lanes:
+        link, start, end = lane.link, slots[lane.link.region], slots[lane.link.site]
+        target = end.right - _EDGE - PORT * ports[link.name]
+        name = link_id(link.name)
+        y = lane.y - 5 if target > lane.x else lane.y + 4
+        yield Wire(
+            name,
+            f"vpn {link.routing} {pen.changes.get(name, '')}".strip(),
+            route([(lane.x, start.bottom), (lane.x, lane.y), (target, lane.y), (target, end.y)]),
+            tuple(_link_words(link, lane.words, y, start.right - 96 - lane.words)),
+            pen.badge(name, lane.x, lane.y),
+            pen.label(name),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A connection's own height, and where it leaves its region."""
+
+    link: Link
+    x: int
+    y: int
+    words: int
+    """Where its name begins: right of all ports of the region."""
+
+
+def _lanes(cluster: Cluster, slots: Mapping[str, Slot], top: int) -> Iterator[_Lane]:
+    """Region by region downwards; of a region's ports the leftmost goes down furthest, so that none cross."""
     sites = [site.name for site in cluster.sites]
     base = top + LANE // 2
-    for region in order:
-        found = sorted(
-            (link for link in cluster.network.links if link.region == region),
-            key=lambda link: (sites.index(link.site), link.name),
-        )
-        port = slots[region].x + _EDGE + PORT * len(found)
+    for region in cluster.regions:
+        found = [link for link in cluster.network.links if link.region == region.name]
+        found.sort(key=lambda link: (sites.index(link.site), link.name))
+        left = slots[region.name].x + _EDGE
         for index, link in enumerate(found):
-            away = sorted(
-                (other for other in cluster.network.links if other.site == link.site),
-                key=lambda other: (order.index(other.region), other.name),
-            ).index(link)
-            start, end = slots[region], slots[link.site]
-            x = start.x + _EDGE + PORT * index
             y = base + LANE * (len(found) - 1 - index)
-            target = end.right - _EDGE - PORT * away
-            name = link_id(link.name)
-            yield Wire(
-                name,
-                f"vpn {link.routing} {pen.changes.get(name, '')}".strip(),
-                route([(x, start.bottom), (x, y), (target, y), (target, end.y)]),
-                tuple(_link_words(link, port, y - 5 if target > x else y + 4, start.right - 96 - port)),
-                pen.badge(name, x, y),
-                pen.label(name),
-            )
+            yield _Lane(link, left + PORT * index, y, left + PORT * len(found))
         base += LANE * len(found)
+
+
+def _site_ports(lanes: Sequence[_Lane], slots: Mapping[str, Slot]) -> dict[str, int]:
+    """Each link's place among its site's ports, from the right.
+
+    Lanes that come from the right end first, the lowest at the very right; then those from the left, the
+    highest first: so the lanes of a site don't cross where they come down to it.
+    """
+    ports: dict[str, int] = {}
+    for site in {lane.link.site for lane in lanes}:
+        mine = [lane for lane in lanes if lane.link.site == site]
+        right = slots[site].right
+        mine.sort(key=lambda lane: (lane.x < right, lane.y if lane.x < right else -lane.y))
+        ports |= {lane.link.name: index for index, lane in enumerate(mine)}
+    return ports
 
 
 def _link_words(link: Link, x: int, y: int, room: int) -> Iterator[Text]:
     """``rack-a  169.254.4.4/30 · 169.254.5.4/30  AS 65010, 64513``, as far as there is room."""
-    yield text(x, y, link.site, "small strong halo", room // 3)
-    x += min(round(width(link.site, "small") * 1.08), room // 3) + 8
+    name = link.customer_gateway
+    yield text(x, y, name, "small strong halo", room // 3)
+    x += min(round(width(name, "small") * 1.08), room // 3) + 8
     blocks = " · ".join(str(tunnel.inside) for tunnel in link.tunnels)
     yield Text(x, y, blocks, "mono-small dim halo")
     x += round(width(blocks, "mono-small")) + 8
@@ -182,9 +210,6 @@ def bus_words(cluster: Cluster) -> BusWords:
     network = cluster.network
     tunnels = sum(len(link.tunnels) for link in network.links)
     vpn = f"{wording.count(len(network.links), 'VPN connection')} · {wording.count(tunnels, 'tunnel')}"
-    if network.interconnect == "transit-gateway":
-        mesh = f"Transit gateway · {wording.count(len(cluster.regions), 'region')}"
-    else:
-        mesh = f"Full mesh · {wording.count(len(network.peerings), 'VPC peering')}"
+    mesh = f"Full mesh · {wording.count(len(network.peerings), wording.peering(network))}"
     servers = wording.count(len(cluster.access.vpn.servers), "VPN server")
     return BusWords(vpn, mesh, f"Laptops · {servers}")

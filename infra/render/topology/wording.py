@@ -8,7 +8,7 @@ from typing import Final
 
 from infra.catalogue import gpus
 from infra.model.machines import Market, NodeGroup, NodePool
-from infra.model.places import Gpus, Routing
+from infra.model.places import Gpus, Network, Routing
 
 DASH: Final = "\N{EN DASH}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
@@ -104,3 +104,8 @@ def routing(kind: Routing, *systems: int) -> str:
 def services(names: Iterable[str]) -> str:
     """Names of AWS services; those of three letters and fewer are abbreviations: ``S3, dynamodb``."""
     return ", ".join(name.upper() if len(name) <= _ABBREVIATION else name for name in names)
+
+
+def peering(network: Network) -> str:
+    """What joins two regions."""
+    return "VPC peering" if network.interconnect == "peering" else "transit gateway peering"
