@@ -27,64 +27,15 @@ WIDEST: Final = 8
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 _TAKEN: Final = frozenset(
-    [
-        "_apt",
-        "adm",
-        "admin",
-        "backup",
-        "bin",
-        "chrony",
-        "cloud-user",
-        "daemon",
-        "dhcpcd",
-        "dip",
-        "disk",
-        "docker",
-        "etcd",
-        "games",
-        "irc",
-        "kube",
-        "landscape",
-        "libvirt",
-        "list",
-        "lp",
-        "lxd",
-        "mail",
-        "man",
-        "messagebus",
-        "mysql",
-        "news",
-        "nobody",
-        "nogroup",
-        "nvidia-persistenced",
-        "openvpn",
-        "pollinate",
-        "postfix",
-        "proxy",
-        "root",
-        "shadow",
-        "ssh",
-        "sshd",
-        "staff",
-        "sudo",
-        "sync",
-        "sys",
-        "syslog",
-        "systemd-journal",
-        "systemd-network",
-        "systemd-resolve",
-        "tcpdump",
-        "tss",
-        "tty",
-        "ubuntu",
-        "users",
-        "uucp",
-        "uuidd",
-        "video",
-        "wheel",
-        "www-data",
-    ]
-)
+    (
+        "_apt", "adm", "admin", "backup", "bin", "chrony", "cloud-user", "daemon", "dhcpcd", "dip", "disk",
+        "docker", "etcd", "games", "irc", "kube", "landscape", "libvirt", "list", "lp", "lxd", "mail",
+        "man", "messagebus", "mysql", "news", "nobody", "nogroup", "nvidia-persistenced", "openvpn",
+        "pollinate", "postfix", "proxy", "root", "shadow", "ssh", "sshd", "sudo", "sync", "sys", "syslog",
+        "systemd-journal", "systemd-network", "systemd-resolve", "tcpdump", "tss", "tty", "ubuntu", "users",
+        "uucp", "uuidd", "video", "wheel", "www-data",
+    )
+)  # fmt: skip
 """Users and groups that Ubuntu, or what we install on it, has already."""
 
 
@@ -158,13 +109,13 @@ def _numbers_twice(kind: str, field: str, stated: Mapping[str, int | None]) -> I
                 yield Finding(("access", kind, name, field), message, "leave it out to have one allocated")
 
 
-@check("ACC006", Level.ERROR, "Two users have the same uid.")
+@check("ACC006", Level.ERROR, "Two users have the same uid.", waivable=False)
 def uid_twice(facts: Facts) -> Iterator[Finding]:
     users = facts.spec.access.users
     yield from _numbers_twice("users", "uid", {login: user.uid for login, user in users.items()})
 
 
-@check("ACC007", Level.ERROR, "Two groups have the same gid.")
+@check("ACC007", Level.ERROR, "Two groups have the same gid.", waivable=False)
 def gid_twice(facts: Facts) -> Iterator[Finding]:
     groups = facts.spec.access.groups
     yield from _numbers_twice("groups", "gid", {name: group.gid for name, group in groups.items()})

@@ -90,18 +90,20 @@ def _within(block: IPv4Network, ranges: Iterable[IPv4Network]) -> bool:
     return any(block.subnet_of(one) for one in ranges)
 
 
-@check("NET001", Level.ERROR, "Two stated blocks of sites, pods, services or laptops overlap.")
+@check(
+    "NET001", Level.ERROR, "Two stated blocks of sites, pods, services or laptops overlap.", waivable=False
+)
 def blocks_overlap(facts: Facts) -> Iterator[Finding]:
     yield from _clashes([*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts)])
 
 
-@check("NET002", Level.ERROR, "Two stated subnets of a VPC overlap.")
+@check("NET002", Level.ERROR, "Two stated subnets of a VPC overlap.", waivable=False)
 def subnets_overlap(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         yield from _clashes(_subnets(place))
 
 
-@check("NET003", Level.ERROR, "A stated subnet lies outside its VPC.")
+@check("NET003", Level.ERROR, "A stated subnet lies outside its VPC.", waivable=False)
 def subnet_outside(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         vpc = place.site.cidr
@@ -110,7 +112,12 @@ def subnet_outside(facts: Facts) -> Iterator[Finding]:
                 yield Finding(path, f"{block} lies outside the VPC's {vpc}")
 
 
-@check("NET004", Level.ERROR, "A VPC or subnet is larger than /16 or smaller than /28, which AWS refuses.")
+@check(
+    "NET004",
+    Level.ERROR,
+    "A VPC or subnet is larger than /16 or smaller than /28, which AWS refuses.",
+    waivable=False,
+)
 def aws_sizes(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         stated = list(_subnets(place))
@@ -145,7 +152,7 @@ def node_addresses_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(node.at("address"), f"{address} is the address of {dotted(first)} already")
 
 
-@check("NET007", Level.ERROR, "Subnets are stated, but not the block of their VPC.")
+@check("NET007", Level.ERROR, "Subnets are stated, but not the block of their VPC.", waivable=False)
 def subnet_without_vpc(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         if place.site.cidr is None and any(_subnets(place)):

@@ -29,6 +29,10 @@ for code, doc in {
     "LOCK004": "The lock file is of a version that this Causeway does not know.",
     "LOCK005": "A key is written twice in the lock file.",
     "LOCK006": "Two blocks of the lock file overlap: two branches took the same one.",
+    # infra.resolve: uids, gids, AS numbers
+    "NUM001": "Two people, groups, sites or regions have the same number.",
+    "NUM002": "No number is left to give out.",
+    "NUM003": "A number is stated that is not the one the lock file holds.",
     # invoke plan
     "UPD001": "A field was changed that can't change after the first apply.",
 }.items():

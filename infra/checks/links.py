@@ -41,7 +41,9 @@ PEERINGS: Final = 50
 """Of a VPC, unless AWS raises it (VPC User Guide, "Amazon VPC quotas")."""
 
 
-@check("NET015", Level.ERROR, "The tunnels' block is not within 169.254.0.0/16, as AWS demands.")
+@check(
+    "NET015", Level.ERROR, "The tunnels' block is not within 169.254.0.0/16, as AWS demands.", waivable=False
+)
 def links_range(facts: Facts) -> Iterator[Finding]:
     links = facts.spec.network.links
     if not links.subnet_of(_LINK_LOCAL):
@@ -49,7 +51,7 @@ def links_range(facts: Facts) -> Iterator[Finding]:
         yield Finding(("network", "links"), message, "leave it out: all of it is used by default")
 
 
-@check("NET016", Level.ERROR, "The tunnels' block is too small for all VPN connections.")
+@check("NET016", Level.ERROR, "The tunnels' block is too small for all VPN connections.", waivable=False)
 def links_too_small(facts: Facts) -> Iterator[Finding]:
     links = facts.spec.network.links
     if not links.subnet_of(_LINK_LOCAL):
@@ -70,11 +72,11 @@ def _speakers(facts: Facts) -> Iterator[tuple[str, Gateway]]:
     """Gateways that speak BGP to some region."""
     for name, site in facts.racks.items():
         gateway = site.gateway
-        if gateway is not None and (gateway.routing or facts.spec.network.routing) is Routing.BGP:
+        if gateway is not None and _routing(facts, gateway) is Routing.BGP:
             yield name, gateway
 
 
-@check("NET020", Level.ERROR, "Two gateways have the same BGP autonomous system number.")
+@check("NET020", Level.ERROR, "Two gateways have the same BGP autonomous system number.", waivable=False)
 def asn_twice(facts: Facts) -> Iterator[Finding]:
     asns: list[tuple[Path, int]] = [
         (place.at("asn"), place.site.asn) for place in facts.places.values() if place.site.asn is not None
@@ -167,6 +169,19 @@ def asn_public(facts: Facts) -> Iterator[Finding]:
         if gateway.asn is not None and not taken and not _private(gateway.asn):
             message = f"AS {gateway.asn} is a public number: right only if it is yours"
             yield Finding(("sites", name, "gateway", "asn"), message, "take one of 64512 to 65534")
+
+
+@check("NET037", Level.WARNING, "An autonomous system number where all routes are static has no effect.")
+def asn_unused(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.racks.items():
+        gateway = site.gateway
+        if gateway is not None and gateway.asn is not None and _routing(facts, gateway) is Routing.STATIC:
+            message = f"{name} has static routes: nothing there speaks BGP"
+            yield Finding(("sites", name, "gateway", "asn"), message, "take it out, or say 'routing: bgp'")
+
+
+def _routing(facts: Facts, gateway: Gateway) -> Routing:
+    return gateway.routing or facts.spec.network.routing
 
 
 def _private(asn: int) -> bool:

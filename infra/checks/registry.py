@@ -28,6 +28,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "QUOTA": "Quotas of the account",
     "WAIV": "Waivers",
     "LOCK": "The lock file",
+    "NUM": "Numbers that stay for good",
     "UPD": "Changes of a live cluster",
 }
 """The letters of a code → what its rules are about, in the order of the reference."""

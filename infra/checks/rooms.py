@@ -38,7 +38,7 @@ def _subnet_sizes(place: Place) -> Iterator[int]:
                 yield size
 
 
-@check("NET014", Level.ERROR, "A VPC is too small for its subnets over all zones.")
+@check("NET014", Level.ERROR, "A VPC is too small for its subnets over all zones.", waivable=False)
 def vpc_too_small(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         prefix = place.site.cidr.prefixlen if place.site.cidr is not None else place.site.prefix
@@ -73,7 +73,12 @@ def pods_too_small(facts: Facts) -> Iterator[Finding]:
         yield Finding(path, message, f"a /{fit} would do")
 
 
-@check("NET034", Level.ERROR, "The pods' range is larger than Kubernetes can cut into blocks of nodes.")
+@check(
+    "NET034",
+    Level.ERROR,
+    "The pods' range is larger than Kubernetes can cut into blocks of nodes.",
+    waivable=False,
+)
 def pods_too_large(facts: Facts) -> Iterator[Finding]:
     pods = facts.spec.kubernetes.pods
     prefix = pods.cidr.prefixlen if pods.cidr is not None else pods.prefix
@@ -157,7 +162,7 @@ def pools_outgrow(facts: Facts) -> Iterator[Finding]:
                 break
 
 
-@check("NET029", Level.ERROR, "The supernet is too small for what is allocated from it.")
+@check("NET029", Level.ERROR, "The supernet is too small for what is allocated from it.", waivable=False)
 def supernet_too_small(facts: Facts) -> Iterator[Finding]:
     spec = facts.spec
     pods, services = spec.kubernetes.pods, spec.kubernetes.services
