@@ -179,6 +179,21 @@ def test_the_real_account_s_example_is_a_sound_spec(tmp_path: Path) -> None:
     assert load(spec).spec.aws.account == "123456789012"
 
 
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs/adding/pool-field.md", ROOT / "docs/adding/check.md"], ids=relative
+)
+def test_the_code_that_walkthroughs_quote_is_the_code(page: Path) -> None:
+    code = " ".join(
+        line.strip()
+        for path in (ROOT / "infra").rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+    )
+    quoted = re.findall(r"^ *```python\n(.*?)^ *```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert quoted
+    for block in quoted:
+        assert " ".join(line.strip() for line in block.splitlines()) in code, block
+
+
 def test_the_place_for_figures_is_kept() -> None:
     assert re.search(r"<!-- bench:begin -->.*<!-- bench:end -->", README.read_text("utf-8"), re.DOTALL)
 
