@@ -18,8 +18,7 @@ from topology_clusters import CHANGES, SHIPPED, made_up, shipped
 
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES
-from infra.render.topology import render
-from infra.render.topology.items import items
+from infra.render.topology import contents, places, render
 from infra.render.topology.layout import lay_out
 from infra.render.topology.measure import cut, width
 from infra.render.topology.shapes import Picture, route
@@ -39,7 +38,9 @@ def drawn(svg: str) -> set[str]:
 
 
 def laid_out(cluster: Cluster, changes: dict[str, str] | None = None) -> Picture:
-    return lay_out(cluster, {item.id: item for item in items(cluster)}, changes or {})
+    return lay_out(
+        cluster, {item.id: item for item in (*places.tell(cluster), *contents.tell(cluster))}, changes or {}
+    )
 
 
 def expected(cluster: Cluster) -> set[str]:

@@ -1,6 +1,7 @@
 """A picture of the cluster: one page to explore, one SVG to print or embed.
 
-``items`` says what there is to tell, ``layout`` decides where it stands, ``page`` fills the templates.
+``places`` and ``contents`` say what there is to tell, ``layout`` decides where it stands, in ``cards`` or in
+``boxes`` and with ``wires`` between, and ``page`` fills the templates.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def render(cluster: Cluster, changes: Mapping[str, str] | None = None) -> Files:
     ``rack-a/nodes/NAME``           a physical node
     ``link/rack-a-us-west-2``       a VPN connection
     ``peering/A-B``                 a peering, by its name
-    ``access/clients``              laptops; ``kubernetes/pods``, ``kubernetes/services``, ``supernet``
+    ``access/clients``              laptops; ``access/clients/us-west-2`` where they come in
+    ``kubernetes/pods``             a range; also ``kubernetes/services``, ``supernet``, ``links``
     ==============================  =====================================================
 
     An element that is not in the cluster (any more) is listed under the picture. Raises ``ValueError`` for

@@ -10,10 +10,10 @@ from infra.model import Cluster
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalSite, Region
 from infra.render.topology import wording
-from infra.render.topology.cards import Card, Draw
 from infra.render.topology.items import machines
 from infra.render.topology.marks import text
 from infra.render.topology.measure import width
+from infra.render.topology.sections import Card, Draw
 from infra.render.topology.shapes import Rect, Text
 
 REGION_HEIGHT: Final = 98

@@ -7,10 +7,10 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.render.topology import wording
-from infra.render.topology.cards import ROW
 from infra.render.topology.items import ACTIONS, CLIENTS, LINK_LOCAL, PODS, SERVICES, SUPERNET, TUNNELS
 from infra.render.topology.marks import Pen, text
 from infra.render.topology.measure import width
+from infra.render.topology.sections import ROW
 from infra.render.topology.shapes import Badge, Mark, Rect, Sign, Text, Wire
 
 TITLE: Final = 76

@@ -13,10 +13,10 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.render.topology import boxes, cards, frame, wires, wording
-from infra.render.topology.cards import Draw
 from infra.render.topology.items import CLIENTS, GONE, Item, groups_by_region
 from infra.render.topology.marks import Pen
 from infra.render.topology.measure import width
+from infra.render.topology.sections import Draw
 from infra.render.topology.shapes import Mark, Picture, Rect, Text, Wire
 from infra.render.topology.wires import LANE, Bus, Slot, Stop
 

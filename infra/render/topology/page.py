@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from infra.errors import RenderError
 from infra.files import Files
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES
-from infra.render.topology.items import ACTIONS, Item, gone, items
+from infra.render.topology import contents, places
+from infra.render.topology.items import ACTIONS, Item, gone
 from infra.render.topology.layout import lay_out
 
 if TYPE_CHECKING:
@@ -27,14 +29,14 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
     for name, action in changes.items():
         if action not in ACTIONS:
             raise ValueError(f"{name}: {action!r} is not one of {', '.join(ACTIONS)}")
-    told = {item.id: item for item in items(cluster)}
+    told = {item.id: item for item in (*places.tell(cluster), *contents.tell(cluster))}
     told |= {name: gone(name) for name in sorted(changes) if name not in told}
     picture = lay_out(cluster, told, changes)
-    environment = _environment()
     style = _static("colours.css") + _static("diagram.css") + _static("page.css")
     script = _static("page.js")
     title = f"{cluster.name}: topology"
-    html = environment.get_template("topology/topology.html.j2").render(
+    html = _fill(
+        "topology/topology.html.j2",
         title=title,
         name=picture.title[0].text,
         about=picture.title[1].text,
@@ -44,7 +46,8 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
         data=_data(told, changes),
         picture=picture,
     )
-    svg = environment.get_template("topology/topology.svg.j2").render(
+    svg = _fill(
+        "topology/topology.svg.j2",
         title=title,
         colours=_raw(_static("colours.css").replace(", body", "")),
         diagram=_raw(_static("diagram.css")),
@@ -66,6 +69,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _fill(template: str, **values: object) -> str:
+    """The text of a template. ``RenderError`` when it asks for something that is not there."""
+    from jinja2 import TemplateError
+
+    try:
+        return _environment().get_template(template).render(values)
+    except TemplateError as problem:
+        raise RenderError(f"templates/{template}: {problem}") from problem
 
 
 @cache

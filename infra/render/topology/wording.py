@@ -109,3 +109,8 @@ def services(names: Iterable[str]) -> str:
 def peering(network: Network) -> str:
     """What joins two regions."""
     return "VPC peering" if network.interconnect == "peering" else "transit gateway peering"
+
+
+def hourly(price: float | None) -> str | None:
+    """``$0.768 an hour on demand``; None without a price."""
+    return f"{money(price)} an hour on demand" if price else None

@@ -1,0 +1,298 @@
+"""Places, the address plan and the lines between places, told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from infra.catalogue import regions as known
+from infra.model import Cluster
+from infra.model.places import Link, PhysicalNode, PhysicalSite, Region, Subnet, Tunnel
+from infra.render.topology import wording
+from infra.render.topology.items import (
+    CLIENTS,
+    LINK_LOCAL,
+    PODS,
+    SERVICES,
+    SUPERNET,
+    TUNNELS,
+    Item,
+    bus_id,
+    door_id,
+    facts,
+    groups_by_region,
+    link_id,
+    peering_id,
+)
+
+_RESERVED: Final = 5
+"""Addresses that AWS keeps of every subnet (VPC User Guide, "Subnet sizing")."""
+
+
+def tell(cluster: Cluster) -> Iterator[Item]:
+    """Ranges, regions and their subnets, sites and their nodes, VPN connections, peerings."""
+    yield from _ranges(cluster)
+    yield from _regions(cluster)
+    yield from _sites(cluster)
+    yield from _links(cluster)
+    yield from _peerings(cluster)
+
+
+def _ranges(cluster: Cluster) -> Iterator[Item]:
+    network, vpn = cluster.network, cluster.access.vpn
+    yield Item(
+        SUPERNET,
+        "range",
+        "Supernet",
+        str(network.supernet),
+        facts(
+            ("Block", network.supernet),
+            ("Size", wording.size(network.supernet)),
+            ("Inside", ", ".join(map(str, network.private))),
+        ),
+        (str(network.supernet),),
+    )
+    yield Item(
+        PODS,
+        "range",
+        "Pods",
+        str(network.pods),
+        facts(
+            ("Block", network.pods),
+            ("A node", f"/{network.pods_node_prefix}"),
+            ("Pods a node", cluster.kubernetes.pods_per_node),
+            ("Backend", cluster.kubernetes.backend),
+        ),
+        (str(network.pods),),
+    )
+    yield Item(
+        SERVICES,
+        "range",
+        "Services",
+        str(network.services),
+        facts(("Block", network.services), ("Size", wording.size(network.services))),
+        (str(network.services),),
+    )
+    if network.links:
+        routing = sorted({link.routing for link in network.links})
+        yield Item(
+            TUNNELS,
+            "range",
+            "Tunnels",
+            str(LINK_LOCAL),
+            facts(
+                ("Connections", len(network.links)),
+                ("Tunnels", sum(len(link.tunnels) for link in network.links)),
+                ("Routing", ", ".join(routing)),
+            ),
+            related=tuple(link_id(link.name) for link in network.links),
+        )
+    users = sum(user.vpn for user in cluster.access.users)
+    yield Item(
+        CLIENTS,
+        "laptops",
+        "Laptops",
+        str(network.clients),
+        facts(
+            ("Block", network.clients),
+            ("Come in at", ", ".join(f"{each.site} ({each.host or each.node})" for each in vpn.servers)),
+            ("Order", "at random" if vpn.random else "as listed"),
+            ("Traffic", "all through the VPN" if vpn.full_tunnel else "the cluster's only"),
+            ("People", wording.count(users, "user")),
+            ("Certificates", wording.count(vpn.certificate_days, "day")),
+        ),
+        (str(network.clients),),
+        related=tuple(other for each in vpn.servers for other in (each.site, door_id(each.site))),
+        via=tuple(bus_id("access", each.site) for each in vpn.servers),
+    )
+    for order, server in enumerate(vpn.servers, start=1):
+        folder = "machines" if server.kind == "aws" else "nodes"
+        yield Item(
+            door_id(server.site),
+            "way in",
+            f"Laptops {wording.DASH} {server.site}",
+            server.host or server.node,
+            facts(
+                ("Connect to", server.host or "an elastic address, known after apply"),
+                ("Served by", f"{server.node} in {server.site}"),
+                ("Place", "any, at random" if vpn.random else order),
+            ),
+            parent=CLIENTS,
+            related=(server.site, f"{server.site}/{folder}/{server.node}"),
+            via=(bus_id("access", server.site), bus_id("access", CLIENTS)),
+        )
+
+
+def _regions(cluster: Cluster) -> Iterator[Item]:
+    pools = groups_by_region(cluster)
+    doors = {server.site for server in cluster.access.vpn.servers}
+    links: dict[str, list[Link]] = {}
+    for link in cluster.network.links:
+        links.setdefault(link.region, []).append(link)
+    peers: dict[str, list[str]] = {}
+    for peering in cluster.network.peerings:
+        for place, other in (
+            (peering.requester, peering.accepter),
+            (peering.accepter, peering.requester),
+        ):
+            peers.setdefault(place, []).extend((peering_id(peering.name), other))
+    for region in cluster.regions:
+        where = known.find(region.region)
+        here = pools[region.name]
+        gateways = sorted(set(region.nat.values()))
+        connected = links.get(region.name, [])
+        yield Item(
+            region.name,
+            "region",
+            region.name,
+            where.location if where else region.region,
+            facts(
+                ("AWS region", region.region),
+                ("Overflow", "1, primary" if region.primary else region.order + 1),
+                ("VPC", f"{region.vpc} · {wording.size(region.vpc)}"),
+                ("Zones", ", ".join(region.zones)),
+                ("NAT", ", ".join(gateways) or "none"),
+                ("Endpoints", wording.services(region.endpoints)),
+                ("BGP", f"AS {region.asn}"),
+                ("Flow logs", _flow_logs(region)),
+                ("Pools", len(here)),
+                ("Nodes", wording.span(sum(g.min for _, g in here), sum(g.max for _, g in here))),
+                ("At full size", wording.hourly(wording.total(wording.full_price(p, g) for p, g in here))),
+                ("VPN", wording.count(len(connected), "connection")),
+            ),
+            (str(region.vpc),),
+            related=(
+                *(link_id(link.name) for link in connected),
+                *(link.site for link in connected),
+                *peers.get(region.name, ()),
+                *((door_id(region.name),) if region.name in doors else ()),
+            ),
+            via=(bus_id("mesh", region.name), bus_id("vpn", region.name), bus_id("access", region.name)),
+        )
+        for subnet in region.subnets:
+            yield _subnet(region, subnet)
+
+
+def _flow_logs(region: Region) -> str:
+    logs = region.flow_logs
+    return f"{logs.traffic.lower()}, {wording.count(logs.retention_days, 'day')}" if logs else "off"
+
+
+def _subnet(region: Region, subnet: Subnet) -> Item:
+    way_out = {"public": "Internet gateway", "private": f"NAT in {region.nat.get(subnet.zone, '')}"}
+    route = way_out.get(subnet.tier, "") if subnet.tier == "public" or subnet.zone in region.nat else "none"
+    return Item(
+        f"{region.name}/subnets/{subnet.name}",
+        "subnet",
+        subnet.name,
+        str(subnet.block),
+        facts(
+            ("Block", subnet.block),
+            ("Usable", wording.count(max(subnet.block.num_addresses - _RESERVED, 0), "address", "addresses")),
+            ("Tier", subnet.tier),
+            ("Zone", subnet.zone),
+            ("Way out", route),
+        ),
+        (str(subnet.block),),
+        parent=region.name,
+    )
+
+
+def _sites(cluster: Cluster) -> Iterator[Item]:
+    doors = {server.site for server in cluster.access.vpn.servers}
+    links: dict[str, list[Link]] = {}
+    for link in cluster.network.links:
+        links.setdefault(link.site, []).append(link)
+    for site in cluster.sites:
+        gateway = site.gateway
+        connected = links.get(site.name, [])
+        gpus = sum(node.gpus.count for node in site.nodes if node.gpus)
+        yield Item(
+            site.name,
+            "physical site",
+            site.name,
+            site.location,
+            facts(
+                ("LAN", f"{site.lan} · {wording.size(site.lan)}"),
+                ("Location", site.location),
+                ("Gateway", ", ".join(map(str, gateway.addresses)) if gateway else "none"),
+                ("On node", gateway.node if gateway else None),
+                ("Routing", wording.routing(gateway.routing, gateway.asn) if gateway else None),
+                ("Behind NAT", "yes" if gateway and gateway.behind_nat else None),
+                ("Nodes", len(site.nodes)),
+                ("GPUs", gpus or None),
+                ("VPN", wording.count(len(connected), "connection")),
+            ),
+            (str(site.lan), *(str(address) for address in (gateway.addresses if gateway else ()))),
+            related=(
+                *(link_id(link.name) for link in connected),
+                *(link.region for link in connected),
+                *((door_id(site.name),) if site.name in doors else ()),
+            ),
+            via=(bus_id("vpn", site.name), bus_id("access", site.name)),
+        )
+        for node in site.nodes:
+            yield _node(site, node)
+
+
+def _node(site: PhysicalSite, node: PhysicalNode) -> Item:
+    cards = node.gpus
+    return Item(
+        f"{site.name}/nodes/{node.name}",
+        "node",
+        node.name,
+        str(node.address),
+        facts(
+            ("Address", node.address),
+            ("Name", node.fqdn),
+            ("MAC", node.mac),
+            ("Rack", node.rack),
+            ("Roles", ", ".join(node.roles)),
+            ("CPUs", node.cpus),
+            ("Memory", wording.memory(node.memory_mib)),
+            ("GPUs", f"{wording.card(cards)}, {wording.memory(cards.memory_mib)} each" if cards else None),
+            ("Driver", cards.driver if cards else None),
+            ("Disks", ", ".join(f"{wording.memory(disk.size_mib)} {disk.use}" for disk in node.disks)),
+        ),
+        (str(node.address),),
+        parent=site.name,
+    )
+
+
+def _links(cluster: Cluster) -> Iterator[Item]:
+    for link in cluster.network.links:
+        yield Item(
+            link_id(link.name),
+            "VPN connection",
+            f"{link.site} {wording.DASH} {link.region}",
+            " · ".join(str(tunnel.inside) for tunnel in link.tunnels),
+            facts(
+                ("Site", f"{link.site}, {link.address}"),
+                ("Routing", wording.routing(link.routing, link.site_asn, link.aws_asn)),
+                *((f"Tunnel {tunnel.number}", _tunnel(tunnel)) for tunnel in link.tunnels),
+                ("From the site", ", ".join(map(str, link.site_blocks))),
+                ("From AWS", ", ".join(map(str, link.aws_blocks))),
+            ),
+            tuple(str(tunnel.inside) for tunnel in link.tunnels),
+            related=(link.site, link.region),
+            via=(bus_id("vpn", link.site), bus_id("vpn", link.region)),
+        )
+
+
+def _tunnel(tunnel: Tunnel) -> str:
+    return f"{tunnel.inside} · AWS {tunnel.aws_inside} · site {tunnel.site_inside}"
+
+
+def _peerings(cluster: Cluster) -> Iterator[Item]:
+    blocks = {region.name: str(region.vpc) for region in cluster.regions}
+    for peering in cluster.network.peerings:
+        ends = (peering.requester, peering.accepter)
+        yield Item(
+            peering_id(peering.name),
+            "peering",
+            f"{peering.requester} {wording.DASH} {peering.accepter}",
+            wording.peering(cluster.network),
+            facts(("Asks", f"{ends[0]}, {blocks[ends[0]]}"), ("Accepts", f"{ends[1]}, {blocks[ends[1]]}")),
+            related=ends,
+            via=tuple(bus_id("mesh", end) for end in ends),
+        )
