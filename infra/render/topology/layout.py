@@ -189,7 +189,7 @@ def _apart(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid)
     """Regions in a row, sites in a row, and a lane for each line between."""
     network = cluster.network
     if network.peerings:
-        sheet.y += LANE * (len(cluster.regions) - 1) - 8
+        sheet.y += LANE * (len(cluster.regions) - 1) + 2
     draws = _region_draws(pen, cluster, regions.full)
     for row in _rows(draws, regions):
         _row(sheet, pen, draws, row, regions)
