@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from infra.localaws import faults
+from infra.localaws.replies import Replies
 from infra.localaws.request import Call, Environ, identify, read_body
 
 ACCOUNT: Final = "123456789012"
@@ -33,6 +34,7 @@ _SETTINGS: Final = {
     "MOTO_DISABLE_GLOBAL_CORS": "true",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "",
     "MOTO_ALLOW_NONEXISTENT_REGION": "false",
+    "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
 }
 
 
@@ -53,6 +55,7 @@ class Application:
         self.identity = identity
         self._moto = _moto()
         self._one = threading.Lock()
+        self._replies = Replies()
         self.stop: Callable[[], None] = lambda: None
 
     def warm(self) -> None:
@@ -77,7 +80,7 @@ class Application:
                 return _answer(start_response, fault.status, text, headers)
         with self._one:
             try:
-                return list(self._moto(environ, start_response))
+                return self._replies.once(self._moto, environ, start_response)
             except Exception as problem:
                 # What moto does not know it raises. As an error 500 clients would try it again for minutes.
                 traceback.print_exc()

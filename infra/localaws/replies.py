@@ -1,0 +1,56 @@
+"""Replies that a client may ask for once more.
+
+On a busy machine a connection now and then breaks after a call was carried out and before its reply was read.
+The SDK then sends the call again, under the same invocation id, and a second subnet, or a conflict with the
+first one, would come of it: it gets the first reply again. (AWS SDKs and Tools Reference Guide, "Retry
+behavior"; header ``amz-sdk-invocation-id``.)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from infra.localaws.request import Environ
+
+StartResponse: TypeAlias = Callable[..., Any]
+Wsgi: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+_KEPT: Final = 512
+_LARGEST: Final = 256 * 1024
+"""Bytes of a body that is kept: calls that change anything have short answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: str
+    headers: list[tuple[str, str]]
+    body: list[bytes]
+
+
+class Replies:
+    """The last replies, by invocation id. Ask under the lock that calls are made under."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Reply] = OrderedDict()
+
+    def once(self, application: Wsgi, environ: Environ, start_response: StartResponse) -> list[bytes]:
+        """Make a call, unless it was made before: then its reply."""
+        key = str(environ.get("HTTP_AMZ_SDK_INVOCATION_ID", ""))
+        if kept := self._kept.get(key):
+            start_response(kept.status, kept.headers)
+            return kept.body
+        said: list[Any] = []
+
+        def listen(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            said[:] = [status, list(headers)]
+            return start_response(status, headers, *more)
+
+        body = list(application(environ, listen))
+        if key and said and said[0].startswith("2") and sum(map(len, body)) <= _LARGEST:
+            self._kept[key] = _Reply(said[0], said[1], body)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return body
