@@ -104,10 +104,9 @@ def test_what_was_written_is_in_the_model(cluster: Cluster) -> None:
     assert (user.login, user.name, user.email) == ("on", NASTY, NASTY)
     grafana = cluster.kubernetes.addons[0]
     assert (grafana.version, grafana.values) == ("022", {'a."b".${c}': NASTY, "no": "no"})
-    assert cluster.images[0].packages == (NASTY, "022")
-    assert (cluster.images[0].source.owner, cluster.images[0].source.name) == ("022", NASTY)
+    assert cluster.images[0].source.name == NASTY
     assert (cluster.autoscaler.slack, cluster.autoscaler.webhook) == (NASTY, "022")
-    assert cluster.pools[0].market.max_price == "0.10"
+    assert cluster.pools[0].market.max_price == "0.080"
 
 
 def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:

@@ -8,12 +8,27 @@ from tempfile import TemporaryDirectory
 import yaml
 
 from infra.load import Loaded, load
+from infra.load.source import parse
+from infra.load.structure import validate
+from infra.spec import Spec
 from strategies.specs import Plain
+
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def as_yaml(spec: Plain) -> str:
     """The text of a spec file."""
-    return yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(spec, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def unchecked(spec: Plain) -> Spec:
+    """The spec without a look at rules across fields: what `resolve` finds by itself."""
+    root, problems = parse(as_yaml(spec), "lab.yaml")
+    found, more = validate(root)
+    assert found is not None
+    assert [*problems, *more] == []
+    return found
 
 
 def read(spec: Plain) -> Loaded:

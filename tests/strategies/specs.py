@@ -80,7 +80,7 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
         ),
         sites={name: places[name] for name in order},
         images=_IMAGES,
-        pools=draw(node_pools(tuple(aws), places, most=pools)),
+        pools=draw(node_pools(tuple(aws), most=pools)),
         kubernetes=draw(platforms()),
         storage=draw(storages(tuple(aws), tuple(name for name in places if name not in aws))),
         access=draw(doors(tuple(aws))),
@@ -164,7 +164,7 @@ def aws_sites(
 
 
 @st.composite
-def node_pools(draw: st.DrawFn, aws: tuple[str, ...], places: Plain, *, most: int) -> Plain:
+def node_pools(draw: st.DrawFn, aws: tuple[str, ...], *, most: int) -> Plain:
     """Pools of every kind in regions that offer their first type."""
     found: Plain = {}
     for name in draw(st.lists(names, unique=True, max_size=most)):
@@ -205,7 +205,7 @@ def platforms(draw: st.DrawFn) -> Plain:
     return written(
         control_plane=draw(maybe(st.sampled_from([{"count": 1}, {"count": 3}]))),
         pods=written(
-            backend=draw(maybe(st.sampled_from(["vxlan", "host-gw", "wireguard"]))),
+            backend=draw(maybe(st.sampled_from(["vxlan", "wireguard"]))),
             prefix=draw(st.integers(13, 16)),
             cidr=draw(maybe(st.just("172.18.0.0/15"))),
         ),
@@ -236,7 +236,7 @@ def storages(draw: st.DrawFn, aws: tuple[str, ...], physical: tuple[str, ...]) -
 @st.composite
 def doors(draw: st.DrawFn, aws: tuple[str, ...]) -> Plain:
     """SSH nodes, groups and users."""
-    groups = some(draw, ("staff", "guests", "ops"), least=1)
+    groups = some(draw, ("crew", "guests", "ops"), least=1)
     return written(
         groups={name: written(gid=draw(maybe(st.just(6000 + index)))) for index, name in enumerate(groups)},
         users={
