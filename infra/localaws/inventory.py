@@ -20,13 +20,15 @@ _GONE: Final = {"deleted", "deleting", "terminated", "cancelled", "pendingdeleti
 _STATES: Final = ("state", "status", "key_state", "_state", "_status")
 
 _NOT_RESOURCES: Final = {
-    "tags",  # of a resource, that is told itself
+    "creation_tokens",
+    "delegation_sets",  # of zones, that are told themselves
+    "launch_template_insert_order",
+    "launch_template_name_to_ids",
+    "resource_tags",
     "tagger",
-    "tagging_service",
-    "instance_type_offerings",
-    "_arn_to_instance",
-    "rejected",
+    "tags",
 }
+"""Attributes of backends that only speak of resources."""
 
 _BORN: Final = "_causeway_born"
 
@@ -88,6 +90,10 @@ def _names(value: Any, before: str = "") -> Iterator[str]:
 def _gone(thing: Any) -> bool:
     """Nothing, or a resource that only waits to be forgotten."""
     if thing is None:
+        return True
+    if (
+        getattr(thing, "key_manager", "") == "AWS"
+    ):  # a key of AWS's own, made when something is first encrypted
         return True
     if hasattr(thing, "instances"):  # a reservation is as alive as its instances
         return all(_gone(instance) for instance in thing.instances)

@@ -13,14 +13,15 @@ from typing import Final, cast
 
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
-        "DescribeImages": "ubuntu_images",
         "CreateCustomerGateway": "customer_gateways",
         "CreateLaunchTemplate": "launch_templates",
         "CreatePlacementGroup": "placement_groups",
         "CreateVpnConnection": "vpn_connections",
         "DeleteNatGateway": "nat_gateways",
         "DeleteVpc": "vpc_deletion",
+        "DescribeImages": "ubuntu_images",
         "DescribeVpnGateways": "vpn_gateways",
+        "DisassociateTransitGatewayRouteTable": "transit_gateways",
         "EnableVgwRoutePropagation": "vgw_route_propagation",
         "ModifySecurityGroupRules": "security_group_rules",
         "MonitorInstances": "monitoring",
@@ -36,6 +37,9 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "elb": {  # moto's name for both generations
         "CreateLoadBalancer": "load_balancers",
+    },
+    "s3": {
+        "PutBucketPolicy": "bucket_policies",
     },
     "route53": {
         "ChangeResourceRecordSets": "dns_changes",

@@ -1,4 +1,4 @@
-"""GetHostedZone answers the VPCs of a private zone.
+"""CreateHostedZone makes a private zone where a VPC is named; GetHostedZone answers its VPCs.
 
 moto keeps them under names of its own, which its serializer does not find in the API's shape
 (https://docs.aws.amazon.com/Route53/latest/APIReference/API_VPC.html).
@@ -15,6 +15,18 @@ from infra.localaws.patching import around
 
 
 def install() -> None:
+    @around(Route53)
+    def create_hosted_zone(original: Any, self: Any) -> ActionResult:
+        flag = self._get_bool_param
+
+        def private(name: str, otherwise: Any = None) -> Any:
+            named = name == "HostedZoneConfig.PrivateZone" and self._get_param("VPC.VPCId")
+            return True if named else flag(name, otherwise)
+
+        self._get_bool_param = private
+        answer: ActionResult = original(self)
+        return answer
+
     @around(Route53)
     def get_hosted_zone(original: Any, self: Any) -> ActionResult:
         answer: Any = original(self)

@@ -16,7 +16,7 @@ def install() -> None:
     @around(EC2Backend)
     def delete_nat_gateway(original: Any, self: Any, nat_gateway_id: str) -> Any:
         gateway = original(self, nat_gateway_id)
-        for address in self.addresses.values():
+        for address in self.addresses:
             if address.eni is gateway._eni:
                 address.eni = None
                 address.association_id = None

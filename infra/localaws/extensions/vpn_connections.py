@@ -42,6 +42,8 @@ def install() -> None:
 
     @around(VPNConnection)
     def get_filter_value(original: Any, self: Any, filter_name: str, method_name: str | None = None) -> Any:
+        if filter_name == "vpn-connection-id":
+            return self.id
         if filter_name == "route.destination-cidr-block":
             return [route["DestinationCidrBlock"] for route in self.routes]
         return original(self, filter_name, method_name)

@@ -221,10 +221,6 @@ resource "aws_launch_configuration" "this" {
     encrypted             = true
     delete_on_termination = true
   }
-  ephemeral_block_device {
-    device_name  = "/dev/sdc"
-    virtual_name = "ephemeral0"
-  }
   lifecycle {
     create_before_destroy = true
   }

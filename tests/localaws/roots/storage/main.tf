@@ -118,6 +118,8 @@ resource "aws_efs_file_system_policy" "this" {
 resource "aws_s3_bucket" "this" {
   for_each = toset(["data", "logs"])
   bucket   = "causeway-storage-${each.key}"
+  # the log of each access is an object
+  force_destroy = each.key == "logs"
   tags     = { Name = each.key }
 }
 

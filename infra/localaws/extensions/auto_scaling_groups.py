@@ -1,0 +1,136 @@
+"""CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
+
+moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
+mixed, takes the mixed instances policy away by an update that does not speak of it, and lets a group's hooks
+and its protected machines outlive it.
+
+https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, InstanceState
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import EmptyResult
+
+from infra.localaws.patching import around, method
+
+_NUMBERS: Final = {
+    "DefaultCooldown": "default_cooldown",
+    "DefaultInstanceWarmup": "default_instance_warmup",
+    "MaxInstanceLifetime": "max_instance_lifetime",
+}
+_TEXTS: Final = {
+    "DesiredCapacityType": "desired_capacity_type",
+    "PlacementGroup": "placement_group",
+    "Context": "context",
+    "ServiceLinkedRoleARN": "service_linked_role_arn",
+}
+
+
+def install() -> None:
+    @around(FakeAutoScalingGroup)
+    def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        self.default_instance_warmup = None
+        self.max_instance_lifetime = None
+        self.desired_capacity_type = None
+        self.context = None
+        original(self, *args, **kwargs)
+
+    @around(FakeAutoScalingGroup)
+    def update(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        launch = ("launch_config_name", "launch_template", "mixed_instances_policy")
+        if not any(kwargs.get(name) for name in launch):
+            kwargs["mixed_instances_policy"] = self.mixed_instances_policy
+        else:  # another way to launch takes the place of the present one
+            self.ec2_launch_template = None
+            self.launch_config = None
+            self.launch_configuration_name = None
+        original(self, *args, **kwargs)
+
+    @method(FakeAutoScalingGroup)
+    def set_desired_capacity(self: Any, new_capacity: int | None) -> None:
+        self.desired_capacity = self.min_size if new_capacity is None else new_capacity
+        weight = int((_first_override(self) or {}).get("WeightedCapacity") or 1)
+        missing = math.ceil((self.desired_capacity or 0) / weight) - len(self.active_instances())
+        if missing > 0:
+            self.replace_autoscaling_group_instances(missing, self.get_propagated_tags())
+        elif missing < 0:
+            free = [state for state in self.instance_states if not state.protected_from_scale_in]
+            going = free[:-missing]
+            if going:
+                self.ec2_backend.terminate_instances([state.instance.id for state in going])
+                self.instance_states = [state for state in self.instance_states if state not in going]
+        if self.name in self.autoscaling_backend.autoscaling_groups:
+            self.autoscaling_backend.update_attached_elbs(self.name)
+            self.autoscaling_backend.update_attached_target_groups(self.name)
+
+    setattr(FakeAutoScalingGroup, "instance_type", property(_instance_type))  # noqa: B010, mypy
+    setattr(InstanceState, "weighted_capacity", property(_weighted_capacity))  # noqa: B010, mypy
+
+    @around(AutoScalingResponse)
+    def create_auto_scaling_group(original: Any, self: Any) -> EmptyResult:
+        answer: EmptyResult = original(self)
+        _more(self)
+        return answer
+
+    @around(AutoScalingResponse)
+    def update_auto_scaling_group(original: Any, self: Any) -> EmptyResult:
+        answer: EmptyResult = original(self)
+        group = _more(self)
+        if (policies := self._get_param("TerminationPolicies", None)) is not None:
+            group.termination_policies = policies
+        if (rebalance := self._get_bool_param("CapacityRebalance", None)) is not None:
+            group.capacity_rebalance = rebalance
+        return answer
+
+    @around(AutoScalingBackend)
+    def delete_auto_scaling_group(original: Any, self: Any, group_name: str) -> None:
+        group = self.autoscaling_groups.get(group_name)
+        for state in group.instance_states if group else ():
+            state.protected_from_scale_in = False
+        original(self, group_name)
+        for key, hook in list(self.lifecycle_hooks.items()):
+            if hook.auto_scaling_group_name == group_name:
+                del self.lifecycle_hooks[key]
+
+
+def _first_override(group: Any) -> dict[str, Any] | None:
+    """The machine type that a mixed group launches: the first, as if it could always be had."""
+    policy = group.mixed_instances_policy or {}
+    overrides = policy.get("LaunchTemplate", {}).get("Overrides") or [None]
+    first: dict[str, Any] | None = overrides[0]
+    return first
+
+
+def _instance_type(group: Any) -> str:
+    if (first := _first_override(group)) and first.get("InstanceType"):
+        return str(first["InstanceType"])
+    if group.ec2_launch_template:
+        return str(group.ec2_launch_template.get_version(group.launch_template_version).instance_type)
+    return str(group.launch_config.instance_type)
+
+
+def _weighted_capacity(state: Any) -> str | None:
+    first = _first_override(state.auto_scaling_group)
+    return first.get("WeightedCapacity") if first else None
+
+
+def _more(response: Any) -> Any:
+    """Take over what moto leaves out of a request."""
+    group = response.autoscaling_backend.autoscaling_groups[response._get_param("AutoScalingGroupName")]
+    for theirs, ours in _NUMBERS.items():
+        value = response._get_int_param(theirs)
+        if value is not None:
+            # -1 takes the warm-up away, 0 the lifetime
+            setattr(
+                group, ours, None if value < 0 or (ours == "max_instance_lifetime" and not value) else value
+            )
+    for theirs, ours in _TEXTS.items():
+        text = response._get_param(theirs)
+        if text is not None:
+            setattr(group, ours, text or None)
+    return group

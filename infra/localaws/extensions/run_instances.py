@@ -1,0 +1,132 @@
+"""RunInstances with the disks, switches and interfaces that were asked for.
+
+moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
+terminated machine, and forgets DisableApiTermination, maintenance options and placement. A fault ordered
+with ``faults.no_capacity`` strikes here, whoever asks for a machine.
+
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.instances import Instance
+from moto.ec2.responses.instances import InstanceResponse
+
+from infra.localaws import faults
+from infra.localaws.patching import around
+from infra.localaws.request import Call
+
+_ROOT: Final = "/dev/sda1"
+_GP3_THROUGHPUT: Final = 125
+"""MiB/s where none is asked for."""
+
+
+def install() -> None:
+    _backend()
+    _interfaces()
+    _request()
+
+
+def _backend() -> None:
+    @around(EC2Backend)
+    def _create_default_encryption_key(original: Any, self: Any) -> Any:
+        from moto.kms.models import kms_backends
+
+        arn = original(self)
+        kms_backends[self.account_id][self.region_name].describe_key(arn).key_manager = "AWS"
+        return arn
+
+    @around(EC2Backend)
+    def run_instances(original: Any, self: Any, image_id: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_without_capacity(self, kwargs)
+        disks = _disks(self, kwargs)
+        kwargs["block_device_mappings"] = disks
+        reservation = original(self, image_id, *args, **kwargs)
+        for instance in reservation.instances:
+            for disk in disks:
+                attachment = instance.block_device_mapping.get(disk["DeviceName"])
+                if attachment is None:
+                    continue
+                volume = self.volumes[attachment.volume_id]
+                if iops := disk["Ebs"].get("Iops"):
+                    volume.iops = int(iops)
+                if volume.volume_type == "gp3":
+                    volume.throughput = int(disk["Ebs"].get("Throughput") or _GP3_THROUGHPUT)
+        return reservation
+
+
+def _interfaces() -> None:
+    @around(Instance)
+    def prep_nics(original: Any, self: Any, nic_spec: Any, *args: Any, **kwargs: Any) -> None:
+        for interface in nic_spec:
+            if "NetworkInterfaceId" not in interface:
+                interface.setdefault("DeleteOnTermination", True)
+        theirs = {row.get("NetworkInterfaceId") for row in nic_spec}
+        original(self, nic_spec, *args, **kwargs)
+        if not nic_spec or theirs == {None}:
+            for interface in self.nics.values():
+                interface.delete_on_termination = True
+        if not self.security_groups and 0 in self.nics:  # those of an interface are the machine's too
+            self.security_groups = list(self.nics[0].group_set)
+
+
+def _request() -> None:
+    @around(InstanceResponse)
+    def _parse_block_device_mapping(original: Any, self: Any) -> list[dict[str, Any]]:
+        parsed: list[dict[str, Any]] = original(self)
+        for row, asked in zip(parsed, self._get_param("BlockDeviceMappings", []), strict=True):
+            row["Ebs"]["Throughput"] = asked.get("Ebs", {}).get("Throughput")
+            # AWS's default for machines, as opposed to images.
+            row["Ebs"]["DeleteOnTermination"] = asked.get("Ebs", {}).get("DeleteOnTermination", True)
+        return parsed
+
+    @around(InstanceResponse)
+    def _security_grp_instance_attribute_handler(original: Any, self: Any) -> bool:
+        # moto takes the groups away where another attribute is to change that it does not know.
+        return bool(self._get_param("Groups", [])) and original(self)
+
+    @around(InstanceResponse)
+    def run_instances(original: Any, self: Any) -> ActionResult:
+        answer: Any = original(self)
+        for instance in answer.result.instances:
+            instance.disable_api_termination = bool(self._get_param("DisableApiTermination", False))
+            instance.maintenance_options = {
+                "AutoRecovery": self._get_param("MaintenanceOptions.AutoRecovery") or "default"
+            }
+            instance._placement.group_name = self._get_param("Placement.GroupName") or ""
+            instance._placement.tenancy = self._get_param("Placement.Tenancy") or "default"
+        return ActionResult(answer.result)
+
+
+def _disks(backend: Any, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The EBS disks of a launch: its own, its template's or its configuration's; a root if there is none."""
+    given = kwargs.get("block_device_mappings")
+    if given is None and kwargs.get("launch_template"):
+        given = backend._get_template_from_args(kwargs["launch_template"]).data.get("BlockDeviceMappings")
+    if given is None and kwargs.get("launch_config"):
+        given = kwargs["launch_config"].block_device_mapping_dict
+    disks = [
+        {**row, "Ebs": {"DeleteOnTermination": True, **row["Ebs"]}}
+        for row in given or []
+        if row.get("Ebs") and not row.get("VirtualName")
+    ]
+    for disk in disks:
+        disk["Ebs"]["VolumeSize"] = disk["Ebs"].get("VolumeSize") or 8
+    if all(disk["DeviceName"] not in (_ROOT, "/dev/xvda") for disk in disks):
+        disks.insert(0, {"DeviceName": _ROOT, "Ebs": {"VolumeSize": 8, "DeleteOnTermination": True}})
+    return disks
+
+
+def _refuse_without_capacity(backend: Any, kwargs: dict[str, Any]) -> None:
+    zone = kwargs.get("placement") or ""
+    if kwargs.get("subnet_id"):
+        zone = backend.get_subnet(kwargs["subnet_id"]).availability_zone
+    call = Call("ec2", backend.region_name, faults.CAPACITY, f"{kwargs.get('instance_type')} {zone}")
+    fault = faults.FAULTS.strike(call)
+    if fault is not None:
+        raise EC2ClientError(fault.code, fault.message)
