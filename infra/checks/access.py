@@ -165,7 +165,8 @@ def known_group(facts: Facts) -> Iterator[Finding]:
 def group_twice(facts: Facts) -> Iterator[Finding]:
     for login, user in facts.spec.access.users.items():
         for index, group in repeated(user.groups):
-            yield Finding(("access", "users", login, "groups", index), f"{login} is in {group} already")
+            path = ("access", "users", login, "groups", index)
+            yield Finding(path, f"{login} is in {group} already", "take one out")
 
 
 @check("ACC012", Level.WARNING, "A user who is in no group, and so may reach nothing.")
@@ -185,7 +186,8 @@ def _there_are(names: Mapping[str, object]) -> str:
 def email(facts: Facts) -> Iterator[Finding]:
     for login, user in facts.spec.access.users.items():
         if user.email and not _EMAIL.fullmatch(user.email):
-            yield Finding(("access", "users", login, "email"), f"{user.email!r} is no mail address")
+            path = ("access", "users", login, "email")
+            yield Finding(path, f"{user.email!r} is no mail address", "as in ada@lab.example")
         elif user.expires is not None and not user.email:
             message = f"nobody tells {login} that access ends on {user.expires}"
             yield Finding(("access", "users", login, "expires"), message, "add 'email:'")
@@ -272,7 +274,7 @@ def single_offered(facts: Facts) -> Iterator[Finding]:
         place = facts.places.get(single.site or "")
         if place is not None and single.type and regions.offered(single.type_name, place.region) == ():
             message = f"AWS does not offer {single.type_name} in {place.region}, where {single.owner} stands"
-            yield Finding((*single.path, "instance_type"), message)
+            yield Finding((*single.path, "instance_type"), message, "take a type that it has")
 
 
 @check("ACC020", Level.ERROR, "An SSH node stands at no region of the spec.", waivable=False)
@@ -283,7 +285,7 @@ def ssh_site(facts: Facts) -> Iterator[Finding]:
             message = f"{node.site} is no AWS site of this spec"
             yield Finding((*path, "site"), message, meant_one_of(node.site, facts.places))
         elif not facts.places:
-            yield Finding(path, "there is no AWS region for it to stand in")
+            yield Finding(path, "there is no AWS region for it to stand in", "add a region")
 
 
 def _open(facts: Facts) -> Iterator[tuple[Path, IPv4Network]]:
@@ -350,7 +352,8 @@ def server_able(facts: Facts) -> Iterator[Finding]:
 @check("ACC026", Level.ERROR, "A VPN server is named twice.", waivable=False)
 def server_twice(facts: Facts) -> Iterator[Finding]:
     for index, site in repeated(facts.spec.access.vpn.servers or ()):
-        yield Finding(("access", "vpn", "servers", index), f"{site} is named already")
+        path = ("access", "vpn", "servers", index)
+        yield Finding(path, f"{site} is named already", "take one out")
 
 
 @check("ACC027", Level.WARNING, "Users of the VPN, and no server for them.")

@@ -28,7 +28,7 @@ def spare_bounds(facts: Facts) -> Iterator[Finding]:
         most = sum(bound.max for bound in pool.regions.values())
         if not 0 <= spare <= most:
             message = f"{spare} spare nodes; {name} may have 0 to {most} in all its regions"
-            yield Finding(("autoscaler", "spare", name), message)
+            yield Finding(("autoscaler", "spare", name), message, "change it, or a max")
 
 
 @check("AUT003", Level.ERROR, "The first pause without capacity is longer than the longest.")
@@ -37,7 +37,7 @@ def backoff(facts: Facts) -> Iterator[Finding]:
     if scaler.backoff_min > scaler.backoff_max:
         message = f"{scaler.backoff_min} s is above backoff_max, {scaler.backoff_max} s"
         field = "backoff_min" if "backoff_min" in scaler.model_fields_set else "backoff_max"
-        yield Finding(("autoscaler", field), message)
+        yield Finding(("autoscaler", field), message, "make the first the shorter one")
 
 
 @check("AUT004", Level.WARNING, "A node counts as idle before the autoscaler has looked twice.")

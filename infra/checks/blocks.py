@@ -73,7 +73,7 @@ def _subnets(place: Place) -> Iterator[Stated]:
                 yield place.at("explicit_subnets", zone, tier), block
 
 
-def _clashes(stated: Iterable[Stated]) -> Iterator[Finding]:
+def _clashes(stated: Iterable[Stated], hint: str) -> Iterator[Finding]:
     """Overlaps, by one sweep in address order: two blocks are disjoint or one holds the other."""
     outer: Stated | None = None
     last = -1
@@ -81,7 +81,7 @@ def _clashes(stated: Iterable[Stated]) -> Iterator[Finding]:
         stated, key=lambda one: (int(one[1].network_address), one[1].prefixlen, one[0])
     ):
         if outer is not None and int(block.network_address) <= last:
-            yield Finding(path, f"{block} overlaps {outer[1]} of {dotted(outer[0])}")
+            yield Finding(path, f"{block} overlaps {outer[1]} of {dotted(outer[0])}", hint)
         else:
             outer, last = (path, block), int(block.broadcast_address)
 
@@ -94,13 +94,14 @@ def _within(block: IPv4Network, ranges: Iterable[IPv4Network]) -> bool:
     "NET001", Level.ERROR, "Two stated blocks of sites, pods, services or laptops overlap.", waivable=False
 )
 def blocks_overlap(facts: Facts) -> Iterator[Finding]:
-    yield from _clashes([*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts)])
+    stated = [*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts)]
+    yield from _clashes(stated, "take a block that is free, or leave it out to have one allocated")
 
 
 @check("NET002", Level.ERROR, "Two stated subnets of a VPC overlap.", waivable=False)
 def subnets_overlap(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
-        yield from _clashes(_subnets(place))
+        yield from _clashes(_subnets(place), "take another part of the VPC, or leave it out")
 
 
 @check("NET003", Level.ERROR, "A stated subnet lies outside its VPC.", waivable=False)
@@ -109,7 +110,7 @@ def subnet_outside(facts: Facts) -> Iterator[Finding]:
         vpc = place.site.cidr
         for path, block in _subnets(place):
             if vpc is not None and not block.subnet_of(vpc):
-                yield Finding(path, f"{block} lies outside the VPC's {vpc}")
+                yield Finding(path, f"{block} lies outside the VPC's {vpc}", f"take a part of {vpc}")
 
 
 @check(
@@ -125,7 +126,16 @@ def aws_sizes(facts: Facts) -> Iterator[Finding]:
             stated.append((place.at("cidr"), place.site.cidr))
         for path, block in stated:
             if block.prefixlen not in VPC_PREFIXES:
-                yield Finding(path, f"{block} is a /{block.prefixlen}; AWS takes /16 to /28")
+                message = f"{block} is a /{block.prefixlen}; AWS takes /16 to /28"
+                yield Finding(path, message, _resized(block))
+
+
+def _resized(block: IPv4Network) -> str:
+    """The nearest block that AWS takes."""
+    largest, smallest = VPC_PREFIXES[0], VPC_PREFIXES[-1]
+    if block.prefixlen < largest:
+        return f"take a part of it, such as {next(block.subnets(new_prefix=largest))}"
+    return f"{block.supernet(new_prefix=smallest)} is the smallest"
 
 
 @check("NET005", Level.ERROR, "A physical node's address lies outside its site's LAN, or is no host address.")
@@ -136,10 +146,12 @@ def node_address(facts: Facts) -> Iterator[Finding]:
             path = ("sites", name, "nodes", host, "address")
             number = int(node.address)
             if not first <= number <= last:
-                yield Finding(path, f"{node.address} lies outside the LAN {site.cidr}")
+                message = f"{node.address} lies outside the LAN {site.cidr}"
+                yield Finding(path, message, "mend the address, or the site's cidr")
             elif number in (first, last) and site.cidr.prefixlen < 31:
                 kind = "the network's own" if number == first else "the broadcast"
-                yield Finding(path, f"{node.address} is {kind} address of {site.cidr}")
+                message = f"{node.address} is {kind} address of {site.cidr}"
+                yield Finding(path, message, "give it another")
 
 
 @check("NET006", Level.ERROR, "Two physical nodes have the same address.")
@@ -149,7 +161,8 @@ def node_addresses_twice(facts: Facts) -> Iterator[Finding]:
         address, path = node.node.address, node.at()
         first = seen.setdefault(int(address), path)
         if first is not path:
-            yield Finding(node.at("address"), f"{address} is the address of {dotted(first)} already")
+            message = f"{address} is the address of {dotted(first)} already"
+            yield Finding(node.at("address"), message, "give each its own")
 
 
 @check("NET007", Level.ERROR, "Subnets are stated, but not the block of their VPC.", waivable=False)
@@ -192,7 +205,7 @@ def reserved_range(facts: Facts) -> Iterator[Finding]:
         for taken, why in _RESERVED:
             # A supernet may well hold the Docker bridge: the allocator steps around it.
             if block.subnet_of(taken) or (path != ("supernet",) and taken.subnet_of(block)):
-                yield Finding(path, f"{block} touches {taken}, {why}")
+                yield Finding(path, f"{block} touches {taken}, {why}", "take a part of 10.0.0.0/8")
                 break
 
 
@@ -224,9 +237,8 @@ def sites_at_home(facts: Facts) -> Iterator[Finding]:
     for path, block in _site_blocks(facts):
         home = _home(block)
         if home is not None and block.prefixlen >= LARGEST_LAN:
-            yield Finding(
-                path, f"{block} touches {home}: laptops behind a home router that uses it can't reach it"
-            )
+            message = f"{block} touches {home}: laptops behind a home router that uses it can't reach it"
+            yield Finding(path, message, "move it, or waive this where nobody connects from home")
 
 
 @check("NET019", Level.ERROR, "A site's LAN is larger than a /12, which no site of ours could be.")

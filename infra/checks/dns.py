@@ -10,6 +10,7 @@ from typing import Final
 from infra.checks.blocks import PRIVATE
 from infra.checks.facts import Facts
 from infra.checks.registry import Finding, check
+from infra.checks.words import meant_one_of
 from infra.errors import Level, Path, dotted
 from infra.spec.platform import Record
 
@@ -54,9 +55,11 @@ def lengths(facts: Facts) -> Iterator[Finding]:
     for path, name in names:
         long = [label for label in name.split(".") if len(label) > LABEL]
         if long:
-            yield Finding(path, f"{long[0][:20]}… has {len(long[0])} characters; a label has at most {LABEL}")
+            message = f"{long[0][:20]}… has {len(long[0])} characters; a label has at most {LABEL}"
+            yield Finding(path, message, "shorten it")
         elif len(name) > NAME:
-            yield Finding(path, f"the whole name has {len(name)} characters; it may have {NAME}")
+            message = f"the whole name has {len(name)} characters; it may have {NAME}"
+            yield Finding(path, message, "shorten it")
 
 
 @check("DNS002", Level.ERROR, "A zone that Kubernetes or AWS answers for itself.")
@@ -88,7 +91,8 @@ def split_horizon(facts: Facts) -> Iterator[Finding]:
 def zone_id(facts: Facts) -> Iterator[Finding]:
     public = facts.spec.dns.public
     if public is not None and public.id is not None and not _ZONE_ID.fullmatch(public.id):
-        yield Finding(("dns", "public", "id"), f"{public.id!r} is no id such as Z0123456789ABCDEFGHIJ")
+        message = f"{public.id!r} is no id of a hosted zone"
+        yield Finding(("dns", "public", "id"), message, "as in Z0123456789ABCDEFGHIJ")
 
 
 @check("DNS006", Level.ERROR, "A public record, and no public zone.")
@@ -132,7 +136,8 @@ def value(facts: Facts) -> Iterator[Finding]:
                 hint = "an address wants 'type: A'" if _address(text) else f"as in {name}.example.org"
                 yield Finding(path, f"{text!r} is no full domain name", hint)
             elif record.type == "TXT" and len(text.encode()) > TXT:
-                yield Finding(path, f"{len(text.encode())} bytes; a string of a TXT record has {TXT}")
+                message = f"{len(text.encode())} bytes; a string of a TXT record has {TXT}"
+                yield Finding(path, message, "cut it into several values")
 
 
 def _address(text: str) -> IPv4Address | None:
@@ -183,7 +188,7 @@ def dangling(facts: Facts) -> Iterator[Finding]:
         host = text.removesuffix(f".{zone}")
         if host not in known | own and host.partition(".")[2] not in wildcards and "*" not in own:
             path = ("dns", "records", name, "values", 0)
-            yield Finding(path, f"nothing has the name {host} in {zone}")
+            yield Finding(path, f"nothing has the name {host} in {zone}", meant_one_of(host, known | own))
 
 
 @check("DNS014", Level.ERROR, "A machine's full name is longer than DNS takes.")
@@ -191,5 +196,6 @@ def host_length(facts: Facts) -> Iterator[Finding]:
     room = NAME - len(_zone(facts)) - 1
     for name, path in facts.hosts:
         if room > 0 and len(name) > room:
-            yield Finding(path, f"{name} has {len(name)} characters; the domain leaves {room}")
+            message = f"{name} has {len(name)} characters; the domain leaves {room}"
+            yield Finding(path, message, "shorten the name, or the domain")
             break

@@ -178,7 +178,7 @@ def id_form(facts: Facts) -> Iterator[Finding]:
         for site, ami in image.ids.items():
             if not _AMI.fullmatch(ami):
                 path = ("images", name, "ids", site)
-                yield Finding(path, f"{ami!r} is no AMI id such as ami-0abc1234def567890")
+                yield Finding(path, f"{ami!r} is no AMI id", "as in ami-0abc1234def567890")
 
 
 @check("IMG013", Level.ERROR, "An image's root disk is smaller than the system that goes on it.")
@@ -193,8 +193,9 @@ def root_disk(facts: Facts) -> Iterator[Finding]:
 def source_owner(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         if not _OWNER.fullmatch(image.source.owner):
-            message = f"{image.source.owner!r} is no account: twelve digits, amazon, aws-marketplace or self"
-            yield Finding(("images", name, "source", "owner"), message)
+            message = f"{image.source.owner!r} is no account"
+            hint = "twelve digits, amazon, aws-marketplace or self; left out: Canonical"
+            yield Finding(("images", name, "source", "owner"), message, hint)
 
 
 @check("IMG015", Level.ERROR, "A package's name is none that Debian takes.")
@@ -203,4 +204,5 @@ def packages(facts: Facts) -> Iterator[Finding]:
         for index, package in enumerate(image.packages):
             if not _PACKAGE.fullmatch(package):
                 path = ("images", name, "packages", index)
-                yield Finding(path, f"{package!r} is no name of a Debian package")
+                message = f"{package!r} is no name of a Debian package"
+                yield Finding(path, message, "as apt-get takes it: htop, or htop=3.3.0-4")

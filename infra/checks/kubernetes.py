@@ -120,7 +120,7 @@ def many_pods(facts: Facts) -> Iterator[Finding]:
     most = facts.spec.kubernetes.pods.pods_per_node
     if most > TESTED_PODS_PER_NODE:
         message = f"{most} pods on a node; Kubernetes is tested with {TESTED_PODS_PER_NODE}"
-        yield Finding(("kubernetes", "pods", "pods_per_node"), message)
+        yield Finding(("kubernetes", "pods", "pods_per_node"), message, "lower it, or waive this")
 
 
 def _labels(facts: Facts) -> Iterator[tuple[Path, str]]:
@@ -146,7 +146,8 @@ def prefix_form(facts: Facts) -> Iterator[Finding]:
     for path, key in (*_labels(facts), *_taints(facts)):
         prefix, slash, _ = key.rpartition("/")
         if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
-            yield Finding(path, f"{prefix!r} is no DNS name of at most 253 characters")
+            message = f"{prefix!r} is no DNS name of at most 253 characters"
+            yield Finding(path, message, "take a domain of yours, such as example.org")
 
 
 @check("K8S011", Level.ERROR, "A label in Kubernetes' own domain that a node may not give itself.")
@@ -197,7 +198,8 @@ def priority_name(facts: Facts) -> Iterator[Finding]:
     for name in facts.spec.kubernetes.priority_classes:
         if name.startswith("system-"):
             path = ("kubernetes", "priority_classes", name)
-            yield Finding(path, "names that start with system- are Kubernetes' own")
+            message = "names that start with system- are Kubernetes' own"
+            yield Finding(path, message, "take another name")
 
 
 @check("K8S016", Level.WARNING, "Two priority classes have the same value.")
@@ -207,4 +209,5 @@ def priority_twice(facts: Facts) -> Iterator[Finding]:
         first = seen.setdefault(each.value, name)
         if first != name:
             path = ("kubernetes", "priority_classes", name, "value")
-            yield Finding(path, f"{first} has {each.value} too: neither goes before the other")
+            message = f"{first} has {each.value} too: neither goes before the other"
+            yield Finding(path, message, "give each its own")

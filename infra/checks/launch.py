@@ -47,8 +47,8 @@ def price_form(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         text = one.pool.market.max_price
         if _spot(one) and text is not None and (not _PRICE.fullmatch(text) or not float(text)):
-            message = f"{text!r} is no price in USD an hour such as 0.35"
-            yield Finding(one.at("market", "max_price"), message)
+            message = f"{text!r} is no price in USD an hour"
+            yield Finding(one.at("market", "max_price"), message, "write it as 0.35, or leave it out")
 
 
 @check("POOL027", Level.WARNING, "A spot price above on demand, or below what spot usually costs.")
@@ -138,7 +138,7 @@ def warm_bounds(facts: Facts) -> Iterator[Finding]:
         warm = one.pool.warm_pool
         if warm is not None and warm.max_prepared is not None and warm.min > warm.max_prepared:
             message = f"min {warm.min} is above max_prepared {warm.max_prepared}"
-            yield Finding(one.at("warm_pool", "min"), message)
+            yield Finding(one.at("warm_pool", "min"), message, "lower min, or raise max_prepared")
 
 
 HIBERNATION_MIB: Final = 150 * 1024
@@ -192,11 +192,11 @@ def reservation_form(facts: Facts) -> Iterator[Finding]:
         assert reserved is not None
         if reserved.id and not _RESERVATION.fullmatch(reserved.id):
             path = group.at("capacity_reservation", "id")
-            yield Finding(path, f"{reserved.id!r} is no id such as cr-0123456789abcdef0")
+            yield Finding(path, f"{reserved.id!r} is no id of a reservation", "as in cr-0123456789abcdef0")
         if reserved.resource_group and not _GROUP_ARN.fullmatch(reserved.resource_group):
             path = group.at("capacity_reservation", "resource_group")
             message = f"{reserved.resource_group!r} is no ARN of a resource group"
-            yield Finding(path, message, "arn:aws:resource-groups:<region>:<account>:group/<name>")
+            yield Finding(path, message, "as in arn:aws:resource-groups:<region>:<account>:group/<name>")
 
 
 @check("POOL036", Level.ERROR, "A capacity reservation for spot instances.")
@@ -258,7 +258,7 @@ def disk_size(facts: Facts) -> Iterator[Finding]:
             kind, gib = _VOLUMES[disk.type], -(-disk.size // 1024)
             if not kind.least <= gib <= kind.most:
                 message = f"{gib:,} GiB; a {disk.type} volume has {kind.least:,} to {kind.most:,}"
-                yield Finding((*path, "size"), message)
+                yield Finding((*path, "size"), message, "change its size, or its type")
 
 
 @check("POOL039", Level.ERROR, "A disk's operations or throughput are not to be had of its kind of volume.")
@@ -275,7 +275,8 @@ def _speed(path: Path, disk: Disk) -> Iterator[Finding]:
         yield Finding((*path, "throughput"), message, "take gp3, or leave it out")
     elif disk.throughput is not None and disk.throughput > (disk.iops or _FREE_IOPS) * _MIB_PER_IO:
         needed = round(disk.throughput / _MIB_PER_IO)
-        yield Finding((*path, "throughput"), f"{disk.throughput} MiB/s takes {needed:,} iops at least")
+        message = f"{disk.throughput} MiB/s takes {needed:,} iops at least"
+        yield Finding((*path, "throughput"), message, f"add 'iops: {needed}'")
     if disk.iops is None:
         if disk.type == "io2":
             yield Finding(path, "an io2 volume must say its iops", "add 'iops:', or take gp3")
@@ -288,7 +289,7 @@ def _speed(path: Path, disk: Disk) -> Iterator[Finding]:
         most = min(most, max(gib * kind.iops_per_gib, least))
         if not least <= disk.iops <= most:
             message = f"{disk.iops:,} iops; {gib:,} GiB of {disk.type} have {least:,} to {most:,}"
-            yield Finding((*path, "iops"), message)
+            yield Finding((*path, "iops"), message, "change them, or the size")
 
 
 @check("POOL040", Level.ERROR, "A root disk of a kind that machines can't start from.")

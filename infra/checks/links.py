@@ -34,6 +34,8 @@ _AWS_ASNS: Final = {7224: None, 9059: "eu-west-1", 10124: "ap-northeast-1", 1749
 
 _RESERVED_ASNS: Final = {23456: "AS_TRANS (RFC 6793)", 65535: "reserved (RFC 7300)"}
 
+_LEAVE_OUT: Final = "leave it out: one is allocated"
+
 VPN_CONNECTIONS: Final = 10
 """Of a virtual private gateway, unless AWS raises it (Site-to-Site VPN User Guide, "Quotas")."""
 
@@ -99,11 +101,12 @@ def asn_reserved(facts: Facts) -> Iterator[Finding]:
     for name, gateway in _speakers(facts):
         path = ("sites", name, "gateway", "asn")
         if gateway.asn in _RESERVED_ASNS:
-            yield Finding(path, f"AS {gateway.asn} is {_RESERVED_ASNS[gateway.asn]}")
+            yield Finding(path, f"AS {gateway.asn} is {_RESERVED_ASNS[gateway.asn]}", _LEAVE_OUT)
         elif gateway.asn in _AWS_ASNS:
             region = _AWS_ASNS[gateway.asn]
             if region is None or any(place.region == region for place in facts.places.values()):
-                yield Finding(path, f"AS {gateway.asn} is Amazon's own{f' in {region}' if region else ''}")
+                where = f" in {region}" if region else ""
+                yield Finding(path, f"AS {gateway.asn} is Amazon's own{where}", _LEAVE_OUT)
 
 
 @check("NET022", Level.ERROR, "A region's autonomous system number is not private, as AWS demands.")
@@ -112,7 +115,7 @@ def asn_private(facts: Facts) -> Iterator[Finding]:
         asn = place.site.asn
         if asn is not None and not _private(asn):
             message = f"AS {asn} is not private; AWS takes 64512 to 65534 and 4200000000 to 4294967294"
-            yield Finding(place.at("asn"), message)
+            yield Finding(place.at("asn"), message, _LEAVE_OUT)
 
 
 @check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows without asking.")
@@ -159,7 +162,8 @@ def gateway_addresses_twice(facts: Facts) -> Iterator[Finding]:
     for path, address, _ in _gateway_addresses(facts):
         first = seen.setdefault(address, path)
         if first is not path:
-            yield Finding(path, f"{address} is {dotted(first)} already; a VPN connection needs its own")
+            message = f"{address} is {dotted(first)} already"
+            yield Finding(path, message, "each VPN connection needs an address of its own")
 
 
 @check("NET036", Level.WARNING, "A site's autonomous system number is not private: it belongs to somebody.")

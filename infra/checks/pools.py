@@ -32,7 +32,7 @@ def bounds(facts: Facts) -> Iterator[Finding]:
         for site, bound in pool.regions.items():
             if bound.min > bound.max:
                 path = ("pools", name, "regions", site, "min")
-                yield Finding(path, f"min {bound.min} is above max {bound.max}")
+                yield Finding(path, f"min {bound.min} is above max {bound.max}", "lower min, or raise max")
 
 
 @check("POOL003", Level.ERROR, "A pool names a region that is no AWS site of the spec.", waivable=False)
@@ -245,7 +245,8 @@ def cluster_able(facts: Facts) -> Iterator[Finding]:
         for typed in one.types if one.pool.placement_group == "cluster" else ():
             family = typed.type.family
             if family.endswith("-flex") or family.startswith("mac") or family in _BURSTABLE:
-                yield Finding(typed.path, f"{typed.type.name} can't be in a cluster placement group")
+                message = f"{typed.type.name} can't be in a cluster placement group"
+                yield Finding(typed.path, message, "take a type of a fixed size, such as c6i or m6i")
 
 
 _BURSTABLE = frozenset({"t1", "t2", "t3", "t3a", "t4g"})

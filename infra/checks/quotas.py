@@ -12,6 +12,7 @@ from infra.checks.facts import Facts, Group
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant, meant_one_of
 from infra.errors import Level
+from infra.spec.sites import Nat
 
 
 @check("QUOTA001", Level.ERROR, "Quotas of a region that is no AWS site of the spec.")
@@ -64,6 +65,25 @@ def passed(facts: Facts) -> Iterator[Finding]:
                 found = quotas.find(name)
                 code = f" ({found.code})" if found else ""
                 yield Finding(("quotas", site, name), message, f"lower a max, or ask AWS for more{code}")
+
+
+@check("QUOTA005", Level.WARNING, "More elastic addresses in a region than AWS gives without asking.")
+def elastic_addresses(facts: Facts) -> Iterator[Finding]:
+    known = quotas.find("elastic-ips")
+    wanted: defaultdict[str, int] = defaultdict(int)
+    for place in facts.places.values():
+        wanted[place.name] += {Nat.NONE: 0, Nat.ONE: 1, Nat.ONE_PER_ZONE: len(place.zones)}[place.site.nat]
+        wanted[place.name] += place.name in facts.vpn_sites
+    primary = facts.primary.name if facts.primary else ""
+    for node in facts.spec.access.ssh_nodes.values():
+        wanted[node.site or primary] += node.count if node.public else 0
+    for site, addresses in wanted.items():
+        if known is not None and site in facts.places and addresses > known.default:
+            message = (
+                f"NAT gateways, VPN servers and public SSH nodes take {addresses} elastic addresses in "
+                f"{site}; an account has {known.default} unless AWS raises it"
+            )
+            yield Finding(facts.places[site].at("nat"), message, f"ask AWS for more ({known.code})")
 
 
 def _most(group: Group) -> dict[str, int]:

@@ -25,7 +25,7 @@ def lan_full(facts: Facts) -> Iterator[Finding]:
         hosts = max(site.cidr.num_addresses - 2, 0)
         if site.nodes and len(site.nodes) >= hosts:
             message = f"{site.cidr} has {addresses(hosts)} for {count(len(site.nodes), 'node')} and a router"
-            yield Finding(("sites", name, "cidr"), message)
+            yield Finding(("sites", name, "cidr"), message, "make the LAN larger")
 
 
 def _subnet_sizes(place: Place) -> Iterator[int]:
@@ -95,7 +95,7 @@ def services_size(facts: Facts) -> Iterator[Finding]:
     path = ("kubernetes", "services")
     if block is not None and block.prefixlen < 12:
         # kube-apiserver: at most 20 bits of host addresses
-        yield Finding(path, f"{block} is larger than a /12, the most Kubernetes takes")
+        yield Finding(path, f"{block} is larger than a /12, the most Kubernetes takes", "take a /16 or so")
     elif block is not None and block.prefixlen > 24:
         yield Finding(
             path, f"{block} holds {block.num_addresses - 2} services; the add-ons alone take dozens",

@@ -52,7 +52,7 @@ def known_zone(facts: Facts) -> Iterator[Finding]:
 def zone_twice(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, zone in repeated(place.site.zones or ()):
-            yield Finding(place.at("zones", index), f"{zone} is named already")
+            yield Finding(place.at("zones", index), f"{zone} is named already", "take one out")
 
 
 @check("SITE006", Level.ERROR, "Subnets are stated for a zone that the site does not use.")
@@ -153,7 +153,8 @@ def mac_twice(facts: Facts) -> Iterator[Finding]:
             path = node.at()
             first = seen.setdefault(node.node.mac, path)
             if first is not path:
-                yield Finding(node.at("mac"), f"{node.node.mac} is that of {dotted(first)} already")
+                message = f"{node.node.mac} is that of {dotted(first)} already"
+                yield Finding(node.at("mac"), message, "read it from the machine: ip -br link")
 
 
 @check("SITE016", Level.ERROR, "A physical node has a graphics card that the catalogue does not know.")
@@ -162,7 +163,8 @@ def known_card(facts: Facts) -> Iterator[Finding]:
         if node.node.gpus is not None and node.card is None:
             model = node.node.gpus.model
             path = node.at("gpus", "model")
-            yield Finding(path, f"no card {model} is known", meant(gpus.suggest(model)))
+            hint = meant(gpus.suggest(model)) or "cards are named as in titan-x-pascal, a100-40gb"
+            yield Finding(path, f"no card {model} is known", hint)
 
 
 @check("SITE017", Level.ERROR, "A physical node's driver branch is unknown, or does not run its cards.")
@@ -192,7 +194,8 @@ def gpu_role(facts: Facts) -> Iterator[Finding]:
 def disk_twice(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for index, device in repeated([disk.device for disk in node.node.disks]):
-            yield Finding(node.at("disks", index, "device"), f"{device} is described already")
+            message = f"{device} is described already"
+            yield Finding(node.at("disks", index, "device"), message, "take one out, or mend its device")
 
 
 @check("SITE020", Level.WARNING, "An NFS server has no disk for what it exports.")
@@ -201,7 +204,7 @@ def nfs_disk(facts: Facts) -> Iterator[Finding]:
         for node in nodes if role is NodeRole.NFS_SERVER else ():
             if node.node.disks and not any(disk.use == "nfs" for disk in node.node.disks):
                 message = f"{node.name} is an NFS server, and none of its disks has 'use: nfs'"
-                yield Finding(node.at("disks"), message)
+                yield Finding(node.at("disks"), message, "say which disk holds the exports")
 
 
 @check("SITE021", Level.ERROR, "Regions of different AWS partitions, which no account spans.")

@@ -72,7 +72,8 @@ def no_region(facts: Facts) -> Iterator[Finding]:
 def region_twice(facts: Facts) -> Iterator[Finding]:
     for name, efs in facts.spec.storage.efs.items():
         for index, site in repeated(efs.regions or ()):
-            yield Finding(("storage", "efs", name, "regions", index), f"{site} is named already")
+            path = ("storage", "efs", name, "regions", index)
+            yield Finding(path, f"{site} is named already", "take one out")
 
 
 @check("STO004", Level.ERROR, "An NFS export is of no physical site of the spec.", waivable=False)
@@ -131,7 +132,8 @@ def path_twice(facts: Facts) -> Iterator[Finding]:
         clashes = sorted(site for site in sites if (mounted, site) in seen)
         if clashes:
             first = dotted(seen[mounted, clashes[0]][0][:-1])
-            yield Finding(path, f"{first} is mounted at {mounted} in {listed(clashes)} too")
+            message = f"{first} is mounted at {mounted} in {listed(clashes)} too"
+            yield Finding(path, message, "give each a path of its own")
         for site in sites:
             seen[mounted, site].append(path)
 
@@ -168,7 +170,7 @@ def bucket_name(facts: Facts) -> Iterator[Finding]:
     for path, name in stated:
         why = _refused(name)
         if why:
-            yield Finding(path, f"S3 does not take {name!r}: {why}")
+            yield Finding(path, f"S3 does not take {name!r}: {why}", "take another, as in lab-datasets")
 
 
 def _refused(name: str) -> str:
@@ -292,7 +294,8 @@ def embedded(facts: Facts) -> Iterator[Finding]:
 def account(facts: Facts) -> Iterator[Finding]:
     number = facts.spec.aws.account
     if number is not None and not facts.spec.aws.embedded and not re.fullmatch(r"\d{12}", number):
-        yield Finding(("aws", "account"), f"{number!r} is no account: it has twelve digits")
+        message = f"{number!r} is no AWS account"
+        yield Finding(("aws", "account"), message, "twelve digits; aws sts get-caller-identity tells them")
 
 
 @check("STO022", Level.ERROR, "The path of secrets is none that Parameter Store takes.")
@@ -303,6 +306,7 @@ def secrets_prefix(facts: Facts) -> Iterator[Finding]:
         return
     path = ("secrets", "prefix")
     if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", prefix):
-        yield Finding(path, f"{prefix!r} is no path such as /causeway/research")
+        yield Finding(path, f"{prefix!r} is no path", "as in /causeway/research")
     elif re.match(r"/(aws|ssm)", prefix, re.IGNORECASE):
-        yield Finding(path, f"{prefix!r}: AWS keeps paths that begin with /aws or /ssm for itself")
+        message = f"{prefix!r}: AWS keeps paths that begin with /aws or /ssm for itself"
+        yield Finding(path, message, "as in /causeway/research")

@@ -61,7 +61,7 @@ def waivable_code(facts: Facts) -> Iterator[Finding]:
     for index, waiver in enumerate(facts.spec.waivers):
         known = checks.get(waiver.code)
         if known is not None and not known.waivable:
-            message = f"{waiver.code} can't be waived: no plan can be made with it"
+            message = f"{waiver.code} can't be waived: there is no going on with it"
             if known.family == "WAIV":
                 message = f"{waiver.code} can't be waived: it is about waivers"
             yield Finding(("waivers", index, "code"), message, "mend what it found, and take the waiver out")

@@ -13,11 +13,11 @@ def meant(word: str) -> str:
 
 
 def meant_one_of(word: str, known: Collection[str]) -> str:
-    """The nearest of the known words, else all of them while they are few."""
+    """The nearest of the known words, else what words there are."""
     near = nearest(word, known)
     if near:
         return meant(near)
-    return f"there are: {', '.join(sorted(known))}" if 0 < len(known) <= 8 else ""
+    return f"there are {listed(sorted(known), most=8)}" if known else "there are none"
 
 
 def listed(words: Iterable[str], most: int = 5) -> str:

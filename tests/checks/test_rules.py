@@ -35,6 +35,7 @@ def test_one_cause_gives_one_finding_at_its_place(findings: Findings, case: Case
     [problem] = problems
     assert problem.level is CHECKS[case.code].level
     assert case.says in str(problem)
+    assert problem.hint, "a finding says what would mend it"
     assert problem.position is not None
     if case.line is not None:
         assert Path(problem.position.file).name == "case.yaml"
