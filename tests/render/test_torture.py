@@ -67,11 +67,11 @@ def terraform(folder: Path, *arguments: str, given: str | None = None) -> str:
 
 
 def console(folder: Path, *expressions: str) -> list[Any]:
-    """What Terraform makes of some expressions."""
-    lines = "".join(f"base64encode(jsonencode({expression}))\n" for expression in expressions)
-    # Twice: the console prints a string as an HCL literal, and base64 needs no quoting to be read back.
-    out = terraform(folder, "console", given=lines)
-    return [json.loads(base64.b64decode(line.strip('"'))) for line in out.splitlines() if line]
+    """What Terraform makes of some expressions. Given on stdin, it tells only the last: so they go as one."""
+    # base64, as the console prints a string as an HCL literal.
+    out = terraform(folder, "console", given=f"base64encode(jsonencode([{', '.join(expressions)}]))\n")
+    found: list[Any] = json.loads(base64.b64decode(out.strip().strip('"')))
+    return found
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
