@@ -29,9 +29,9 @@ GROUPS_A_POOL: Final = 2
 _FIRST_LAN: Final = IPv4Network("10.192.0.0/23")
 
 _KINDS: Final = (
-    ("cpu", "[m6i.4xlarge, m5.4xlarge]", "{kind: mixed, base: 1, on_demand_percent: 10}"),
-    ("gpu", "[g5.12xlarge]", "spot"),
-    ("gpu", "[g4dn.12xlarge, {type: g4dn.metal, weight: 2}]", "on-demand"),
+    ("cpu", ("m5.4xlarge", "c5.4xlarge"), "{kind: mixed, base: 1, on_demand_percent: 10}"),
+    ("gpu", ("g5.12xlarge",), "spot"),
+    ("gpu", ("g4dn.4xlarge", "g4dn.8xlarge"), "on-demand"),
 )
 
 
@@ -102,14 +102,15 @@ def _pools(count: int, names: tuple[str, ...]) -> Iterator[str]:
         image, types, market = _KINDS[number % len(_KINDS)]
         yield f"  {image}-{number:04}:"
         yield f"    image: {image}"
-        yield f"    instance_types: {types}"
+        yield f"    instance_types: [{', '.join(types)}]"
         yield f"    market: {market}"
         yield f"    labels: {{lab.example/team: team-{number % 40}}}"
         if image == "gpu":
             yield "    taints: [{key: nvidia.com/gpu, value: present}]"
         yield "    regions:"
-        for turn in range(min(GROUPS_A_POOL, len(names))):
-            yield f"      {names[(number + turn) % len(names)]}: {{max: 2}}"
+        fit = [name for name in names if all(catalogue.offered(each, name) for each in types)]
+        for turn in range(min(GROUPS_A_POOL, len(fit))):
+            yield f"      {fit[(number + turn) % len(fit)]}: {{max: 2}}"
     yield ""
 
 
