@@ -1,0 +1,147 @@
+"""What a client of any protocol sees of faults, of what is missing, and of groups that wait for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from infra.drive import localaws as process
+from infra.drive.localaws import Server
+from infra.localaws.faults import no_capacity, refused, slow, throttling
+
+REGION = "us-west-2"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = process.start(tmp_path_factory.mktemp("answers") / "aws", "answers")
+    yield server
+    process.stop(server.folder)
+
+
+@pytest.fixture
+def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Clients that do not try again."""
+    for name, value in process.environment(server, REGION).items():
+        monkeypatch.setenv(name, value)
+    server.control.clear_faults()
+    config = Config(retries={"total_max_attempts": 1})
+    return lambda service: boto3.client(service, config=config)
+
+
+def code(call: Callable[..., Any], **arguments: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        call(**arguments)
+    return str(caught.value.response["Error"]["Code"])
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "arguments"),
+    [
+        ("ec2", "create_vpc", {"CidrBlock": "10.0.0.0/16"}),
+        ("autoscaling", "put_lifecycle_hook", {"AutoScalingGroupName": "a", "LifecycleHookName": "b"}),
+        ("elbv2", "create_load_balancer", {"Name": "a"}),
+        ("iam", "create_role", {"RoleName": "a", "AssumeRolePolicyDocument": "{}"}),
+        ("route53", "create_hosted_zone", {"Name": "a.example", "CallerReference": "1"}),
+        ("s3", "create_bucket", {"Bucket": "some-bucket"}),
+        ("s3", "put_bucket_policy", {"Bucket": "some-bucket", "Policy": "{}"}),
+        ("efs", "create_file_system", {"CreationToken": "a"}),
+        ("ssm", "put_parameter", {"Name": "a", "Value": "b", "Type": "String"}),
+        ("kms", "create_key", {}),
+        ("logs", "create_log_group", {"logGroupName": "a"}),
+        ("sts", "get_caller_identity", {}),
+    ],
+)
+def test_a_refusal_in_each_protocol(
+    server: Server, client: Callable[[str], Any], service: str, call: str, arguments: dict[str, Any]
+) -> None:
+    action = "".join(word.title() for word in call.split("_"))
+    server.control.order(refused(action, "TooBad", "no <luck> today"))
+    with pytest.raises(ClientError) as caught:
+        getattr(client(service), call)(**arguments)
+    assert caught.value.response["Error"] == {"Code": "TooBad", "Message": "no <luck> today"} | (
+        {"Type": "Sender"} if "Type" in caught.value.response["Error"] else {}
+    )
+    assert server.control.faults() == []
+
+
+def test_a_fault_lets_calls_through_first_and_is_gone_after(
+    server: Server, client: Callable[[str], Any]
+) -> None:
+    server.control.order(refused("DescribeVpcs", "TooBad", "", skip=1, times=2))
+    ec2 = client("ec2")
+    ec2.describe_vpcs()
+    assert [code(ec2.describe_vpcs), code(ec2.describe_vpcs)] == ["TooBad", "TooBad"]
+    ec2.describe_vpcs()
+
+
+def test_a_fault_stays_in_its_region(server: Server, client: Callable[[str], Any]) -> None:
+    server.control.order(throttling("DescribeVpcs", 1, region="eu-west-1"))
+    client("ec2").describe_vpcs()
+    assert len(server.control.faults()) == 1
+
+
+def test_any_call_that_writes(server: Server, client: Callable[[str], Any]) -> None:
+    server.control.order(refused("*", "TooBad", ""))
+    client("ec2").describe_vpcs()
+    assert code(client("logs").create_log_group, logGroupName="a") == "TooBad"
+
+
+def test_a_slow_call_still_answers(server: Server, client: Callable[[str], Any]) -> None:
+    server.control.order(slow("DescribeVpcs", 0.01, times=1))
+    assert client("ec2").describe_vpcs()["Vpcs"]
+    assert server.control.faults() == []
+
+
+def test_what_is_missing_is_said_and_not_tried_again(client: Callable[[str], Any]) -> None:
+    with pytest.raises(ClientError) as caught:
+        client("ec2").create_capacity_reservation_fleet(
+            InstanceTypeSpecifications=[{"InstanceType": "m5.large"}], TotalTargetCapacity=1
+        )
+    assert caught.value.response["Error"]["Code"] == "EmbeddedAwsLacks"
+    assert "ec2 CreateCapacityReservationFleet" in caught.value.response["Error"]["Message"]
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+
+
+def test_a_group_waits_for_machines_and_gets_them(server: Server, client: Callable[[str], Any]) -> None:
+    ec2, groups = client("ec2"), client("autoscaling")
+    subnet = ec2.describe_subnets()["Subnets"][0]
+    template = ec2.create_launch_template(
+        LaunchTemplateName="pool", LaunchTemplateData={"ImageId": "ami-1", "InstanceType": "p5.48xlarge"}
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    server.control.order(no_capacity("p5.48xlarge", subnet["AvailabilityZone"]))
+    groups.create_auto_scaling_group(
+        AutoScalingGroupName="pool",
+        MinSize=2,
+        MaxSize=4,
+        VPCZoneIdentifier=subnet["SubnetId"],
+        LaunchTemplate={"LaunchTemplateId": template, "Version": "1"},
+    )
+
+    def machines() -> int:
+        return len(groups.describe_auto_scaling_groups()["AutoScalingGroups"][0]["Instances"])
+
+    assert machines() == 0
+    (activity, *_) = groups.describe_scaling_activities(AutoScalingGroupName="pool")["Activities"]
+    assert activity["StatusCode"] == "Failed"
+    assert "sufficient p5.48xlarge capacity" in activity["StatusMessage"]
+    launch = {"MinCount": 1, "MaxCount": 1, "ImageId": "ami-1", "SubnetId": subnet["SubnetId"]}
+    assert code(ec2.run_instances, InstanceType="p5.48xlarge", **launch) == "InsufficientInstanceCapacity"
+    ec2.run_instances(InstanceType="m5.large", **launch)  # there are others
+    server.control.clear_faults()
+    assert machines() == 2
+    (activity, *_) = groups.describe_scaling_activities(AutoScalingGroupName="pool")["Activities"]
+    assert activity["StatusCode"] == "Successful"
+    kinds = process.inventory(server)[REGION]
+    assert kinds["autoscaling.autoscaling_groups"] == ["pool"]
+    assert kinds["ec2.launch_templates"] == [template]
+
+
+def test_the_log_is_named_in_its_folder(server: Server) -> None:
+    assert process.log(server.folder) == Path(server.folder).parent / "aws.log"
