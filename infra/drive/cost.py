@@ -154,7 +154,8 @@ class _Templates:
         near = [one for one in self._all if one.module == group.module]
         blocks = self._referred(group)
         if blocks:
-            near = [one for one in near if (one.type, one.name) in blocks]
+            # Terraform's JSON says nothing of what dynamic blocks refer to: then any in the module will do.
+            near = [one for one in near if (one.type, one.name) in blocks] or near
         keyed = [one for one in near if one.index == group.index]
         candidates = keyed or near
         return candidates[0] if len(candidates) == 1 else None

@@ -199,7 +199,7 @@ class Network:
     clients: IPv4Network
     """Laptops."""
     private: tuple[IPv4Network, ...]
-    """Every block that belongs to the cluster, collapsed: what security groups call "inside"."""
+    """The supernet and what the cluster has outside of it: what security groups call "inside"."""
     blocks: tuple[Block, ...]
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]

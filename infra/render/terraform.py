@@ -323,6 +323,7 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
         "bucket": bucket.bucket,
         "versions_days": bucket.versions_days,
         "archive_days": bucket.archive_days,
+        "archive_class": "STANDARD_IA",
         "expire_days": bucket.expire_days,
         "tags": dict(bucket.tags),
     }

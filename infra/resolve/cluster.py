@@ -132,7 +132,7 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
         pods_node_prefix=node_prefix(spec.kubernetes.pods.pods_per_node),
         services=blocks["kubernetes/services"],
         clients=blocks["access/clients"],
-        private=_private(blocks),
+        private=_private(spec.supernet, blocks),
         blocks=tuple(
             Block(owner, claim.block, _ORIGINS[claim.source])
             for owner, claim in sorted(plan.claims.items())
@@ -143,9 +143,13 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
     )
 
 
-def _private(blocks: dict[str, IPv4Network]) -> tuple[IPv4Network, ...]:
-    """Sites, pods, services and laptops; subnets are within sites, and tunnels' own addresses stay inside."""
+def _private(supernet: IPv4Network, blocks: dict[str, IPv4Network]) -> tuple[IPv4Network, ...]:
+    """The supernet, which is the cluster's alone, and what the cluster has outside of it.
+
+    Not block by block: a new region would change every security group of every other one, and thirty regions
+    would pass the quota of rules. Tunnels' own addresses stay inside the tunnels.
+    """
     tops = (
         block for owner, block in blocks.items() if owner.count("/") == 1 and not owner.startswith("links/")
     )
-    return tuple(collapse_addresses(sorted(tops)))
+    return tuple(collapse_addresses([supernet, *tops]))

@@ -74,7 +74,8 @@ class Spec(Part):
     domain: Annotated[Domain, NEVER("nodes and certificates carry it")]
     """The private domain of nodes and services."""
     supernet: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("10.0.0.0/8")
-    """The range that every block comes from, unless it is given elsewhere."""
+    """The range that is this cluster's alone: every block comes from it unless one is given elsewhere, and
+    machines trust what comes from it."""
     owner: Annotated[Text, IN_PLACE] = ""
     """Whom to ask, a mail address or a team."""
     tags: Annotated[dict[TagKey, TagValue], Field(max_length=40), IN_PLACE] = Field(default_factory=dict)

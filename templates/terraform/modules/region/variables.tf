@@ -235,6 +235,7 @@ variable "storage" {
       bucket        = string
       versions_days = number
       archive_days  = optional(number)
+      archive_class = string
       expire_days   = optional(number)
       tags          = map(string)
     }))

@@ -1,0 +1,95 @@
+"""The shipped specs, from nothing to everything and back, as a person does it: processes and exit codes.
+
+Real Terraform, real provider, the embedded AWS. Each spec runs in a project folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with specs, as somebody's clone is."""
+
+    folder: Path
+    environment: str
+
+    def invoke(self, *arguments: str, code: int = 0, rehearse: bool = True) -> str:
+        """Run a task; its standard output. The exit code is asserted."""
+        command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments]
+        command += ["--env", self.environment, *(["--rehearse"] if rehearse else [])]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == code, f"{' '.join(arguments)}: {done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the spec in one place."""
+        path = self.folder / "environments" / f"{self.environment}.yaml"
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def inventory(self) -> dict[str, Any]:
+        """What the embedded AWS holds."""
+        told: dict[str, Any] = json.loads(self.invoke("local.status", "--json"))
+        held: dict[str, Any] = told["inventory"]
+        return held
+
+
+@pytest.fixture
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    shutil.copytree(ROOT / "environments", tmp_path / "environments")
+    made = Project(tmp_path, request.param)
+    yield made
+    made.invoke("local.down")
+
+
+EDITS = [
+    ("minimal", "{max: 4}", "{max: 5}", "cpu", "us-west-2"),
+    ("local", "us-east-1: {max: 8}", "us-east-1: {max: 9}", "gpu", "us-east-1"),
+    ("research", "us-west-2: {min: 2, max: 60}", "us-west-2: {min: 2, max: 61}", "cpu", "us-west-2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("project", "old", "new", "pool", "site"), EDITS, ids=[edit[0] for edit in EDITS], indirect=["project"]
+)
+def test_from_nothing_to_everything_and_back(
+    project: Project, old: str, new: str, pool: str, site: str
+) -> None:
+    said = project.invoke("apply", "--yes")
+    assert "Applied to" in said
+    assert project.inventory()[site]
+
+    assert "No changes" in project.invoke("plan", "--detailed-exitcode")
+    outputs = json.loads(project.invoke("outputs", "--json"))
+    assert outputs["networks"][site]["vpc_id"].startswith("vpc-")
+
+    project.edit(old, new)
+    plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode", code=2))
+    [change] = plan["changes"]
+    assert (change["type"], change["action"], change["site"]) == ("aws_autoscaling_group", "update", site)
+    assert f'node_pool["{pool}"]' in change["address"]
+    assert [attribute["path"] for attribute in change["attributes"]] == ["max_size"]
+
+    project.invoke("destroy", "--confirm", project.environment)
+    held = {
+        region: {kind: ids for kind, ids in kinds.items() if not kind.startswith("s3")}
+        for region, kinds in project.inventory().items()
+    }
+    assert not [kind for kinds in held.values() for kind in kinds]
