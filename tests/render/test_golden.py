@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from golden_folders import GOLDEN as FOLDER
 from golden_folders import LISTING, LOCK, OUT, SPEC, assert_golden, differences, kept_files, scenarios, update
+
+from infra.load import load
+from infra.render import render
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
 
 MINIMAL = """\
 version: 1
@@ -86,3 +94,21 @@ def test_stale_folders_go_with_their_last_file(tmp_path: Path) -> None:
     update(tmp_path, {f"{OUT}/c": "2"})
     assert not (tmp_path / OUT / "a").exists()
     assert differences(tmp_path, {f"{OUT}/c": "2"}) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here")
+def test_terraform_finds_nothing_wrong_with_transit_gateways_and_static_routes(tmp_path: Path) -> None:
+    """The shipped specs are applied elsewhere, the torture has a test of its own."""
+    spec = load(FOLDER / "transit" / SPEC).spec
+    for path, text in render(resolve(spec, Lock(), "transit")[0]).items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    for command in (["init", "-input=false"], ["validate"], ["fmt", "-check", "-recursive"]):
+        environment = {**os.environ, "CHECKPOINT_DISABLE": "1"}
+        ran = subprocess.run(
+            ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
+            cwd=tmp_path / "terraform", env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout + ran.stderr
