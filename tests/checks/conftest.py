@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from breaking import Findings, cases
+from checks.breaking import Findings, cases
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from breaking import Case, Findings, cases
+from checks.breaking import Case, Findings, cases
 
 from infra.checks import CHECKS
 from infra.load import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from breaking import CASES, Case, Findings, cases
+from checks.breaking import CASES, Case, Findings, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

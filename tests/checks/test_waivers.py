@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from breaking import Findings
+from checks.breaking import Findings
 
 SPOT = """\
 pools:

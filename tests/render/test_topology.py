@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
-from topology_clusters import CHANGES, SHIPPED, made_up, shipped
+from render.topology_clusters import CHANGES, SHIPPED, made_up, shipped
 
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES
