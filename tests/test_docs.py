@@ -200,6 +200,21 @@ def test_the_code_that_walkthroughs_quote_is_the_code(page: Path) -> None:
         assert " ".join(line.strip() for line in block.splitlines()) in code, block
 
 
+def test_the_region_of_the_walkthrough_can_be_added_and_moves_nothing(tmp_path: Path) -> None:
+    from infra.load import load
+    from infra.resolve.cluster import resolve
+    from infra.resolve.lockfile import parse
+
+    (tmp_path / "minimal.yaml").write_text((ROOT / "environments/minimal.yaml").read_text("utf-8"), "utf-8")
+    added = fenced(ROOT / "docs/adding/region.md", "let pools use it:")
+    spec = tmp_path / "lab.yaml"
+    spec.write_text("extends: minimal.yaml\n" + re.sub(r"^ {3}", "", added, flags=re.MULTILINE), "utf-8")
+    lock = parse((ROOT / "environments/minimal.lock.yaml").read_text("utf-8"), "minimal.lock.yaml")
+    cluster, grown = resolve(load(spec).spec, lock, "lab")
+    assert [region.name for region in cluster.regions] == ["us-west-2", "eu-central-1"]
+    assert {owner: grown.blocks[owner] for owner in lock.blocks} == lock.blocks
+
+
 def test_the_place_for_figures_is_kept() -> None:
     assert re.search(r"<!-- bench:begin -->.*<!-- bench:end -->", README.read_text("utf-8"), re.DOTALL)
 
