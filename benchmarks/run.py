@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = 0
     for name in asked:
         sys.stderr.write(f"{name} …\n")
+        load = os.getloadavg()[0]
         try:
             with tempfile.TemporaryDirectory() as scratch:
                 rows = list(peers.rows() if name == PEERS else CASES[name](Path(scratch)))
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         results["cases"][name] = {
             "measured": datetime.now(UTC).date().isoformat(),
             "machine": machine(),
+            "load": round(load, 1),
             "rows": [asdict(row) for row in rows],
         }
     order = [name for name in [*CASES, PEERS] if name in results["cases"]]
@@ -61,11 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return failed
 
 
+def cpus() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> str:
     """What it was measured on, as far as it matters to a figure."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (
-        f"{cpus} CPUs ({platform.machine()}), {platform.system()}, "
+        f"{cpus()} CPUs ({platform.machine()}), {platform.system()}, "
         f"{platform.python_implementation()} {platform.python_version()}"
     )
 
@@ -90,8 +96,14 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _sources(cases: Iterable[Mapping[str, Any]]) -> str:
-    places = {case["machine"]: case["measured"] for case in sorted(cases, key=lambda one: one["measured"])}
-    return " ".join(f"Measured on {where}, {when}." for where, when in places.items())
+    """Where and when, and whether the machine had other work: then the figures are too high."""
+    found = sorted(cases, key=lambda one: one["measured"])
+    places = {case["machine"]: case["measured"] for case in found}
+    told = " ".join(f"Measured on {where}, {when}." for where, when in places.items())
+    busiest = max((case.get("load", 0.0) for case in found), default=0.0)
+    if busiest > cpus() / 2:
+        told += f" The machine had other work (load up to {busiest}): on a quiet one the times are lower."
+    return told
 
 
 def into_readme(readme: Path, text: str) -> bool:
