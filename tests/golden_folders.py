@@ -39,10 +39,7 @@ def rendered(folder: Path) -> dict[str, str]:
     """What a golden folder must hold beside its spec, by path."""
     lock_file = folder / LOCK
     lock = parse(lock_file.read_text(encoding="utf-8"), str(lock_file)) if lock_file.exists() else Lock()
-    spec = load(folder / SPEC).spec
-    _, kept = resolve(spec, lock, folder.name)
-    # Once more, as everybody does after the first time: what was allocated is now held.
-    cluster, _ = resolve(spec, kept, folder.name)
+    cluster, kept = resolve(load(folder / SPEC).spec, lock, folder.name)
     return kept_files(render(cluster), dump(kept))
 
 

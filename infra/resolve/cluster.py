@@ -37,11 +37,12 @@ from infra.resolve.platform import (
 )
 from infra.spec import Spec
 
-_ORIGINS: Final[Mapping[Source, Literal["stated", "kept", "allocated"]]] = {
+_ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.SPEC: "stated",
     Source.LOCK: "kept",
-    Source.NEW: "allocated",
+    Source.NEW: "kept",
 }
+"""What is new is kept from now on: the first cluster of a spec is the same as the second."""
 
 
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
