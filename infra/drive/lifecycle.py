@@ -202,6 +202,10 @@ def apply(
                     "lock": job.lock,
                 },
             )
+        if kind != "destroy" and found.has_changes:
+            # What one resource does to another (a rule to its group, a route to its table) is in the state
+            # only once it is read again; until then it would pass for drift.
+            job.terraform(listener).refresh()
     return found
 
 

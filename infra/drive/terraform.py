@@ -187,6 +187,12 @@ class Terraform:
         """Do exactly what a saved plan says."""
         return self._run("apply", str(plan_file.absolute()), title="Applying", json=_flag(), input=False)
 
+    def refresh(self) -> Ran:
+        """Write into the state what the world says now; nothing else is changed."""
+        return self._run(
+            "apply", title="Settling", json=_flag(), input=False, refresh_only=_flag(), auto_approve=_flag()
+        )
+
     def show(self, plan_file: Path | None = None) -> dict[str, Any]:
         """A saved plan, or without one the state, in Terraform's documented JSON form.
 

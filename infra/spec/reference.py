@@ -151,7 +151,10 @@ pools:
     labels: {team: vision}
 access:
   groups: {staff: {}}
-  users: {ada: {groups: [staff], ssh_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample ada"]}}
+  users:
+    ada:
+      groups: [staff]
+      ssh_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp ada"]
 """
 """A spec with a bit of all; sound, as a test sees to."""
 

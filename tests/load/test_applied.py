@@ -68,7 +68,10 @@ storage:
   nfs: {scratch: {site: rack, export: /srv, path: /scratch}}
 access:
   groups: {staff: {}}
-  users: {ada: {groups: [staff], ssh_keys: ["ssh-ed25519 AAAA ada"]}}
+  users:
+    ada:
+      groups: [staff]
+      ssh_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp ada"]
 """
 
 

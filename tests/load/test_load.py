@@ -38,7 +38,8 @@ def test_shipped_environments_are_sound(name: str) -> None:
 def test_scalars_arrive_as_written(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(
-        GOOD + 'tags: {country: no, code: 022, version: 1.20, odd: "${a} %{b} \\"q\\" ü\\n2"}\n',
+        GOOD + 'tags: {country: no, code: 022, version: 1.20, odd: "${a} %{b} \\"q\\" ü\\n2"}\n'
+        "waivers: [{code: NAME005, reason: what is read is tested here, not what IAM takes}]\n",
         encoding="utf-8",
     )
     assert load(path).spec.tags == {

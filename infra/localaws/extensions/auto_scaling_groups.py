@@ -38,6 +38,7 @@ def install() -> None:
         self.max_instance_lifetime = None
         self.desired_capacity_type = None
         self.context = None
+        self.capacity_reservation_specification = {"CapacityReservationPreference": "default"}
         original(self, *args, **kwargs)
 
     @around(FakeAutoScalingGroup)
