@@ -9,6 +9,7 @@ https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.ht
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, Final
 
@@ -31,6 +32,14 @@ _TEXTS: Final = {
 }
 
 
+def _as_asked(policy: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A policy as a call may have it: its answer names the template twice, which a call must not."""
+    asked = copy.deepcopy(policy)
+    if asked:
+        asked["LaunchTemplate"]["LaunchTemplateSpecification"].pop("LaunchTemplateName", None)
+    return asked
+
+
 def install() -> None:
     @around(FakeAutoScalingGroup)
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -45,7 +54,7 @@ def install() -> None:
     def update(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         launch = ("launch_config_name", "launch_template", "mixed_instances_policy")
         if not any(kwargs.get(name) for name in launch):
-            kwargs["mixed_instances_policy"] = self.mixed_instances_policy
+            kwargs["mixed_instances_policy"] = _as_asked(self.mixed_instances_policy)
         else:  # another way to launch takes the place of the present one
             self.ec2_launch_template = None
             self.launch_config = None
