@@ -3,19 +3,24 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: plan test lint install packages clean
+.PHONY: plan test lint policy install packages clean
 
 plan: install ## an embedded AWS on this machine, and the plan of a hybrid cluster on it
 	$(BIN)/invoke plan
 
-test: install packages lint ## everything that CI runs
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+test: install packages lint policy ## everything that CI runs
+	$(BIN)/pytest --numprocesses auto --dist worksteal --cov --cov-report=term:skip-covered
 
 lint: install ## style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+policy: install $(VENV)-checkov/.installed ## the rendered Terraform against checkov's rules
+	$(BIN)/invoke render --env research
+	$(VENV)-checkov/bin/checkov --config-file .checkov.yaml --directory build/research/terraform \
+	  --var-file build/research/terraform/terraform.tfvars.json
 
 install: $(VENV)/.installed ## a virtual environment with all that is needed
 
@@ -25,8 +30,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
 
+# checkov pins much of what it needs, so it has a virtual environment of its own.
+$(VENV)-checkov/.installed:
+	$(PYTHON) -m venv $(VENV)-checkov
+	$(VENV)-checkov/bin/pip install --quiet --prefer-binary 'checkov==3.3.30'
+	touch $@
+
 packages: ## system packages that tests need, where they may be installed
 	@tests/packages.sh
 
 clean: ## take the virtual environment away; build/ stays, it holds state
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-checkov
