@@ -103,17 +103,25 @@ def addresses(_: Context, env: str = "", json: bool = False) -> int:
 
 
 @task(
-    help={**ENV, **JSON, "refresh": "ask AWS for its instance types, zones and offers of the spec's regions"}
+    iterable=["region"],
+    help={
+        **ENV,
+        **JSON,
+        "refresh": "ask AWS for its instance types, zones and what is offered in them",
+        "region": "a region to ask, instead of the spec's; may be given several times",
+    },
 )
 @reported
-def catalogue(_: Context, env: str = "", refresh: bool = False, json: bool = False) -> int:
+def catalogue(
+    _: Context, env: str = "", refresh: bool = False, region: Sequence[str] = (), json: bool = False
+) -> int:
     """Tell how old the catalogue of AWS facts is, or refresh it.
 
-    Example: invoke catalogue --refresh --env research
+    Example: invoke catalogue --refresh --region us-west-2
     """
     from infra.commands import speaking
 
-    return speaking.catalogue(_find(env), refresh=refresh, json=json)
+    return speaking.catalogue(_find(env), refresh=refresh, region=tuple(region), json=json)
 
 
 # -- From the spec to files -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.commands.environment import Environment, placed, read_lock
 from infra.commands.terminal import note, problems_json, say, say_json, tell
-from infra.errors import SpecError
+from infra.errors import SpecError, UsageError
 from infra.load import load
 
 
@@ -82,12 +82,12 @@ def addresses(environment: Environment, *, json: bool) -> int:
     return 0
 
 
-def catalogue(environment: Environment, *, refresh: bool, json: bool) -> int:
-    """How old the catalogue is and what it knows; refresh: ask AWS in the spec's regions."""
+def catalogue(environment: Environment, *, refresh: bool, region: tuple[str, ...], json: bool) -> int:
+    """How old the catalogue is and what it knows; refresh: ask AWS in these regions, or in the spec's."""
     from infra.catalogue import gpus, instances, prices, regions
 
     if refresh:
-        _refresh(environment)
+        _refresh(environment, region or _regions(environment))
     told = {
         "instance_types": len(instances.names()),
         "regions": len(regions.names()),
@@ -104,16 +104,29 @@ def catalogue(environment: Environment, *, refresh: bool, json: bool) -> int:
     return 0
 
 
-def _refresh(environment: Environment) -> None:
-    import os
+def _regions(environment: Environment) -> tuple[str, ...]:
+    """The AWS regions that a spec names, be it sound or not: an unknown type is a reason to ask AWS."""
+    from infra.load.inherit import read
 
+    written = read(environment.spec_file)[0].plain()
+    sites = written.get("sites", {}) if isinstance(written, dict) else {}
+    found = {
+        str(site.get("region") or name)
+        for name, site in sites.items()
+        if isinstance(site, dict) and site.get("kind") == "aws"
+    }
+    if not found:
+        raise UsageError(f"{environment.spec_file} names no AWS region; name one with --region")
+    return tuple(sorted(found))
+
+
+def _refresh(environment: Environment, regions: tuple[str, ...]) -> None:
     import boto3
 
-    from infra.commands.world import credentials
     from infra.drive.catalogue import refresh
-    from infra.resolve.cluster import resolve
-    from infra.resolve.lockfile import Lock
+    from infra.load.inherit import read
 
-    cluster, _ = resolve(load(environment.spec_file).spec, Lock(), environment.name)
-    os.environ.update(credentials(environment, cluster))
-    refresh(sorted({region.region for region in cluster.regions}), boto3.Session(), said=note)
+    aws = read(environment.spec_file)[0].child("aws")
+    profile = aws.child("profile") if aws is not None else None
+    name = profile.content if profile is not None and isinstance(profile.content, str) else None
+    refresh(regions, boto3.Session(profile_name=name), said=note)
