@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 from infra.localaws.server import Application, Identity
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.localaws")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--environment", required=True)
@@ -41,7 +40,8 @@ def main() -> int:
     threading.Thread(target=application.warm, daemon=True).start()
     server.serve_forever(poll_interval=0.05)
     server.server_close()
-    return 0
+    # Taking each of thousands of objects apart would only make who stops us wait.
+    os._exit(0)
 
 
 def _listen(application: Application, port: int) -> Any:
@@ -83,4 +83,4 @@ def _announce(folder: Path, identity: Identity, port: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

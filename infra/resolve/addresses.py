@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from typing import Final
 
@@ -72,7 +72,9 @@ def plan_addresses(spec: Spec, lock: Lock) -> Plan:
     Raises ``SpecError`` with every block that does not fit (NET030 to NET033); positions are filled in by
     whoever knows the file.
     """
-    plan = allocate(_roots(spec), _requests(spec), lock.blocks)
+    requests = tuple(_requests(spec))
+    chosen = [request.block for request in requests if request.block is not None]
+    plan = allocate(_roots(spec, [*chosen, *lock.blocks.values()]), requests, lock.blocks)
     if plan.failures:
         raise SpecError(_problem(failure) for failure in plan.failures)
     return plan
@@ -91,11 +93,37 @@ def _problem(failure: Failure) -> Problem:
     return Problem(code, failure.path, str(failure), hint=failure.hint)
 
 
-def _roots(spec: Spec) -> Iterator[Root]:
-    yield Root(SUPERNET, spec.supernet, _inside(spec.supernet, _TAKEN_ELSEWHERE), path="supernet")
+def _roots(spec: Spec, chosen: Iterable[IPv4Network]) -> Iterator[Root]:
+    """The ranges that blocks are taken from. ``chosen`` blocks stand where they stand: a person may have a
+    block that laptops have trouble with, of which a check warns; only we never give one out."""
+    taken = tuple(
+        (piece, why)
+        for block, why in _inside(spec.supernet, _TAKEN_ELSEWHERE)
+        for piece in _without(block, chosen)
+    )
+    yield Root(SUPERNET, spec.supernet, taken, path="supernet")
     if not _CGNAT.overlaps(spec.supernet):
         yield Root(LAPTOPS, _CGNAT)
     yield Root(LINKS, spec.network.links, _inside(spec.network.links, _TAKEN_BY_AWS), path="network.links")
+
+
+def _without(block: IPv4Network, others: Iterable[IPv4Network]) -> list[IPv4Network]:
+    """What is left of a block, as blocks."""
+    left = [block]
+    for other in others:
+        if other.overlaps(block):
+            left = [
+                piece
+                for part in left
+                for piece in (
+                    [part]
+                    if not part.overlaps(other)
+                    else part.address_exclude(other)
+                    if other.subnet_of(part)
+                    else []
+                )
+            ]
+    return sorted(left)
 
 
 def _inside(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Literal
 
-from infra.catalogue import prices
+from infra.catalogue import instances, prices
 from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE
@@ -77,10 +77,18 @@ class Foundry:
         )
 
 
-def plain_image(spec: Spec) -> str:
-    """The image of machines that name none: the first, by name, without GPU software, else the first."""
-    names = sorted(spec.images)
-    return next((name for name in names if spec.images[name].gpu is None), names[0])
+def control_image(spec: Spec) -> str:
+    """The control plane's image: as stated, else the first without GPU software that fits its type."""
+    wanted = spec.kubernetes.control_plane
+    if wanted.image:
+        return wanted.image
+    kind = instances.find(wanted.instance_type)
+    fits = (
+        name
+        for name, image in sorted(spec.images.items())
+        if image.gpu is None and (kind is None or image.architecture in kind.architectures)
+    )
+    return next(fits, min(spec.images))
 
 
 def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> ControlPlane:
@@ -93,7 +101,7 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
             index,
             "control-plane",
             wanted.instance_type,
-            wanted.image or plain_image(spec),
+            control_image(spec),
             root_gib=-(-wanted.root_disk // 1024),
         )
         for index in range(int(wanted.count))
@@ -143,7 +151,7 @@ def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple
             0,
             "access-gateway",
             vpn.instance_type,
-            vpn.image or spec.kubernetes.control_plane.image or plain_image(spec),
+            vpn.image or control_image(spec),
             public=True,
         )
         for site in vpn_sites(spec, primary)

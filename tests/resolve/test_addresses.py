@@ -60,3 +60,17 @@ def test_a_spec_that_does_not_fit_says_what() -> None:
     with pytest.raises(SpecError) as caught:
         plan_addresses(spec, Lock())
     assert {problem.code for problem in caught.value.problems} == {"NET031"}
+
+
+def test_a_block_that_home_routers_use_may_be_stated_and_is_never_given_out(tmp_path: Path) -> None:
+    text = (
+        "version: 1\nname: lab\ndomain: lab.internal\n"
+        "sites:\n  rack: {kind: physical, cidr: 10.0.1.0/24}\n  us-west-2: {kind: aws}\n"
+    )
+    path = tmp_path / "lab.yaml"
+    path.write_text(text, encoding="utf-8")
+    spec = load(path).spec
+    plan = plan_addresses(spec, Lock())
+    assert str(plan.blocks["sites/rack"]) == "10.0.1.0/24"
+    home = IPv4Network("10.0.0.0/24")
+    assert not [owner for owner, block in plan.blocks.items() if block.overlaps(home)]

@@ -79,3 +79,18 @@ def test_every_machine_has_one_name() -> None:
 @pytest.mark.parametrize(("pods", "prefix"), [(8, 28), (64, 25), (110, 24), (128, 24), (129, 23), (500, 22)])
 def test_a_node_has_twice_the_addresses_of_its_pods(pods: int, prefix: int) -> None:
     assert node_prefix(pods) == prefix
+
+
+def test_a_master_without_an_image_gets_one_that_fits_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    text = Path("environments/minimal.yaml").read_text(encoding="utf-8")
+    path.write_text(
+        text.replace(
+            "cpu: {ubuntu: 24.04}", "arm: {ubuntu: 24.04, architecture: arm64}\n  cpu: {ubuntu: 24.04}"
+        ),
+        encoding="utf-8",
+    )
+    cluster, _ = resolve(load(path).spec, Lock(), "lab")
+    assert cluster.control_plane is not None
+    assert {master.image for master in cluster.control_plane.masters} == {"cpu"}
+    assert {gateway.image for gateway in cluster.access_gateways} == {"cpu"}
