@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
 
 
-def invoke(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "invoke", *arguments], capture_output=True, text=True, check=False
-    )
+def invoke(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder of somebody's own, with the shipped specs and no lock files."""
+    shutil.copytree(ROOT / "environments", tmp_path / "environments")
+    for lock in (tmp_path / "environments").glob("*.lock.yaml"):
+        lock.unlink()
+    return tmp_path
 
 
 def test_validate_says_that_a_sound_spec_is_sound() -> None:
@@ -19,7 +35,7 @@ def test_validate_says_that_a_sound_spec_is_sound() -> None:
     assert "environments/research.yaml is sound" in result.stdout
 
 
-def test_validate_json() -> None:
+def test_validate_as_json() -> None:
     result = invoke("validate", "--env", "minimal", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []
@@ -29,7 +45,21 @@ def test_an_environment_that_does_not_exist() -> None:
     result = invoke("validate", "--env", "reserach")
     assert result.returncode == 1
     assert "did you mean research?" in result.stderr
-    assert "Traceback" not in result.stderr
+
+
+def test_every_problem_at_once_and_nothing_done(project: Path) -> None:
+    spec = project / "environments" / "minimal.yaml"
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(
+        text.replace("m6i.xlarge", "m6i.xlagre").replace("max: 4", "min: 9, max: 4"), encoding="utf-8"
+    )
+    result = invoke("render", "--env", "minimal", folder=project)
+    assert result.returncode == 1
+    assert "environments/minimal.yaml:10: pools.cpu.instance_types[0]: " in result.stderr
+    assert "did you mean m6i.xlarge?" in result.stderr
+    assert "2 errors; nothing was done" in result.stderr
+    assert not (project / "build").exists()
+    assert not (project / "environments" / "minimal.lock.yaml").exists()
 
 
 def test_addresses_shows_every_block_under_its_owner() -> None:
@@ -39,3 +69,76 @@ def test_addresses_shows_every_block_under_its_owner() -> None:
     assert ["supernet", "10.0.0.0/8"] in lines
     assert ["sites/lab", "10.200.0.0/22"] in lines
     assert "private-us-west-2a" in [name for name, _ in lines]
+
+
+def test_render_writes_what_is_new_and_keeps_what_must_not_move(project: Path) -> None:
+    first = invoke("render", "--env", "minimal", folder=project)
+    assert first.returncode == 0, first.stderr
+    assert "minimal.lock.yaml holds what must not move" in first.stderr
+    assert (project / "build" / "minimal" / "terraform" / "main.tf").is_file()
+    again = invoke("render", "--env", "minimal", "--json", folder=project)
+    told = json.loads(again.stdout)
+    assert (told["added"], told["changed"], told["removed"]) == (0, 0, 0)
+    assert again.stderr == ""
+
+
+def test_each_value_of_a_spec_and_where_it_comes_from() -> None:
+    result = invoke("spec", "--resolved", "--env", "research")
+    lines = dict(line.rsplit("  # ", 1) for line in result.stdout.splitlines())
+    told = {line.strip(): origin for line, origin in lines.items()}
+    assert told["kubernetes.version: 1.36"].startswith("environments/base.yaml:")
+    assert told["kubernetes.control_plane.count: 3"].startswith("environments/research.yaml:")
+    assert told["network.interconnect: peering"] == "default"
+
+
+def test_a_merged_spec_is_a_spec(project: Path) -> None:
+    merged = invoke("spec", "--env", "local", folder=project).stdout
+    lines = [line for line in merged.splitlines() if not line.startswith("extends:")]
+    (project / "environments" / "merged.yaml").write_text("\n".join(lines), encoding="utf-8")
+    assert invoke("validate", "--env", "merged", folder=project).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("diff",), "was never applied from here"),
+        (("outputs",), "was never planned from here; run: invoke plan --env minimal"),
+        (("bootstrap",), "its state is local"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_comes_too_early_says_what_to_do(project: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = invoke(*arguments, "--env", "minimal", folder=project)
+    assert result.returncode == 1
+    assert said in result.stderr
+
+
+def test_nothing_is_embedded_until_it_is_asked_for(project: Path) -> None:
+    result = invoke("local.status", "--json", folder=project)
+    assert result.returncode == 1
+    assert json.loads(result.stdout) == {"running": False}
+
+
+def test_the_picture_of_a_cluster(project: Path) -> None:
+    result = invoke("topology", "--env", "minimal", folder=project)
+    assert result.returncode == 0, result.stderr
+    page = (project / "build" / "minimal" / "topology.html").read_text(encoding="utf-8")
+    assert "us-west-2" in page
+    assert (project / "build" / "minimal" / "topology.svg").is_file()
+
+
+def test_the_list_of_tasks_needs_no_heavy_library() -> None:
+    heavy = ["pydantic", "jinja2", "boto3", "rich", "cryptography", "infra.spec"]
+    program = f"import sys, tasks; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_task_has_an_example() -> None:
+    import tasks
+
+    for name in tasks.namespace.task_names:
+        doc = tasks.namespace[name].__doc__ or ""
+        assert f"Example: invoke {name}" in doc, name

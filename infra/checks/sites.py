@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from infra.catalogue import drivers, gpus, regions
 from infra.checks.facts import Facts
@@ -10,6 +11,9 @@ from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
 from infra.spec.sites import NodeRole
+
+ROOT_MODULES: Final = frozenset({"identity", "dns"})
+"""Module calls of the rendered root beside those of regions and of what joins them."""
 
 
 @check("SITE001", Level.ERROR, "More than one region is primary.")
@@ -223,6 +227,17 @@ def misleading_name(facts: Facts) -> Iterator[Finding]:
         if place.name != place.region and place.known is not None and regions.find(place.name) is not None:
             message = f"the site {place.name} stands in {place.region}"
             yield Finding(place.at("region"), message, "name it after its own region, or after neither")
+
+
+@check(
+    "SITE024", Level.ERROR, "A region has a name that the rendered Terraform needs itself.", waivable=False
+)
+def free_name(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        name = place.name.replace("-", "_")
+        if name in ROOT_MODULES or name.startswith(("peering_", "transit_")):
+            message = f"a module of the rendered Terraform is called {name}"
+            yield Finding(place.at(), message, f"call it {place.region}, after its region")
 
 
 @check("SITE023", Level.WARNING, "No region: there is nowhere for the control plane.")

@@ -182,8 +182,8 @@ class Block:
     owner: str
     """Hierarchical: ``sites/us-west-2/private/us-west-2a``."""
     block: IPv4Network
-    origin: Literal["stated", "kept", "allocated"]
-    """Written in the spec, kept by the lock file, or allocated just now."""
+    origin: Literal["stated", "kept"]
+    """Written in the spec, or kept by the lock file (from now on, where it was allocated just now)."""
 
 
 @dataclass(frozen=True, slots=True)

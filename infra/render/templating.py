@@ -39,7 +39,10 @@ def fill(template: str, **values: object) -> str:
 
 @cache
 def static(folder: str) -> dict[str, str]:
-    """Path → text of every file below a folder of ``templates/``, sorted; paths are relative to it."""
+    """Path → text of every Terraform file below a folder of ``templates/``, sorted; paths are relative to it.
+
+    Nothing else, such as what ``terraform init`` leaves behind in a module somebody works on.
+    """
     root = TEMPLATES / folder
-    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    paths = sorted(path for path in root.rglob("*.tf") if ".terraform" not in path.parts)
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}

@@ -7,11 +7,12 @@ out through ``terraform.tfvars.json``, so that quoting is never ours.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from infra.files import Files, merge, under
-from infra.model import Cluster
+from infra.model import Cluster, to_json
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
@@ -33,6 +34,8 @@ VPN_PORTS: Final[Mapping[str, Mapping[str, object]]] = {
 STATE: Final = "../state/terraform.tfstate"
 """A local state, relative to the root module: tool state is kept apart from what is rendered."""
 
+_HCL: Final = {"\\b": "\\u0008", "\\f": "\\u000c"}
+
 _ROOT: Final = "terraform/root"
 _MODULES: Final = "terraform/modules"
 
@@ -45,7 +48,7 @@ def render(cluster: Cluster) -> Files:
     templates = ("main.tf", "outputs.tf", "providers.tf", "versions.tf")
     root = {name: fill(f"{_ROOT}/{name}.j2", **wiring) for name in templates}
     root["variables.tf"] = static(_ROOT)["variables.tf"]
-    root["terraform.tfvars.json"] = json.dumps(_values(cluster), indent=2, ensure_ascii=False) + "\n"
+    root["terraform.tfvars.json"] = to_json(_values(cluster))
     return merge([root, under("modules", static(_MODULES))])
 
 
@@ -82,7 +85,7 @@ def _region(region: Region, beside: Iterable[Region]) -> dict[str, str]:
         "key": region.key,
         "label": region.key.ljust(max(len(each.key) for each in beside)),
         "site": hcl(region.name),
-        "site_label": region.name.ljust(max(len(each.name) for each in beside)),
+        "site_label": hcl(region.name).ljust(max(len(hcl(each.name)) for each in beside)),
         "region": hcl(region.region),
     }
 
@@ -98,7 +101,9 @@ def _peering(cluster: Cluster, peering: Peering) -> dict[str, str]:
 
 def hcl(text: str | None) -> str:
     """A string as an HCL literal: JSON's quoting, and no templates (HCL syntax, "Template Expressions")."""
-    return json.dumps(text or "", ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
+    quoted = json.dumps(text or "", ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
+    # JSON's short forms that HCL does not know. A backslash of the text's own is doubled, so it stays.
+    return re.sub(r"\\.", lambda found: _HCL.get(found[0], found[0]), quoted)
 
 
 # -- Values -----------------------------------------------------------------------------------------------

@@ -150,6 +150,8 @@ def test_everything_stands_in_the_folder_of_its_target() -> None:
         ("%{ if }", '"%%{ if }"'),
         ("a\nb", '"a\\nb"'),
         ("é", '"é"'),
+        ("a\fb\bc", '"a\\u000cb\\u0008c"'),
+        ("\\f", '"\\\\f"'),
     ],
 )
 def test_strings_as_hcl_literals(text: str, literal: str) -> None:

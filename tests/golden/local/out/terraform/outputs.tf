@@ -1,9 +1,9 @@
 output "networks" {
   description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
   value = {
-    us-west-2 = module.us_west_2.network
-    us-east-1 = module.us_east_1.network
-    eu-west-1 = module.eu_west_1.network
+    "us-west-2" = module.us_west_2.network
+    "us-east-1" = module.us_east_1.network
+    "eu-west-1" = module.eu_west_1.network
   }
 }
 
@@ -19,9 +19,9 @@ output "vpn_connections" {
 output "node_pools" {
   description = "By site and pool: the Auto Scaling group's name and ARN, and its launch template."
   value = {
-    us-west-2 = module.us_west_2.node_pools
-    us-east-1 = module.us_east_1.node_pools
-    eu-west-1 = module.eu_west_1.node_pools
+    "us-west-2" = module.us_west_2.node_pools
+    "us-east-1" = module.us_east_1.node_pools
+    "eu-west-1" = module.eu_west_1.node_pools
   }
 }
 
@@ -37,9 +37,9 @@ output "instances" {
 output "file_systems" {
   description = "By site and name: id, ARN, DNS name and access points of EFS file systems."
   value = {
-    us-west-2 = module.us_west_2.file_systems
-    us-east-1 = module.us_east_1.file_systems
-    eu-west-1 = module.eu_west_1.file_systems
+    "us-west-2" = module.us_west_2.file_systems
+    "us-east-1" = module.us_east_1.file_systems
+    "eu-west-1" = module.eu_west_1.file_systems
   }
 }
 

@@ -1,7 +1,7 @@
 output "networks" {
   description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
   value = {
-    us-west-2 = module.us_west_2.network
+    "us-west-2" = module.us_west_2.network
   }
 }
 
@@ -15,7 +15,7 @@ output "vpn_connections" {
 output "node_pools" {
   description = "By site and pool: the Auto Scaling group's name and ARN, and its launch template."
   value = {
-    us-west-2 = module.us_west_2.node_pools
+    "us-west-2" = module.us_west_2.node_pools
   }
 }
 
@@ -29,7 +29,7 @@ output "instances" {
 output "file_systems" {
   description = "By site and name: id, ARN, DNS name and access points of EFS file systems."
   value = {
-    us-west-2 = module.us_west_2.file_systems
+    "us-west-2" = module.us_west_2.file_systems
   }
 }
 

@@ -1,8 +1,8 @@
 output "networks" {
   description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
   value = {
-    true = module.true.network
-    null = module.null.network
+    "true" = module.true.network
+    "null" = module.null.network
   }
 }
 
@@ -17,8 +17,8 @@ output "vpn_connections" {
 output "node_pools" {
   description = "By site and pool: the Auto Scaling group's name and ARN, and its launch template."
   value = {
-    true = module.true.node_pools
-    null = module.null.node_pools
+    "true" = module.true.node_pools
+    "null" = module.null.node_pools
   }
 }
 
@@ -33,8 +33,8 @@ output "instances" {
 output "file_systems" {
   description = "By site and name: id, ARN, DNS name and access points of EFS file systems."
   value = {
-    true = module.true.file_systems
-    null = module.null.file_systems
+    "true" = module.true.file_systems
+    "null" = module.null.file_systems
   }
 }
 

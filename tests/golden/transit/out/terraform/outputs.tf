@@ -1,9 +1,9 @@
 output "networks" {
   description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
   value = {
-    main    = module.main.network
-    far     = module.far.network
-    farther = module.farther.network
+    "main"    = module.main.network
+    "far"     = module.far.network
+    "farther" = module.farther.network
   }
 }
 
@@ -19,9 +19,9 @@ output "vpn_connections" {
 output "node_pools" {
   description = "By site and pool: the Auto Scaling group's name and ARN, and its launch template."
   value = {
-    main    = module.main.node_pools
-    far     = module.far.node_pools
-    farther = module.farther.node_pools
+    "main"    = module.main.node_pools
+    "far"     = module.far.node_pools
+    "farther" = module.farther.node_pools
   }
 }
 
@@ -37,9 +37,9 @@ output "instances" {
 output "file_systems" {
   description = "By site and name: id, ARN, DNS name and access points of EFS file systems."
   value = {
-    main    = module.main.file_systems
-    far     = module.far.file_systems
-    farther = module.farther.file_systems
+    "main"    = module.main.file_systems
+    "far"     = module.far.file_systems
+    "farther" = module.farther.file_systems
   }
 }
 
