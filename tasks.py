@@ -139,16 +139,16 @@ def render(_: Context, env: str = "", json: bool = False) -> int:
     return rendering.render(_find(env), json=json)
 
 
-@task(help={**ENV, **JSON})
+@task(help={**ENV, **JSON, **REHEARSE})
 @reported
-def diff(_: Context, env: str = "", json: bool = False) -> int:
+def diff(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
     """Show what has changed in the rendered files since the last apply.
 
     Example: invoke diff --env research
     """
     from infra.commands import rendering
 
-    return rendering.diff(_find(env), json=json)
+    return rendering.diff(_find(env, rehearse), json=json)
 
 
 @task(help={**ENV, **REHEARSE, "open": "open the page in a browser"})

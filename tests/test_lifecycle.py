@@ -28,10 +28,10 @@ class Project:
     folder: Path
     environment: str
 
-    def invoke(self, *arguments: str, code: int = 0, rehearse: bool = True) -> str:
+    def invoke(self, *arguments: str, code: int = 0) -> str:
         """Run a task; its standard output. The exit code is asserted."""
         command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments]
-        command += ["--env", self.environment, *(["--rehearse"] if rehearse else [])]
+        command += ["--env", self.environment, "--rehearse"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == code, f"{' '.join(arguments)}: {done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         assert "Traceback" not in done.stderr
@@ -77,19 +77,35 @@ def test_from_nothing_to_everything_and_back(
     assert project.inventory()[site]
 
     assert "No changes" in project.invoke("plan", "--detailed-exitcode")
+    assert json.loads(project.invoke("drift", "--json")) == []
     outputs = json.loads(project.invoke("outputs", "--json"))
     assert outputs["networks"][site]["vpc_id"].startswith("vpc-")
 
+    assert "Nothing has changed" in project.invoke("diff")
+
     project.edit(old, new)
+    changed = json.loads(project.invoke("diff", "--json"))["files"]
+    assert {file["path"] for file in changed} == {"cluster.json", "terraform/terraform.tfvars.json"}
     plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode", code=2))
     [change] = plan["changes"]
     assert (change["type"], change["action"], change["site"]) == ("aws_autoscaling_group", "update", site)
     assert f'node_pool["{pool}"]' in change["address"]
     assert [attribute["path"] for attribute in change["attributes"]] == ["max_size"]
 
+    project.invoke("topology")
+    page = (project.folder / "build" / f"{project.environment}.rehearsal" / "topology.html").read_text(
+        "utf-8"
+    )
+    assert f'class="mark pool change" data-id="{site}/{pool}"' in page
     project.invoke("destroy", "--confirm", project.environment)
     held = {
-        region: {kind: ids for kind, ids in kinds.items() if not kind.startswith("s3")}
-        for region, kinds in project.inventory().items()
+        (kind, name)
+        for kinds in project.inventory().values()
+        for kind, names in kinds.items()
+        for name in names
     }
-    assert not [kind for kinds in held.values() for kind in kinds]
+    assert {name for _, name in held} <= {STATES}, held
+
+
+STATES = "research-terraform-state-lab-example"
+"""The bucket of states: it was there before the first apply, and outlives the last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,6 +85,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
         question = f"This destroys all of it, data too. Type {environment.name} to go on:"
         _agreed(question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, kind="destroy", listener=progress())
+    world.forget_tunnels(understood, {**os.environ, **job.env})
     say(f"Destroyed: nothing of {environment.name} is left.")
     return 0
 

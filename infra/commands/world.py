@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from infra.commands.environment import Environment, Understood
 if TYPE_CHECKING:
     from infra.drive.lifecycle import Job
     from infra.drive.localaws import Server
+    from infra.drive.secrets import Store
     from infra.model import Cluster
 
 SECRETS: Final = Path(".secrets")
@@ -60,11 +62,27 @@ def started(environment: Environment) -> Server:
     return server
 
 
+def secrets(understood: Understood, env: Mapping[str, str]) -> Store:
+    """The environment's secrets store; ``env`` is as Terraform sees it."""
+    from infra.drive.secrets import open_store
+
+    environment, cluster = understood.environment, understood.cluster
+    return open_store(cluster.secrets, environment.build.name, SECRETS.absolute(), env)
+
+
+def forget_tunnels(understood: Understood, env: Mapping[str, str]) -> None:
+    """Delete the keys of tunnels that are gone; the next apply makes new ones."""
+    store = secrets(understood, env)
+    for link in understood.cluster.network.links:
+        for tunnel in link.tunnels:
+            store.delete(tunnel.secret)
+
+
 def job(understood: Understood) -> Job:
     """The environment, ready for Terraform: rendered, with credentials and secrets in its environment."""
     from infra.drive.engine import find_engine
     from infra.drive.lifecycle import Job
-    from infra.drive.secrets import open_store, tunnel_keys
+    from infra.drive.secrets import tunnel_keys
 
     environment, cluster = understood.environment, understood.cluster
     env = credentials(environment, cluster)
@@ -73,8 +91,7 @@ def job(understood: Understood) -> Job:
         from infra.drive import bootstrap
 
         bootstrap.state_bucket(cluster, seen)  # of a cloud that is made for this run, like all in it
-    store = open_store(cluster.secrets, environment.build.name, SECRETS.absolute(), seen)
-    env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, store))
+    env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, secrets(understood, seen)))
     return Job(
         environment=environment.name,
         build=environment.build,
