@@ -6,10 +6,11 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from infra.drive import localaws
-from infra.drive.engine import find_engine
+from infra.drive.engine import Engine, find_engine
 from infra.drive.localaws import Server
 
 VERSIONS = """\
@@ -60,6 +61,11 @@ class Place:
         return self.terraform("destroy", "-auto-approve", "-parallelism=20")
 
 
+@cache
+def engine() -> Engine:
+    return find_engine()
+
+
 def run(folder: Path, data: Path, *arguments: str, env: Mapping[str, str]) -> Run:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_"))}
     config = os.environ.get("TF_CLI_CONFIG_FILE", "")
@@ -68,7 +74,7 @@ def run(folder: Path, data: Path, *arguments: str, env: Mapping[str, str]) -> Ru
     clean |= {"TF_DATA_DIR": str(data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1", **env}
     verb, *options = arguments
     done = subprocess.run(
-        [*find_engine().argv, verb, "-no-color", *(["-input=false"] if verb != "output" else []), *options],
+        [*engine().argv, verb, "-no-color", *(["-input=false"] if verb != "output" else []), *options],
         cwd=folder,
         env=clean,
         stdin=subprocess.DEVNULL,
@@ -79,14 +85,3 @@ def run(folder: Path, data: Path, *arguments: str, env: Mapping[str, str]) -> Ru
         check=False,
     )
     return Run(done.returncode, done.stdout)
-
-
-@dataclass(frozen=True)
-class Life:
-    """What became of a root from apply to destroy."""
-
-    apply: Run
-    plan: Run
-    outputs: Run
-    destroy: Run
-    left: dict[str, dict[str, list[str]]]

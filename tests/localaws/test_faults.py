@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from infra.drive import localaws as process
-from infra.localaws.faults import FOREVER, broken, no_capacity, throttling
+from infra.localaws.faults import no_capacity, refused, throttling
 from localaws.place import Place
 
 
@@ -37,8 +37,8 @@ def test_throttled_calls_are_tried_again(settle: Callable[..., Place]) -> None:
 
 @pytest.mark.slow
 def test_an_api_that_fails_half_way(settle: Callable[..., Place]) -> None:
-    place = settle("faults", AWS_MAX_ATTEMPTS="2")
-    place.server.control.order(broken("CreateSubnet", skip=1, times=FOREVER))
+    place = settle("faults")
+    place.server.control.order(refused("CreateSubnet", "InternalError", "An internal error.", skip=1))
     done = place.apply()
     assert done.code == 1, done
     assert "InternalError" in done.text

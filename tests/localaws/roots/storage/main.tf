@@ -120,7 +120,7 @@ resource "aws_s3_bucket" "this" {
   bucket   = "causeway-storage-${each.key}"
   # the log of each access is an object
   force_destroy = each.key == "logs"
-  tags     = { Name = each.key }
+  tags          = { Name = each.key }
 }
 
 resource "aws_s3_bucket_versioning" "this" {

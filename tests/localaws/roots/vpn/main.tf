@@ -101,15 +101,3 @@ resource "aws_vpn_connection_route" "this" {
   destination_cidr_block = each.value
   vpn_connection_id      = aws_vpn_connection.static.id
 }
-
-output "tunnels" {
-  value = {
-    outside = [aws_vpn_connection.bgp.tunnel1_address, aws_vpn_connection.bgp.tunnel2_address]
-    inside = [
-      aws_vpn_connection.bgp.tunnel1_vgw_inside_address, aws_vpn_connection.bgp.tunnel1_cgw_inside_address,
-      aws_vpn_connection.bgp.tunnel2_vgw_inside_address, aws_vpn_connection.bgp.tunnel2_cgw_inside_address,
-    ]
-    asn = aws_vpn_connection.bgp.tunnel1_bgp_asn
-    key = nonsensitive(aws_vpn_connection.bgp.tunnel1_preshared_key)
-  }
-}
