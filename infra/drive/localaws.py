@@ -12,12 +12,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from infra.drive.flock import Taken, held
 from infra.errors import LocalAwsError
 
 if TYPE_CHECKING:
@@ -69,12 +70,10 @@ def start(folder: Path, environment: str) -> Server:
 
     ``LocalAwsError`` if it does not answer in time; its log is named and quoted.
     """
-    from filelock import FileLock
-
     folder.mkdir(parents=True, exist_ok=True)
     if server := status(folder):
         return server
-    with FileLock(folder / "server.lock"):
+    with _alone(folder):
         if server := status(folder):  # somebody else was faster
             return server
         return _start(folder, environment)
@@ -96,13 +95,11 @@ def status(folder: Path) -> Server | None:
 
 def stop(folder: Path) -> bool:
     """End the server of this folder and wait until it has. False if there was none."""
-    from filelock import FileLock
-
     from infra.localaws.control import NotOursError
 
     if not folder.is_dir():
         return False
-    with FileLock(folder / "server.lock"):
+    with _alone(folder):
         server = status(folder)
         if server is None:
             return False
@@ -117,6 +114,18 @@ def stop(folder: Path) -> bool:
                 )
             time.sleep(_BEAT)
         return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else starts or stops the server of this folder meanwhile."""
+    try:
+        with held(folder / "server.lock", timeout=_START + _STOP):
+            yield
+    except Taken:
+        raise LocalAwsError(
+            f"{folder}: another run has been starting or stopping this embedded AWS"
+        ) from None
 
 
 def environment(server: Server, region: str = REGION) -> dict[str, str]:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from infra.drive.flock import Taken, held
 from infra.drive.folders import Folders
 from infra.errors import DriveError
 from infra.files import Files
@@ -47,21 +48,15 @@ def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
     ``DriveError`` when somebody else does, after ``timeout`` seconds. The operating system frees the lock
     of a process that died.
     """
-    from filelock import FileLock, Timeout
-
     path = Folders(build.absolute()).lock
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, is_singleton=True)
     try:
-        lock.acquire(timeout=timeout)
-    except Timeout:
+        with held(path, timeout=timeout, nested=True):
+            yield
+    except Taken:
         raise DriveError(
             f"{build}: another run is working on this environment; wait until it is done, then run this again"
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def write(build: Path, files: Files) -> Written:

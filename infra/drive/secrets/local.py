@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from infra.drive.flock import Taken, held
 from infra.drive.secrets import keyfile
 from infra.drive.secrets.keyfile import Key
 from infra.drive.secrets.store import SecretsError, check_name, check_value
@@ -180,8 +181,6 @@ class LocalStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        from filelock import FileLock, Timeout
-
         folder = self._file.parent
         try:
             if not folder.is_dir():
@@ -189,9 +188,9 @@ class LocalStore:
             ignore = folder / ".gitignore"
             if not ignore.exists():
                 ignore.write_text(_GIT, encoding="utf-8")
-            with FileLock(folder / f".{self._environment}.lock", timeout=_PATIENCE, mode=0o600):
+            with held(folder / f".{self._environment}.lock", timeout=_PATIENCE, mode=0o600):
                 yield
-        except Timeout:
+        except Taken:
             raise SecretsError(
                 f"{self._file}: another run has been writing for {_PATIENCE:.0f} s; wait for it"
             ) from None
