@@ -55,6 +55,11 @@ def process(
     )
 
 
+def _usual() -> dict[str, str]:
+    """Our environment without what would keep Python from caching compiled modules, as most users have it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _once(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], ok: tuple[int, ...]
 ) -> Measured:
@@ -63,7 +68,7 @@ def _once(
         ran = subprocess.run(
             [sys.executable, "-I", "-S", str(ONCE), str(result), *command],
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**_usual(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
