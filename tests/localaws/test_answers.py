@@ -32,7 +32,8 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], A
         monkeypatch.setenv(name, value)
     server.control.clear_faults()
     config = Config(retries={"total_max_attempts": 1})
-    return lambda service: boto3.client(service, config=config)
+    session = boto3.session.Session()  # the default one may remember another test's environment
+    return lambda service: session.client(service, config=config)
 
 
 def code(call: Callable[..., Any], **arguments: Any) -> str:
