@@ -27,7 +27,7 @@ install: $(VENV)/.installed ## a virtual environment with all that is needed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable . --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
 
 # checkov pins much of what it needs, so it has a virtual environment of its own.
