@@ -113,7 +113,7 @@ def addresses(_: Context, env: str = "", json: bool = False) -> int:
 )
 @reported
 def catalogue(
-    _: Context, env: str = "", refresh: bool = False, region: Sequence[str] = (), json: bool = False
+    _: Context, env: str = "", refresh: bool = False, region: Sequence[str] | None = None, json: bool = False
 ) -> int:
     """Tell how old the catalogue of AWS facts is, or refresh it.
 
@@ -121,7 +121,7 @@ def catalogue(
     """
     from infra.commands import speaking
 
-    return speaking.catalogue(_find(env), refresh=refresh, region=tuple(region), json=json)
+    return speaking.catalogue(_find(env), refresh=refresh, region=tuple(region or ()), json=json)
 
 
 # -- From the spec to files -------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def topology(_: Context, env: str = "", rehearse: bool = False, open: bool = Fal
 def plan(
     _: Context,
     env: str = "",
-    only: Sequence[str] = (),
-    destroy: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+    destroy: Sequence[str] | None = None,
     out: str = "",
     json: bool = False,
     detailed_exitcode: bool = False,
@@ -196,7 +196,7 @@ def plan(
     from infra.commands import planning
 
     where = _find(env, rehearse)
-    code = planning.plan(where, only=only, named=destroy, out=out, json=json)
+    code = planning.plan(where, only=only or (), named=destroy or (), out=out, json=json)
     return code if detailed_exitcode else 0
 
 
@@ -208,7 +208,7 @@ def plan(
 def apply(
     _: Context,
     env: str = "",
-    destroy: Sequence[str] = (),
+    destroy: Sequence[str] | None = None,
     yes: bool = False,
     rehearse: bool = False,
 ) -> int:
@@ -218,7 +218,7 @@ def apply(
     """
     from infra.commands import planning
 
-    return planning.apply(_find(env, rehearse), named=tuple(destroy), yes=yes)
+    return planning.apply(_find(env, rehearse), named=tuple(destroy or ()), yes=yes)
 
 
 @task(help={**ENV, **REHEARSE, "confirm": "the environment's name, for where nobody can be asked"})

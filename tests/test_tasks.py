@@ -142,3 +142,13 @@ def test_every_task_has_an_example() -> None:
     for name in tasks.namespace.task_names:
         doc = tasks.namespace[name].__doc__ or ""
         assert f"Example: invoke {name}" in doc, name
+
+
+def test_options_that_may_be_repeated_are_lists() -> None:
+    """An option of another kind would be a string, and be read letter by letter."""
+    import tasks
+
+    for name in tasks.namespace.task_names:
+        for argument in tasks.namespace[name].get_arguments():
+            if argument.names[0] in tasks.namespace[name].iterable:
+                assert argument.kind is list, (name, argument)

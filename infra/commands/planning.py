@@ -54,7 +54,7 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
         planned = _planned(job, named=named)
         _show(understood, planned, named, json=False)
         if planned.saved.has_changes and not yes:
-            _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
+            _agreed(job, f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
     done = lifecycle.apply(job, named=named, listener=progress())
     if done.has_changes:
         counts = done.counts
@@ -83,7 +83,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     _show(understood, planned, (), json=False)
     if confirm != environment.name:
         question = f"This destroys all of it, data too. Type {environment.name} to go on:"
-        _agreed(question, environment.name, f"--confirm {environment.name}")
+        _agreed(job, question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, kind="destroy", listener=progress())
     world.forget_tunnels(understood, {**os.environ, **job.env})
     say(f"Destroyed: nothing of {environment.name} is left.")
@@ -124,9 +124,14 @@ def _show(understood: Understood, planned: Planned, named: Iterable[str], *, jso
         say(summary.text(planned.plan, environment=name, cost=planned.cost, notes=notes, named=named))
 
 
-def _agreed(question: str, answer: str, option: str) -> None:
+def _agreed(job: Job, question: str, answer: str, option: str) -> None:
+    """``UsageError`` unless the answer is the right one. A plan that was declined is not kept: the next apply
+    would take it for one that somebody wanted."""
+    from infra.drive import saved
+
     said = ask(question)
     if said != answer:
+        saved.discard(job.folders)
         why = f"{said!r} is not {answer!r}" if said else f"nobody agreed; {option} does"
         raise UsageError(f"nothing was done: {why}")
 

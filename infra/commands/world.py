@@ -108,7 +108,7 @@ def job(understood: Understood) -> Job:
 
 def modules(cluster: Cluster) -> dict[str, str]:
     """Module call in the root → site."""
-    return {
-        **{region.key: region.name for region in cluster.regions},
-        **{f"transit_gateway_{region.key}": region.name for region in cluster.regions},
-    }
+    calls = {region.key: region.name for region in cluster.regions}
+    if cluster.network.interconnect == "transit-gateway":
+        calls |= {f"transit_gateway_{region.key}": region.name for region in cluster.regions}
+    return calls

@@ -242,7 +242,7 @@ def _targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
     for wanted in only:
         modules = [module for module, site in sites.items() if site == wanted]
         if not modules:
-            raise DriveError(f"no site {wanted!r} to plan for; there are {', '.join(sorted(sites.values()))}")
+            raise DriveError(f"no site {wanted!r} to plan for; there are {', '.join(sorted(set(sites.values())))}")
         targets += [f"module.{module}" for module in modules]
     return tuple(targets)
 
