@@ -115,7 +115,7 @@ def plan(scratch: Path) -> Iterator[Row]:
     try:
         plain, environment, root = _plain_plan(scratch)
         ours = theirs = Measured(float("inf"), float("inf"), 0, 0)
-        for _ in range(3):
+        for _ in range(5):
             ours = _better(ours, process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done))
             theirs = _better(theirs, process(plain, root, runs=1, environment=environment))
     finally:
