@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.checks import examine
 from infra.collector import paused
 from infra.errors import Path as SpecPath
-from infra.errors import Position, Problem, SpecError
+from infra.errors import Position, Problem, SpecError, undotted
 from infra.load.inherit import read
 from infra.load.source import Value
 from infra.load.structure import validate
@@ -55,15 +55,31 @@ def _load(path: Path) -> Loaded:
     root, problems = read(path)
     if problems:
         raise SpecError(problems)
-    spec, problems = validate(root)
+    if not root.content:
+        raise SpecError([_empty(root)])
+    spec, problems, left_out = validate(root)
     if spec is not None:
-        left_out = {problem.path for problem in problems}
         found = examine(spec, lambda where: root.at(where).position)
-        problems += [problem for problem in found if problem.path not in left_out]
+        problems += [problem for problem in found if not _follows(root, undotted(problem.path), left_out)]
     if any(problem.fatal for problem in problems):
         raise SpecError(sorted(problems, key=_order))
     assert spec is not None
     return Loaded(spec, root, tuple(problems))
+
+
+def _empty(root: Value) -> Problem:
+    hint = "start from environments/minimal.yaml, which is ten lines"
+    return Problem("SPEC001", "", "an empty file", position=root.position, hint=hint)
+
+
+def _follows(root: Value, path: SpecPath, left_out: Collection[SpecPath]) -> bool:
+    """Whether a finding may come from what was left out of the spec rather than from what it says.
+
+    So it is at the same place, at the thing that lacks it, and where the name of a thing that is not there
+    is used.
+    """
+    here = root.at(path).content
+    return any(path in (gone, gone[:-1]) or gone[-1] in (here, *path[-1:]) for gone in left_out)
 
 
 def _order(problem: Problem) -> tuple[str, int, int, str]:

@@ -19,7 +19,12 @@ def merge(base: Value, over: Value) -> Value:
         return over
     content = dict(base.content)
     for key, value in over.content.items():
-        content[key] = merge(content[key], value) if key in content else value
+        if key not in content:
+            content[key] = value
+        elif value.content is None:
+            del content[key]
+        else:
+            content[key] = merge(content[key], value)
     return Value(content, over.position)
 
 
@@ -34,8 +39,10 @@ def _read(path: Path, seen: tuple[Path, ...], asked: Position | None) -> tuple[V
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        message = f"not UTF-8 text (byte {error.start})"
-        return Value({}, start), [Problem("SPEC001", "", message, position=start)]
+        place = Position(name, error.object.count(b"\n", 0, error.start) + 1)
+        return Value({}, start), [
+            Problem("SPEC001", "", "not UTF-8 text", position=place, hint="save the file as UTF-8")
+        ]
     except OSError as error:
         message = f"can't read {name}: {error.strerror}"
         code, where = ("SPEC006", "extends") if asked else ("SPEC001", "")

@@ -1,7 +1,7 @@
 """YAML text → values that know where they were written.
 
 Scalars stay the text that was written; the spec's types decide what they mean (so YAML 1.1's ``no`` and
-``022`` hold no surprise). An empty value, ``~`` and ``null`` count as not written.
+``022`` hold no surprise), save for null: an empty value, ``~`` and ``null`` have no text.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from infra.errors import Path, Position, Problem, dotted
+from infra.load import grammar
 
 MOST_VALUES = 2_000_000
 """Aliases may repeat values up to this many; above it the file is taken for a mistake (or an attack)."""
@@ -70,10 +71,10 @@ class Value:
         return None
 
     def plain(self) -> Any:
-        """The value without places: dicts, lists and text. Keys with null are left out."""
+        """The value without places: dicts, lists, text and None."""
         content = self.content
         if isinstance(content, dict):
-            return {key: value.plain() for key, value in content.items() if value.content is not None}
+            return {key: value.plain() for key, value in content.items()}
         if isinstance(content, list):
             return [value.plain() for value in content]
         return content
@@ -168,14 +169,8 @@ def parse(text: str, file: str) -> tuple[Value, list[Problem]]:
             node = loader.get_single_node()
         finally:
             loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        position = Position(file, mark.line + 1, mark.column + 1) if mark else start
-        message = error.problem or error.context or "not YAML"
-        hint = "indent with spaces" if "\t" in message or "tab" in message else ""
-        return Value({}, start), [Problem("SPEC001", "", message, position=position, hint=hint)]
-    except (yaml.YAMLError, ValueError) as error:
-        return Value({}, start), [Problem("SPEC001", "", f"not YAML: {error}", position=start)]
+    except yaml.YAMLError as error:
+        return Value({}, start), [grammar.problem(error, text, file)]
     if node is None:
         return Value({}, start), []
     reader = _Reader(file)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.types import Bool, Cidr, Domain, Duration, Int, Name, Path, Size, Text, UserName
+from infra.spec.types import Bool, Cidr, Date, Domain, Duration, Int, Name, Path, Size, Text, UserName
 
 
 class Vpn(Part):
@@ -88,7 +87,7 @@ class User(Part):
     """Whether the user gets a VPN profile."""
     shell: Annotated[Path, ROLLING] = "/bin/bash"
     """The login shell."""
-    expires: Annotated[date | None, ROLLING] = None
+    expires: Annotated[Date | None, ROLLING] = None
     """The last day of access, ``2027-03-31``."""
 
 

@@ -7,7 +7,9 @@ decides what ``no``, ``022`` or ``1.20`` means, never their spelling. So a label
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Part(BaseModel):
@@ -20,3 +22,13 @@ class Part(BaseModel):
         hide_input_in_errors=True,
         use_enum_values=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_written(cls, data: Any) -> Any:
+        """``nat: ~`` leaves the default. An unknown key is left in, to be refused whatever it holds."""
+        if isinstance(data, dict) and None in data.values():
+            return {
+                key: value for key, value in data.items() if value is not None or key not in cls.model_fields
+            }
+        return data

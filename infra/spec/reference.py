@@ -76,11 +76,13 @@ def described(part: type[BaseModel], field: str) -> str:
     """A field's meaning and what a change of it does to a live cluster."""
     policy = policy_of(part, field)
     because = f" ({policy.because})" if policy.because else ""
-    change = "Never changes after the first apply" if policy.update is Update.NEVER else None
-    change = (
-        change or f"A change is applied {policy.update}" if policy.update is not Update.REPLACES else change
-    )
-    change = change or "A change replaces what it made"
+    match policy.update:
+        case Update.NEVER:
+            change = "Never changes after the first apply"
+        case Update.REPLACES:
+            change = "A change replaces what it made"
+        case _:
+            change = f"A change is applied {policy.update}"
     return f"{docs_of(part).get(field, '')} {change}{because}."
 
 
@@ -93,6 +95,9 @@ def json_schema() -> dict[str, Any]:
         if part is not None and issubclass(part, Part):
             for field, entry in definition.get("properties", {}).items():
                 entry["description"] = described(part, field)
+    # What a file that extends another does not say, that one may.
+    whole = {"required": schema.pop("required")}
+    schema |= {"if": {"not": {"required": ["extends"]}}, "then": whole}
     return {"$schema": DIALECT, "title": "Causeway spec", **_numbers_too(schema)}
 
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from ipaddress import IPv4Address, IPv4Network
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-_SIZE = re.compile(r"(\d+)\s*(MiB|GiB|TiB)")
-_MIB = {"MiB": 1, "GiB": 1024, "TiB": 1024 * 1024}
-_DURATION = re.compile(r"(\d+)\s*(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MIB: Final = {"MiB": 1, "GiB": 1024, "TiB": 1024 * 1024}
+"""Units of a size → MiB."""
+
+SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Units of a duration → seconds."""
+
+_DIGITS: Final = 15
+"""More digits than this stand in no number of a spec: JSON's readers keep whole numbers up to 2^53."""
+
+_SIZE = re.compile(r"(\d{1,9})\s*(MiB|GiB|TiB)")
+_NEAR_SIZE = re.compile(r"(\d{1,9})\s*([MGT])i?B?", re.IGNORECASE)
+_DURATION = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
+_TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -21,18 +31,26 @@ def _wrong(kind: str, message: str) -> PydanticCustomError:
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
+def _meant(word: object) -> str:
+    return f"; did you mean {word}?" if word else ""
+
+
 def _boolean(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
         return value == "true"
-    raise _wrong("boolean", f"{value!r} is neither true nor false")
+    word = str(value).lower()
+    meant = _TRUTH.get(word, word if word in ("true", "false") else "")
+    raise _wrong("boolean", f"{value!r} is neither true nor false{_meant(meant)}")
 
 
 def _integer(value: Any) -> Any:
     if isinstance(value, int):
         return value
-    if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9]\d{0,17})", value):
+    if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9]\d*)", value, re.ASCII):
+        if len(value) > _DIGITS:
+            raise _wrong("integer", f"{value} is too large for anything here")
         return int(value)
     raise _wrong("integer", f"{value!r} is not a whole number in decimal digits")
 
@@ -49,12 +67,19 @@ def _network(value: Any) -> Any:
     if isinstance(value, IPv4Network):
         return value
     try:
-        return IPv4Network(value)
-    except ValueError as error:
-        if "host bits" in str(error):
-            right = IPv4Network(value, strict=False)
-            raise _wrong("cidr", f"{value} has host bits set; did you mean {right}?") from None
+        block = IPv4Network(value, strict=False)
+    except ValueError:
         raise _wrong("cidr", f"{value!r} is not an IPv4 block such as 10.8.0.0/20") from None
+    if "/" not in value:
+        raise _wrong("cidr", f"{value!r} is an address, not a block; write {value}/32 for this one")
+    if value != str(block):
+        right = (
+            f"{value} has host bits set"
+            if value.endswith(f"/{block.prefixlen}")
+            else f"{value!r} is no block"
+        )
+        raise _wrong("cidr", f"{right}{_meant(block)}")
+    return block
 
 
 def _address(value: Any) -> Any:
@@ -78,8 +103,12 @@ def _size(value: Any) -> Any:
         return value
     match = _SIZE.fullmatch(str(value))
     if not match:
-        raise _wrong("size", f"{value!r} is not a size such as 500 GiB (units: MiB, GiB, TiB)")
-    return int(match[1]) * _MIB[match[2]]
+        near = _NEAR_SIZE.fullmatch(str(value))
+        meant = _meant(near and f"{near[1]} {near[2].upper()}iB")
+        raise _wrong("size", f"{value!r} is not a size such as 500 GiB (units: MiB, GiB, TiB){meant}")
+    if not int(match[1]):
+        raise _wrong("size", f"{value} is no room at all")
+    return int(match[1]) * MIB[match[2]]
 
 
 def _duration(value: Any) -> Any:
@@ -88,7 +117,18 @@ def _duration(value: Any) -> Any:
     match = _DURATION.fullmatch(str(value))
     if not match:
         raise _wrong("duration", f"{value!r} is not a duration such as 10m (units: s, m, h, d)")
-    return int(match[1]) * _SECONDS[match[2]]
+    return int(match[1]) * SECONDS[match[2]]
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, date):
+        return value
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", str(value), re.ASCII):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise _wrong("date", f"{value!r} is not a date such as 2027-03-31")
 
 
 def _text(pattern: str, example: str, *, limit: int = 0) -> BeforeValidator:
@@ -146,6 +186,13 @@ Duration: TypeAlias = Annotated[
 ]
 """A span of time with its unit, ``10m``; kept in seconds."""
 
+Date: TypeAlias = Annotated[
+    date,
+    BeforeValidator(_date),
+    WithJsonSchema({"type": "string", "format": "date", "examples": ["2027-03-31"]}),
+]
+"""A day of the calendar (ISO 8601): ``2027-03-31``."""
+
 Text: TypeAlias = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Any text; what was written is what arrives (``no`` and ``022`` too)."""
 
@@ -185,7 +232,7 @@ HostName: TypeAlias = Annotated[
 """The name of a DNS record within its zone; ``@`` is the zone itself."""
 
 Path: TypeAlias = Annotated[
-    str, _text(r"/([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?", "an absolute path such as /data")
+    str, _text(r"/|(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+", "an absolute path such as /data")
 ]
 """An absolute POSIX path without spaces, ``..`` or a slash at its end."""
 

@@ -78,6 +78,19 @@ def models(annotation: Any) -> tuple[type[BaseModel], ...]:
     return tuple(one for one in found if isinstance(one, type) and issubclass(one, BaseModel))
 
 
+def part_of(annotation: Any, kind: object) -> type[BaseModel] | None:
+    """The part that stands here; where several may, the one of this ``kind``."""
+    found = models(annotation)
+    if len(found) < 2:
+        return found[0] if found else None
+    return next((one for one in found if str(kind) in kinds(one)), None)
+
+
+def kinds(part: type[BaseModel]) -> tuple[str, ...]:
+    """What ``kind`` may say in one of several parts: ``("aws",)``."""
+    return tuple(map(str, get_args(part.model_fields["kind"].annotation)))
+
+
 def item_of(annotation: Any, container: type) -> Any | None:
     """The annotation of a list's items (``tuple``) or of a mapping's values (``dict``); else None."""
     for choice in choices(annotation):
@@ -124,9 +137,9 @@ def spelled(annotation: Any, value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int() if word == "size":
-            return _counted(value, ((1024 * 1024, " TiB"), (1024, " GiB"), (1, " MiB")))
+            return _counted(value, scalars.MIB, " ")
         case int() if word == "duration":
-            return _counted(value, ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")))
+            return _counted(value, scalars.SECONDS, "")
         case list() | tuple():
             item = item_of(annotation, tuple) or str
             return f"[{', '.join(spelled(item, one) for one in value)}]"
@@ -142,7 +155,8 @@ def _leaf(value: Any) -> str:
     return "…" if isinstance(value, (Mapping, list)) else spelled(str, value)
 
 
-def _counted(value: int, units: tuple[tuple[int, str], ...]) -> str:
-    """In the largest unit that says it in whole numbers."""
-    size, unit = next((size, unit) for size, unit in units if value % size == 0 and (value or size == 1))
-    return f"{value // size}{unit}"
+def _counted(value: int, units: Mapping[str, int], space: str) -> str:
+    """In the largest unit that says it in whole numbers; zero in the smallest."""
+    sizes = sorted(units.items(), key=lambda one: one[1], reverse=value != 0)
+    unit, size = next((unit, size) for unit, size in sizes if value % size == 0)
+    return f"{value // size}{space}{unit}"
