@@ -1,4 +1,4 @@
-"""What AWS takes: lengths of names, sizes of blocks and user data.
+"""What AWS takes: lengths of names, sizes of blocks, counts of things.
 
 Names that we make are cut by ``infra.resolve.names``; names that people choose are refused by checks.
 """
@@ -50,9 +50,6 @@ NAMES: Final[dict[str, NameLimit]] = {
 
 TAGS_PER_RESOURCE: Final = 50
 """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"""
-
-USER_DATA_BYTES: Final = 16 * 1024
-"""Of an instance, before base64 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html)."""
 
 VPC_PREFIXES: Final = range(16, 29)
 """Prefix lengths of VPCs and subnets, /16 to /28

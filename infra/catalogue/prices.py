@@ -16,9 +16,6 @@ from typing import Any, Final
 from infra.catalogue import instances
 from infra.catalogue.tables import table
 
-HOURS_PER_MONTH: Final = 730
-"""As AWS counts: 365 * 24 / 12."""
-
 _EXACT: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
 
 

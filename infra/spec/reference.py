@@ -171,8 +171,10 @@ _HEAD = """\
 `environments/<env>.yaml` says what a cluster is. It is YAML 1.2 with one difference: a scalar is the text
 that was written, and the type of the field decides what it means, so `no`, `022` and `1.20` need no quotes.
 Keys that are not in this manual are errors. `extends: base.yaml` starts from another file: mappings merge key
-by key, all else replaces what the base had, and `null` takes it away. `invoke spec --resolved` shows the
-result and where each value comes from; `invoke validate` checks it.
+by key, all else replaces what the base had, and `null` takes it away. Where there is nothing to take away, a
+field with `null` or without a value has its default, and a named entry without one is an error: `{}` is an
+entry with nothing but defaults. `invoke spec --resolved` shows the result and where each value comes from;
+`invoke validate` checks it.
 
 ```yaml
 {example}```
