@@ -1,13 +1,13 @@
 """Plan, apply, destroy, drift: one environment's Terraform from saved plan to remembered apply.
 
-Nothing here prints or asks; ``tasks.py`` does both, with what these functions give back.
+Nothing here prints or asks; ``infra.commands`` does both, with what these functions give back.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +21,9 @@ from infra.drive.engine import Engine
 from infra.drive.folders import Folders
 from infra.drive.saved import Inputs, SavedPlan
 from infra.drive.terraform import LOCK_FILE, Listener, Terraform, TerraformError
-from infra.errors import DriveError, ProtectedError, StalePlanError
+from infra.errors import DriveError, ProtectedError, UsageError
 from infra.files import Files
+from infra.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +98,24 @@ def plan(
     only: Iterable[str] = (),
     named: Iterable[str] = (),
     out: Path | None = None,
+    pending: bool = False,
     prices: costs.Prices | None = None,
     listener: Listener | None = None,
 ) -> Planned:
     """Plan, and keep the plan for `apply`.
 
     ``only`` narrows it to sites; ``named`` are addresses (of resources, or modules that hold them) of
-    stateful things that may go; ``out`` gets a copy of Terraform's plan file. `ProtectedError` when a
-    thing that is not named would have to go and its ``prevent_destroy`` stops Terraform.
+    stateful things that may go; ``out`` gets a copy of Terraform's plan file; ``pending`` is for a caller
+    who asks before it applies this very plan. `ProtectedError` when a thing that is not named would have to
+    go and its ``prevent_destroy`` stops Terraform.
     """
-    folders, named = job.folders, tuple(named)
+    folders, only, named = job.folders, tuple(only), tuple(named)
     targets = _targets(job.sites, only)
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}; make it first")
     with workspace.locked(job.build):
         saved.discard(folders)
+        unprotected.discard(folders)
         folders.plan.mkdir(parents=True, exist_ok=True)
         job.terraform(listener).init()
         root = unprotected.unprotect(folders) if destroy or named else folders.root
@@ -122,7 +128,7 @@ def plan(
         shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
         parsed = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
         if out is not None:
-            shutil.copyfile(fresh, out)
+            _copy(fresh, out)
         kept = saved.save(
             folders,
             SavedPlan(
@@ -138,6 +144,8 @@ def plan(
                 ),
                 counts={action: parsed.count(action) for action in ("create", "update", "replace", "delete")},
                 has_changes=has_changes,
+                only=only,
+                pending=pending,
             ),
             fresh,
         )
@@ -147,48 +155,52 @@ def plan(
         return Planned(parsed, kept, money)
 
 
-def check(job: Job, *, named: Iterable[str] = (), kind: str = "apply") -> SavedPlan:
-    """The saved plan, if it may be applied now: `StalePlanError` or `ProtectedError` otherwise.
-
-    A plan of ``kind`` ``destroy`` needs no names: whoever asks for it has typed the environment's name.
-    """
+def waiting(job: Job) -> SavedPlan | None:
+    """The plan that was saved to be applied later, stale or not."""
     found = saved.load(job.folders)
-    if found is None:
-        raise StalePlanError(f"no saved plan for {job.environment}: run `invoke {_verb(kind)}` first")
-    saved.check(job.folders, found, job.inputs(), saved.state_position(job.folders), kind=kind)
-    if kind != "destroy":
-        _require_names(job, found, tuple(named))
-    return found
+    return None if found is None or found.pending else found
+
+
+def check(job: Job, plan: SavedPlan, *, named: Iterable[str] = ()) -> None:
+    """`StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
+
+    A plan to destroy all needs no names: whoever asks for it has typed the environment's name.
+    """
+    if saved.load(job.folders) != plan:
+        raise saved.stale(plan, "another run has planned or applied since", job.named)
+    saved.check(job.folders, plan, job.inputs(), saved.state_position(job.folders), options=job.named)
+    if plan.kind != "destroy":
+        _require_names(job, plan, tuple(named))
 
 
 def apply(
-    job: Job, *, named: Iterable[str] = (), kind: str = "apply", listener: Listener | None = None
-) -> SavedPlan:
-    """Do exactly what the saved plan says, then remember it; gives back the plan that was applied.
+    job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None
+) -> None:
+    """Do exactly what ``plan``, the one that a person saw, says; then remember it.
 
-    The plan is used up, also by an apply that fails half-way: planning again shows what is left to do.
+    It is used up, also by an apply that fails half-way: planning again shows what is left to do.
     """
     folders = job.folders
     with workspace.locked(job.build):
-        found = check(job, named=named, kind=kind)
+        check(job, plan, named=named)
         # Made anew: expressions that read files do so again during apply.
-        root = folders.root if found.root == folders.root.name else unprotected.unprotect(folders)
-        if found.has_changes:
+        root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
+        if plan.has_changes:
             try:
                 job.terraform(listener, root=root).apply(saved.plan_file(folders))
             except TerraformError as problem:
                 _rescue(folders, root, problem)
                 if any(map(diagnostics.is_stale_plan, problem.diagnostics)):
                     saved.discard(folders)
-                    raise saved.stale(found, "the state has moved on") from None
-                _explain_half_done(folders, found, problem)
+                    raise saved.stale(plan, "the state has moved on", job.named) from None
+                _explain_half_done(job, plan, problem)
                 raise
             except DriveError:  # stopped: what was done is done
                 saved.discard(folders)
                 raise
         saved.discard(folders)
         unprotected.discard(folders)
-        if kind == "destroy":
+        if plan.kind == "destroy":
             ledger.forget(folders)
         else:
             ledger.remember(
@@ -197,16 +209,16 @@ def apply(
                 {
                     "environment": job.environment,
                     "applied": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "only": list(plan.only),
                     "engine": str(job.engine),
                     "spec": job.spec,
                     "lock": job.lock,
                 },
             )
-        if kind != "destroy" and found.has_changes:
+        if plan.kind != "destroy" and plan.has_changes:
             # What one resource does to another (a rule to its group, a route to its table) is in the state
             # only once it is read again; until then it would pass for drift.
             job.terraform(listener).refresh()
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +254,21 @@ def _targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
     for wanted in only:
         modules = [module for module, site in sites.items() if site == wanted]
         if not modules:
-            raise DriveError(f"no site {wanted!r} to plan for; there are {', '.join(sorted(set(sites.values())))}")
+            known = sorted(set(sites.values()))
+            near = nearest(wanted, known)
+            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
+            raise UsageError(f"no AWS site {wanted!r} to plan for; {hint}")
         targets += [f"module.{module}" for module in modules]
     return tuple(targets)
+
+
+def _copy(plan_file: Path, out: Path) -> None:
+    """Terraform's own plan file, for its owner's eyes: what it was made from is in it, secrets too."""
+    fresh = out.with_name(f"{out.name}.new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:  # noqa: PTH123
+        stream.write(plan_file.read_bytes())
+    fresh.replace(out)
 
 
 @contextmanager
@@ -298,17 +322,13 @@ def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
     )
 
 
-def _explain_half_done(folders: Folders, found: SavedPlan, problem: TerraformError) -> None:
-    now = saved.state_position(folders)
-    if now is not None and now == found.state:
+def _explain_half_done(job: Job, plan: SavedPlan, problem: TerraformError) -> None:
+    now = saved.state_position(job.folders)
+    if now is not None and now == plan.state:
         return  # nothing was done, and the plan still holds
-    saved.discard(folders)
-    again = f"`invoke {_verb(found.kind)} --env {found.environment}`"
+    saved.discard(job.folders)
+    again = f"`{saved.again(plan.kind)} {job.named}`"
     problem.args = (f"{problem}\nWhat was done so far is in the state; {again} shows what is left to do.",)
-
-
-def _verb(kind: str) -> str:
-    return "destroy" if kind == "destroy" else "plan"
 
 
 def _sha256(text: str) -> str:
