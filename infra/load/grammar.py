@@ -36,7 +36,7 @@ _WORDS: Final = {
     "found undefined alias": _Words("no anchor of this name stands above", _STAR),
     "did not find expected alphabetic or numeric character": _Words("no name of an anchor or alias", _STAR),
 }  # fmt: skip
-"""libyaml's words → ours."""
+"""libyaml's words → ours. Where PyYAML is without libyaml, its own are shown as they are."""
 
 
 def problem(error: yaml.YAMLError, text: str, file: str) -> Problem:

@@ -121,7 +121,7 @@ class _Reader:
             self.wrong("LOCK001", (), error.problem or "not YAML", mark.line + 1 if mark else 1, _RESTORE)
             return Lock()
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.wrong("LOCK001", (), f"not YAML: {error}", 1, _RESTORE)
+            self.wrong("LOCK001", (), f"not YAML: {str(error).splitlines()[0]}", 1, _RESTORE)
             return Lock()
         if node is None:
             return Lock()
