@@ -71,6 +71,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "primary": _region(regions[0], regions),
         "regions": [_region(region, regions) for region in regions],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
+        "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
         "peerings": [joined] if joined and not mesh else [],
         "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
         if mesh

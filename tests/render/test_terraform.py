@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,12 @@ def test_masters_stand_in_the_primary_region_alone() -> None:
     regions = values(cluster("research"))["regions"]
     assert sorted(regions["us_west_2"]["control_plane"]["masters"]) == ["master-1", "master-2", "master-3"]
     assert regions["us_east_1"]["control_plane"] is None
+
+
+def test_without_masters_no_name_is_given_to_them() -> None:
+    main = render_terraform(replace(cluster("minimal"), control_plane=None))["main.tf"]
+    assert "load_balancer" not in main
+    assert "load_balancer.dns_name" in render_terraform(cluster("minimal"))["main.tf"]
 
 
 def test_a_gateway_behind_nat_speaks_first(tmp_path: Path) -> None:

@@ -101,6 +101,10 @@ POOLS: dict[str, dict[str, Any]] = {
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too-few": ({"min": 11}, "The least capacity of wrong-too-few (11) is more than the most (10)."),
     "cluster": ({"placement_group": "cluster"}, "A cluster placement group is in one zone"),
+    "reserved-spot": (
+        {"capacity_reservation": {"id": "cr-0123456789abcdef0"}, "market": {"kind": "spot"}},
+        "Spot machines never run in reserved capacity",
+    ),
     "warm-spot": ({"warm_pool": {}, "market": {"kind": "spot"}}, "A warm pool is bought on demand"),
     "old-several": (
         {"launch": "configuration", "instance_types": [{"name": "m5.large"}, {"name": "m6i.large"}]},

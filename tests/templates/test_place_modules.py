@@ -83,11 +83,15 @@ STORAGE: dict[str, Any] = {
     "name": "lab-us-west-2",
     "tags": TAGS,
     "security_group_ids": ["sg-efs"],
+    "root_roles": ["arn:aws:iam::123456789012:role/lab-ssh-node"],
     "file_systems": {
         "home": {
             "name": "lab-us-west-2-home",
             "archive_after_days": 30,
-            "access_points": {"shared": {"path": "/shared", "uid": 1000, "gid": 100, "mode": "0775"}},
+            "access_points": {
+                "shared": {"path": "/shared", "uid": 1000, "gid": 100, "mode": "0775"},
+                "homes": {"path": "/homes", "uid": 0, "gid": 0},
+            },
             "subnet_ids": {"us-west-2a": "subnet-a", "us-west-2b": "subnet-b"},
             "tags": {"role": "storage"},
         },
@@ -570,11 +574,30 @@ def test_file_systems(planned: Planned) -> None:
         'this["scratch us-west-2a"]': "subnet-a",
     }
     assert all(target["security_groups"] == ["sg-efs"] for target in targets.values())
-    (point,) = planned.all("storage", "aws_efs_access_point").values()
+    points = planned.all("storage", "aws_efs_access_point")
+    point, homes = points['this["home shared"]'], points['this["home homes"]']
     assert (point["posix_user"][0]["uid"], point["root_directory"][0]["path"]) == (1000, "/shared")
     assert point["root_directory"][0]["creation_info"][0]["permissions"] == "0775"
+    assert homes["posix_user"] == []
+    assert homes["root_directory"][0]["creation_info"][0]["owner_uid"] == 0
     assert set(planned.all("storage", "aws_efs_backup_policy")) == {'this["home"]'}
     assert len(planned.all("storage", "aws_efs_file_system_policy")) == 2
+
+
+def test_root_on_a_file_system_is_for_the_roles_that_are_named(planned: Planned) -> None:
+    documents = [
+        one["values"]["statement"]
+        for one in planned.modules["storage"]
+        if one["mode"] == "data" and one["address"].split(".")[-1].startswith("file_system[")
+    ]
+    assert len(documents) == 2
+    for statements in documents:
+        by_id = {statement["sid"]: statement for statement in statements}
+        assert set(by_id) == {"MountFromInside", "RootOfSome", "OnlyOverTls"}
+        rooted = [sid for sid, one in by_id.items() if "elasticfilesystem:ClientRootAccess" in one["actions"]]
+        assert rooted == ["RootOfSome"]
+        (principal,) = by_id["RootOfSome"]["principals"]
+        assert principal["identifiers"] == STORAGE["root_roles"]
 
 
 def test_buckets(planned: Planned) -> None:
@@ -608,7 +631,7 @@ def test_four_roles_with_a_profile_each(planned: Planned) -> None:
 
 ROLES = {
     "node": {
-        "ReadOwnSecrets", "MountOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
+        "ReadOwnSecrets", "FindOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
         "LookUp", "ReportDrained", "SignIn", "PullImages",
     },
     "control-plane": {
@@ -616,7 +639,7 @@ ROLES = {
         "KeepSnapshots", "SignIn", "PullImages",
     },
     "ssh-node": {
-        "ReadOwnSecrets", "MountOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
+        "ReadOwnSecrets", "FindOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
     },
     "access-gateway": {"ReadOwnSecrets"},
 }  # fmt: skip
@@ -657,11 +680,9 @@ def test_groups_and_file_systems_of_another_cluster_are_out_of_reach(planned: Pl
     own = {"StringEquals": {"aws:ResourceTag/cluster": "lab"}}
     for role, names in ROLES.items():
         policies = planned.policies("identity", role)
-        for name in names & {"MountOwnFileSystems", "ReportDrained", "ScaleOwnGroups"}:
+        for name in names & {"FindOwnFileSystems", "ReportDrained", "ScaleOwnGroups"}:
             assert policies[name]["Condition"] == own, (role, name)
-    node, ssh = (planned.policies("identity", role)["MountOwnFileSystems"] for role in ("node", "ssh-node"))
-    assert "elasticfilesystem:ClientRootAccess" not in node["Action"]
-    assert "elasticfilesystem:ClientRootAccess" in ssh["Action"]
+            assert not [action for action in listed(policies[name]["Action"]) if ":Client" in action]
 
 
 def test_a_read_only_bucket_is_read_only(planned: Planned) -> None:

@@ -37,7 +37,6 @@ data "aws_iam_policy_document" "autoscaler" {
       "autoscaling:RecordLifecycleActionHeartbeat",
       "autoscaling:SetDesiredCapacity",
       "autoscaling:TerminateInstanceInAutoScalingGroup",
-      "autoscaling:UpdateAutoScalingGroup",
     ]
     resources = local.auto_scaling_groups
 

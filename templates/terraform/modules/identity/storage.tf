@@ -1,23 +1,20 @@
-# Nodes and SSH nodes mount the file systems, and use the buckets. Nobody may delete a version of an object: what was
+# Nodes and SSH nodes find the file systems, and use the buckets. Nobody may delete a version of an object: what was
 # overwritten or deleted by mistake comes back, until the bucket's life cycle lets it go.
+#
+# Who may mount is said by the file systems' own policies (module storage): EFS looks at no tags when a client
+# mounts (EFS User Guide, "EFS condition keys for clients"), so that a role could not be held to its own cluster.
 
 locals {
-  # Whether root is root on a file system: where home directories are made, at a person's first log-in.
-  file_system_rights = {
-    node     = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
-    ssh-node = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite", "elasticfilesystem:ClientRootAccess"]
-  }
+  mounting = toset(["node", "ssh-node"])
 
   readable = [for bucket in var.buckets : "arn:${local.partition}:s3:::${bucket.bucket}"]
   writable = [for bucket in var.buckets : "arn:${local.partition}:s3:::${bucket.bucket}" if !bucket.read_only]
 }
 
 data "aws_iam_policy_document" "file_systems" {
-  for_each = local.file_system_rights
-
   statement {
-    sid       = "MountOwnFileSystems"
-    actions   = concat(each.value, ["elasticfilesystem:DescribeMountTargets"])
+    sid       = "FindOwnFileSystems"
+    actions   = ["elasticfilesystem:DescribeMountTargets"]
     resources = [for region in var.regions : "arn:${local.partition}:elasticfilesystem:${region}:${local.account}:file-system/*"]
 
     condition {
@@ -29,11 +26,11 @@ data "aws_iam_policy_document" "file_systems" {
 }
 
 resource "aws_iam_role_policy" "file_systems" {
-  for_each = local.file_system_rights
+  for_each = local.mounting
 
-  name   = "mount-own-file-systems"
+  name   = "find-own-file-systems"
   role   = aws_iam_role.this[each.key].name
-  policy = data.aws_iam_policy_document.file_systems[each.key].json
+  policy = data.aws_iam_policy_document.file_systems.json
 }
 
 data "aws_iam_policy_document" "buckets" {

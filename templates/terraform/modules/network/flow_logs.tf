@@ -13,6 +13,9 @@ resource "aws_flow_log" "this" {
   iam_role_arn         = each.value.bucket_arn == null ? aws_iam_role.flow[each.key].arn : null
 
   tags = merge(var.tags, { Name = "${each.key}-flow-logs" })
+
+  # Before its role may write, a flow log begins with an access error.
+  depends_on = [aws_iam_role_policy.flow]
 }
 
 resource "aws_cloudwatch_log_group" "flow" {
@@ -57,6 +60,15 @@ data "aws_iam_policy_document" "flow_write" {
       "logs:PutLogEvents",
     ]
     resources = ["${aws_cloudwatch_log_group.flow[each.key].arn}:*"]
+  }
+
+  # Flow logs look their group up before they write (VPC User Guide, "IAM role for publishing flow logs"). They may
+  # not make one: it would come back, without an end to what it keeps, after a destroy.
+  statement {
+    actions = ["logs:DescribeLogGroups"]
+    resources = [
+      "arn:${data.aws_partition.current.partition}:logs:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:log-group:*",
+    ]
   }
 }
 

@@ -107,6 +107,11 @@ resource "aws_launch_template" "this" {
   # The group moves on before the old template goes.
   lifecycle {
     create_before_destroy = true
+
+    precondition {
+      condition     = var.market.kind != "spot" || !local.reservation_targeted
+      error_message = "Spot machines never run in reserved capacity: ${each.key} names a reservation."
+    }
   }
 }
 

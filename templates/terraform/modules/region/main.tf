@@ -35,7 +35,7 @@ module "node_pool" {
 
   name                  = each.value.name
   tags                  = merge(var.tags, each.value.tags)
-  subnet_ids            = [for subnet in each.value.subnets : module.network.subnets[subnet]]
+  subnet_ids            = [for subnet in each.value.subnets : module.network.routed_subnets[subnet]]
   security_group_ids    = [module.network.security_groups["node"]]
   instance_profile      = var.instance_profiles["node"]
   image_id              = local.image_ids[each.value.image]
@@ -70,7 +70,7 @@ module "control_plane" {
   masters = {
     for name, master in each.value.masters : name => {
       name          = master.name
-      subnet_id     = module.network.subnets[master.subnet]
+      subnet_id     = module.network.routed_subnets[master.subnet]
       instance_type = master.instance_type
       image_id      = local.image_ids[master.image]
       root_disk     = master.root_disk
@@ -98,7 +98,7 @@ module "access" {
     for name, instance in var.instances : name => {
       name          = instance.name
       role          = instance.role
-      subnet_id     = module.network.subnets[instance.subnet]
+      subnet_id     = module.network.routed_subnets[instance.subnet]
       instance_type = instance.instance_type
       image_id      = local.image_ids[instance.image]
       root_disk     = instance.root_disk
@@ -130,5 +130,6 @@ module "storage" {
     })
   }
   security_group_ids = [module.network.security_groups["efs"]]
+  root_roles         = [var.roles["ssh-node"]]
   buckets            = var.storage.buckets
 }

@@ -82,6 +82,11 @@ variable "instance_profiles" {
   type        = map(string)
 }
 
+variable "roles" {
+  description = "ARNs of the machines' roles by name: node, control-plane, ssh-node, access-gateway."
+  type        = map(string)
+}
+
 variable "node_pools" {
   description = "Node pools by name, one Auto Scaling group each. user_data are plain facts for the node, never a secret."
   type = map(object({

@@ -60,9 +60,15 @@ resource "aws_efs_access_point" "this" {
 
   file_system_id = aws_efs_file_system.this[each.value.file_system].id
 
-  posix_user {
-    uid = each.value.uid
-    gid = each.value.gid
+  # Who owns the directory stands for all who come in by it. Root stands for nobody: each stays who they are, as in
+  # a directory of homes.
+  dynamic "posix_user" {
+    for_each = each.value.uid == 0 ? [] : [each.value]
+
+    content {
+      uid = posix_user.value.uid
+      gid = posix_user.value.gid
+    }
   }
 
   root_directory {
@@ -91,7 +97,7 @@ resource "aws_efs_backup_policy" "this" {
 }
 
 # Machines in racks have no AWS identity, so whoever gets through the mount targets' security groups may read and
-# write, as EFS has it by default, but only over TLS, and never as root: that takes a role that says so.
+# write, as EFS has it by default, but only over TLS, and never as root: that takes a role that is named here.
 data "aws_iam_policy_document" "file_system" {
   for_each = var.file_systems
 
@@ -112,6 +118,27 @@ data "aws_iam_policy_document" "file_system" {
       test     = "Bool"
       variable = "elasticfilesystem:AccessedViaMountTarget"
       values   = ["true"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = length(var.root_roles) > 0 ? ["root"] : []
+
+    content {
+      sid       = "RootOfSome"
+      actions   = ["elasticfilesystem:ClientRootAccess"]
+      resources = [aws_efs_file_system.this[each.key].arn]
+
+      principals {
+        type        = "AWS"
+        identifiers = var.root_roles
+      }
+
+      condition {
+        test     = "Bool"
+        variable = "elasticfilesystem:AccessedViaMountTarget"
+        values   = ["true"]
+      }
     }
   }
 

@@ -14,7 +14,7 @@ variable "file_systems" {
     EFS file systems by name.
       name: AWS name; it never changes, since EFS would make a new file system.
       archive_after_days: days without access until a file moves to infrequent access; null for never.
-      access_points: directories with an owner that all access maps to, by name.
+      access_points: directories by name, with an owner that all access maps to; owner 0 maps nobody.
       subnet_ids: subnets of the mount targets, by zone.
   EOT
   type = map(object({
@@ -69,6 +69,13 @@ variable "security_group_ids" {
   description = "Security groups of the mount targets. Needed where there are file systems."
   type        = list(string)
   default     = []
+}
+
+variable "root_roles" {
+  description = "ARNs of the roles whose root is root on the file systems: where home directories are made."
+  type        = list(string)
+  default     = []
+  nullable    = false
 }
 
 variable "buckets" {

@@ -28,6 +28,7 @@ module "us_west_2" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.us_west_2.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.us_west_2.node_pools
   control_plane     = var.regions.us_west_2.control_plane
   instances         = var.regions.us_west_2.instances

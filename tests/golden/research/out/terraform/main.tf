@@ -28,6 +28,7 @@ module "us_west_2" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.us_west_2.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.us_west_2.node_pools
   control_plane     = var.regions.us_west_2.control_plane
   instances         = var.regions.us_west_2.instances
@@ -45,6 +46,7 @@ module "us_east_1" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.us_east_1.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.us_east_1.node_pools
   control_plane     = var.regions.us_east_1.control_plane
   instances         = var.regions.us_east_1.instances
@@ -62,6 +64,7 @@ module "eu_west_1" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.eu_west_1.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.eu_west_1.node_pools
   control_plane     = var.regions.eu_west_1.control_plane
   instances         = var.regions.eu_west_1.instances

@@ -28,6 +28,7 @@ module "true" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.true.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.true.node_pools
   control_plane     = var.regions.true.control_plane
   instances         = var.regions.true.instances
@@ -45,6 +46,7 @@ module "null" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.null.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.null.node_pools
   control_plane     = var.regions.null.control_plane
   instances         = var.regions.null.instances

@@ -28,6 +28,7 @@ module "main" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.main.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.main.node_pools
   control_plane     = var.regions.main.control_plane
   instances         = var.regions.main.instances
@@ -45,6 +46,7 @@ module "far" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.far.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.far.node_pools
   control_plane     = var.regions.far.control_plane
   instances         = var.regions.far.instances
@@ -62,6 +64,7 @@ module "farther" {
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.farther.images
   instance_profiles = module.identity.instance_profiles
+  roles             = module.identity.roles
   node_pools        = var.regions.farther.node_pools
   control_plane     = var.regions.farther.control_plane
   instances         = var.regions.farther.instances
