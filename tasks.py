@@ -1,4 +1,4 @@
-"""The command line: composes the four verbs and turns our errors into exit codes. Nothing else does.
+"""The command line: each task by its name, options and help; what it does is in ``infra.commands``.
 
 Heavy libraries are imported where they are used: `invoke --list` must answer at once.
 """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from infra.drive.workspace import locked
 
 ROOT = Path(__file__).parents[1]
 
@@ -117,6 +120,57 @@ def test_nothing_is_embedded_until_it_is_asked_for(project: Path) -> None:
     result = invoke("local.status", "--json", folder=project)
     assert result.returncode == 1
     assert json.loads(result.stdout) == {"running": False}
+
+
+def test_real_resources_are_not_taken_for_embedded_ones(project: Path) -> None:
+    """`local.reset` puts a state aside: one that speaks of a real cluster must stay where it is."""
+    state = project / "build" / "minimal" / "state" / "terraform.tfstate"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}", encoding="utf-8")
+    for task in ("local.reset", "local.down", "local.up", "local.status"):
+        result = invoke(task, "--env", "minimal", folder=project)
+        assert result.returncode == 1
+        assert "minimal is not on the embedded AWS; its rehearsal is" in result.stderr
+    assert state.exists()
+    assert invoke("local.reset", "--env", "minimal", "--rehearse", folder=project).returncode == 0
+    assert state.exists()
+
+
+def test_a_reset_waits_for_no_run_and_disturbs_none(project: Path) -> None:
+    build = project / "build" / "local"
+    with locked(build):
+        result = invoke("local.reset", folder=project)
+    assert result.returncode == 1
+    assert "another run is working on this environment" in result.stderr
+
+
+@pytest.mark.parametrize("task", ["render", "topology"])
+def test_a_build_folder_that_cannot_be_written(project: Path, task: str) -> None:
+    (project / "build").touch()
+    result = invoke(task, "--env", "minimal", folder=project)
+    assert result.returncode == 1
+    assert "error: " in result.stderr
+    assert f"{project / 'build' / 'minimal'}" in result.stderr
+
+
+def test_output_that_nobody_reads_to_its_end(project: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m invoke --search-root {ROOT} addresses --env research | head -n 1",
+        shell=True, capture_output=True, text=True, check=True, cwd=project,
+    )  # fmt: skip
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
+
+
+def test_messages_name_only_tasks_that_exist() -> None:
+    import tasks
+
+    said = {
+        (path, name)
+        for path in [*(ROOT / "infra").rglob("*.py"), ROOT / "tasks.py"]
+        for name in re.findall(r"\binvoke ([a-z]+(?:\.[a-z]+)?)", path.read_text(encoding="utf-8"))
+    }
+    assert said
+    assert {(path, name) for path, name in said if name not in tasks.namespace.task_names} == set()
 
 
 def test_the_picture_of_a_cluster(project: Path) -> None:

@@ -1,6 +1,15 @@
-"""What the tasks have in common, between the four verbs and the terminal.
+"""What the tasks do: the four verbs, put together for a person at a terminal.
 
-::
+One module a group of tasks, each a function that gives back an exit code::
+
+    speaking      validate, spec, addresses, catalogue: a spec, read back to whoever wrote it
+    rendering     render, diff, topology: from a spec to files
+    planning      plan, apply, destroy
+    looking       outputs, drift, doctor, bootstrap
+    embedded      local.up, local.down, local.reset, local.status
+    reference     docs: what is generated of the documentation
+
+and what they share::
 
     environment   a name → its files, and what they mean: load, resolve, render
     world         what a meaning is driven against: an account, or the embedded AWS; the secrets

@@ -5,10 +5,13 @@ from __future__ import annotations
 from infra.commands.environment import Environment
 from infra.commands.terminal import note, say, say_json
 from infra.commands.world import embedded_folder, started, state_file
+from infra.errors import UsageError
+from infra.load import load
 
 
 def up(environment: Environment) -> int:
     """Start it, if it is not running."""
+    _require(environment)
     server = started(environment)
     say(f"The embedded AWS of {environment.name} answers on {server.address} (process {server.pid}).")
     return 0
@@ -16,28 +19,39 @@ def up(environment: Environment) -> int:
 
 def down(environment: Environment) -> int:
     """Stop it; its resources go with it, so the state that names them is put aside."""
-    from infra.drive import localaws
+    from infra.drive import localaws, workspace
 
-    folder = embedded_folder(environment).absolute()
-    if not localaws.stop(folder):
-        say(f"No embedded AWS of {environment.name} is running.")
-        return 0
-    say(f"Stopped the embedded AWS of {environment.name}.")
-    _put_aside(environment)
+    _require(environment)
+    with workspace.locked(environment.build):
+        if not localaws.stop(embedded_folder(environment).absolute()):
+            say(f"No embedded AWS of {environment.name} is running.")
+            return 0
+        say(f"Stopped the embedded AWS of {environment.name}.")
+        _put_aside(environment)
     return 0
 
 
 def reset(environment: Environment) -> int:
     """Start afresh: stopped, and the state of its resources put aside."""
-    from infra.drive import localaws
+    from infra.drive import workspace
 
-    localaws.stop(embedded_folder(environment).absolute())
-    _put_aside(environment)
+    _require(environment)
+    with workspace.locked(environment.build):
+        _put_aside(environment)
     say(f"{environment.name} starts afresh: nothing is applied.")
     return 0
 
 
+def _require(environment: Environment) -> None:
+    """``UsageError`` for an environment on real AWS: its state must not be taken for the embedded one's."""
+    if not environment.rehearsed and not load(environment.spec_file).spec.aws.embedded:
+        raise UsageError(
+            f"{environment.name} is not on the embedded AWS; its rehearsal is, which --rehearse names"
+        )
+
+
 def _put_aside(environment: Environment) -> None:
+    """Stop it, where it runs, and move away what speaks of its resources."""
     from infra.drive import ledger, localaws, saved
     from infra.drive.folders import Folders
 
@@ -53,6 +67,7 @@ def status(environment: Environment, *, json: bool) -> int:
     """Whether it runs, where, and what it holds; 1 when it does not run."""
     from infra.drive import localaws
 
+    _require(environment)
     server = localaws.status(embedded_folder(environment).absolute())
     if server is None:
         if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SPECS: Final = Path("environments")
 BUILD: Final = Path("build")
 DEFAULT: Final = "local"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,15 @@ def find(name: str = "", *, rehearsed: bool = False) -> Environment:
     """
     wanted = name or os.environ.get("INFRA_ENV") or DEFAULT
     found = Environment(wanted, rehearsed)
-    if not found.spec_file.is_file():
-        known = sorted(file.stem for file in SPECS.glob("*.yaml") if "." not in file.stem)
-        near = nearest(wanted, known)
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
-        raise UsageError(f"{found.spec_file}: no such environment; {hint}")
-    return found
+    # A name with a dot or a slash would lead to files, and to a build folder, of something else.
+    if _NAME.fullmatch(wanted) and found.spec_file.is_file():
+        return found
+    if not SPECS.is_dir():
+        raise UsageError(f"there is no folder {SPECS}/ here; run this in the project's own folder")
+    known = sorted(file.stem for file in SPECS.glob("*.yaml") if _NAME.fullmatch(file.stem))
+    near = nearest(Path(wanted).name.split(".")[0], known)
+    hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
+    raise UsageError(f"{wanted}: no such environment in {SPECS}/; {hint}")
 
 
 @dataclass(frozen=True)
@@ -162,13 +168,16 @@ def placed(problem: SpecError, loaded: Loaded) -> SpecError:
 def keep_lock(understood: Understood) -> bool:
     """Write the lock file if what must not move has grown; True if it was written.
 
-    One atomic replacement. A rehearsal writes none: nothing it does is for good.
+    One atomic replacement. A rehearsal writes none: nothing it does is for good. ``UsageError`` when
+    somebody else has written it since it was read: what they decided must not be lost.
     """
     environment = understood.environment
     if environment.rehearsed or understood.lock == understood.kept:
         return False
     if not understood.kept and understood.lock == dump(Lock()):
         return False
+    if read_lock(environment) != understood.kept:
+        raise UsageError(f"{environment.lock_file} was changed while this ran; run this again")
     fresh = environment.lock_file.with_suffix(".new")
     fresh.write_text(understood.lock, encoding="utf-8")
     fresh.replace(environment.lock_file)

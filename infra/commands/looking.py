@@ -42,7 +42,7 @@ def drift(environment: Environment, *, json: bool) -> int:
     if json:
         say_json([summary.change_json(change) for change in found.changes])
     else:
-        say(summary.drift_text(found.changes, environment=environment.name))
+        say(summary.drift_text(found.changes, environment=environment.name, options=environment.options))
     return found.exit_code
 
 

@@ -47,17 +47,19 @@ def plan(
 
 def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int:
     """Do what the saved plan says; without one, plan and ask first."""
-    from infra.drive import lifecycle, saved
+    from infra.drive import lifecycle
 
     understood, job = ready(environment)
-    if saved.load(job.folders) is None:
-        planned = _planned(job, named=named)
+    found = lifecycle.waiting(job)
+    if found is None:
+        planned = _planned(job, named=named, pending=True)
+        found = planned.saved
         _show(understood, planned, named, json=False)
-        if planned.saved.has_changes and not yes:
-            _agreed(job, f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
-    done = lifecycle.apply(job, named=named, listener=progress())
-    if done.has_changes:
-        counts = done.counts
+        if found.has_changes and not yes:
+            _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
+    lifecycle.apply(job, found, named=named, listener=progress())
+    if found.has_changes:
+        counts = found.counts
         say(
             f"Applied to {environment.name}: {counts.get('create', 0)} added, "
             f"{counts.get('update', 0)} changed, {counts.get('replace', 0)} replaced, "
@@ -75,18 +77,18 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     from infra.drive import lifecycle
 
     understood, job = ready(environment, changeable=True)
-    planned = _planned(job, destroy=True)
-    if not planned.saved.has_changes:
-        say(f"Nothing to destroy: {environment.name} has no resources.")
-        lifecycle.apply(job, kind="destroy")
-        return 0
-    _show(understood, planned, (), json=False)
-    if confirm != environment.name:
-        question = f"This destroys all of it, data too. Type {environment.name} to go on:"
-        _agreed(job, question, environment.name, f"--confirm {environment.name}")
-    lifecycle.apply(job, kind="destroy", listener=progress())
+    planned = _planned(job, destroy=True, pending=True)
+    if planned.saved.has_changes:
+        _show(understood, planned, (), json=False)
+        if confirm != environment.name:
+            question = f"This destroys all of it, data too. Type {environment.name} to go on:"
+            _agreed(question, environment.name, f"--confirm {environment.name}")
+    lifecycle.apply(job, planned.saved, listener=progress())
     world.forget_tunnels(understood, {**os.environ, **job.env})
-    say(f"Destroyed: nothing of {environment.name} is left.")
+    if planned.saved.has_changes:
+        say(f"Destroyed: nothing of {environment.name} is left.")
+    else:
+        say(f"Nothing to destroy: {environment.name} has no resources.")
     return 0
 
 
@@ -97,6 +99,7 @@ def _planned(
     only: Iterable[str] = (),
     named: Iterable[str] = (),
     out: str = "",
+    pending: bool = False,
 ) -> Planned:
     from infra.catalogue import prices
     from infra.drive import lifecycle
@@ -107,6 +110,7 @@ def _planned(
         only=only,
         named=named,
         out=Path(out) if out else None,
+        pending=pending,
         prices=prices,
         listener=progress(),
     )
@@ -124,14 +128,10 @@ def _show(understood: Understood, planned: Planned, named: Iterable[str], *, jso
         say(summary.text(planned.plan, environment=name, cost=planned.cost, notes=notes, named=named))
 
 
-def _agreed(job: Job, question: str, answer: str, option: str) -> None:
-    """``UsageError`` unless the answer is the right one. A plan that was declined is not kept: the next apply
-    would take it for one that somebody wanted."""
-    from infra.drive import saved
-
+def _agreed(question: str, answer: str, option: str) -> None:
+    """``UsageError`` unless the answer is the right one."""
     said = ask(question)
     if said != answer:
-        saved.discard(job.folders)
         why = f"{said!r} is not {answer!r}" if said else f"nobody agreed; {option} does"
         raise UsageError(f"nothing was done: {why}")
 

@@ -11,8 +11,11 @@ def write(understood: Understood) -> dict[str, int]:
     from infra.drive import workspace
 
     build = understood.environment.build
-    written = workspace.write(build, understood.files)
-    if keep_lock(understood):
+    with workspace.locked(build):
+        # What is rendered holds what the lock file keeps, so that one is first.
+        grown = keep_lock(understood)
+        written = workspace.write(build, understood.files)
+    if grown:
         note(f"{understood.environment.lock_file} holds what must not move: commit it.")
     for path in written.kept_aside:
         note(f"{build / path} had been edited by hand; that text is in {path}.orig")
@@ -58,6 +61,8 @@ def diff(environment: Environment, *, json: bool) -> int:
         say(
             f"Nothing has changed in what is rendered since {applied.about.get('applied', 'the last apply')}."
         )
+    if only := applied.about.get("only"):
+        note(f"That apply was narrowed to {', '.join(only)}: elsewhere more may be left to do.")
     return 0
 
 
@@ -77,15 +82,16 @@ def topology(environment: Environment, *, show: bool) -> int:
     if show:
         import webbrowser
 
-        webbrowser.open(page.absolute().as_uri())
+        if not webbrowser.open(page.absolute().as_uri()):
+            note("There is no browser to open it in.")
     return 0
 
 
 def _marks(understood: Understood) -> dict[str, str]:
-    """What the saved plan would change, by element of the picture; nothing without one that still holds."""
+    """What the saved plan would change, by element of the picture; nothing without one of this very spec."""
     from infra.commands.marks import marks
     from infra.commands.world import modules
-    from infra.drive import plan, saved
+    from infra.drive import lifecycle, plan, saved
     from infra.drive.engine import find_engine
     from infra.drive.folders import Folders
     from infra.drive.terraform import Terraform
@@ -93,6 +99,9 @@ def _marks(understood: Understood) -> dict[str, str]:
     folders = Folders(understood.environment.build.absolute())
     found = saved.load(folders)
     if found is None or not found.has_changes:
+        return {}
+    if found.inputs.files != lifecycle.fingerprint(understood.files):
+        note(f"Not marked: the plan of {found.made} is of another spec; `invoke plan` makes a new one.")
         return {}
     terraform = Terraform(find_engine(), folders.root, data=folders.data)
     shown = terraform.show(saved.plan_file(folders))

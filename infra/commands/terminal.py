@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,9 @@ from typing import Any
 from invoke.exceptions import Exit
 
 from infra.errors import CausewayError, Problem, SpecError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+"""What goes wrong in the middle of a file, where the operating system names none."""
 
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\033[31m", "\033[33m", "\033[2m", "\033[1m", "\033[0m"
 
@@ -36,8 +41,6 @@ def say_json(value: Any) -> None:
 
 def coloured(stream: Any = None) -> bool:
     """Whether colours are wanted: on a terminal, and nobody set NO_COLOR (no-color.org)."""
-    import os
-
     return bool((stream or sys.stderr).isatty()) and not os.environ.get("NO_COLOR")
 
 
@@ -52,8 +55,7 @@ def told() -> Iterator[None]:
         note(f"{count} error{'s' * (count != 1)}; nothing was done")
         raise Exit(code=problem.exit_code) from None
     except CausewayError as problem:
-        mark = f"{_RED}error:{_PLAIN}" if coloured() else "error:"
-        note(f"{mark} {problem}")
+        note(f"{_error()} {problem}")
         raise Exit(code=problem.exit_code) from None
     except KeyboardInterrupt:
         note("stopped")
@@ -62,6 +64,17 @@ def told() -> Iterator[None]:
         # Whoever read our output has heard enough; what is still buffered must not raise once more at exit.
         sys.stdout = None
         raise Exit(code=141) from None
+    except OSError as problem:
+        # A folder that is somebody else's, a full disk. Any other without a file's name is a fault of ours.
+        if problem.filename is None and problem.errno not in _FULL:
+            raise
+        where = f"{problem.filename}: " if problem.filename is not None else ""
+        note(f"{_error()} {where}{problem.strerror}; mend that, then run this again")
+        raise Exit(code=1) from None
+
+
+def _error() -> str:
+    return f"{_RED}error:{_PLAIN}" if coloured() else "error:"
 
 
 def tell(problems: Iterable[Problem]) -> None:

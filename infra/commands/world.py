@@ -45,7 +45,7 @@ def credentials(environment: Environment, cluster: Cluster) -> dict[str, str]:
     from infra.drive import localaws
 
     server = started(environment)
-    localaws.check(server, state_file(environment))
+    localaws.check(server, state_file(environment), environment.options)
     return localaws.environment(server, cluster.regions[0].region if cluster.regions else localaws.REGION)
 
 
@@ -58,7 +58,8 @@ def started(environment: Environment) -> Server:
     server = localaws.status(folder)
     if server is None:
         server = localaws.start(folder, environment.name)
-        note(f"Started an embedded AWS on {server.address}; `invoke local.down` stops it.")
+        end = f"invoke local.down {environment.options}"
+        note(f"Started an embedded AWS on {server.address}; `{end}` stops it.")
     return server
 
 

@@ -27,7 +27,9 @@ def state_bucket(cluster: Cluster, env: Mapping[str, str]) -> tuple[str, ...]:
             _made(_client(state.region or "", cluster, env), state.bucket, state.region or "", cluster)
         )
     except (library.ClientError, library.BotoCoreError) as problem:
-        raise DriveError(f"the state's bucket {state.bucket}: {problem}") from None
+        raise DriveError(
+            f"the state's bucket {state.bucket}: {problem}; `invoke doctor` looks at the credentials"
+        ) from None
 
 
 def _client(region: str, cluster: Cluster, env: Mapping[str, str]) -> Any:

@@ -54,39 +54,42 @@ def run(
     and never send another signal: a second SIGINT makes Terraform give up without writing its state. An
     exception in a callback is passed on, after the same wait.
     """
-    process = subprocess.Popen(
-        list(command),
-        cwd=folder,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     tail: deque[str] = deque(maxlen=TAIL)
-    readers = (
-        threading.Thread(target=_read, args=(process.stdout, lines), daemon=True),
-        threading.Thread(target=_keep, args=(process.stderr, tail), daemon=True),
-    )
-    for reader in readers:
-        reader.start()
-
+    process: subprocess.Popen[str] | None = None
     asked = 0
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         # Only what is safe in a signal handler; words are said by the loop below.
         nonlocal asked
         asked += 1
-        if asked == 1:
+        if asked == 1 and process is not None:
             process.send_signal(signal.SIGINT)
 
+    # Before the program starts: a Ctrl-C in between would end us, and leave it running with nobody to wait.
     with _handling(stop):
+        process = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        if asked:
+            process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        readers = (
+            threading.Thread(target=_read, args=(process.stdout, lines), daemon=True),
+            threading.Thread(target=_keep, args=(process.stderr, tail), daemon=True),
+        )
+        for reader in readers:
+            reader.start()
         told = 0
         failure: BaseException | None = None
         while True:

@@ -78,7 +78,7 @@ def advise(diagnostic: Diagnostic, folder: PurePath) -> str:
         return (
             f"{who} is changing this environment ({lock.get('Operation', 'an operation')}, since "
             f"{lock.get('Created', 'an unknown time')}). Wait until it is done. If that run is dead:\n"
-            f"  terraform -chdir={folder} force-unlock {lock.get('ID', 'ID')}"
+            f"  TF_DATA_DIR=../state/.terraform terraform -chdir={folder} force-unlock {lock.get('ID', 'ID')}"
         )
     if "state snapshot was created by Terraform" in said or "newer than current" in said:
         return "The state was written by a newer engine: install that one, or name it in CAUSEWAY_ENGINE."

@@ -212,7 +212,7 @@ def _reachable(url: str) -> Finding:
 def tools(patient: Patient) -> Iterator[Finding]:
     wanted = {
         "git": "Install it from your system's packages.",
-        "packer": "Only `invoke bake` needs it: https://developer.hashicorp.com/packer/install",
+        "packer": "Only baking images needs it: https://developer.hashicorp.com/packer/install",
     }
     for tool, fix in wanted.items():
         found = shutil.which(tool, path=patient.env.get("PATH"))

@@ -5,7 +5,7 @@
     build/research/
       terraform/ …            rendered; ours, file by file (manifest.json)
       manifest.json           path → SHA-256 of every rendered file
-      state/                  what tools keep; never wiped, never rendered
+      state/                  what tools keep; never wiped, never rendered, mode 0700
         terraform.tfstate     with a local backend
         .terraform/           providers and modules (TF_DATA_DIR)
         plan/                 the saved plan
@@ -18,6 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+
+
+def private(folder: Path) -> Path:
+    """The folder, made if need be, for its owner alone: a state and a plan hold what they were made from,
+    keys of tunnels too, and Terraform writes both for everybody to read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.drive.folders import Folders
+from infra.errors import DriveError
 from infra.files import Files
 
 _ABOUT = "applied.json"
@@ -46,7 +47,7 @@ def recall(folders: Folders) -> Applied | None:
                 for path in sorted(root.rglob("*"))
                 if path.is_file()
             }
-            return Applied(files, json.loads((place / _ABOUT).read_text(encoding="utf-8")))
+            return Applied(files, _told(place / _ABOUT))
     return None
 
 
@@ -54,8 +55,7 @@ def about(folders: Folders) -> Mapping[str, Any] | None:
     """What is remembered beside the files, without reading those; None when nothing is applied."""
     for place in (folders.applied, _aside(folders.applied)):
         if (place / _ABOUT).is_file():
-            told: Mapping[str, Any] = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
-            return told
+            return _told(place / _ABOUT)
     return None
 
 
@@ -63,6 +63,19 @@ def forget(folders: Folders) -> None:
     """Nothing is applied any more."""
     shutil.rmtree(_aside(folders.applied), ignore_errors=True)
     shutil.rmtree(folders.applied, ignore_errors=True)
+
+
+def _told(path: Path) -> Mapping[str, Any]:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        told = problem
+    if not isinstance(told, dict):
+        raise DriveError(
+            f"{path} is damaged; restore it from a backup, or remove {path.parent}: until the next apply it "
+            "is then not known what was applied, and what can't change on a live cluster is not refused"
+        )
+    return told
 
 
 def _swap(fresh: Path, place: Path) -> None:

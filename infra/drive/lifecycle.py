@@ -60,10 +60,9 @@ class Job:
 
     def inputs(self) -> Inputs:
         """What a plan made now would be made from."""
-        files = {path: text for path, text in self.files.items() if path.startswith("terraform/")}
         providers = self.folders.root / LOCK_FILE
         return Inputs(
-            files=workspace.fingerprint(files),
+            files=fingerprint(self.files),
             spec=_sha256(self.spec),
             lock=_sha256(self.lock),
             engine=str(self.engine),
@@ -74,6 +73,13 @@ class Job:
         """Terraform in the rendered root, or in ``root``, on the same state."""
         folders = self.folders
         return Terraform(self.engine, root or folders.root, self.env, data=folders.data, listener=listener)
+
+
+def fingerprint(files: Files) -> str:
+    """Of what is rendered for Terraform: a plan is made from no other file."""
+    return workspace.fingerprint(
+        {path: text for path, text in files.items() if path.startswith("terraform/")}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,28 +167,14 @@ def waiting(job: Job) -> SavedPlan | None:
     return None if found is None or found.pending else found
 
 
-def check(job: Job, plan: SavedPlan, *, named: Iterable[str] = ()) -> None:
-    """`StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
-
-    A plan to destroy all needs no names: whoever asks for it has typed the environment's name.
-    """
-    if saved.load(job.folders) != plan:
-        raise saved.stale(plan, "another run has planned or applied since", job.named)
-    saved.check(job.folders, plan, job.inputs(), saved.state_position(job.folders), options=job.named)
-    if plan.kind != "destroy":
-        _require_names(job, plan, tuple(named))
-
-
-def apply(
-    job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None
-) -> None:
+def apply(job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None) -> None:
     """Do exactly what ``plan``, the one that a person saw, says; then remember it.
 
     It is used up, also by an apply that fails half-way: planning again shows what is left to do.
     """
     folders = job.folders
     with workspace.locked(job.build):
-        check(job, plan, named=named)
+        _check(job, plan, named)
         # Made anew: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
         if plan.has_changes:
@@ -287,6 +279,18 @@ def _explained(job: Job, named: tuple[str, ...]) -> Iterator[None]:
             + "\nTo see why, which changes nothing yet:\n"
             + f"  invoke plan {job.named} {_options(guarded)}"
         ) from None
+
+
+def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
+    """`StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
+
+    A plan to destroy all needs no names: whoever asks for it has typed the environment's name.
+    """
+    if saved.load(job.folders) != plan:
+        raise saved.stale(plan, "another run has planned or applied since", job.named)
+    saved.check(job.folders, plan, job.inputs(), saved.state_position(job.folders), options=job.named)
+    if plan.kind != "destroy":
+        _require_names(job, plan, tuple(named))
 
 
 def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 One a user and environment. It listens on loopback only; what we know of it stands in ``server.json`` in its
 folder (mode 0600), and only a process that knows the nonce written there is taken for it, so that neither a
 port nor a process id that was given to somebody else can mislead us. Its resources live in its memory: when
-it ends they are gone, while Terraform's state stays. ``lost`` tells that, ``reset`` mends it.
+it ends they are gone, while Terraform's state stays. ``check`` tells that, ``reset`` mends it.
 """
 
 from __future__ import annotations
@@ -157,32 +157,25 @@ def inventory(server: Server) -> dict[str, dict[str, list[str]]]:
     return server.control.inventory()
 
 
-def lost(server: Server, state: Path) -> str:
-    """Why a Terraform state can't be that of this cloud, and what to do; empty if it can.
+def check(server: Server, state: Path, options: str) -> None:
+    """``LocalAwsError``, with what to do, if a Terraform state can't be that of this cloud.
 
-    ``state`` is a ``terraform.tfstate``. One that was written before this cloud was born, and holds
-    resources, speaks of a cloud that is gone.
+    ``state`` is a ``terraform.tfstate``, ``options`` name the environment on a command line. A state that
+    was written before this cloud was born, and holds resources, speaks of a cloud that is gone.
     """
     try:
         written = state.stat().st_mtime
         resources = [row for row in json.loads(state.read_bytes())["resources"] if row["mode"] == "managed"]
     except (FileNotFoundError, ValueError, KeyError):
-        return ""
+        return
     if not resources or written >= server.started:
-        return ""
+        return
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(written))
     count = "1 resource" if len(resources) == 1 else f"{len(resources)} resources"
-    return (
+    raise LocalAwsError(
         f"the embedded AWS of environment {server.environment} was stopped after {when}, and its {count} "
-        f"went with it, but {state} still names them; "
-        f"start afresh with: invoke local.reset --env {server.environment}"
+        f"went with it, but {state} still names them; start afresh with: invoke local.reset {options}"
     )
-
-
-def check(server: Server, state: Path) -> None:
-    """``LocalAwsError`` if ``lost``."""
-    if why := lost(server, state):
-        raise LocalAwsError(why)
 
 
 def reset(folder: Path, state: Path) -> Path | None:
@@ -248,7 +241,12 @@ def _alive(pid: int) -> bool:
             return process.poll() is None
     import psutil
 
-    return psutil.pid_exists(pid)
+    try:
+        # Where nobody collects orphans, as in many containers, one that has ended stays on the list.
+        status: str = psutil.Process(pid).status()
+    except psutil.NoSuchProcess:
+        return False
+    return status != psutil.STATUS_ZOMBIE
 
 
 def _remembered(folder: Path) -> Server | None:

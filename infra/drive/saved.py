@@ -68,6 +68,10 @@ class SavedPlan:
     protected: tuple[Protected, ...]
     counts: Mapping[str, int]
     has_changes: bool
+    only: tuple[str, ...] = ()
+    """The sites that it is narrowed to; empty for all of them."""
+    pending: bool = False
+    """It was made to be shown and asked about: only the run that made it may apply it."""
     sha256: str = ""
     """Of the plan file."""
 
@@ -95,6 +99,7 @@ def load(folders: Folders) -> SavedPlan | None:
         told["state"] = StatePosition(**told["state"]) if told["state"] else None
         told["protected"] = tuple(Protected(**one) for one in told["protected"])
         told["named"] = tuple(told["named"])
+        told["only"] = tuple(told["only"])
         return SavedPlan(**told)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -112,12 +117,13 @@ def discard(folders: Folders) -> None:
 
 
 def check(
-    folders: Folders, saved: SavedPlan, inputs: Inputs, state: StatePosition | None, *, kind: str
+    folders: Folders, saved: SavedPlan, inputs: Inputs, state: StatePosition | None, *, options: str
 ) -> None:
-    """`StalePlanError`, with what changed since, unless the plan may be applied now."""
+    """`StalePlanError`, with what changed since, unless the plan may be applied now.
+
+    ``options`` name the environment on a command line: ``--env lab``.
+    """
     moved = []
-    if saved.kind != kind:
-        moved.append(f"it is a plan of `invoke {saved.kind}`, not of `invoke {kind}`")
     if saved.inputs.spec != inputs.spec:
         moved.append("the spec has changed")
     if saved.inputs.lock != inputs.lock:
@@ -140,16 +146,20 @@ def check(
     if not moved and (not path.exists() or _sha256(path) != saved.sha256):
         moved.append(f"{path} is not the file that was saved")
     if moved:
-        raise stale(saved, "; ".join(moved))
+        raise stale(saved, "; ".join(moved), options)
 
 
-def stale(saved: SavedPlan, why: str) -> StalePlanError:
+def stale(saved: SavedPlan, why: str, options: str) -> StalePlanError:
     """The error to raise of a plan that can't be applied any more."""
-    again = "invoke destroy" if saved.kind == "destroy" else "invoke plan"
-    env = f" --env {saved.environment}"
+    command = f"{again(saved.kind)} {options}"
     return StalePlanError(
-        f"the plan of {saved.made} can't be applied: {why}. Run `{again}{env}` and look again."
+        f"the plan of {saved.made} can't be applied: {why}. Run `{command}` and look again."
     )
+
+
+def again(kind: str) -> str:
+    """The command that makes a new plan of that kind."""
+    return "invoke destroy" if kind == "destroy" else "invoke plan"
 
 
 def state_position(folders: Folders) -> StatePosition | None:

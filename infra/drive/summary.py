@@ -118,8 +118,8 @@ def change_json(one: Change) -> dict[str, Any]:
     }
 
 
-def drift_text(drift: Sequence[Change], *, environment: str) -> str:
-    """What differs between the world and the state."""
+def drift_text(drift: Sequence[Change], *, environment: str, options: str) -> str:
+    """What differs between the world and the state; ``options`` name the environment on a command line."""
     if not drift:
         return f"No drift: {environment} is as it was last left."
     lines = [f"{environment}: {_many(len(drift), 'resource')} changed outside of Terraform"]
@@ -127,7 +127,7 @@ def drift_text(drift: Sequence[Change], *, environment: str) -> str:
         gone = one.action == "delete"
         lines.append(f"  {'-' if gone else '~'} {one.address}{' is gone' if gone else ''}")
         lines += [f"      {line}" for line in _attributes(one.attributes)]
-    lines.append("`invoke plan` shows what it takes to put things back as the spec says.")
+    lines.append(f"`invoke plan {options}` shows what it takes to put things back as the spec says.")
     return "\n".join(lines)
 
 

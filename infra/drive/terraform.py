@@ -123,6 +123,8 @@ class Terraform:
             "TF_INPUT": "0",
             "CHECKPOINT_DISABLE": "1",
             "TF_DATA_DIR": str(self.data),
+            # Another workspace would be another state than the one that plans are compared with.
+            "TF_WORKSPACE": "default",
         }
 
     # -- commands -------------------------------------------------------------------------------------

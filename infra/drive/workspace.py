@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from infra.drive.flock import Taken, held
-from infra.drive.folders import Folders
+from infra.drive.folders import Folders, private
 from infra.errors import DriveError
 from infra.files import Files
 
@@ -48,8 +48,9 @@ def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
     ``DriveError`` when somebody else does, after ``timeout`` seconds. The operating system frees the lock
     of a process that died.
     """
-    path = Folders(build.absolute()).lock
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folders = Folders(build.absolute())
+    private(folders.state)
+    path = folders.lock
     try:
         with held(path, timeout=timeout, nested=True):
             yield

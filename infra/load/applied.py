@@ -100,7 +100,7 @@ def lines(found: Iterable[Change]) -> tuple[str, ...]:
             replaced.append(f"{start}: replaces what it made{because}")
         elif change.policy is Update.ROLLING:
             rolled.append(
-                f"{start}: rolling: new nodes start with it, running ones get it by invoke roll{because}"
+                f"{start}: rolling: new nodes start with it, running ones stay as they are{because}"
             )
     return (*replaced, *rolled)
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, select_autoescape
 
 from infra.errors import RenderError
 
@@ -14,12 +14,17 @@ TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 """The folder of templates and static files; it mirrors ``build/<env>/``."""
 
 
+ESCAPED: Final = ("html.j2", "svg.j2")
+"""Ends of templates' names whose values are escaped: a browser reads what they make."""
+
+
 @cache
 def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - HCL and configuration files, never HTML
+        # By its name, so that no caller can forget it, and a template that is included has its own way.
+        autoescape=select_autoescape(ESCAPED, default=False),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -27,7 +32,7 @@ def _environment() -> Environment:
 
 
 def fill(template: str, **values: object) -> str:
-    """The text of a template, a path below ``templates/``.
+    """The text of a template, a path below ``templates/``; values are escaped in ``ESCAPED`` ones.
 
     ``RenderError`` when it asks for something that ``values`` does not have.
     """

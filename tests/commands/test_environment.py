@@ -8,7 +8,9 @@ import pytest
 
 from infra.commands.environment import Environment, find, keep_lock, understand
 from infra.commands.provenance import origins
-from infra.errors import SpecError, UsageError, dotted, undotted
+from infra.drive.folders import Folders
+from infra.drive.ledger import remember
+from infra.errors import DriveError, SpecError, UsageError, dotted, undotted
 from infra.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +43,42 @@ def test_the_default_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_name_that_is_nearly_right() -> None:
-    with pytest.raises(UsageError, match=r"environments/lba\.yaml: no such environment; did you mean lab\?"):
+    with pytest.raises(UsageError, match=r"lba: no such environment in environments/; did you mean lab\?"):
         find("lba")
+
+
+@pytest.mark.parametrize(
+    "name", ["environments/lab.yaml", "lab.yaml", "lab.lock", "../environments/lab", "lab.rehearsal"]
+)
+def test_a_file_is_no_name(project: Path, name: str) -> None:
+    (project / "environments" / "lab.lock.yaml").touch()
+    (project / "environments" / "lab.rehearsal.yaml").touch()
+    with pytest.raises(UsageError, match=r"did you mean lab\?"):
+        find(name)
+
+
+def test_another_folder_is_not_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project / "environments")
+    with pytest.raises(UsageError, match=r"no folder environments/ here"):
+        find("lab")
+
+
+def test_a_lock_file_that_somebody_else_wrote_meanwhile_is_kept(project: Path) -> None:
+    understood = understand(find("lab"))
+    lock = project / "environments" / "lab.lock.yaml"
+    lock.write_text("version: 1\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"lab\.lock\.yaml was changed while this ran; run this again"):
+        keep_lock(understood)
+    assert lock.read_text(encoding="utf-8") == "version: 1\n"
+
+
+def test_a_damaged_memory_of_the_last_apply_is_told(project: Path) -> None:
+    folders = Folders(project / "build" / "lab")
+    remember(folders, {}, {"spec": understand(find("lab")).meaning})
+    assert understand(find("lab")).changes == ()
+    (folders.applied / "applied.json").write_text("{", encoding="utf-8")
+    with pytest.raises(DriveError, match=r"applied\.json is damaged"):
+        understand(find("lab"))
 
 
 def test_nothing_is_written_until_it_is_asked_for(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,23 @@ def test_ctrl_c_is_no_traceback() -> None:
     with pytest.raises(Exit) as caught, told():
         raise KeyboardInterrupt
     assert caught.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "build/lab"), "build/lab: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+    ],
+    ids=["folder", "disk"],
+)
+def test_a_disk_that_refuses_is_no_traceback(
+    problem: OSError, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Exit) as caught, told():
+        raise problem
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == f"error: {said}; mend that, then run this again\n"
 
 
 def test_faults_of_ours_are_not_hidden() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +82,21 @@ def test_program_is_told_once_and_waited_for(tmp_path: Path, number: int) -> Non
     assert told == [1, 2]
     assert (done.exit_code, done.interrupted) == (3, True)
     assert signal.getsignal(number) is before
+
+
+def test_ctrl_c_while_the_program_starts_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not end us, and leave behind a program that nobody waits for."""
+    start = subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    done = child.run(["sleep", "60"], folder=tmp_path, env=os.environ)
+    assert (done.exit_code, done.interrupted) == (128 + signal.SIGINT, True)
 
 
 def test_program_is_in_a_session_of_its_own(tmp_path: Path) -> None:

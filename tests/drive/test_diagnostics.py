@@ -44,7 +44,7 @@ def test_place_comes_first_and_detail_below() -> None:
 def test_a_state_lock_names_who_and_since_when_and_how_to_end_it() -> None:
     said = diagnostics.readable(diagnostics.parse(LOCKED), FOLDER)
     assert "ada@desk is changing this environment (OperationTypeApply, since 2026-11-21 06:00:00 UTC)" in said
-    assert "terraform -chdir=build/lab/terraform force-unlock 7f3a" in said
+    assert "TF_DATA_DIR=../state/.terraform terraform -chdir=build/lab/terraform force-unlock 7f3a" in said
 
 
 def test_each_thing_is_said_once() -> None:

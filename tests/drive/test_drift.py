@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from drive.applying import apply_saved
 from moto.server import ThreadedMotoServer
 
 from infra.drive import lifecycle, summary, workspace
@@ -58,7 +59,7 @@ def test_drift_is_seen_and_nothing_is_changed(tmp_path: Path, engine: Engine, en
     workspace.write(build, files)
     job = Job("lab", build, engine, files, spec="", lock="", env=env)
     lifecycle.plan(job)
-    lifecycle.apply(job)
+    apply_saved(job)
     assert lifecycle.drift(job).exit_code == 0
 
     library: Any = boto3
@@ -76,7 +77,7 @@ def test_drift_is_seen_and_nothing_is_changed(tmp_path: Path, engine: Engine, en
 
     found = lifecycle.drift(job)
     assert found.exit_code == 2
-    assert summary.drift_text(found.changes, environment="lab").splitlines()[:4] == [
+    assert summary.drift_text(found.changes, environment="lab", options="--env lab").splitlines()[:4] == [
         "lab: 2 resources changed outside of Terraform",
         "  ~ aws_sns_topic.kept",
         '      display_name: "as we said" → "by hand"',

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from drive.applying import apply_saved
 
 from infra.drive import lifecycle
 from infra.drive.engine import Engine, engines, find_engine, parse_version
@@ -104,10 +105,10 @@ def test_embedded_engine_through_a_whole_life(make_job: object) -> None:
         sites=job.sites,
     )
     assert lifecycle.plan(job).plan.count("create") == 3
-    lifecycle.apply(job)
+    apply_saved(job)
     assert not lifecycle.plan(job).plan.has_changes
     lifecycle.plan(job, destroy=True)
-    lifecycle.apply(job, kind="destroy")
+    apply_saved(job)
     assert job.terraform().state_list() == []
 
 

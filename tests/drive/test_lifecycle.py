@@ -6,15 +6,17 @@ import dataclasses
 import json
 import os
 import signal
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import pytest
+from drive.applying import apply_saved
 
 from infra.drive import ledger, lifecycle, saved, summary
 from infra.drive.lifecycle import Job
 from infra.drive.terraform import Silence, StoppedError, TerraformError
-from infra.errors import DriveError, ProtectedError, StalePlanError
+from infra.errors import ProtectedError, StalePlanError, UsageError
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     assert {one.site for one in planned.plan.changes} == {"us-west-2"}
     assert planned.saved.counts["create"] == 3
 
-    lifecycle.apply(job)
+    apply_saved(job)
     assert saved.load(job.folders) is None
     assert job.terraform().output() == {"text": "one"}
     remembered = ledger.recall(job.folders)
@@ -43,7 +45,7 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     again = lifecycle.plan(job)
     assert not again.plan.has_changes
     assert summary.text(again.plan, environment="lab") == "No changes: lab is as its spec says."
-    lifecycle.apply(job)  # an empty plan is as good as any
+    apply_saved(job)  # an empty plan is as good as any
 
     changed = lifecycle.plan(make_job(text="two"))
     assert [(one.action, one.address) for one in changed.plan.changes] == [
@@ -55,32 +57,30 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
 
     job = make_job()
     lifecycle.plan(job, destroy=True)
-    lifecycle.apply(job, kind="destroy")
+    apply_saved(job)
     assert job.terraform().state_list() == []
     assert ledger.recall(job.folders) is None
 
 
 def test_a_plan_serves_once(make_job: MakeJob) -> None:
     job = make_job()
-    lifecycle.plan(job)
-    lifecycle.apply(job)
-    with pytest.raises(StalePlanError, match="no saved plan for lab: run `invoke plan` first"):
-        lifecycle.apply(job)
+    planned = lifecycle.plan(job).saved
+    apply_saved(job)
+    with pytest.raises(StalePlanError, match="another run has planned or applied since"):
+        lifecycle.apply(job, planned)
 
 
 def test_plan_of_other_files_or_another_spec_is_refused(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job)
     with pytest.raises(StalePlanError, match="rendered files have changed"):
-        lifecycle.apply(make_job(text="two"))
+        apply_saved(make_job(text="two"))
     with pytest.raises(StalePlanError, match="the spec has changed"):
-        lifecycle.apply(make_job(spec="another"))
-    with pytest.raises(StalePlanError, match=r"a plan of `invoke apply`, not of `invoke destroy`"):
-        lifecycle.apply(job, kind="destroy")
+        apply_saved(make_job(spec="another"))
     newer = dataclasses.replace(job.engine, version="99.0.0")
     with pytest.raises(StalePlanError, match=r"99\.0\.0 would apply it"):
-        lifecycle.apply(dataclasses.replace(job, engine=newer))
-    lifecycle.apply(make_job())  # and the plan itself has not suffered
+        apply_saved(dataclasses.replace(job, engine=newer))
+    apply_saved(make_job())  # and the plan itself has not suffered
 
 
 def test_plan_of_an_older_state_is_refused(make_job: MakeJob) -> None:
@@ -92,7 +92,7 @@ def test_plan_of_an_older_state_is_refused(make_job: MakeJob) -> None:
     terraform.plan(elsewhere)
     terraform.apply(elsewhere)
     with pytest.raises(StalePlanError, match="the state has moved on"):
-        lifecycle.apply(job)
+        apply_saved(job)
 
 
 def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pyt
     terraform.plan(job.build / "elsewhere")
     terraform.apply(job.build / "elsewhere")
     with pytest.raises(StalePlanError, match="the state has moved on"):
-        lifecycle.apply(job)
+        apply_saved(job)
     assert saved.load(job.folders) is None
 
 
@@ -113,13 +113,13 @@ def test_a_plan_file_that_was_swapped_is_refused(make_job: MakeJob) -> None:
     lifecycle.plan(job)
     saved.plan_file(job.folders).write_bytes(b"another")
     with pytest.raises(StalePlanError, match="not the file that was saved"):
-        lifecycle.apply(job)
+        apply_saved(job)
 
 
 def test_guarded_thing_is_destroyed_only_by_name(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job)
-    lifecycle.apply(job)
+    apply_saved(job)
     kept = "module.us_west_2.terraform_data.kept"
 
     job = make_job(kept="second")
@@ -133,8 +133,8 @@ def test_guarded_thing_is_destroyed_only_by_name(make_job: MakeJob) -> None:
     assert "prevent_destroy = true" in (job.folders.root / "modules/site/main.tf").read_text()
 
     with pytest.raises(ProtectedError, match=f"invoke apply --env lab --destroy {kept}"):
-        lifecycle.apply(job)
-    lifecycle.apply(job, named=["module.us_west_2"])
+        apply_saved(job)
+    apply_saved(job, named=["module.us_west_2"])
     assert not job.folders.unprotected.exists()
     assert not lifecycle.plan(job).plan.has_changes
 
@@ -149,18 +149,20 @@ resource "terraform_data" "other" {
 }
 """
     lifecycle.plan(make_job(more=other))
-    lifecycle.apply(make_job(more=other))
+    apply_saved(make_job(more=other))
     job = make_job(more=other, kept="second")
     kept = "module.us_west_2.terraform_data.kept"
     planned = lifecycle.plan(job, named=[kept])
     assert "its module guards it with prevent_destroy" in summary.text(planned.plan, environment="lab")
     with pytest.raises(ProtectedError, match=r"replaces module\.us_west_2\.terraform_data\.other"):
-        lifecycle.apply(job, named=[kept])
+        apply_saved(job, named=[kept])
 
 
 def test_a_site_that_does_not_exist_is_named(make_job: MakeJob) -> None:
-    with pytest.raises(DriveError, match=r"no site .mars.*us-west-2"):
+    with pytest.raises(UsageError, match=r"no AWS site 'mars' to plan for; there are: us-west-2"):
         lifecycle.plan(make_job(), only=["mars"])
+    with pytest.raises(UsageError, match=r"did you mean us-west-2\?"):
+        lifecycle.plan(make_job(), only=["us-west2"])
 
 
 def test_only_one_site(make_job: MakeJob) -> None:
@@ -180,7 +182,7 @@ resource "terraform_data" "fails" {
     job = make_job(more=fails)
     lifecycle.plan(job)
     with pytest.raises(TerraformError) as caught:
-        lifecycle.apply(job)
+        apply_saved(job)
     text = str(caught.value)
     assert "modules/site/main.tf:" in text
     assert "module.us_west_2.terraform_data.fails: local-exec provisioner error" in text
@@ -195,14 +197,14 @@ resource "terraform_data" "fails" {
         ("replace", "module.us_west_2.terraform_data.fails"),
     ]
     assert left.plan.changes[0].reason == "it was left half-made, or marked as tainted"
-    lifecycle.apply(job)
+    apply_saved(job)
     assert not lifecycle.plan(job).plan.has_changes
 
 
 def test_no_drift(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job)
-    lifecycle.apply(job)
+    apply_saved(job)
     waiting = lifecycle.plan(make_job(text="two")).saved
     found = lifecycle.drift(make_job(text="two"))
     assert (found.changes, found.exit_code) == ((), 0)
@@ -245,14 +247,14 @@ resource "terraform_data" "slow" {
     lifecycle.plan(job)
     listener = Impatient()
     with pytest.raises(StoppedError, match=r"was stopped\. What was done so far") as caught:
-        lifecycle.apply(job, listener=listener)
+        apply_saved(job, listener=listener)
     assert caught.value.exit_code == 130
     assert listener.told == [1, 2]
     assert saved.load(job.folders) is None
     assert "module.us_west_2.terraform_data.slow" in job.terraform().state_list()
     quick = make_job(more=slow.replace("sleep 60", "true"))
     lifecycle.plan(quick)
-    lifecycle.apply(quick)
+    apply_saved(quick)
     assert not lifecycle.plan(quick).plan.has_changes
 
 
@@ -293,7 +295,7 @@ def test_state_lock_of_somebody_else_is_explained(make_job: MakeJob) -> None:
                 except TerraformError as problem:
                     said.append(str(problem))
 
-    lifecycle.apply(job, listener=Rival())
+    apply_saved(job, listener=Rival())
     (text,) = said
     assert "is changing this environment (OperationTypeApply, since " in text
     assert "force-unlock" in text
@@ -331,14 +333,41 @@ def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> Non
     planned = lifecycle.plan(job, out=out)
     assert planned.exit_code == 2
     assert out.read_bytes() == saved.plan_file(job.folders).read_bytes()
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600  # keys of tunnels may be in it
+
+
+def test_a_place_for_the_copy_that_is_not_there_is_told_before_planning(make_job: MakeJob) -> None:
+    job = make_job()
+    with pytest.raises(UsageError, match=r"there is no folder .*/nowhere; make it first"):
+        lifecycle.plan(job, out=job.build / "nowhere" / "mine.tfplan")
+    assert saved.load(job.folders) is None
+
+
+def test_only_the_plan_that_was_shown_is_applied(make_job: MakeJob) -> None:
+    """While a person reads a plan, somebody else makes another one of the same files."""
+    job = dataclasses.replace(make_job(), options="--env lab --rehearse")
+    shown = lifecycle.plan(job, pending=True).saved
+    assert lifecycle.waiting(job) is None  # it is not for a later `invoke apply`
+    other = lifecycle.plan(job, destroy=True).saved
+    with pytest.raises(StalePlanError, match=r"Run `invoke plan --env lab --rehearse` and look again"):
+        lifecycle.apply(job, shown)
+    assert lifecycle.waiting(job) == other
+
+
+def test_another_workspace_is_not_another_state(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job()
+    lifecycle.plan(job)
+    apply_saved(job)
+    monkeypatch.setenv("TF_WORKSPACE", "elsewhere")
+    assert not lifecycle.plan(job).plan.has_changes
 
 
 def test_a_state_of_another_lineage_is_refused(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job)
-    lifecycle.apply(job)
+    apply_saved(job)
     lifecycle.plan(job)
     state = job.folders.state / "terraform.tfstate"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"lineage": "somebody-else"}))
     with pytest.raises(StalePlanError, match="the state is another one altogether"):
-        lifecycle.apply(job)
+        apply_saved(job)

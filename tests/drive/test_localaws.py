@@ -143,22 +143,22 @@ def test_programs_reach_it_and_nothing_else(server: Server, monkeypatch: pytest.
 
 def test_lost(server: Server, folder: Path) -> None:
     state = folder.parent / "terraform.tfstate"
-    assert localaws.lost(server, state) == ""
+    localaws.check(server, state, "--env lab")
     state.write_text(json.dumps(STATE))
-    assert localaws.lost(server, state) == ""  # written while it lives
+    localaws.check(server, state, "--env lab")  # written while it lives
     os.kill(server.pid, signal.SIGKILL)
     localaws._LIVING[-1].wait()
     assert localaws.status(folder) is None
     after = localaws.start(folder, "lab")
-    why = localaws.lost(after, state)
+    with pytest.raises(LocalAwsError) as caught:
+        localaws.check(after, state, "--env lab --rehearse")
+    why = str(caught.value)
     assert "2 resources" in why
-    assert "invoke local.reset --env lab" in why
+    assert why.endswith("invoke local.reset --env lab --rehearse")
     assert str(state) in why
-    with pytest.raises(LocalAwsError, match="invoke local"):
-        localaws.check(after, state)
     state.write_text(json.dumps(STATE | {"resources": []}))
     os.utime(state, (0, 0))
-    assert localaws.lost(after, state) == ""
+    localaws.check(after, state, "--env lab")
 
 
 def test_reset_moves_the_state_aside(server: Server, folder: Path) -> None:

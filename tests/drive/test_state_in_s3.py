@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from drive.applying import apply_saved
 from moto.server import ThreadedMotoServer
 
 from infra.drive import lifecycle, saved, workspace
@@ -75,7 +76,7 @@ def test_terraform_itself_finds_a_stale_plan(job: Job) -> None:
     terraform.plan(job.build / "elsewhere")
     terraform.apply(job.build / "elsewhere")
     with pytest.raises(StalePlanError, match="the state has moved on"):
-        lifecycle.apply(job)
+        apply_saved(job)
     assert saved.load(job.folders) is None
 
 
@@ -91,7 +92,7 @@ def test_a_state_that_could_not_be_stored_is_kept(job: Job, server: ThreadedMoto
                 server.stop()
 
     with pytest.raises(TerraformError, match="Terraform could not store the state; it is in") as caught:
-        lifecycle.apply(job, named=["module.us_west_2"], listener=Saboteur())
+        apply_saved(job, named=["module.us_west_2"], listener=Saboteur())
     kept = job.folders.state / "errored.tfstate"
     assert f"state push {kept}" in str(caught.value)
     assert json.loads(kept.read_text())["resources"]

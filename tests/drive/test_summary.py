@@ -227,10 +227,10 @@ def test_drift_in_words() -> None:
         },
         {},
     ).drift
-    assert summary.drift_text(drifted, environment="lab").splitlines()[:4] == [
+    assert summary.drift_text(drifted, environment="lab", options="--env lab").splitlines()[:4] == [
         "lab: 2 resources changed outside of Terraform",
         "  - aws_eip.y is gone",
         "  ~ aws_vpc.x",
         "      a: 1 → 2",
     ]
-    assert summary.drift_text((), environment="lab") == "No drift: lab is as it was last left."
+    assert summary.drift_text((), environment="lab", options="") == "No drift: lab is as it was last left."

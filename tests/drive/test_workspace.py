@@ -44,6 +44,13 @@ def test_from_one_set_of_files_to_another(tmp_path: Path) -> None:
     assert owned(tmp_path).keys() == NEW.keys()
 
 
+def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Terraform writes states and plans for everybody to read, and keys of tunnels are in them."""
+    (tmp_path / "state").mkdir(mode=0o755)
+    write(tmp_path, OLD)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
 def test_what_did_not_change_is_not_touched(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     for path in OLD:

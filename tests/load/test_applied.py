@@ -233,7 +233,7 @@ def test_the_summary_tells_what_rolls_and_what_is_replaced(wide: Live) -> None:
     wide.edit("max: 4", "max: 8")
     wide.edit("memory: 16 GiB", "memory: 1536 MiB")
     wide.edit("storage:", "autoscaler: {idle: 90m}\nstorage:")
-    rolling = "rolling: new nodes start with it, running ones get it by invoke roll"
+    rolling = "rolling: new nodes start with it, running ones stay as they are"
     first, *others = lines(wide.changes())
     assert first == (
         "sites.rack.gateway.addresses: [198.51.100.10] -> [198.51.100.11]: replaces what it made "

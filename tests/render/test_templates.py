@@ -10,7 +10,7 @@ import pytest
 from jinja2 import nodes
 
 from infra.errors import RenderError
-from infra.render.templating import TEMPLATES, fill
+from infra.render.templating import ESCAPED, TEMPLATES, _environment, fill
 
 REFUSED = (
     nodes.Compare,
@@ -23,8 +23,9 @@ REFUSED = (
     nodes.CondExpr,
     nodes.Macro,
     nodes.If,
+    nodes.Test,
 )
-"""Comparisons, arithmetic, logic, calls, `set`, inline ifs: a template that wants one wants a field."""
+"""Comparisons, arithmetic, logic, calls, `set`, ifs, tests: a template that wants one wants a field."""
 
 ALL = sorted(TEMPLATES.rglob("*.j2"))
 
@@ -35,6 +36,9 @@ def logic(source: str) -> Iterator[str]:
     for kind in REFUSED:
         for node in tree.find_all(kind):
             yield f"line {node.lineno}: {type(node).__name__}"
+    for loop in tree.find_all(nodes.For):
+        if loop.test is not None or loop.else_ or loop.recursive:
+            yield f"line {loop.lineno}: a loop that decides"
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.relative_to(TEMPLATES).as_posix())
@@ -56,6 +60,9 @@ def test_there_are_templates() -> None:
         "{{ a() }}",
         "{{ not a }}",
         "{% if a %}x{% endif %}",
+        "{{ a is defined }}",
+        "{% for a in b if a %}x{% endfor %}",
+        "{% for a in b %}x{% else %}y{% endfor %}",
     ],
 )
 def test_logic_is_seen(source: str) -> None:
@@ -65,6 +72,16 @@ def test_logic_is_seen(source: str) -> None:
 def test_modules_are_plain_hcl() -> None:
     modules = TEMPLATES / "terraform" / "modules"
     assert {path.suffix for path in modules.rglob("*") if path.is_file()} <= {".tf", ".md", ".hcl"}
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.relative_to(TEMPLATES).as_posix())
+def test_what_a_browser_reads_is_escaped(path: Path) -> None:
+    """And nothing else: HCL with `&quot;` in it would be broken."""
+    escaped = path.parent == TEMPLATES / "topology"
+    assert path.name.endswith(ESCAPED) == escaped
+    autoescape = _environment().autoescape
+    assert callable(autoescape)
+    assert autoescape(path.relative_to(TEMPLATES).as_posix()) == escaped
 
 
 def test_a_value_that_is_missing_is_an_error_of_ours() -> None:

@@ -7,18 +7,17 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from infra.errors import RenderError
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
 from infra.files import Files
 from infra.model import Cluster
-from infra.render.templating import TEMPLATES
+from infra.render.templating import TEMPLATES, fill
 from infra.render.topology import contents, places
 from infra.render.topology.items import ACTIONS, Item, gone
 from infra.render.topology.layout import lay_out
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 """What XML 1.0 has no way to write (section 2.2)."""
@@ -35,7 +34,7 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
     style = _static("colours.css") + _static("diagram.css") + _static("page.css")
     script = _static("page.js")
     title = f"{cluster.name}: topology"
-    html = _fill(
+    html = fill(
         "topology/topology.html.j2",
         title=title,
         name=picture.title[0].text,
@@ -46,7 +45,7 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
         data=_data(told, changes),
         picture=picture,
     )
-    svg = _fill(
+    svg = fill(
         "topology/topology.svg.j2",
         title=title,
         colours=_raw(_static("colours.css").replace(", body", "")),
@@ -57,46 +56,17 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
 
 
 @cache
-def _environment() -> Environment:
-    """The templates' own environment: all values are escaped, a missing one is a fault of ours."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-def _fill(template: str, **values: object) -> str:
-    """The text of a template. ``RenderError`` when it asks for something that is not there."""
-    from jinja2 import TemplateError
-
-    try:
-        return _environment().get_template(template).render(values)
-    except TemplateError as problem:
-        raise RenderError(f"templates/{template}: {problem}") from problem
-
-
-@cache
 def _static(name: str) -> str:
     return (TEMPLATES / "topology" / name).read_text(encoding="utf-8")
 
 
 def _raw(text: str) -> str:
     """Text of ours, which must not be escaped."""
-    from markupsafe import Markup
-
     return Markup(text)  # noqa: S704 (a file of this repository, never a value)
 
 
 def _data(told: Mapping[str, Item], changes: Mapping[str, str]) -> str:
     """What the script looks through: JSON that can stand in a <script>, without what is empty."""
-    from jinja2.utils import htmlsafe_json_dumps
-
     rows = [
         {
             key: value
