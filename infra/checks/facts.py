@@ -15,14 +15,12 @@ from infra.catalogue.instances import InstanceType
 from infra.catalogue.limits import RESERVED_PER_SUBNET
 from infra.catalogue.regions import Region
 from infra.errors import Path
-from infra.spec import Spec
+from infra.spec import Spec, defaults
 from infra.spec.pools import Image, Pool, PoolRegion
 from infra.spec.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
 
 Tier: TypeAlias = Literal["public", "private", "pods"]
 
-ZONES_BY_DEFAULT: Final = 3
-"""A site that names no zones has the region's first three."""
 TIERS: Final[tuple[Tier, ...]] = ("public", "private", "pods")
 
 
@@ -178,7 +176,7 @@ class Facts:
                 known = regions.find(region)
                 zones: tuple[str, ...] = ()
                 if known is not None:
-                    wanted = site.zones if site.zones is not None else known.zones[:ZONES_BY_DEFAULT]
+                    wanted = defaults.zones_of(name, site)
                     zones = tuple(dict.fromkeys(zone for zone in wanted if known.has_zone(zone)))
                 found[name] = Place(name, site, region, known, zones)
         return found
@@ -216,9 +214,7 @@ class Facts:
 
     def linked(self, place: Place) -> Iterator[tuple[str, PhysicalSite]]:
         """The physical sites that have VPN connections to an AWS site."""
-        for name, site in self.racks.items():
-            if site.gateway is not None and (place.site.vpn is None or name in place.site.vpn):
-                yield name, site
+        return iter(defaults.linked_sites(self.spec, place.site))
 
     @cached_property
     def machines(self) -> Sequence[Machines]:
@@ -269,9 +265,7 @@ class Facts:
     @cached_property
     def vpn_sites(self) -> tuple[str, ...]:
         """The sites with a VPN server, as stated, else the primary region."""
-        if self.spec.access.vpn.servers is not None:
-            return self.spec.access.vpn.servers
-        return (self.primary.name,) if self.primary else ()
+        return defaults.vpn_sites(self.spec, self.primary.name if self.primary else None)
 
     @cached_property
     def hosts(self) -> Sequence[tuple[str, Path]]:
@@ -290,18 +284,12 @@ class Facts:
     @cached_property
     def control_image(self) -> str | None:
         """The control plane's image: as stated, else the first that fits, by name; None without one."""
-        stated = self.spec.kubernetes.control_plane.image
-        return stated or next(iter(self.plain_images or sorted(self.spec.images)), None)
+        return defaults.control_image(self.spec)
 
     @cached_property
     def plain_images(self) -> Sequence[str]:
         """Images without GPU software, of the architecture of the control plane's type, by name."""
-        kind = instances.find(self.spec.kubernetes.control_plane.instance_type)
-        return sorted(
-            name
-            for name, image in self.spec.images.items()
-            if image.gpu is None and (kind is None or image.architecture in kind.architectures)
-        )
+        return defaults.plain_images(self.spec)
 
     @cached_property
     def uses(self) -> Mapping[str, Sequence[Use]]:
@@ -326,22 +314,9 @@ def _add(
 def _zones(one: Machines, place: Place, bounds: PoolRegion) -> tuple[str, ...]:
     if bounds.zones is not None:
         return tuple(zone for zone in place.zones if zone in bounds.zones)
-    offers = [regions.offered(typed.type.name, place.region) for typed in one.types]
-    if any(offer is None for offer in offers):
-        return place.zones
-    known = {zone for offer in offers if offer for zone in offer}
-    return tuple(zone for zone in place.zones if zone in known) or place.zones
+    return defaults.offering_zones(place.zones, place.region, (typed.type.name for typed in one.types))
 
 
 def usable(addresses: int) -> int:
     """What a subnet of so many addresses holds: AWS keeps five of each."""
     return max(0, addresses - RESERVED_PER_SUBNET)
-
-
-def node_prefix(pods_per_node: int) -> int:
-    """The prefix length of each node's block of pod addresses.
-
-    At least twice as many addresses as pods, so that one is not given out again at once: 110 pods have a /24,
-    as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
-    """
-    return 32 - (2 * pods_per_node - 1).bit_length()

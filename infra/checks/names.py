@@ -11,13 +11,14 @@ from infra.catalogue.limits import NAMES, TAGS_PER_RESOURCE
 from infra.checks.facts import Facts, Machines
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
+from infra.spec.defaults import AUTOSCALER_TAG
 
 OURS: Final = frozenset({"cluster", "environment", "managed-by", "name", "pool", "role", "site"})
 """Tags that we set on what we create."""
 _TAG: Final = re.compile(r"[\w\s+\-=.:/@]*")
 """What every service of AWS takes in tags (Tag Editor User Guide, "Tag naming limits")."""
-_LABEL_TAG: Final = "k8s.io/cluster-autoscaler/node-template/label/"
-_TAINT_TAG: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
+_LABEL_TAG: Final = f"{AUTOSCALER_TAG}/node-template/label/"
+_TAINT_TAG: Final = f"{AUTOSCALER_TAG}/node-template/taint/"
 _DERIVED_LABELS: Final = 3
 _GPU_LABELS: Final = 4
 _RESOURCES: Final = 3

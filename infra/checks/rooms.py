@@ -8,13 +8,12 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from infra.catalogue.limits import VPC_PREFIXES
-from infra.checks.facts import TIERS, Facts, Group, Place, node_prefix, usable
+from infra.checks.facts import TIERS, Facts, Group, Place, usable
 from infra.checks.registry import Finding, check
 from infra.checks.words import addresses, count, listed
 from infra.errors import Level, Path
+from infra.spec.defaults import SERVICES_PREFIX, node_prefix
 
-SERVICES_PREFIX: Final = 20
-"""The length of an allocated range of services."""
 NODE_BITS: Final = 16
 """Kubernetes takes at most so many bits between the pods' range and a node's block."""
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from typing import Final
 
-from infra.catalogue import regions
 from infra.errors import Problem, SpecError, dotted
 from infra.resolve.allocate import Plan, allocate
 from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import subnet_name
 from infra.spec import Spec
+from infra.spec.defaults import SERVICES_PREFIX, linked_sites, zones_of
 from infra.spec.sites import AwsSite, PhysicalSite
 
 SUPERNET: Final = "supernet"
@@ -37,28 +37,6 @@ _TAKEN_BY_AWS: Final = tuple(
     )
 )
 """Inside blocks that a VPN connection can't have (AWS Site-to-Site VPN User Guide, "Tunnel options")."""
-
-SERVICES_PREFIX: Final = 20
-ZONES_BY_DEFAULT: Final = 3
-
-
-def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
-    """The zones that a site uses: as stated, or the region's first three."""
-    if site.zones is not None:
-        return site.zones
-    known = regions.find(site.region or name)
-    return known.zones[:ZONES_BY_DEFAULT] if known is not None else ()
-
-
-def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
-    """The physical sites with VPN connections to a region, by name."""
-    return sorted(
-        (name, site)
-        for name, site in spec.sites.items()
-        if isinstance(site, PhysicalSite)
-        and site.gateway is not None
-        and (region.vpn is None or name in region.vpn)
-    )
 
 
 def link_name(site: str, region: str, number: int) -> str:

@@ -28,7 +28,6 @@ from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
 from infra.resolve.platform import (
-    node_prefix,
     resolve_access,
     resolve_autoscaler,
     resolve_dns,
@@ -36,6 +35,7 @@ from infra.resolve.platform import (
     resolve_storage,
 )
 from infra.spec import Spec
+from infra.spec.defaults import node_prefix
 
 _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.SPEC: "stated",

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Literal
 
-from infra.catalogue import instances, prices
+from infra.catalogue import prices
 from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.spec import Spec
+from infra.spec.defaults import control_image, vpn_sites
 
 API_PORT = 6443
 """The Kubernetes API's own port."""
@@ -77,18 +78,10 @@ class Foundry:
         )
 
 
-def control_image(spec: Spec) -> str:
-    """The control plane's image: as stated, else the first without GPU software that fits its type."""
-    wanted = spec.kubernetes.control_plane
-    if wanted.image:
-        return wanted.image
-    kind = instances.find(wanted.instance_type)
-    fits = (
-        name
-        for name, image in sorted(spec.images.items())
-        if image.gpu is None and (kind is None or image.architecture in kind.architectures)
-    )
-    return next(fits, min(spec.images))
+def _control_image(spec: Spec) -> str:
+    image = control_image(spec)
+    assert image is not None, "without any image there are no machines"
+    return image
 
 
 def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> ControlPlane:
@@ -101,7 +94,7 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
             index,
             "control-plane",
             wanted.instance_type,
-            control_image(spec),
+            _control_image(spec),
             root_gib=-(-wanted.root_disk // 1024),
         )
         for index in range(int(wanted.count))
@@ -134,13 +127,6 @@ def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Insta
     )
 
 
-def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
-    """Sites with a VPN server, in the order laptops try them."""
-    if spec.access.vpn.servers is not None:
-        return spec.access.vpn.servers
-    return (primary,) if primary else ()
-
-
 def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
     """VPN servers in regions, each with an elastic address."""
     vpn = spec.access.vpn
@@ -151,7 +137,7 @@ def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple
             0,
             "access-gateway",
             vpn.instance_type,
-            vpn.image or control_image(spec),
+            vpn.image or _control_image(spec),
             public=True,
         )
         for site in vpn_sites(spec, primary)

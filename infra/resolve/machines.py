@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.catalogue import gpus, instances, prices, regions, releases
+from infra.catalogue import gpus, instances, prices, releases
 from infra.model import machines as made
 from infra.model.places import Gpus, Region
 from infra.resolve.lockfile import Lock
@@ -13,6 +13,7 @@ from infra.resolve.names import LABEL_PREFIX, aws_name, identifier, thing_tags
 from infra.resolve.places import gpu_labels
 from infra.spec import Spec
 from infra.spec import pools as written
+from infra.spec.defaults import AUTOSCALER_TAG, offering_zones
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
@@ -26,8 +27,6 @@ _BUILD_TYPES: Final = {
 }
 OPEN_MODULES_SINCE: Final = 515
 """The first driver branch with open kernel modules (NVIDIA's driver documentation)."""
-
-_AUTOSCALER: Final = "k8s.io/cluster-autoscaler"
 
 
 def resolve_images(spec: Spec, lock: Lock) -> tuple[made.Image, ...]:
@@ -176,16 +175,19 @@ def _group(
     root: made.Disk,
 ) -> made.NodeGroup:
     bounds = pool.regions[place.name]
-    zones = bounds.zones or _offering_zones(place, types)
+    zones = bounds.zones or offering_zones(place.zones, place.region, (found.name for found in types))
     labels = dict(sorted({f"{LABEL_PREFIX}/site": place.name, **pool_labels}.items()))
     resources = _resources(types, root)
     reserved = bounds.capacity_reservation
     autoscaler = {
-        f"{_AUTOSCALER}/enabled": "true",
-        f"{_AUTOSCALER}/{cluster}": "owned",
-        **{f"{_AUTOSCALER}/node-template/label/{key}": value for key, value in labels.items()},
-        **{f"{_AUTOSCALER}/node-template/taint/{each.key}": f"{each.value}:{each.effect}" for each in taints},
-        **{f"{_AUTOSCALER}/node-template/resources/{key}": value for key, value in resources.items()},
+        f"{AUTOSCALER_TAG}/enabled": "true",
+        f"{AUTOSCALER_TAG}/{cluster}": "owned",
+        **{f"{AUTOSCALER_TAG}/node-template/label/{key}": value for key, value in labels.items()},
+        **{
+            f"{AUTOSCALER_TAG}/node-template/taint/{each.key}": f"{each.value}:{each.effect}"
+            for each in taints
+        },
+        **{f"{AUTOSCALER_TAG}/node-template/resources/{key}": value for key, value in resources.items()},
     }
     return made.NodeGroup(
         name=aws_name(255, environment, place.name, name),
@@ -216,13 +218,6 @@ def _group(
             "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
         },
     )
-
-
-def _offering_zones(place: Region, types: list[instances.InstanceType]) -> tuple[str, ...]:
-    """The site's zones that offer a type of the pool; all where nothing is known of the types."""
-    offers = [regions.offered(found.name, place.region) for found in types]
-    known = {zone for zones in offers if zones for zone in zones}
-    return tuple(zone for zone in place.zones if zone in known) or place.zones
 
 
 def _resources(types: list[instances.InstanceType], root: made.Disk) -> dict[str, str]:

@@ -23,11 +23,12 @@ from infra.model.places import (
     Tier,
     Tunnel,
 )
-from infra.resolve.addresses import link_name, linked_sites, zones_of
+from infra.resolve.addresses import link_name
 from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.spec import Spec
 from infra.spec import sites as written
+from infra.spec.defaults import linked_sites, zones_of
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",

@@ -8,10 +8,10 @@ from ipaddress import IPv4Network
 from infra.model import platform as made
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
-from infra.resolve.instances import vpn_sites
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
+from infra.spec.defaults import vpn_sites
 
 
 def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
@@ -33,12 +33,6 @@ def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
         audit=written.audit,
         snapshot_seconds=written.snapshots,
     )
-
-
-def node_prefix(pods_per_node: int) -> int:
-    """The prefix length of a node's pod block: twice the pods, so that an address rests before it is used
-    again (as managed clusters do)."""
-    return 32 - (2 * pods_per_node - 1).bit_length()
 
 
 def resolve_storage(

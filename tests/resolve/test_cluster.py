@@ -11,7 +11,7 @@ from infra.load import load
 from infra.model import Cluster, to_json
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
-from infra.resolve.platform import node_prefix
+from infra.spec.defaults import node_prefix
 
 
 def resolved(name: str, lock: Lock | None = None) -> tuple[Cluster, Lock]:

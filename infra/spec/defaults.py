@@ -1,0 +1,76 @@
+"""What a spec means where it says nothing: decided once, judged by checks, carried out by ``resolve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from infra.catalogue import instances, regions
+from infra.spec.cluster import Spec
+from infra.spec.sites import AwsSite, PhysicalSite
+
+ZONES: Final = 3
+"""A site that names no zones has the region's first three."""
+
+SERVICES_PREFIX: Final = 20
+"""The length of an allocated range of services."""
+
+AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
+"""What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
+
+
+def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
+    """The zones that a site uses: as stated, or the region's first; none for a region that does not exist."""
+    if site.zones is not None:
+        return site.zones
+    known = regions.find(site.region or name)
+    return known.zones[:ZONES] if known is not None else ()
+
+
+def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
+    """The physical sites with VPN connections to a region, by name."""
+    return sorted(
+        (name, site)
+        for name, site in spec.sites.items()
+        if isinstance(site, PhysicalSite)
+        and site.gateway is not None
+        and (region.vpn is None or name in region.vpn)
+    )
+
+
+def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
+    """Sites with a VPN server, in the order laptops try them: as stated, or the primary region."""
+    if spec.access.vpn.servers is not None:
+        return spec.access.vpn.servers
+    return (primary,) if primary else ()
+
+
+def control_image(spec: Spec) -> str | None:
+    """The control plane's image: as stated, else the first that fits, by name; None without any image."""
+    stated = spec.kubernetes.control_plane.image
+    return stated or next(iter(plain_images(spec) or sorted(spec.images)), None)
+
+
+def plain_images(spec: Spec) -> list[str]:
+    """Images without GPU software, of the architecture of the control plane's type, by name."""
+    kind = instances.find(spec.kubernetes.control_plane.instance_type)
+    return sorted(
+        name
+        for name, image in spec.images.items()
+        if image.gpu is None and (kind is None or image.architecture in kind.architectures)
+    )
+
+
+def offering_zones(zones: tuple[str, ...], region: str, types: Iterable[str]) -> tuple[str, ...]:
+    """Those of a site's zones that offer one of the instance types; all where none is known to."""
+    known = {zone for kind in types for zone in regions.offered(kind, region) or ()}
+    return tuple(zone for zone in zones if zone in known) or zones
+
+
+def node_prefix(pods_per_node: int) -> int:
+    """The prefix length of each node's block of pod addresses.
+
+    At least twice as many addresses as pods, so that one is not given out again at once: 110 pods have a /24,
+    as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
+    """
+    return 32 - (2 * pods_per_node - 1).bit_length()
