@@ -9,7 +9,7 @@ from typing import Any
 from infra.commands import world
 from infra.commands.environment import Environment, Understood, understand
 from infra.commands.terminal import note, say, say_json
-from infra.errors import UsageError
+from infra.errors import LocalAwsError, UsageError
 
 
 def outputs(environment: Environment, *, json: bool) -> int:
@@ -52,13 +52,19 @@ def doctor(environment: Environment, *, json: bool) -> int:
 
     understood = understand(environment, changeable=True)
     cluster = understood.cluster
-    embedded = world.is_embedded(environment, cluster)
+    lost: list[doctors.Finding] = []
+    env: Mapping[str, str] = {}
+    try:
+        env = world.credentials(environment, cluster)
+    except LocalAwsError as problem:
+        lost.append(doctors.Finding("embedded AWS", "fail", str(problem)))
     patient = doctors.Patient(
-        environment=environment.name,
+        options=environment.options,
         build=environment.build,
-        env={**os.environ, **world.credentials(environment, cluster)},
-        uses_aws=bool(cluster.regions),
-        embedded=embedded,
+        env={**os.environ, **env},
+        # Without it nothing is asked: it would be the user's own account that answers.
+        uses_aws=bool(cluster.regions) and not lost,
+        embedded=world.is_embedded(environment, cluster),
         account=cluster.aws.account,
         profile=cluster.aws.profile,
         regions=tuple(region.region for region in cluster.regions),
@@ -66,7 +72,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
         bucket_region=cluster.state.region,
         vcpus=_vcpus(understood),
     )
-    findings = doctors.examine(patient)
+    findings = [*lost, *doctors.examine(patient)]
     if json:
         say_json(doctors.to_json(findings))
     else:

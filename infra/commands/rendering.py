@@ -101,7 +101,8 @@ def _marks(understood: Understood) -> dict[str, str]:
     if found is None or not found.has_changes:
         return {}
     if found.inputs.files != lifecycle.fingerprint(understood.files):
-        note(f"Not marked: the plan of {found.made} is of another spec; `invoke plan` makes a new one.")
+        again = f"invoke plan {understood.environment.options}"
+        note(f"Not marked: the plan of {found.made} is of another spec; `{again}` makes a new one.")
         return {}
     terraform = Terraform(find_engine(), folders.root, data=folders.data)
     shown = terraform.show(saved.plan_file(folders))

@@ -45,7 +45,8 @@ class Finding:
 class Patient:
     """What is examined, as plain values. Empty ones leave their checks out."""
 
-    environment: str
+    options: str
+    """What names the environment on a command line: ``--env lab``."""
     build: Path
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """As Terraform would see it: credentials, AWS_ENDPOINT_URL."""
@@ -251,7 +252,7 @@ def credentials(patient: Patient) -> Iterator[Finding]:
     if isinstance(who, Exception):
         profile = f" --profile {patient.profile}" if patient.profile else ""
         fix = (
-            "Start it: `invoke local.up`."
+            f"Start it: `invoke local.up {patient.options}`."
             if patient.embedded
             else f"Sign in: `aws sso login{profile}`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY."
@@ -356,7 +357,7 @@ def state_bucket(patient: Patient) -> Iterator[Finding]:
     from botocore.exceptions import ClientError
 
     s3 = patient.client("s3", patient.bucket_region)
-    make = f"invoke bootstrap --env {patient.environment}"
+    make = f"invoke bootstrap {patient.options}"
     try:
         s3.head_bucket(Bucket=patient.bucket)
         versioning = s3.get_bucket_versioning(Bucket=patient.bucket).get("Status")

@@ -168,12 +168,13 @@ def check(server: Server, state: Path, options: str) -> None:
         resources = [row for row in json.loads(state.read_bytes())["resources"] if row["mode"] == "managed"]
     except (FileNotFoundError, ValueError, KeyError):
         return
-    if not resources or written >= server.started:
+    count = sum(len(row.get("instances", ())) for row in resources)
+    if not count or written >= server.started:
         return
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(written))
-    count = "1 resource" if len(resources) == 1 else f"{len(resources)} resources"
+    many = "1 resource" if count == 1 else f"{count} resources"
     raise LocalAwsError(
-        f"the embedded AWS of environment {server.environment} was stopped after {when}, and its {count} "
+        f"the embedded AWS of environment {server.environment} was stopped after {when}, and its {many} "
         f"went with it, but {state} still names them; start afresh with: invoke local.reset {options}"
     )
 

@@ -268,7 +268,9 @@ class Terraform:
             self.listener.end()
         stdout = "\n".join(plain)
         said = tuple(diagnostics.distinct(found))
-        if finished.exit_code in ok:
+        # A Ctrl-C that came too late for a plan must still keep us from going on to apply it; what is done
+        # by an apply is done.
+        if finished.exit_code in ok and (verb == "apply" or not finished.interrupted):
             return Ran(finished.exit_code, stdout, said, events)
         named = (self.engine.name if len(self.engine.argv) == 1 else "terraform", *verb.split())
         if finished.interrupted:

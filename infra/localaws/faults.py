@@ -71,7 +71,7 @@ def slow(action: str, seconds: float, times: int = FOREVER) -> Fault:
 
 def no_capacity(instance_type: str, zone: str = "", times: int = FOREVER) -> Fault:
     """No instance of a type (in a zone) can be had: RunInstances is refused, and the scaling activities of
-    groups fail (see ``extensions.scaling_capacity``)."""
+    groups fail (see ``extensions.scaling_activities``)."""
     where = f" in the Availability Zone you requested ({zone})" if zone else ""
     return Fault(
         CAPACITY,

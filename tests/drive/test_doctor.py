@@ -32,7 +32,7 @@ def endpoint() -> Iterator[str]:
 def patient(tmp_path: Path, endpoint: str) -> Callable[..., Patient]:
     def make(**more: Any) -> Patient:
         env = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": endpoint, **KEYS, **more.pop("env", {})}
-        return Patient("lab", tmp_path / "build/lab", env, **more)
+        return Patient("--env lab", tmp_path / "build/lab", env, **more)
 
     return make
 

@@ -8,14 +8,16 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from drive.applying import apply_saved
 
 from infra.drive import ledger, lifecycle, saved, summary
+from infra.drive.engine import Engine
 from infra.drive.lifecycle import Job
-from infra.drive.terraform import Silence, StoppedError, TerraformError
+from infra.drive.terraform import Silence, StoppedError, Terraform, TerraformError
 from infra.errors import ProtectedError, StalePlanError, UsageError
 
 pytestmark = pytest.mark.slow
@@ -256,6 +258,30 @@ resource "terraform_data" "slow" {
     lifecycle.plan(quick)
     apply_saved(quick)
     assert not lifecycle.plan(quick).plan.has_changes
+
+
+class Late(Silence):
+    """Presses Ctrl-C once the program is under way."""
+
+    def __init__(self, ready: Path) -> None:
+        self.ready = ready
+
+    def beat(self) -> None:
+        if self.ready.exists():
+            self.ready.unlink()
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_that_comes_too_late_is_heard_all_the_same(tmp_path: Path) -> None:
+    """A program that goes on to its good end: what is planned must not be applied, what is applied is."""
+    program = tmp_path / "terraform"
+    program.write_text("#!/bin/sh\ntrap 'echo {}; exit 0' INT\ntouch ready\nwhile :; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    engine = Engine("terraform", "1.11.4", (str(program),))
+    terraform = Terraform(engine, tmp_path, listener=Late(tmp_path / "ready"))
+    with pytest.raises(StoppedError, match=r"terraform show was stopped\. Nothing was changed"):
+        terraform.show(tmp_path / "plan")
+    assert terraform.apply(tmp_path / "plan").exit_code == 0
 
 
 def test_init_runs_again_only_when_it_must(make_job: MakeJob) -> None:

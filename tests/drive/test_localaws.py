@@ -18,7 +18,14 @@ from infra.drive import localaws
 from infra.drive.localaws import Server
 from infra.errors import LocalAwsError
 
-STATE = {"version": 4, "resources": [{"mode": "managed"}, {"mode": "data"}, {"mode": "managed"}]}
+STATE = {
+    "version": 4,
+    "resources": [
+        {"mode": "managed", "instances": [{"index_key": "a"}, {"index_key": "b"}]},
+        {"mode": "data", "instances": [{}]},
+        {"mode": "managed", "instances": [{}]},
+    ],
+}
 
 
 @pytest.fixture
@@ -153,7 +160,7 @@ def test_lost(server: Server, folder: Path) -> None:
     with pytest.raises(LocalAwsError) as caught:
         localaws.check(after, state, "--env lab --rehearse")
     why = str(caught.value)
-    assert "2 resources" in why
+    assert "3 resources" in why
     assert why.endswith("invoke local.reset --env lab --rehearse")
     assert str(state) in why
     state.write_text(json.dumps(STATE | {"resources": []}))
