@@ -144,11 +144,6 @@ class Terraform:
         stamp.write_text(self._init_inputs(), encoding="utf-8")
         return True
 
-    def validate(self) -> tuple[Diagnostic, ...]:
-        """What Terraform has to say about the files alone. `plan` does the same and more."""
-        ran = self._run("validate", title="Validating", ok=(0, 1), json=_flag(), no_color=_flag())
-        return tuple(diagnostics.distinct(map(diagnostics.parse, json.loads(ran.stdout)["diagnostics"])))
-
     def plan(
         self,
         out: Path,
@@ -210,21 +205,6 @@ class Terraform:
         self.init()
         shown = json.loads(self._run("output", title="Reading", json=_flag(), no_color=_flag()).stdout)
         return {name: one["value"] for name, one in shown.items()}
-
-    def state_list(self) -> list[str]:
-        """The addresses in the state; none when there is no state yet."""
-        self.init()
-        try:
-            return self._run("state list", title="Reading").stdout.splitlines()
-        except TerraformError as problem:
-            if "No state file" in problem.output:
-                return []
-            raise
-
-    def fmt_check(self) -> list[str]:
-        """The files that ``terraform fmt`` would write otherwise."""
-        ran = self._run("fmt", title="Reading", ok=(0, 3), check=_flag(), recursive=_flag(), no_color=_flag())
-        return ran.stdout.splitlines()
 
     # -- how ------------------------------------------------------------------------------------------
 

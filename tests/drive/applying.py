@@ -1,4 +1,4 @@
-"""Apply what was planned last, as `invoke apply` does in a process of its own."""
+"""What tests do with a job beyond what tasks do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from infra.drive.terraform import Listener
 
 
 def apply_saved(job: Job, *, named: Iterable[str] = (), listener: Listener | None = None) -> None:
+    """Apply what was planned last, as ``invoke apply`` does in a process of its own."""
     found = load(job.folders)
     assert found is not None, "nothing was planned"
     lifecycle.apply(job, found, named=named, listener=listener)
+
+
+def in_state(job: Job) -> list[str]:
+    """The addresses of what is in the state."""
+    modules = [job.terraform().show().get("values", {}).get("root_module", {})]
+    found: list[str] = []
+    for module in modules:
+        found += [one["address"] for one in module.get("resources", ())]
+        modules += module.get("child_modules", ())
+    return found

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from drive.applying import apply_saved
+from drive.applying import apply_saved, in_state
 
 from infra.drive import lifecycle
 from infra.drive.engine import Engine, engines, find_engine, parse_version
@@ -109,7 +109,7 @@ def test_embedded_engine_through_a_whole_life(make_job: object) -> None:
     assert not lifecycle.plan(job).plan.has_changes
     lifecycle.plan(job, destroy=True)
     apply_saved(job)
-    assert job.terraform().state_list() == []
+    assert in_state(job) == []
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from drive.applying import apply_saved
+from drive.applying import apply_saved, in_state
 
 from infra.drive import ledger, lifecycle, saved, summary
 from infra.drive.engine import Engine
@@ -60,7 +60,7 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job, destroy=True)
     apply_saved(job)
-    assert job.terraform().state_list() == []
+    assert in_state(job) == []
     assert ledger.recall(job.folders) is None
 
 
@@ -190,7 +190,7 @@ resource "terraform_data" "fails" {
     assert "module.us_west_2.terraform_data.fails: local-exec provisioner error" in text
     assert "What was done so far is in the state; `invoke plan --env lab` shows what is left to do." in text
     assert saved.load(job.folders) is None
-    assert 'module.us_west_2.terraform_data.thing["c"]' in job.terraform().state_list()
+    assert 'module.us_west_2.terraform_data.thing["c"]' in in_state(job)
     assert ledger.recall(job.folders) is None
 
     (job.build / "may_work").touch()
@@ -253,7 +253,7 @@ resource "terraform_data" "slow" {
     assert caught.value.exit_code == 130
     assert listener.told == [1, 2]
     assert saved.load(job.folders) is None
-    assert "module.us_west_2.terraform_data.slow" in job.terraform().state_list()
+    assert "module.us_west_2.terraform_data.slow" in in_state(job)
     quick = make_job(more=slow.replace("sleep 60", "true"))
     lifecycle.plan(quick)
     apply_saved(quick)
@@ -336,19 +336,8 @@ def test_errors_name_file_line_and_address(make_job: MakeJob) -> None:
     assert str(caught.value).splitlines()[-1] == f"{job.engine.name} plan: exit code 1"
 
 
-def test_validate_and_format_say_where(make_job: MakeJob) -> None:
-    job = make_job(more='resource "terraform_data" "x" {\ninput = var.missing\n}\n')
-    terraform = job.terraform()
-    terraform.init()
-    (found,) = terraform.validate()
-    assert (found.is_error, found.summary) == (True, "Reference to undeclared input variable")
-    assert found.file == "modules/site/main.tf"
-    assert terraform.fmt_check() == ["modules/site/main.tf"]
-
-
-def test_state_can_be_shown_and_listed_before_there_is_one(make_job: MakeJob) -> None:
+def test_state_can_be_shown_before_there_is_one(make_job: MakeJob) -> None:
     terraform = make_job().terraform()
-    assert terraform.state_list() == []
     assert terraform.output() == {}
     assert "values" not in terraform.show()
 
