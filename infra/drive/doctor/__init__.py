@@ -1,0 +1,46 @@
+"""Is this machine, and this account, ready? A table of small checks, each with how to mend it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.drive.doctor import account, machine
+from infra.drive.doctor.patient import Check, Finding, Patient
+
+__all__ = ["CHECKS", "Check", "Finding", "Patient", "examine", "text", "to_json"]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    machine.python,
+    machine.engine,
+    machine.cli_config,
+    machine.providers,
+    machine.tools,
+    machine.disk,
+    account.credentials,
+    account.clock,
+    account.regions,
+    account.quotas,
+    account.state_bucket,
+)
+"""In the order in which a person mends things. A new check is one function and one row."""
+
+
+def examine(patient: Patient) -> list[Finding]:
+    """What every check finds, in order."""
+    return [finding for check in CHECKS for finding in check(patient)]
+
+
+def text(findings: list[Finding]) -> str:
+    """A line a finding, with its remedy below."""
+    marks = {"ok": "✓", "warn": "!", "fail": "✗"}
+    width = max((len(one.check) for one in findings), default=0)
+    lines = []
+    for one in findings:
+        lines.append(f"{marks[one.state]} {one.check.ljust(width)}  {one.said}")
+        lines += [f"  {' ' * width}  → {line}" for line in one.fix.splitlines()]
+    return "\n".join(lines)
+
+
+def to_json(findings: list[Finding]) -> list[dict[str, str]]:
+    """``[{"check", "state", "said", "fix"}]``."""
+    return [{"check": one.check, "state": one.state, "said": one.said, "fix": one.fix} for one in findings]

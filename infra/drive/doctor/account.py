@@ -1,0 +1,156 @@
+"""Is the account ready: credentials, clock, regions, quotas, the bucket of the state?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from infra.drive.doctor.patient import Finding, Patient, aws_errors
+
+SKEW: Final = 240
+"""Seconds that our clock may be off. AWS refuses requests that are signed five minutes early or late
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html)."""
+
+
+def credentials(patient: Patient) -> Iterator[Finding]:
+    if not patient.uses_aws:
+        return
+    who = patient.identity
+    if isinstance(who, Exception):
+        profile = f" --profile {patient.profile}" if patient.profile else ""
+        fix = (
+            f"Start it: `invoke local.up {patient.options}`."
+            if patient.embedded
+            else f"Sign in: `aws sso login{profile}`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY."
+        )
+        yield Finding("credentials", "fail", str(who), fix)
+        return
+    account, arn = str(who["Account"]), str(who["Arn"])
+    if patient.account and not patient.embedded and account != patient.account:
+        yield Finding(
+            "credentials",
+            "fail",
+            f"{arn} is of account {account}; the spec says {patient.account}",
+            "Use another profile, or correct `aws.account` in the spec.",
+        )
+    else:
+        yield Finding("credentials", "ok", f"{arn}, account {account}")
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    from email.utils import parsedate_to_datetime
+
+    who = patient.identity if patient.uses_aws else None
+    if who is None:
+        return
+    told = (
+        (getattr(who, "response", {}) if isinstance(who, Exception) else who)
+        .get("ResponseMetadata", {})
+        .get("HTTPHeaders", {})
+        .get("date")
+    )
+    if not told:
+        return
+    off = abs((datetime.now(UTC) - parsedate_to_datetime(told)).total_seconds())
+    if off > SKEW:
+        yield Finding(
+            "clock", "fail", f"{off:.0f} s from AWS's", "Set it by NTP: `sudo timedatectl set-ntp true`."
+        )
+    else:
+        yield Finding("clock", "ok", f"{off:.0f} s from AWS's")
+
+
+def regions(patient: Patient) -> Iterator[Finding]:
+    if not _signed_in(patient) or not patient.regions:
+        return
+    try:
+        said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
+    except aws_errors() as problem:
+        yield Finding("regions", "warn", str(problem), "Allow ec2:DescribeRegions.")
+        return
+    status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
+    for region in patient.regions:
+        if region not in status:
+            yield Finding("regions", "fail", f"{region} is no region of this account's partition")
+        elif status[region] == "not-opted-in":
+            yield Finding(
+                "regions",
+                "fail",
+                f"{region} is not enabled",
+                f"aws account enable-region --region-name {region}",
+            )
+    if all(status.get(region) in ("opt-in-not-required", "opted-in") for region in patient.regions):
+        yield Finding("regions", "ok", ", ".join(patient.regions))
+
+
+def quotas(patient: Patient) -> Iterator[Finding]:
+    if patient.embedded or not _signed_in(patient):
+        return
+    from infra.catalogue import quotas as catalogue
+
+    for (region, name), needed in sorted(patient.vcpus.items()):
+        known = catalogue.find(name)
+        if known is None:
+            yield Finding(
+                "quotas", "warn", f"{name}: not a quota we know", f"One of {', '.join(catalogue.names())}."
+            )
+            continue
+        try:
+            quota = patient.client("service-quotas", region).get_service_quota(
+                ServiceCode=known.service, QuotaCode=known.code
+            )["Quota"]
+        except aws_errors() as problem:
+            yield Finding(
+                "quotas", "warn", f"{name} in {region}: {problem}", "Allow servicequotas:GetServiceQuota."
+            )
+            continue
+        said = f"{name} in {region}: {needed} vCPUs wanted of {quota['Value']:.0f}"
+        if needed > quota["Value"]:
+            yield Finding(
+                "quotas",
+                "warn",
+                said,
+                f"aws service-quotas request-service-quota-increase --region {region} "
+                f"--service-code {known.service} --quota-code {known.code} --desired-value {needed}",
+            )
+        else:
+            yield Finding("quotas", "ok", said)
+
+
+def state_bucket(patient: Patient) -> Iterator[Finding]:
+    if not patient.bucket or not _signed_in(patient):
+        return
+    from botocore.exceptions import ClientError
+
+    s3 = patient.client("s3", patient.bucket_region)
+    make = f"invoke bootstrap {patient.options}"
+    try:
+        s3.head_bucket(Bucket=patient.bucket)
+        versioning = s3.get_bucket_versioning(Bucket=patient.bucket).get("Status")
+    except ClientError as problem:
+        code = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if code == 404:
+            yield Finding("state", "fail", f"there is no bucket {patient.bucket}", make)
+        else:
+            yield Finding(
+                "state",
+                "fail",
+                f"bucket {patient.bucket}: {problem}",
+                "Another account may own that name: choose one of your own in `state.bucket`.",
+            )
+        return
+    except aws_errors() as problem:
+        yield Finding("state", "fail", f"bucket {patient.bucket}: {problem}")
+        return
+    if versioning == "Enabled":
+        yield Finding("state", "ok", f"bucket {patient.bucket}, versioned")
+    else:
+        yield Finding(
+            "state", "warn", f"bucket {patient.bucket} keeps no older versions: a broken state is lost", make
+        )
+
+
+def _signed_in(patient: Patient) -> bool:
+    return patient.uses_aws and not isinstance(patient.identity, Exception)
