@@ -104,8 +104,8 @@ class AccessPoint(Part):
     path: Annotated[Path, REPLACES("the access point, not the files")]
     """The directory within the file system."""
     uid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
-    """Its owner, and the user that all access maps to. 0, root, maps nobody: each user has their own rights in
-    it, as homes need it."""
+    """Its owner, and the user that all access maps to. 0, root, maps nobody: each user has their own rights
+    in it, as homes need it."""
     gid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
     """Its group."""
     mode: Annotated[Octal, REPLACES] = "0755"
