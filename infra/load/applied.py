@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from infra.model import Cluster
 from infra.spec import Spec
 from infra.spec.policy import Policy, Update
 from infra.spec.reference import policy_of
-from infra.spec.words import hints, item_of, models, plain, spelled
+from infra.spec.words import hints, item_of, models, part_of, plain, spelled
 
 CODE: Final = "UPD001"
 """A field that can't change after the first apply was changed."""
@@ -152,8 +152,8 @@ class Comparison:
         if old == new:
             return
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if part := _part(annotation, old):
-                if part is _part(annotation, new):
+            if part := part_of(annotation, old.get("kind")):
+                if part is part_of(annotation, new.get("kind")):
                     yield from self.parts(part, old, new, path, entry)
                 else:  # another kind of thing under the same name: the rest has nothing in common
                     kind = hints(part)["kind"], old["kind"], new["kind"], (*path, "kind")
@@ -201,19 +201,6 @@ class Comparison:
             except (KeyError, IndexError, TypeError):
                 return False
         return value is not None
-
-
-def _part(annotation: Any, value: Mapping[str, Any]) -> type[BaseModel] | None:
-    """The part that a mapping is, of those that may stand there."""
-    found = models(annotation)
-    if len(found) < 2:
-        return found[0] if found else None
-    kinds = {kind: part for part in found for kind in _kinds(part)}
-    return kinds.get(str(value.get("kind")))
-
-
-def _kinds(part: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(map(str, get_args(part.model_fields["kind"].annotation)))
 
 
 def _decided(spec: Spec, cluster: Cluster | None) -> dict[str, Any]:
