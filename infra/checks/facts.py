@@ -278,7 +278,9 @@ class Facts:
         for name, ssh in self.spec.access.ssh_nodes.items():
             path = ("access", "ssh_nodes", name)
             found += [(f"{name}-{index + 1}", path) for index in range(ssh.count)]
-        found += [(f"vpn-{site}", ("access", "vpn")) for site in self.vpn_sites if site in self.places]
+        found += [
+            (defaults.vpn_host(site), ("access", "vpn")) for site in self.vpn_sites if site in self.places
+        ]
         return found
 
     @cached_property

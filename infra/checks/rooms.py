@@ -12,7 +12,7 @@ from infra.checks.facts import TIERS, Facts, Group, Place, usable
 from infra.checks.registry import Finding, check
 from infra.checks.words import addresses, count, listed
 from infra.errors import Level, Path
-from infra.spec.defaults import SERVICES_PREFIX, node_prefix
+from infra.spec.defaults import SERVICES_PREFIX, listener_prefix, node_prefix
 
 NODE_BITS: Final = 16
 """Kubernetes takes at most so many bits between the pods' range and a node's block."""
@@ -190,14 +190,13 @@ def laptops_too_many(facts: Facts) -> Iterator[Finding]:
     vpn = facts.spec.access.vpn
     laptops = sum(user.vpn for user in facts.spec.access.users.values())
     prefix = vpn.clients.prefixlen if vpn.clients is not None else vpn.prefix
-    servers = max(len(facts.vpn_sites), 1)
-    # Each server hands out a part of its own; of which it, the network and the broadcast take one each.
-    part = prefix + (servers - 1).bit_length()
-    room = max((1 << (32 - part)) - 3, 0) if part <= 32 else 0
-    if laptops > room:
+    # Each process of each server hands out a part of its own, of which it, the network and the broadcast take
+    # one each.
+    room = max((1 << max(32 - listener_prefix(prefix), 0)) - 3, 0)
+    if facts.vpn_sites and (not room or laptops > room):
         path: Path = ("access", "vpn", "clients" if vpn.clients is not None else "prefix")
         message = (
-            f"a /{prefix} over {count(servers, 'server')} holds {count(room, 'laptop')} on each; "
+            f"of a /{prefix} each server has an eighth: {count(room, 'laptop')} by UDP and as many by TCP; "
             f"{count(laptops, 'user')} may connect"
         )
         yield Finding(path, message, "a laptop may come to any server, so each needs room for all")

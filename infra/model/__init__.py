@@ -5,5 +5,6 @@ Mappings in the model are never written to after ``resolve``. ``key`` is a name 
 """
 
 from infra.model.cluster import Cluster, to_json
+from infra.model.outputs import NO_OUTPUTS, Outputs
 
-__all__ = ["Cluster", "to_json"]
+__all__ = ["NO_OUTPUTS", "Cluster", "Outputs", "to_json"]

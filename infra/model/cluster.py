@@ -10,6 +10,7 @@ from typing import Literal
 from infra.model.machines import ControlPlane, Image, Instance, NodePool
 from infra.model.places import Network, PhysicalSite, Region
 from infra.model.platform import Access, Autoscaler, Dns, Kubernetes, Storage
+from infra.model.tunnels import SiteGateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Cluster:
     """In overflow order: the primary one first."""
     sites: tuple[PhysicalSite, ...]
     """Physical sites, by name."""
+    gateways: tuple[SiteGateway, ...]
+    """Of the physical sites that are joined to the rest, by site."""
     images: tuple[Image, ...]
     pools: tuple[NodePool, ...]
     control_plane: ControlPlane | None

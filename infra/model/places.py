@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal, TypeAlias
 
+from infra.model.ipsec import Ipsec
+
 Tier: TypeAlias = Literal["public", "private", "pods"]
 Routing: TypeAlias = Literal["bgp", "static"]
 
@@ -187,6 +189,16 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """Ports that a firewall opens."""
+
+    name: str
+    protocol: Literal["tcp", "udp"]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """The address plan and how places are joined."""
 
@@ -203,3 +215,6 @@ class Network:
     blocks: tuple[Block, ...]
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]
+    ipsec: Ipsec
+    overlay_ports: tuple[Port, ...]
+    """What pods' network uses between nodes."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from typing import Literal
+
+from infra.model.remote import Vpn
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,31 +144,6 @@ class Dns:
     records: tuple[Record, ...]
     """In the private zone: physical nodes and the spec's own records."""
     public: PublicZone | None
-
-
-@dataclass(frozen=True, slots=True)
-class VpnServer:
-    """A place where laptops come in."""
-
-    site: str
-    kind: Literal["aws", "physical"]
-    host: str
-    """The name laptops connect to, or an address; empty where AWS decides it in apply (an elastic address
-    without a public zone)."""
-    node: str
-    """The instance's or physical node's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vpn:
-    """Remote access for laptops."""
-
-    clients: IPv4Network
-    servers: tuple[VpnServer, ...]
-    random: bool
-    full_tunnel: bool
-    certificate_days: int
-    session_seconds: int
 
 
 @dataclass(frozen=True, slots=True)

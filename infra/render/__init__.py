@@ -14,15 +14,15 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from infra.files import Files, merge, under
-from infra.model import Cluster
+from infra.model import NO_OUTPUTS, Cluster, Outputs
 
-Renderer: TypeAlias = Callable[[Cluster], Files]
+Renderer: TypeAlias = Callable[[Cluster, Outputs], Files]
 
 
 def _renderer(target: str) -> Renderer:
-    def render(cluster: Cluster) -> Files:
+    def render(cluster: Cluster, outputs: Outputs) -> Files:
         module = import_module(f"infra.render.{target}")
-        files: Files = module.render(cluster)
+        files: Files = module.render(cluster, outputs)
         return files
 
     return render
@@ -34,9 +34,9 @@ RENDERERS: Final[Mapping[str, Renderer]] = MappingProxyType(
 """Target → its renderer. What it gives stands in ``build/<env>/<target>/``."""
 
 
-def render(cluster: Cluster) -> dict[str, str]:
-    """Everything that stands in ``build/<env>/``, by path."""
+def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, str]:
+    """Everything that stands in ``build/<env>/``, by path; without outputs, what can be had before apply."""
     from infra.model import to_json
 
-    targets = [under(target, renderer(cluster)) for target, renderer in RENDERERS.items()]
+    targets = [under(target, renderer(cluster, outputs)) for target, renderer in RENDERERS.items()]
     return merge([{"cluster.json": to_json(cluster)}, *targets])

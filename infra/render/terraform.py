@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from infra.files import Files, merge, under
-from infra.model import Cluster, to_json
+from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
+from infra.model.ipsec import Ipsec
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
 from infra.render.templating import fill, static
-
-OVERLAY_PORTS: Final[Mapping[str, Mapping[str, Mapping[str, object]]]] = {
-    "vxlan": {"vxlan": {"protocol": "udp", "from": 8472, "to": 8472}},
-    "host-gw": {},
-    "wireguard": {"wireguard": {"protocol": "udp", "from": 51820, "to": 51821}},
-}
-"""flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
-
-VPN_PORTS: Final[Mapping[str, Mapping[str, object]]] = {
-    "openvpn-tcp": {"protocol": "tcp", "port": 443},
-    "openvpn-udp": {"protocol": "udp", "port": 1194},
-}
-"""What a VPN end point answers on: OpenVPN's own port (IANA), and one that hotels let through."""
 
 STATE: Final = "../state/terraform.tfstate"
 """A local state, relative to the root module: tool state is kept apart from what is rendered."""
@@ -40,7 +28,7 @@ _ROOT: Final = "terraform/root"
 _MODULES: Final = "terraform/modules"
 
 
-def render(cluster: Cluster) -> Files:
+def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
     """Everything of the root module's folder, by path; nothing for a cluster without AWS regions."""
     if not cluster.regions:
         return {}
@@ -163,7 +151,6 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
 
 def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
     logs = region.flow_logs
-    gateway = any(each.region == region.name for each in cluster.access_gateways)
     return {
         "block": str(region.vpc),
         "subnets": {
@@ -174,9 +161,17 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
         "endpoints": list(region.endpoints),
         "flow_logs": {"traffic": logs.traffic, "retention_days": logs.retention_days} if logs else None,
         "inside": [str(block) for block in cluster.network.private],
-        "overlay_ports": OVERLAY_PORTS[cluster.kubernetes.backend],
+        "overlay_ports": {
+            port.name: {"protocol": port.protocol, "from": port.first, "to": port.last}
+            for port in cluster.network.overlay_ports
+        },
         # Open to the world only where something answers.
-        "vpn_ports": VPN_PORTS if gateway else {},
+        "vpn_ports": {
+            f"openvpn-{listener.name}": {"protocol": listener.name, "port": listener.port}
+            for server in cluster.access.vpn.servers
+            if server.site == region.name
+            for listener in server.listeners
+        },
     }
 
 
@@ -196,6 +191,21 @@ def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
             for link in links
         },
         "connections": {link.name: _connection(link, behind_nat[link.site]) for link in links},
+        "proposals": _proposals(cluster.network.ipsec),
+    }
+
+
+def _proposals(ipsec: Ipsec) -> dict[str, Any]:
+    return {
+        "encryption": list(ipsec.encryption),
+        "integrity": list(ipsec.integrity),
+        "dh_groups": list(ipsec.dh_groups),
+        "phase1_lifetime": ipsec.phase1_lifetime,
+        "phase2_lifetime": ipsec.phase2_lifetime,
+        "rekey_margin": ipsec.rekey_margin,
+        "rekey_fuzz_percent": ipsec.rekey_fuzz_percent,
+        "dpd_timeout": ipsec.dpd_timeout,
+        "replay_window": ipsec.replay_window,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
+from itertools import combinations
 from typing import Final
 
 from infra.errors import Problem, SpecError, dotted
@@ -12,7 +13,14 @@ from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Ov
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import subnet_name
 from infra.spec import Spec
-from infra.spec.defaults import SERVICES_PREFIX, linked_sites, zones_of
+from infra.spec.defaults import (
+    SERVICES_PREFIX,
+    linked_sites,
+    primary_of,
+    server_prefix,
+    vpn_sites,
+    zones_of,
+)
 from infra.spec.sites import AwsSite, PhysicalSite
 
 SUPERNET: Final = "supernet"
@@ -42,6 +50,24 @@ _TAKEN_BY_AWS: Final = tuple(
 def link_name(site: str, region: str, number: int) -> str:
     """``rack-a-us-west-2``; a site's second public address adds ``-2``."""
     return f"{site}-{region}" if number == 1 else f"{site}-{region}-{number}"
+
+
+def clients_key(site: str) -> str:
+    """The owner of the addresses that one VPN server gives to laptops."""
+    return f"access/clients/{site}"
+
+
+def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
+    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
+    over how many pairs of public addresses."""
+    if not spec.network.site_mesh:
+        return []
+    joined = sorted(
+        (name, len(site.gateway.addresses))
+        for name, site in spec.sites.items()
+        if isinstance(site, PhysicalSite) and site.gateway is not None
+    )
+    return [(a, b, min(have, has)) for (a, have), (b, has) in combinations(joined, 2)]
 
 
 def plan_addresses(spec: Spec, lock: Lock) -> Plan:
@@ -129,6 +155,15 @@ def _requests(spec: Spec) -> Iterator[Request]:
     yield _request(
         spec, "access/clients", clients.clients, clients.prefix, "access.vpn.clients", within=laptops
     )
+    length = clients.clients.prefixlen if clients.clients is not None else clients.prefix
+    for server in vpn_sites(spec, primary_of(spec)):
+        yield Request(
+            clients_key(server), "access/clients", prefix=server_prefix(length), path="access.vpn.servers"
+        )
+    for first, second, count in mesh_pairs(spec):
+        for number in range(1, count + 1):
+            path = dotted(("sites", first, "gateway", "addresses", number - 1))
+            yield Request(f"links/{link_name(first, second, number)}/1", LINKS, prefix=30, path=path)
 
 
 def _request(

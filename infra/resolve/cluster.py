@@ -11,7 +11,7 @@ from infra.collector import paused
 from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
-from infra.model.places import Block, Network
+from infra.model.places import Block, Network, Port
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.allocate import Plan
 from infra.resolve.allot import Numbers
@@ -22,6 +22,7 @@ from infra.resolve.instances import (
     resolve_control_plane,
     resolve_ssh_nodes,
 )
+from infra.resolve.ipsec import resolve_ipsec
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_pools
 from infra.resolve.names import common_tags
@@ -32,8 +33,11 @@ from infra.resolve.platform import (
     resolve_autoscaler,
     resolve_dns,
     resolve_kubernetes,
+    resolve_ssh,
     resolve_storage,
 )
+from infra.resolve.remote import resolve_vpn
+from infra.resolve.tunnels import resolve_gateways
 from infra.spec import Spec
 from infra.spec.defaults import node_prefix
 
@@ -43,6 +47,13 @@ _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.NEW: "kept",
 }
 """What is new is kept from now on: the first cluster of a spec is the same as the second."""
+
+_OVERLAY: Final[Mapping[str, tuple[Port, ...]]] = {
+    "vxlan": (Port("vxlan", "udp", 8472, 8472),),
+    "host-gw": (),
+    "wireguard": (Port("wireguard", "udp", 51820, 51821),),
+}
+"""flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
 
 
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
@@ -69,6 +80,9 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     masters = resolve_control_plane(spec, foundry, primary) if primary and images else None
     ssh_nodes = resolve_ssh_nodes(spec, foundry, primary) if primary else ()
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
+    network = _network(spec, plan, numbers.numbers)
+    ssh = resolve_ssh(spec, ssh_nodes)
+    vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh)
     cluster = Cluster(
         name=spec.name,
         environment=environment,
@@ -82,9 +96,10 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
             spec.secrets.prefix or f"/causeway/{environment}",
             regions[0].region if regions else "",
         ),
-        network=_network(spec, plan, numbers.numbers),
+        network=network,
         regions=regions,
         sites=sites,
+        gateways=resolve_gateways(spec, sites, network.links, blocks),
         images=images,
         pools=resolve_pools(spec, environment, regions, images, facts),
         control_plane=masters,
@@ -93,9 +108,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         kubernetes=resolve_kubernetes(spec),
         storage=resolve_storage(spec, environment, zone, regions, sites),
         dns=resolve_dns(spec, zone, sites),
-        access=resolve_access(
-            spec, zone, blocks["access/clients"], numbers.numbers, gateways, ssh_nodes, sites, primary
-        ),
+        access=resolve_access(spec, zone, numbers.numbers, ssh, vpn),
         autoscaler=resolve_autoscaler(spec),
     )
     return cluster, replace(lock, blocks=plan.lock, numbers=numbers.lock)
@@ -141,6 +154,8 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
         ),
         links=resolve_links(spec, blocks, numbers),
         peerings=resolve_peerings(spec),
+        ipsec=resolve_ipsec(spec.network.hold),
+        overlay_ports=_OVERLAY[spec.kubernetes.pods.backend],
     )
 
 

@@ -12,7 +12,7 @@ from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.spec import Spec
-from infra.spec.defaults import control_image, vpn_sites
+from infra.spec.defaults import control_image, vpn_host, vpn_sites
 
 API_PORT = 6443
 """The Kubernetes API's own port."""
@@ -133,7 +133,7 @@ def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple
     return tuple(
         foundry.instance(
             site,
-            f"vpn-{site}",
+            vpn_host(site),
             0,
             "access-gateway",
             vpn.instance_type,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Network
 
 from infra.model import platform as made
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
+from infra.model.remote import Vpn
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
-from infra.spec.defaults import vpn_sites
+from infra.spec.defaults import primary_of, vpn_host, vpn_sites
 
 
 def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
@@ -108,14 +108,28 @@ def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...]) -> made.
         for name, record in written.records.items()
     ]
     public = written.public
+    doors = _doors(spec, sites, {record.name for outside, record in own if outside})
     return made.Dns(
         zone=zone,
         ttl=written.ttl,
         records=_by_name([*nodes, *(record for outside, record in own if not outside)]),
-        public=made.PublicZone(public.zone, public.id, _by_name(record for outside, record in own if outside))
+        public=made.PublicZone(
+            public.zone, public.id, _by_name([*doors, *(record for outside, record in own if outside)])
+        )
         if public
         else None,
     )
+
+
+def _doors(spec: Spec, sites: tuple[PhysicalSite, ...], taken: set[str]) -> list[made.Record]:
+    """Public names of VPN servers at physical sites; where the spec has a record of that name, it stands."""
+    servers = vpn_sites(spec, primary_of(spec))
+    return [
+        made.Record(name, "A", tuple(map(str, site.gateway.addresses)), spec.dns.ttl)
+        for site in sites
+        if spec.dns.public is not None and site.name in servers and site.gateway is not None
+        if (name := f"{vpn_host(site.name)}.{spec.dns.public.zone}") not in taken
+    ]
 
 
 def _full(name: str, public: bool, spec: Spec, zone: str) -> str:
@@ -127,39 +141,27 @@ def _by_name(records: Iterable[made.Record]) -> tuple[made.Record, ...]:
     return tuple(sorted(records, key=lambda record: (record.name, record.type)))
 
 
+def resolve_ssh(spec: Spec, ssh_nodes: tuple[Instance, ...]) -> tuple[made.SshAccess, ...]:
+    """Who may log in where."""
+    written = spec.access
+    return tuple(
+        made.SshAccess(
+            name,
+            node.groups or tuple(sorted(written.groups)),
+            tuple(each.fqdn for each in ssh_nodes if each.hostname.rpartition("-")[0] == name),
+        )
+        for name, node in sorted(written.ssh_nodes.items())
+    )
+
+
 def resolve_access(
-    spec: Spec,
-    zone: str,
-    clients: IPv4Network,
-    numbers: Mapping[str, int],
-    gateways: tuple[Instance, ...],
-    ssh_nodes: tuple[Instance, ...],
-    sites: tuple[PhysicalSite, ...],
-    primary: str | None,
+    spec: Spec, zone: str, numbers: Mapping[str, int], ssh: tuple[made.SshAccess, ...], vpn: Vpn
 ) -> made.Access:
     """Doors and people."""
     written = spec.access
-    by_site = {instance.region: instance for instance in gateways}
-    physical = {site.name: site for site in sites}
     return made.Access(
-        vpn=made.Vpn(
-            clients=clients,
-            servers=tuple(
-                _server(name, by_site.get(name), physical.get(name)) for name in vpn_sites(spec, primary)
-            ),
-            random=written.vpn.random,
-            full_tunnel=written.vpn.full_tunnel,
-            certificate_days=written.vpn.certificate_days,
-            session_seconds=written.session_limit,
-        ),
-        ssh=tuple(
-            made.SshAccess(
-                name,
-                node.groups or tuple(sorted(written.groups)),
-                tuple(each.fqdn for each in ssh_nodes if each.hostname.rpartition("-")[0] == name),
-            )
-            for name, node in sorted(written.ssh_nodes.items())
-        ),
+        vpn=vpn,
+        ssh=ssh,
         groups=tuple(
             made.Group(name, numbers[gid_key(name)], group.reach, group.sudo, group.gpu_quota)
             for name, group in sorted(written.groups.items())
@@ -180,14 +182,6 @@ def resolve_access(
         ),
         internal_domain=written.internal_domain or zone,
     )
-
-
-def _server(name: str, instance: Instance | None, site: PhysicalSite | None) -> made.VpnServer:
-    if instance is not None:
-        return made.VpnServer(name, "aws", instance.public_name or "", instance.hostname)
-    assert site is not None
-    node = next((node.name for node in site.nodes if "access-gateway" in node.roles), "")
-    return made.VpnServer(name, "physical", str(site.gateway.addresses[0]) if site.gateway else "", node)
 
 
 def resolve_autoscaler(spec: Spec) -> made.Autoscaler:

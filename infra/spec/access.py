@@ -16,8 +16,8 @@ class Vpn(Part):
 
     clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
     """The range of laptops. Default: a block of 100.64.0.0/10, which home routers do not use."""
-    prefix: Annotated[Int, Field(ge=16, le=27), NEVER("profiles and rules name it")] = 20
-    """The length of an allocated range."""
+    prefix: Annotated[Int, Field(ge=16, le=24), NEVER("profiles and rules name it")] = 20
+    """The length of an allocated range. Each server has an eighth of it, half for UDP and half for TCP."""
     servers: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
     """Sites with a server, in the order laptops try them. Default: the primary region."""
     instance_type: Annotated[Text, ROLLING] = "t3.small"
@@ -28,8 +28,13 @@ class Vpn(Part):
     """Whether laptops try servers in random order."""
     full_tunnel: Annotated[Bool, IN_PLACE] = False
     """Whether all of a laptop's traffic goes through the VPN."""
+    tcp: Annotated[Bool, IN_PLACE] = True
+    """Whether servers also answer on TCP 443, for networks that let no UDP through."""
     certificate_days: Annotated[Int, Field(ge=1, le=825), IN_PLACE] = 365
     """For how long a laptop's certificate lasts."""
+    crl_days: Annotated[Int, Field(ge=7, le=365), IN_PLACE] = 90
+    """For how long a list of revoked certificates lasts; it is renewed when a third of that is left. A server
+    with one that is over refuses everybody."""
 
 
 class SshNode(Part):

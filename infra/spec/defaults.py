@@ -38,11 +38,36 @@ def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
     )
 
 
+SERVERS_OF_CLIENTS: Final = 8
+"""Among how many VPN servers the laptops' range is parted, so that one more renumbers none."""
+
+
+def server_prefix(clients: int) -> int:
+    """The length of one VPN server's part of the laptops' range: a /23 of a /20."""
+    return clients + (SERVERS_OF_CLIENTS - 1).bit_length()
+
+
+def listener_prefix(clients: int) -> int:
+    """The length of what one process of a server gives out: half of the server's part."""
+    return server_prefix(clients) + 1
+
+
+def primary_of(spec: Spec) -> str | None:
+    """The AWS site with the control plane: the one that says so, else the only one; None without any."""
+    aws = {name: site for name, site in spec.sites.items() if isinstance(site, AwsSite)}
+    return next((name for name, site in aws.items() if site.primary), next(iter(sorted(aws)), None))
+
+
 def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
     """Sites with a VPN server, in the order laptops try them: as stated, or the primary region."""
     if spec.access.vpn.servers is not None:
         return spec.access.vpn.servers
     return (primary,) if primary else ()
+
+
+def vpn_host(site: str) -> str:
+    """The short name of a site's VPN server, in a region's private zone and in the public one."""
+    return f"vpn-{site}"
 
 
 def control_image(spec: Spec) -> str | None:

@@ -10,7 +10,20 @@ from pydantic import Field
 
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.types import Address, Asn, Bool, Cidr, Int, LabelKey, LabelValue, Mac, Name, Size, Text
+from infra.spec.types import (
+    Address,
+    Asn,
+    Bool,
+    Cidr,
+    Duration,
+    Int,
+    LabelKey,
+    LabelValue,
+    Mac,
+    Name,
+    Size,
+    Text,
+)
 
 
 class NodeRole(StrEnum):
@@ -208,3 +221,11 @@ class Network(Part):
     """How routes cross VPN connections, where the gateway does not say."""
     links: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("169.254.0.0/16")
     """The block of the tunnels' inside addresses, within 169.254.0.0/16 as AWS demands."""
+    site_mesh: Annotated[Bool, IN_PLACE] = True
+    """Whether physical sites reach each other by tunnels of their own, each pair of them."""
+    hold: Annotated[Duration, Field(ge=3, le=180), IN_PLACE] = 9
+    """After how long a silence a BGP session is given up, and traffic takes another tunnel. The smaller value
+    of both ends is used; AWS's is 30 s."""
+    path_mtu: Annotated[Int, Field(ge=1280, le=9000), IN_PLACE] = 1500
+    """The largest packet, in bytes, that crosses the internet between gateways; 1492 where a line has
+    PPPoE."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode, PhysicalSite, Region, Tier
-from infra.model.platform import Vpn
+from infra.model.remote import Vpn
 from infra.render.topology import wording
 from infra.render.topology.items import door_id
 from infra.render.topology.marks import Pen, text

@@ -26,6 +26,7 @@ module "vpn_gateway" {
   route_tables      = module.network.route_tables
   customer_gateways = each.value.customer_gateways
   connections       = each.value.connections
+  proposals         = each.value.proposals
   tunnel_keys       = var.tunnel_keys
 }
 

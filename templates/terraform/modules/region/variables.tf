@@ -38,7 +38,7 @@ variable "network" {
 }
 
 variable "vpn" {
-  description = "VPN to physical sites: Amazon's ASN, the sites' public addresses and the connections to them. Null without any."
+  description = "VPN to physical sites: Amazon's ASN, the sites' public addresses, the connections to them, and what is proposed on them (times in seconds). Null without any."
   type = object({
     asn = number
     customer_gateways = map(object({
@@ -56,6 +56,17 @@ variable "vpn" {
       }))
       tags = map(string)
     }))
+    proposals = object({
+      encryption         = set(string)
+      integrity          = set(string)
+      dh_groups          = set(number)
+      phase1_lifetime    = number
+      phase2_lifetime    = number
+      rekey_margin       = number
+      rekey_fuzz_percent = number
+      dpd_timeout        = number
+      replay_window      = number
+    })
   })
   default = null
 }

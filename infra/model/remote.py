@@ -1,0 +1,107 @@
+"""Remote access: where laptops come in, and what they may reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One OpenVPN process: a process has one protocol (openvpn(8), ``--proto``)."""
+
+    name: Literal["udp", "tcp"]
+    port: int
+    device: str
+    """Its TUN interface: ``tun-udp``."""
+    block: IPv4Network
+    """The addresses it gives to laptops."""
+    address: IPv4Address
+    """Its own: the first of ``block``. Laptops' resolver answers there."""
+
+
+@dataclass(frozen=True, slots=True)
+class VpnServer:
+    """A place where laptops come in."""
+
+    site: str
+    key: str
+    kind: Literal["aws", "physical"]
+    host: str
+    """The name laptops connect to, or an address; empty where AWS decides it in apply (an elastic address
+    without a public zone)."""
+    node: str
+    """The instance's or physical node's name."""
+    fqdn: str
+    """Its name inside."""
+    listeners: tuple[Listener, ...]
+    """In the order laptops try them."""
+    source: IPv4Address | None
+    """What laptops' packets carry as their source once they leave the server; None where AWS decides the
+    server's address. Networks beyond the server's own have no way back to laptops' own addresses: neither
+    VPC peering nor a virtual private gateway routes for others (AWS VPC Peering Guide, "Edge to edge
+    routing")."""
+    resolver: IPv4Address | None
+    """Who answers for the private zone: the VPC's own resolver, at its second address (VPC User Guide, "DNS
+    attributes"). None at a physical site: the servers in regions answer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Something that laptops of a group may reach."""
+
+    name: str
+    """``pods``, ``services``, ``ssh``, ``nodes`` or ``everything``."""
+    blocks: tuple[IPv4Network, ...]
+    instances: tuple[str, ...]
+    """Cloud machines by host name, whose addresses AWS decides, see ``Outputs``."""
+    tcp_ports: tuple[int, ...]
+    """On these alone; on all, and by every protocol, where empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class VpnGroup:
+    """A group of people, as the servers' firewalls know it."""
+
+    name: str
+    reach: tuple[Reach, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VpnUser:
+    """Somebody who gets a profile."""
+
+    login: str
+    groups: tuple[str, ...]
+    expires: str | None
+    """ISO date: the last day of access."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vpn:
+    """Remote access for laptops."""
+
+    name: str
+    """The common name of every server's certificate, ``vpn.research.internal``: profiles demand it."""
+    clients: IPv4Network
+    servers: tuple[VpnServer, ...]
+    """In the order laptops try them."""
+    random: bool
+    full_tunnel: bool
+    routes: tuple[IPv4Network, ...]
+    """What laptops send through the tunnel: VPCs, sites, pods and services."""
+    domains: tuple[str, ...]
+    """Domains that laptops ask the servers' resolver for, the search domain first."""
+    cluster_domain: str
+    """The domain of services and pods."""
+    cluster_resolver: IPv4Address
+    """The service that answers for it: the tenth address of the services' range, as kubeadm has it."""
+    mtu: int
+    """Of laptops' TUN interfaces, in bytes."""
+    mss: int
+    certificate_days: int
+    crl_days: int
+    session_seconds: int
+    groups: tuple[VpnGroup, ...]
+    users: tuple[VpnUser, ...]

@@ -1,0 +1,74 @@
+"""The gateways of physical sites and their IPsec tunnels, one end of each as its gateway sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Literal
+
+from infra.model.places import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class SiteTunnel:
+    """One IPsec tunnel, as the gateway of one physical site sees it."""
+
+    name: str
+    """Unique on the gateway, swanctl's connection: ``us-west-2-1``, ``rack-b-1``."""
+    link: str
+    """The link it belongs to: ``rack-a-us-west-2``, ``rack-a-rack-b``."""
+    number: int
+    """1 and 2 of an AWS link; 1 between sites."""
+    kind: Literal["aws", "site"]
+    peer: str
+    """The region's or site's name."""
+    interface: str
+    """The XFRM interface, at most 15 characters."""
+    if_id: int
+    """What ties the interface to its security associations: unique, as the inside block is."""
+    mtu: int
+    """Of packets inside the tunnel, in bytes."""
+    mss: int
+    """Of TCP segments inside the tunnel, in bytes."""
+    local: IPv4Address | None
+    """The public address it leaves from; None behind NAT, where the gateway does not have it."""
+    local_id: str
+    """Its IKE identity: the public address."""
+    remote: IPv4Address | None
+    """The other end's public address; None where AWS decides it, see ``Outputs``."""
+    encapsulated: bool
+    """Whether ESP always travels in UDP (RFC 3948): for a gateway behind NAT."""
+    initiates: bool
+    """Whether this end begins."""
+    inside_local: IPv4Address
+    inside_remote: IPv4Address
+    inside_prefix: int
+    remote_asn: int
+    preference: int
+    """The higher, the better (BGP's local preference)."""
+    metric: int
+    """The lower, the better: what we tell the peer (BGP's MED), and the distance of static routes."""
+    accepts: tuple[IPv4Network, ...]
+    """What may be reached through it: nothing else is accepted from the peer."""
+    secret: str
+    """The name of the secret that holds its pre-shared key."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteGateway:
+    """The machine that joins a physical site to the rest: strongSwan and FRR run there."""
+
+    site: str
+    key: str
+    node: str
+    """Its host name."""
+    fqdn: str
+    address: IPv4Address
+    """On the site's LAN; also its BGP router id."""
+    lan: IPv4Network
+    asn: int
+    routing: Routing
+    announces: tuple[IPv4Network, ...]
+    """What it tells all peers that it can reach: the LAN."""
+    tunnels: tuple[SiteTunnel, ...]
+    """By name: AWS's and those to other sites."""

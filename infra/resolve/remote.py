@@ -1,0 +1,157 @@
+"""Remote access: the servers laptops come to, what they push, and who may reach what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from typing import Final
+
+from infra.model.machines import Instance
+from infra.model.places import PhysicalSite, Region
+from infra.model.platform import SshAccess
+from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser
+from infra.resolve import mtu
+from infra.resolve.addresses import clients_key
+from infra.resolve.names import identifier
+from infra.spec import Spec
+from infra.spec.defaults import vpn_host, vpn_sites
+
+UDP_PORT: Final = 1194
+"""OpenVPN's own (IANA)."""
+TCP_PORT: Final = 443
+"""What hotels and guest networks let through."""
+
+CLUSTER_DOMAIN: Final = "cluster.local"
+"""kubeadm's default, which many a chart takes for granted."""
+
+_HOME_PATH: Final = 1492
+"""The MTU that nearly every home has: Ethernet's, less PPPoE's eight bytes (RFC 2516)."""
+
+_RESOLVER: Final = 10
+"""The cluster's resolver is the tenth address of the services' range (kubeadm, ``GetDNSIP``)."""
+
+
+def resolve_vpn(
+    spec: Spec,
+    zone: str,
+    blocks: Mapping[str, IPv4Network],
+    regions: Sequence[Region],
+    sites: Sequence[PhysicalSite],
+    gateways: Sequence[Instance],
+    ssh_nodes: Sequence[Instance],
+    ssh: Sequence[SshAccess],
+) -> Vpn:
+    """Remote access, complete but for what AWS decides."""
+    written = spec.access.vpn
+    primary = regions[0].name if regions else None
+    servers = tuple(
+        _server(spec, name, zone, blocks[clients_key(name)], regions, sites, gateways)
+        for name in vpn_sites(spec, primary)
+    )
+    nodes = tuple(collapse_addresses([*(region.vpc for region in regions), *(site.lan for site in sites)]))
+    pods, services = blocks["kubernetes/pods"], blocks["kubernetes/services"]
+    routes = tuple(collapse_addresses([*nodes, pods, services]))
+    size = _mtu(spec)
+    return Vpn(
+        name=f"vpn.{zone}",
+        clients=blocks["access/clients"],
+        servers=servers,
+        random=written.random,
+        full_tunnel=written.full_tunnel,
+        routes=routes,
+        domains=(zone, CLUSTER_DOMAIN),
+        cluster_domain=CLUSTER_DOMAIN,
+        cluster_resolver=services[_RESOLVER],
+        mtu=size,
+        mss=mtu.mss(size),
+        certificate_days=written.certificate_days,
+        crl_days=written.crl_days,
+        session_seconds=spec.access.session_limit,
+        groups=tuple(
+            VpnGroup(
+                name,
+                tuple(
+                    _reach(what, name, (pods,), (services,), nodes, routes, sites, ssh_nodes, ssh)
+                    for what in sorted(set(group.reach))
+                ),
+            )
+            for name, group in sorted(spec.access.groups.items())
+        ),
+        users=tuple(
+            VpnUser(login, user.groups, user.expires.isoformat() if user.expires else None)
+            for login, user in sorted(spec.access.users.items())
+            if user.vpn
+        ),
+    )
+
+
+def _mtu(spec: Spec) -> int:
+    """What fits through a home's line, and through every tunnel behind the server."""
+    nat = any(
+        site.gateway.behind_nat
+        for site in spec.sites.values()
+        if site.kind == "physical" and site.gateway is not None
+    )
+    return min(mtu.openvpn(_HOME_PATH), mtu.esp(spec.network.path_mtu, encapsulated=nat))
+
+
+def _server(
+    spec: Spec,
+    name: str,
+    zone: str,
+    block: IPv4Network,
+    regions: Sequence[Region],
+    sites: Sequence[PhysicalSite],
+    gateways: Sequence[Instance],
+) -> VpnServer:
+    listeners = _listeners(block, tcp=spec.access.vpn.tcp)
+    key = identifier(name)
+    region = next((region for region in regions if region.name == name), None)
+    if region is not None:
+        instance = next(each for each in gateways if each.region == name)
+        host = instance.public_name or ""
+        node, fqdn = instance.hostname, instance.fqdn
+        return VpnServer(name, key, "aws", host, node, fqdn, listeners, None, region.vpc[2])
+    site = next(site for site in sites if site.name == name)
+    at = next((node for node in site.nodes if "access-gateway" in node.roles), None)
+    node = at.name if at else ""
+    source: IPv4Address | None = at.address if at else None
+    return VpnServer(
+        name, key, "physical", _host(spec, site), node, f"{node}.{zone}", listeners, source, None
+    )
+
+
+def _host(spec: Spec, site: PhysicalSite) -> str:
+    if spec.dns.public is not None:
+        return f"{vpn_host(site.name)}.{spec.dns.public.zone}"
+    return str(site.gateway.addresses[0]) if site.gateway else ""
+
+
+def _listeners(block: IPv4Network, *, tcp: bool) -> tuple[Listener, ...]:
+    """The first half of a server's block is UDP's, the second TCP's, whether it is used or not: a fallback
+    that comes later renumbers nobody."""
+    first, second = block.subnets()
+    found = [Listener("udp", UDP_PORT, "tun-udp", first, first[1])]
+    if tcp:
+        found.append(Listener("tcp", TCP_PORT, "tun-tcp", second, second[1]))
+    return tuple(found)
+
+
+def _reach(
+    what: str,
+    group: str,
+    pods: tuple[IPv4Network, ...],
+    services: tuple[IPv4Network, ...],
+    nodes: tuple[IPv4Network, ...],
+    everything: tuple[IPv4Network, ...],
+    sites: Sequence[PhysicalSite],
+    ssh_nodes: Sequence[Instance],
+    ssh: Sequence[SshAccess],
+) -> Reach:
+    if what == "ssh":
+        allowed = {fqdn for access in ssh if group in access.groups for fqdn in access.nodes}
+        own = (IPv4Network(node.address) for site in sites for node in site.nodes if "ssh-node" in node.roles)
+        there = tuple(each.hostname for each in ssh_nodes if each.fqdn in allowed)
+        return Reach(what, tuple(own), there, (22,))
+    blocks = {"pods": pods, "services": services, "nodes": nodes, "everything": everything}[what]
+    return Reach(what, blocks, (), ())

@@ -1,0 +1,165 @@
+"""The gateways of physical sites and their tunnels: to AWS, and to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from infra.model.places import Gateway, Link, PhysicalSite
+from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.resolve import mtu
+from infra.resolve.addresses import link_name, mesh_pairs
+from infra.resolve.names import aws_name
+from infra.spec import Spec
+
+_INTERFACE: Final = 15
+"""Linux: IFNAMSIZ, less the byte that ends it."""
+
+_STEP: Final = 10
+"""Between one tunnel's preference and the next one's: room for a person to put something between."""
+
+_BEST: Final = 200
+
+
+def resolve_gateways(
+    spec: Spec,
+    sites: Sequence[PhysicalSite],
+    links: Sequence[Link],
+    blocks: Mapping[str, IPv4Network],
+) -> tuple[SiteGateway, ...]:
+    """One for each physical site with a gateway and a machine that it runs on."""
+    joined = {
+        site.name: (site, site.gateway, node)
+        for site in sites
+        if site.gateway is not None
+        for node in site.nodes
+        if node.name == site.gateway.node
+    }
+    return tuple(
+        SiteGateway(
+            site=name,
+            key=site.key,
+            node=node.name,
+            fqdn=node.fqdn,
+            address=node.address,
+            lan=site.lan,
+            asn=gateway.asn,
+            routing=gateway.routing,
+            announces=(site.lan,),
+            tunnels=tuple(
+                sorted(
+                    [
+                        *_to_aws(spec, gateway, [link for link in links if link.site == name]),
+                        *_to_sites(spec, site, gateway, sites, blocks),
+                    ],
+                    key=lambda tunnel: tunnel.name,
+                )
+            ),
+        )
+        for name, (site, gateway, node) in joined.items()
+    )
+
+
+def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
+    for link in links:
+        place = gateway.addresses.index(link.address)
+        for tunnel in link.tunnels:
+            yield _tunnel(
+                spec,
+                gateway,
+                link=link.name,
+                number=tunnel.number,
+                order=2 * place + tunnel.number,
+                peer=link.region,
+                address=link.address,
+                remote=None,
+                inside=tunnel.inside,
+                ours=tunnel.site_inside,
+                remote_asn=link.aws_asn,
+                accepts=link.aws_blocks,
+                secret=tunnel.secret,
+            )
+
+
+def _to_sites(
+    spec: Spec,
+    site: PhysicalSite,
+    gateway: Gateway,
+    sites: Sequence[PhysicalSite],
+    blocks: Mapping[str, IPv4Network],
+) -> Iterator[SiteTunnel]:
+    by_name = {each.name: each for each in sites}
+    for first, second, count in mesh_pairs(spec):
+        if site.name not in (first, second):
+            continue
+        peer = by_name[second if site.name == first else first]
+        assert peer.gateway is not None
+        for number in range(1, count + 1):
+            link = link_name(first, second, number)
+            inside = blocks[f"links/{link}/1"]
+            yield _tunnel(
+                spec,
+                gateway,
+                link=link,
+                number=1,
+                order=number,
+                peer=peer.name,
+                address=gateway.addresses[number - 1],
+                remote=peer.gateway.addresses[number - 1],
+                inside=inside,
+                ours=inside[1] if site.name == first else inside[2],
+                remote_asn=peer.gateway.asn,
+                accepts=(peer.lan,),
+                secret=f"vpn/{link}/1",
+                # Whoever hides behind NAT can't be called; of equals, the first by name calls.
+                initiates=gateway.behind_nat or (not peer.gateway.behind_nat and site.name == first),
+                peer_behind_nat=peer.gateway.behind_nat,
+            )
+
+
+def _tunnel(
+    spec: Spec,
+    gateway: Gateway,
+    *,
+    link: str,
+    number: int,
+    order: int,
+    peer: str,
+    address: IPv4Address,
+    remote: IPv4Address | None,
+    inside: IPv4Network,
+    ours: IPv4Address,
+    remote_asn: int,
+    accepts: tuple[IPv4Network, ...],
+    secret: str,
+    initiates: bool = True,
+    peer_behind_nat: bool = False,
+) -> SiteTunnel:
+    encapsulated = gateway.behind_nat or peer_behind_nat
+    size = mtu.esp(spec.network.path_mtu, encapsulated=encapsulated)
+    return SiteTunnel(
+        name=f"{peer}-{order}",
+        link=link,
+        number=number,
+        kind="aws" if remote is None else "site",
+        peer=peer,
+        interface=aws_name(_INTERFACE, f"t{order}", peer),
+        # The inside block is unique, and stays: its last two bytes are a number for the interface.
+        if_id=int(inside.network_address) & 0xFFFF,
+        mtu=size,
+        mss=mtu.mss(size),
+        local=None if gateway.behind_nat else address,
+        local_id=str(address),
+        remote=remote,
+        encapsulated=encapsulated,
+        initiates=initiates,
+        inside_local=ours,
+        inside_remote=inside[2] if ours == inside[1] else inside[1],
+        inside_prefix=inside.prefixlen,
+        remote_asn=remote_asn,
+        preference=_BEST - _STEP * (order - 1),
+        metric=_STEP * order,
+        accepts=accepts,
+        secret=secret,
+    )
