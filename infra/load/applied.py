@@ -19,8 +19,7 @@ from pydantic import BaseModel
 from infra.errors import Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.spec import Spec
-from infra.spec.policy import Policy, Update
-from infra.spec.reference import policy_of
+from infra.spec.policy import Policy, Update, policy_of
 from infra.spec.words import hints, item_of, models, part_of, plain, spelled
 
 CODE: Final = "UPD001"

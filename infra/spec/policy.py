@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class Update(StrEnum):
@@ -42,3 +46,11 @@ IN_PLACE = Policy(Update.IN_PLACE)
 ROLLING = Policy(Update.ROLLING)
 REPLACES = Policy(Update.REPLACES)
 NEVER = Policy(Update.NEVER)
+
+
+def policy_of(part: type[BaseModel], field: str) -> Policy:
+    """A field's update policy. ``LookupError`` for a field without one: a fault of ours."""
+    for entry in part.model_fields[field].metadata:
+        if isinstance(entry, Policy):
+            return entry
+    raise LookupError(f"{part.__name__}.{field} has no update policy")

@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from infra.spec.base import Part
 from infra.spec.cluster import Spec
-from infra.spec.policy import Policy, Update
+from infra.spec.policy import Update, policy_of
 from infra.spec.words import hints, item_of, models, plain, spelled, type_words
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -46,14 +46,6 @@ def docs_of(part: type[BaseModel]) -> dict[str, str]:
         ):
             found[field.target.id] = " ".join(str(doc.value.value).split())
     return found
-
-
-def policy_of(part: type[BaseModel], field: str) -> Policy:
-    """A field's update policy. ``LookupError`` for a field without one: a fault of ours."""
-    for entry in part.model_fields[field].metadata:
-        if isinstance(entry, Policy):
-            return entry
-    raise LookupError(f"{part.__name__}.{field} has no update policy")
 
 
 def parts(root: type[BaseModel] = Spec) -> Iterator[type[BaseModel]]:

@@ -19,8 +19,8 @@ from infra.model import Cluster
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 from infra.spec import Spec
-from infra.spec.policy import Update
-from infra.spec.reference import parts, policy_of
+from infra.spec.policy import Update, policy_of
+from infra.spec.reference import parts
 from infra.spec.words import hints, item_of, models
 
 SPEC = """\

@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from infra.spec.reference import described, docs_of, json_schema, parts, policy_of
+from infra.spec.policy import policy_of
+from infra.spec.reference import described, docs_of, json_schema, parts
 
 
 class Editor(yaml.SafeLoader):

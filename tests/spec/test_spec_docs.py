@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from infra.load import load
-from infra.spec.reference import EXAMPLE, markdown, parts, policy_of
+from infra.spec.policy import policy_of
+from infra.spec.reference import EXAMPLE, markdown, parts
 
 MANUAL = Path("docs/spec.md")
 
