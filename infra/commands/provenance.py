@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from infra.errors import Path, Position, dotted
 from infra.load import Loaded
+from infra.spec import Spec
+from infra.spec.words import hints, item_of, part_of, plain, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,7 @@ class Origin:
 
     path: Path
     value: str
+    """As it was written; a default as a person would write it: ``7d``, not 604800."""
     position: Position | None
 
     def to_json(self) -> dict[str, object]:
@@ -33,22 +37,24 @@ def origins(loaded: Loaded) -> list[Origin]:
     above = {path[:length] for path in written for length in range(len(path))}
     defaults = {
         path: Origin(path, value, None)
-        for path, value in _leaves(loaded.spec.model_dump(mode="json"), ())
+        for path, value in _leaves(Spec, plain(loaded.spec), ())
         # A shorthand (`market: spot`) stands for the whole part below it.
         if path not in above and not any(path[:length] in written for length in range(1, len(path) + 1))
     }
     return [one for _, one in sorted({**defaults, **written}.items(), key=lambda item: _order(item[0]))]
 
 
-def _leaves(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+def _leaves(annotation: Any, value: object, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, Mapping) and value:
+        part = part_of(annotation, value.get("kind"))
         for key, below in value.items():
-            yield from _leaves(below, (*path, key))
+            inner = hints(part)[key] if part else item_of(annotation, dict)
+            yield from _leaves(inner, below, (*path, key))
     elif isinstance(value, Sequence) and not isinstance(value, str) and value:
         for index, below in enumerate(value):
-            yield from _leaves(below, (*path, index))
+            yield from _leaves(item_of(annotation, tuple), below, (*path, index))
     elif value is not None and value not in ({}, [], ()):
-        yield path, str(value).lower() if isinstance(value, bool) else str(value)
+        yield path, spelled(annotation, value)
 
 
 def _order(path: Path) -> list[tuple[int, int, str]]:
