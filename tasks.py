@@ -83,11 +83,9 @@ def schema(_: Context) -> int:
 
     Example: invoke schema > environments/spec.schema.json
     """
-    from infra.commands.terminal import say_json
-    from infra.spec.reference import json_schema
+    from infra.commands import reference
 
-    say_json(json_schema())
-    return 0
+    return reference.schema()
 
 
 @task(help={**ENV, **JSON})

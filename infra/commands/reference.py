@@ -9,17 +9,21 @@ from pathlib import Path
 from infra.commands.terminal import say
 
 
+def schema() -> int:
+    """Print the JSON Schema of a spec."""
+    say(_schema())
+    return 0
+
+
 def texts() -> Mapping[Path, str]:
     """Path → text of every generated file."""
     from infra.checks.reference import markdown as checks
-    from infra.spec.reference import json_schema
     from infra.spec.reference import markdown as language
 
-    schema = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     return {
         Path("docs/spec.md"): language(),
         Path("docs/checks.md"): checks(),
-        Path("environments/spec.schema.json"): schema,
+        Path("environments/spec.schema.json"): f"{_schema()}\n",
     }
 
 
@@ -31,3 +35,9 @@ def write() -> int:
             path.write_text(text, encoding="utf-8")
             say(f"wrote {path}")
     return 0
+
+
+def _schema() -> str:
+    from infra.spec.reference import json_schema
+
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False)
