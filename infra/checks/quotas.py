@@ -46,14 +46,7 @@ def negative(facts: Facts) -> Iterator[Finding]:
 
 @check("QUOTA004", Level.ERROR, "What may run in a region passes a quota of the account.")
 def passed(facts: Facts) -> Iterator[Finding]:
-    wanted: defaultdict[tuple[str, str], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for group in facts.groups:
-        for quota, vcpus in _most(group).items():
-            wanted[group.place.name, quota][f"pool {group.machines.name}"] += vcpus
-    for single in facts.singles:
-        counted = quotas.quota_for(single.type_name, "on-demand")
-        if single.type is not None and single.site is not None and counted is not None:
-            wanted[single.site, counted.name][single.owner] += single.count * single.type.vcpus
+    wanted = may_run(facts)
     for site, stated in facts.spec.quotas.items():
         for name, limit in stated.items():
             owners: Mapping[str, int] = wanted.get((site, name), {})
@@ -84,6 +77,19 @@ def elastic_addresses(facts: Facts) -> Iterator[Finding]:
                 f"{site}; an account has {known.default} unless AWS raises it"
             )
             yield Finding(facts.places[site].at("nat"), message, f"ask AWS for more ({known.code})")
+
+
+def may_run(facts: Facts) -> Mapping[tuple[str, str], Mapping[str, int]]:
+    """(AWS site, quota) → owner → the most vCPUs that it may take of it."""
+    wanted: defaultdict[tuple[str, str], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for group in facts.groups:
+        for quota, vcpus in _most(group).items():
+            wanted[group.place.name, quota][f"pool {group.machines.name}"] += vcpus
+    for single in facts.singles:
+        counted = quotas.quota_for(single.type_name, "on-demand")
+        if single.type is not None and single.site is not None and counted is not None:
+            wanted[single.site, counted.name][single.owner] += single.count * single.type.vcpus
+    return wanted
 
 
 def _most(group: Group) -> dict[str, int]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.commands import world
-from infra.commands.environment import Environment, Understood, understand
+from infra.commands.environment import Environment, understand
 from infra.commands.terminal import note, say, say_json
 from infra.errors import LocalAwsError, UsageError
+
+if TYPE_CHECKING:
+    from infra.spec import Spec
 
 
 def outputs(environment: Environment, *, json: bool) -> int:
@@ -70,7 +73,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
         regions=tuple(region.region for region in cluster.regions),
         bucket=cluster.state.bucket,
         bucket_region=cluster.state.region,
-        vcpus=_vcpus(understood),
+        vcpus=_vcpus(understood.loaded.spec),
     )
     findings = [*lost, *doctors.examine(patient)]
     if json:
@@ -80,22 +83,17 @@ def doctor(environment: Environment, *, json: bool) -> int:
     return 1 if any(finding.state == "fail" for finding in findings) else 0
 
 
-def _vcpus(understood: Understood) -> Mapping[tuple[str, str], int]:
-    """(AWS region, quota) → vCPUs that the pools may grow to."""
-    from infra.catalogue import instances, quotas
+def _vcpus(spec: Spec) -> Mapping[tuple[str, str], int]:
+    """(AWS region, quota) → vCPUs that may run there at most, as the check of stated quotas counts them."""
+    from infra.checks.facts import Facts
+    from infra.checks.quotas import may_run
 
-    cluster = understood.cluster
+    facts = Facts(spec)
     found: dict[tuple[str, str], int] = {}
-    for pool in cluster.pools:
-        market = "spot" if pool.market.kind == "spot" else "on-demand"
-        vcpus = max(
-            (known.vcpus for each in pool.instance_types if (known := instances.find(each.name))), default=0
-        )
-        quota = quotas.quota_for(pool.instance_types[0].name, market)
-        for group in pool.groups:
-            if quota is not None:
-                key = (cluster.region(group.region).region, quota.name)
-                found[key] = found.get(key, 0) + group.max * vcpus
+    for (site, quota), owners in may_run(facts).items():
+        if site in facts.places:
+            key = facts.places[site].region, quota
+            found[key] = found.get(key, 0) + sum(owners.values())
     return found
 
 

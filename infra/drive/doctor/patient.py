@@ -42,7 +42,7 @@ class Patient:
     """Of the state."""
     bucket_region: str | None = None
     vcpus: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(AWS region, name of a quota in `infra.catalogue.quotas`) → vCPUs that the pools may grow to."""
+    """(AWS region, name of a quota in `infra.catalogue.quotas`) → vCPUs that may run there at most."""
 
     def client(self, service: str, region: str | None = None) -> Any:
         """A boto3 client that gives up soon, by default in a region that nobody has to enable."""
