@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from infra.drive.terraform import Listener
 
 
-def ready(environment: Environment, *, changeable: bool = False) -> tuple[Understood, Job]:
-    """Validate and render: everything before Terraform."""
+def ready(
+    environment: Environment, *, changeable: bool = False, only: Iterable[str] = ()
+) -> tuple[Understood, Job]:
+    """Validate and render: everything before Terraform.
+
+    ``only`` are the sites that a plan is to be narrowed to: a wrong one is told before anything is started.
+    """
+    from infra.drive import lifecycle
+
     understood = understand(environment, changeable=changeable)
     tell(understood.loaded.problems)
     if not understood.cluster.regions:
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
+    lifecycle.targets(world.modules(understood.cluster), only)
     write(understood)
     return understood, world.job(understood)
 
@@ -37,7 +45,8 @@ def plan(
     json: bool,
 ) -> int:
     """Plan and show what would happen; 2 when it would change anything."""
-    understood, job = ready(environment)
+    only = tuple(only)
+    understood, job = ready(environment, only=only)
     planned = _planned(job, only=only, named=named, out=out)
     _show(understood, planned, named, json=json)
     if planned.saved.has_changes and not json:

@@ -116,7 +116,7 @@ def plan(
     go and its ``prevent_destroy`` stops Terraform.
     """
     folders, only, named = job.folders, tuple(only), tuple(named)
-    targets = _targets(job.sites, only)
+    narrowed = targets(job.sites, only)
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}; make it first")
     with workspace.locked(job.build):
@@ -129,7 +129,7 @@ def plan(
         terraform = job.terraform(listener, root=root)
         position = saved.state_position(folders)
         with _explained(job, named):
-            has_changes = terraform.plan(fresh, destroy=destroy, targets=targets)
+            has_changes = terraform.plan(fresh, destroy=destroy, targets=narrowed)
         # Reading a plan costs as much as starting the provider: not for a plan that is empty.
         shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
         parsed = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
@@ -159,6 +159,23 @@ def plan(
         if prices is not None and has_changes:
             money = costs.monthly(shown, prices, sites=job.sites, regions=job.regions)
         return Planned(parsed, kept, money)
+
+
+def targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
+    """What Terraform narrows a plan to for these sites; ``sites`` as in `Job`.
+
+    ``UsageError`` for one that is not there.
+    """
+    found = []
+    for wanted in only:
+        modules = [module for module, site in sites.items() if site == wanted]
+        if not modules:
+            known = sorted(set(sites.values()))
+            near = nearest(wanted, known)
+            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
+            raise UsageError(f"no AWS site {wanted!r} to plan for; {hint}")
+        found += [f"module.{module}" for module in modules]
+    return tuple(found)
 
 
 def waiting(job: Job) -> SavedPlan | None:
@@ -239,19 +256,6 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
 
 
 # -- parts -----------------------------------------------------------------------------------------------
-
-
-def _targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
-    targets = []
-    for wanted in only:
-        modules = [module for module, site in sites.items() if site == wanted]
-        if not modules:
-            known = sorted(set(sites.values()))
-            near = nearest(wanted, known)
-            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
-            raise UsageError(f"no AWS site {wanted!r} to plan for; {hint}")
-        targets += [f"module.{module}" for module in modules]
-    return tuple(targets)
 
 
 def _copy(plan_file: Path, out: Path) -> None:
