@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.commands.environment import Environment
+from infra.commands.environment import Environment, applied
 from infra.commands.terminal import note, say, say_json
 from infra.commands.world import embedded_folder, started, state_file
-from infra.errors import UsageError
+from infra.errors import SpecError, UsageError
 from infra.load import load
 
 
@@ -44,10 +44,21 @@ def reset(environment: Environment) -> int:
 
 def _require(environment: Environment) -> None:
     """``UsageError`` for an environment on real AWS: its state must not be taken for the embedded one's."""
-    if not environment.rehearsed and not load(environment.spec_file).spec.aws.embedded:
+    if not environment.rehearsed and not _lives_there(environment):
         raise UsageError(
             f"{environment.name} is not on the embedded AWS; its rehearsal is, which --rehearse names"
         )
+
+
+def _lives_there(environment: Environment) -> bool:
+    """As its spec says. One that is wrong keeps nobody from stopping what was started for it before."""
+    try:
+        return load(environment.spec_file).spec.aws.embedded
+    except SpecError:
+        if not embedded_folder(environment).is_dir():
+            raise
+        before = applied(environment)
+        return before is None or bool(before["aws"]["embedded"])
 
 
 def _put_aside(environment: Environment) -> None:

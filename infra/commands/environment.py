@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.errors import Position, SpecError, UsageError, undotted
+from infra.errors import Position, Problem, SpecError, UsageError, undotted
 from infra.load import Loaded, load
 from infra.nearest import nearest
 from infra.resolve.lockfile import Lock, dump, parse
@@ -65,10 +65,30 @@ def find(name: str = "", *, rehearsed: bool = False) -> Environment:
         return found
     if not SPECS.is_dir():
         raise UsageError(f"there is no folder {SPECS}/ here; run this in the project's own folder")
-    known = sorted(file.stem for file in SPECS.glob("*.yaml") if _NAME.fullmatch(file.stem))
+    known = _known()
     near = nearest(Path(wanted).name.split(".")[0], known)
     hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
     raise UsageError(f"{wanted}: no such environment in {SPECS}/; {hint}")
+
+
+def _known() -> list[str]:
+    """The environments there are: a file that others start from, and that says too little, is none."""
+    from infra.load.inherit import read
+    from infra.spec import Spec
+
+    needed = {name for name, field in Spec.model_fields.items() if field.is_required()}
+    bases, complete = set(), []
+    for file in sorted(SPECS.glob("*.yaml")):
+        values = read(file)[0]
+        base = values.child("extends")
+        if base is not None and isinstance(base.content, str):
+            bases.add((SPECS / base.content).resolve())
+        complete.append((file, isinstance(values.content, dict) and needed <= values.content.keys()))
+    return [
+        file.stem
+        for file, whole in complete
+        if _NAME.fullmatch(file.stem) and (whole or file.resolve() not in bases)
+    ]
 
 
 @dataclass(frozen=True)
@@ -109,7 +129,7 @@ def understand(environment: Environment, *, changeable: bool = False) -> Underst
     from infra.resolve.cluster import resolve
 
     loaded = load(environment.spec_file)
-    before = _applied(environment)
+    before = applied(environment)
     if before is not None and not changeable:
         _refuse(before, loaded)
     kept = read_lock(environment)
@@ -121,15 +141,22 @@ def understand(environment: Environment, *, changeable: bool = False) -> Underst
     return Understood(environment, loaded, cluster, changes, kept, dump(lock))
 
 
-def _applied(environment: Environment) -> Mapping[str, Any] | None:
-    """What the spec said when it was last applied from here."""
+def applied(environment: Environment) -> Mapping[str, Any] | None:
+    """What the spec said when it was last applied from here, as ``infra.load.applied`` compares it.
+
+    None before the first apply. ``DriveError`` for a memory of it that is damaged.
+    """
     from infra.drive import ledger
     from infra.drive.folders import Folders
 
-    about = ledger.about(Folders(environment.build.absolute()))
+    folders = Folders(environment.build.absolute())
+    about = ledger.about(folders)
     if about is None:
         return None
-    values: Mapping[str, Any] = json.loads(about["spec"])
+    try:
+        values: Mapping[str, Any] = json.loads(about["spec"])
+    except (ValueError, KeyError, TypeError):
+        raise ledger.damaged(folders.applied) from None
     return values
 
 
@@ -143,11 +170,16 @@ def _refuse(before: Mapping[str, Any], loaded: Loaded, cluster: Cluster | None =
 
 
 def read_lock(environment: Environment) -> str:
-    """The lock file's text; empty without one."""
+    """The lock file's text; empty without one. ``SpecError`` for what is no text."""
+    file = environment.lock_file
     try:
-        return environment.lock_file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
+    except UnicodeDecodeError as error:
+        place = Position(str(file), error.object.count(b"\n", 0, error.start) + 1)
+        hint = "this file is written by us: take it back from git"
+        raise SpecError([Problem("LOCK001", "", "not UTF-8 text", position=place, hint=hint)]) from None
 
 
 def _parsed(environment: Environment, text: str) -> Lock:

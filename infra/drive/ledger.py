@@ -42,12 +42,15 @@ def recall(folders: Folders) -> Applied | None:
     for place in (folders.applied, _aside(folders.applied)):
         if (place / _ABOUT).is_file():
             root = place / "files"
-            files = {
-                path.relative_to(root).as_posix(): path.read_bytes().decode()
-                for path in sorted(root.rglob("*"))
-                if path.is_file()
-            }
-            return Applied(files, _told(place / _ABOUT))
+            try:
+                files = {
+                    path.relative_to(root).as_posix(): path.read_bytes().decode()
+                    for path in sorted(root.rglob("*"))
+                    if path.is_file()
+                }
+            except UnicodeDecodeError:
+                raise damaged(place) from None
+            return Applied(files, _told(place))
     return None
 
 
@@ -55,7 +58,7 @@ def about(folders: Folders) -> Mapping[str, Any] | None:
     """What is remembered beside the files, without reading those; None when nothing is applied."""
     for place in (folders.applied, _aside(folders.applied)):
         if (place / _ABOUT).is_file():
-            return _told(place / _ABOUT)
+            return _told(place)
     return None
 
 
@@ -65,16 +68,21 @@ def forget(folders: Folders) -> None:
     shutil.rmtree(folders.applied, ignore_errors=True)
 
 
-def _told(path: Path) -> Mapping[str, Any]:
+def damaged(place: Path) -> DriveError:
+    """The error to raise of a snapshot that can't be read: what a person can do about it."""
+    return DriveError(
+        f"{place / _ABOUT} is damaged; restore it from a backup, or remove {place}: until the next apply it "
+        "is then not known what was applied, and what can't change on a live cluster is not refused"
+    )
+
+
+def _told(place: Path) -> Mapping[str, Any]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        told = problem
+        told = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
+    except ValueError:
+        raise damaged(place) from None
     if not isinstance(told, dict):
-        raise DriveError(
-            f"{path} is damaged; restore it from a backup, or remove {path.parent}: until the next apply it "
-            "is then not known what was applied, and what can't change on a live cluster is not refused"
-        )
+        raise damaged(place)
     return told
 
 

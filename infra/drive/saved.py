@@ -101,7 +101,7 @@ def load(folders: Folders) -> SavedPlan | None:
         told["named"] = tuple(told["named"])
         told["only"] = tuple(told["only"])
         return SavedPlan(**told)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -169,7 +169,7 @@ def state_position(folders: Folders) -> StatePosition | None:
     """
     try:
         backend = json.loads((folders.data / "terraform.tfstate").read_text(encoding="utf-8"))["backend"]
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         backend = {"type": "local", "config": {}}
     if not backend or backend.get("type") != "local":
         return None

@@ -154,7 +154,10 @@ def _finish(build: Path) -> None:
         return
     journal_file = ready / "journal.json"
     if journal_file.exists():
-        journal = json.loads(journal_file.read_text(encoding="utf-8"))
+        try:
+            journal = json.loads(journal_file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise DriveError(f"{journal_file} can't be read; remove {ready} and render again") from None
         for path in journal["remove"]:
             _remove(build, path)
         for path in journal["manifest"]:

@@ -57,6 +57,15 @@ def test_a_file_is_no_name(project: Path, name: str) -> None:
         find(name)
 
 
+def test_what_others_start_from_is_not_offered(project: Path) -> None:
+    (project / "environments" / "common.yaml").write_text("owner: ada\n", encoding="utf-8")
+    (project / "environments" / "big.yaml").write_text("extends: lab.yaml\n", encoding="utf-8")
+    (project / "environments" / "lab.yaml").write_text(f"extends: common.yaml\n{SPEC}", encoding="utf-8")
+    (project / "environments" / "torn.yaml").write_text("name: [", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"there are: big, lab, torn$"):
+        find("zzzzzzzz")
+
+
 def test_another_folder_is_not_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project / "environments")
     with pytest.raises(UsageError, match=r"no folder environments/ here"):
@@ -76,9 +85,10 @@ def test_a_damaged_memory_of_the_last_apply_is_told(project: Path) -> None:
     folders = Folders(project / "build" / "lab")
     remember(folders, {}, {"spec": understand(find("lab")).meaning})
     assert understand(find("lab")).changes == ()
-    (folders.applied / "applied.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DriveError, match=r"applied\.json is damaged"):
-        understand(find("lab"))
+    for left in ("{", "[]", "{}", '{"spec": "{"}', '{"spec": 1}'):
+        (folders.applied / "applied.json").write_text(left, encoding="utf-8")
+        with pytest.raises(DriveError, match=r"applied\.json is damaged"):
+            understand(find("lab"))
 
 
 def test_nothing_is_written_until_it_is_asked_for(project: Path) -> None:
@@ -127,6 +137,12 @@ def test_a_lock_that_cannot_be_read_is_told(project: Path) -> None:
         understand(find("lab"))
 
 
+def test_a_lock_that_is_no_text_is_told(project: Path) -> None:
+    (project / "environments" / "lab.lock.yaml").write_bytes(b"version: 1\nblocks: \xff\xfe\n")
+    with pytest.raises(SpecError, match=r"lab\.lock\.yaml:2: not UTF-8 text"):
+        understand(find("lab"))
+
+
 @pytest.mark.parametrize(
     "path",
     [("a",), ("pools", "gpu", "instance_types", 0), ("dns", "records", "a.b"), ("x", 3, "y z", "w")],
@@ -142,6 +158,13 @@ def test_each_value_says_where_it_comes_from() -> None:
     assert "pools.cpu.market.kind" not in found
     assert found["network.interconnect"].position is None
     assert found["pools.cpu.regions.us-west-2.min"].value == "0"
+
+
+def test_a_default_is_spelled_as_a_person_would() -> None:
+    found = {dotted(one.path): one.value for one in origins(load(Path("environments/lab.yaml")))}
+    assert found["images.cpu.root_disk"] == "40 GiB"
+    assert found["pools.cpu.drain_timeout"] == "15m"
+    assert found["pools.cpu.efa"] == "false"
 
 
 def test_inherited_values_name_the_file_they_stand_in() -> None:

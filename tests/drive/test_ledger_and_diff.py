@@ -11,6 +11,7 @@ import pytest
 from infra.drive import ledger
 from infra.drive.diff import diff, text, to_json
 from infra.drive.folders import Folders
+from infra.errors import DriveError
 
 BEFORE = {"a.tf": "one\ntwo\n", "b.tf": "gone\n", "same": "same"}
 AFTER = {"a.tf": "one\n2\nthree", "c/d.tf": "new\n", "same": "same"}
@@ -55,6 +56,17 @@ def test_killed_while_remembering(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = ledger.recall(folders)
     assert found is not None
     assert found.files == AFTER
+
+
+@pytest.mark.parametrize(
+    ("file", "left"), [("applied.json", b'{"spec": '), ("applied.json", b"[]"), ("files/a.tf", b"\xff\xfe")]
+)
+def test_a_damaged_memory_is_told(tmp_path: Path, file: str, left: bytes) -> None:
+    folders = Folders(tmp_path)
+    ledger.remember(folders, BEFORE, {"spec": "1"})
+    (folders.applied / file).write_bytes(left)
+    with pytest.raises(DriveError, match=r"applied\.json is damaged; restore it"):
+        ledger.recall(folders)
 
 
 def test_diff_counts_and_names() -> None:
