@@ -1,0 +1,284 @@
+"""The place where the lab's commands run: this machine, or a small VM on it. Both look alike to the lab.
+
+`Direct` takes namespaces of this kernel, where it has ESP and XFRM interfaces and lets us make them. `Vm` boots a
+distribution's kernel in QEMU, with the host's root folder (read-only) as its own, so that what is installed here is
+installed there. In both, everything is below one process that dies with ours: nothing is left to clean up.
+
+`CAUSEWAY_LAB=direct` or `=vm` decides; else it is whichever works.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import initramfs
+
+_AGENT = Path(__file__).with_name("agent.py")
+_MEMORY_MIB = 1536
+_BOOT_SECONDS = 60
+# Grace for a busy host: the agent keeps the time of a command, this only catches an agent that is gone.
+_GRACE_SECONDS = 60
+
+# Ends the child when its parent dies, however it dies.
+_LEASH = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+class Unavailable(Exception):
+    """No lab on this machine. The message names what is missing."""
+
+
+class MachineFault(Exception):
+    """The machine could not do what was asked, or is gone."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left. `late`: it was killed since its time was up."""
+
+    command: tuple[str, ...]
+    code: int
+    data: bytes
+    stderr: str
+    late: bool
+
+    @property
+    def stdout(self) -> str:
+        return self.data.decode(errors="replace")
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0 and not self.late
+
+    def __str__(self) -> str:
+        how = "took too long" if self.late else f"ended with {self.code}"
+        return f"`{' '.join(self.command)}` {how}\n{self.stdout}{self.stderr}".rstrip()
+
+
+class Machine:
+    """An agent at the other end of a socket, and the process that ends it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], line: socket.socket) -> None:
+        self._process = process
+        self._line = line
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._waiting: dict[int, Future[dict[str, Any]]] = {0: Future()}
+        self._hello = self._waiting[0]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def kernel(self) -> str:
+        """The release of the kernel that the lab runs on."""
+        return str(self._hello.result()["kernel"])
+
+    def ready(self, seconds: float) -> bool:
+        """Waits for the agent's first word."""
+        try:
+            self._hello.result(seconds)
+        except (TimeoutError, MachineFault):
+            return False
+        return True
+
+    def ask(self, op: str, timeout: float = 10, **request: Any) -> dict[str, Any]:
+        """One request, one answer; any number at once from any thread.
+
+        Raises:
+            MachineFault: The agent failed to do it, or does not answer.
+        """
+        answer: Future[dict[str, Any]] = Future()
+        with self._lock:
+            self._asked += 1
+            number = self._asked
+            self._waiting[number] = answer
+            message = {"id": number, "op": op, "timeout": timeout, **request}
+            try:
+                self._line.sendall(json.dumps(message).encode() + b"\n")
+            except OSError as fault:
+                raise MachineFault(f"the lab's machine is gone: {fault}") from fault
+        try:
+            reply = answer.result(timeout + _GRACE_SECONDS)
+        except TimeoutError as fault:
+            raise MachineFault(f"the lab's machine does not answer: {op} {request}") from fault
+        if "fault" in reply:
+            raise MachineFault(f"{op}: {reply['fault']}")
+        return reply
+
+    def run(
+        self, command: Sequence[str], *, node: int | None = None, stdin: bytes = b"", timeout: float = 30
+    ) -> Result:
+        """Runs a command to its end; `timeout` in seconds of the machine's clock."""
+        reply = self.ask(
+            "run", timeout, command=list(command), node=node, stdin=base64.b64encode(stdin).decode()
+        )
+        stdout, stderr = (base64.b64decode(reply[name]) for name in ("stdout", "stderr"))
+        return Result(tuple(command), reply["code"], stdout, stderr.decode(errors="replace"), reply["late"])
+
+    def close(self) -> None:
+        """Ends the machine with all that runs in it."""
+        self._line.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _listen(self) -> None:
+        waiting = b""
+        while chunk := self._receive():
+            *replies, waiting = (waiting + chunk).split(b"\n")
+            for line in replies:
+                reply = json.loads(line)
+                self._waiting.pop(reply["id"]).set_result(reply)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(MachineFault("the lab's machine has ended"))
+
+    def _receive(self) -> bytes:
+        try:
+            return self._line.recv(1 << 16)
+        except OSError:  # closed by us
+            return b""
+
+
+class Direct(Machine):
+    """Namespaces of this kernel: network, mounts and processes of our own, below one process."""
+
+    # What a tunnel needs of the kernel, tried where it harms nobody.
+    _TRIAL = (
+        "ip link add t0 type xfrm dev lo if_id 1 && ip link add t1 type vxlan id 1 dstport 8472 dev lo && "
+        "ip xfrm state add src 127.0.0.1 dst 127.0.0.1 proto esp spi 1 mode tunnel if_id 1 "
+        "aead 'rfc4106(gcm(aes))' 0x0102030405060708090a0b0c0d0e0f1011121314 128 && "
+        "nft add table inet t && test -c /dev/net/tun"
+    )
+    _SETUP = "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up"
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            agent = f'{self._SETUP} && exec "$0" -I -S "$1" {number}'
+            command = [*_LEASH, *self._unshared(agent), str(Path(os.sys.executable).resolve()), str(_AGENT)]
+            process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
+        super().__init__(process, ours)
+        if not self.ready(_BOOT_SECONDS):
+            self.close()
+            raise Unavailable("this kernel lets us make no namespaces")
+
+    @classmethod
+    def missing(cls) -> str:
+        """Why it can't be, or nothing."""
+        told = subprocess.run(cls._unshared(cls._TRIAL), capture_output=True, text=True)
+        return f"this kernel lacks what a tunnel needs ({told.stderr.strip()})" if told.returncode else ""
+
+    @staticmethod
+    def _unshared(script: str) -> list[str]:
+        user = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
+        spaces = ["--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"]
+        return ["unshare", *user, *spaces, "--", "sh", "-c", script]
+
+
+class Vm(Machine):
+    """A kernel of its own, with the host's root folder over 9p. Boots in a few seconds without KVM."""
+
+    def __init__(self) -> None:
+        kernel, busybox = _kernel(), shutil.which("busybox")
+        if busybox is None:
+            raise Unavailable("busybox is missing (package busybox-static)")
+        with tempfile.TemporaryDirectory(prefix="causeway-lab-") as folder:
+            archive = Path(folder) / "initramfs"
+            archive.write_bytes(initramfs.build(_release(kernel), Path(busybox), _AGENT))
+            for accelerator in _accelerators():
+                ours, theirs = socket.socketpair()
+                with theirs, (Path(folder) / "console").open("wb") as console:
+                    command = [*_LEASH, *_qemu(accelerator, kernel, archive, theirs.fileno())]
+                    process = subprocess.Popen(
+                        command,
+                        pass_fds=[theirs.fileno()],
+                        stdin=subprocess.DEVNULL,
+                        stdout=console,
+                        stderr=console,
+                        start_new_session=True,
+                    )
+                super().__init__(process, ours)
+                if self.ready(_BOOT_SECONDS):
+                    return
+                self.close()
+            told = (Path(folder) / "console").read_text(errors="replace")
+            raise MachineFault(f"the lab's VM did not start\n{told[-3000:]}")
+
+    @staticmethod
+    def missing() -> str:
+        """Why it can't be, or nothing."""
+        for tool, package in (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")):
+            if shutil.which(tool) is None:
+                return f"{tool} is missing (package {package})"
+        try:
+            _kernel()
+        except Unavailable as fault:
+            return str(fault)
+        return ""
+
+
+def machine() -> Machine:
+    """The machine that this host can offer.
+
+    Raises:
+        Unavailable: There is none; says what to install.
+    """
+    wanted = os.environ.get("CAUSEWAY_LAB", "")
+    reasons = []
+    for name, kind in (("direct", Direct), ("vm", Vm)):
+        if wanted in ("", name):
+            if not (reason := kind.missing()):
+                return kind()
+            reasons.append(reason)
+    raise Unavailable("; ".join(reasons) or f"CAUSEWAY_LAB={wanted} is neither direct nor vm")
+
+
+def _release(kernel: Path) -> str:
+    return kernel.name.removeprefix("vmlinuz-") if kernel.name != "vmlinuz" else kernel.parent.name
+
+
+def _kernel() -> Path:
+    """The newest kernel that we may read and that can mount the host's files."""
+    found = [*Path("/boot").glob("vmlinuz-*"), *Path("/lib/modules").glob("*/vmlinuz")]
+    for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
+        if not os.access(path, os.R_OK):
+            continue
+        try:
+            initramfs.modules(_release(path))
+        except LookupError:
+            continue
+        return path
+    raise Unavailable("no kernel with 9p that we may read in /boot (package linux-image-amd64)")
+
+
+def _accelerators() -> list[str]:
+    # Some hosts offer a /dev/kvm that can't run a kernel; their processor shows no virtualisation.
+    flags = Path("/proc/cpuinfo").read_text().split()
+    kvm = ["kvm"] if os.access("/dev/kvm", os.R_OK | os.W_OK) and {"vmx", "svm"} & set(flags) else []
+    return [*kvm, "tcg,thread=multi"]
+
+
+def _qemu(accelerator: str, kernel: Path, archive: Path, line: int) -> list[str]:
+    arguments = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check edd=off random.trust_cpu=on"
+    return [
+        "qemu-system-x86_64",
+        *("-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(_MEMORY_MIB)),
+        *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-serial", "stdio", "-monitor", "none"),
+        *("-kernel", str(kernel), "-initrd", str(archive), "-append", arguments),
+        *("-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"),
+        *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=agent,fd={line}", "-device", "virtserialport,chardev=agent,name=agent"),
+    ]
