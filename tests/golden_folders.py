@@ -16,6 +16,8 @@ from difflib import unified_diff
 from itertools import chain, islice
 from pathlib import Path
 
+from strategies.outputs import outputs_for
+
 from infra.files import Files, under
 from infra.load import load
 from infra.render import render
@@ -40,7 +42,7 @@ def rendered(folder: Path) -> dict[str, str]:
     lock_file = folder / LOCK
     lock = parse(lock_file.read_text(encoding="utf-8"), str(lock_file)) if lock_file.exists() else Lock()
     cluster, kept = resolve(load(folder / SPEC).spec, lock, folder.name)
-    return kept_files(render(cluster), dump(kept))
+    return kept_files(render(cluster, outputs_for(cluster)), dump(kept))
 
 
 def kept_files(files: Files, lock: str) -> dict[str, str]:
@@ -52,9 +54,13 @@ def kept_files(files: Files, lock: str) -> dict[str, str]:
 
 
 def _is_copy(path: str, text: str) -> bool:
-    """Whether the file is one of ``templates/``, letter by letter, at the same place."""
-    static = TEMPLATES / path
-    return static.is_file() and static.read_text(encoding="utf-8") == text
+    """Whether the file is one of ``templates/``, letter by letter: at the same place, or, of a target that is
+    rendered once a site (``<target>/<site>/…``), in its ``static`` folder."""
+    target, _, below = path.partition("/")
+    return any(
+        static.is_file() and static.read_text(encoding="utf-8") == text
+        for static in (TEMPLATES / path, TEMPLATES / target / "static" / below.partition("/")[2])
+    )
 
 
 def differences(folder: Path, expected: Mapping[str, str]) -> list[str]:

@@ -185,7 +185,7 @@ def supernet_too_small(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check("NET035", Level.ERROR, "The laptops' range is too small for the users of the VPN.")
+@check("NET035", Level.ERROR, "The laptops' range is too small for the users of the VPN.", waivable=False)
 def laptops_too_many(facts: Facts) -> Iterator[Finding]:
     vpn = facts.spec.access.vpn
     laptops = sum(user.vpn for user in facts.spec.access.users.values())

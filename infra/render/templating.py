@@ -51,3 +51,12 @@ def static(folder: str) -> dict[str, str]:
     root = TEMPLATES / folder
     paths = sorted(path for path in root.rglob("*.tf") if ".terraform" not in path.parts)
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+@cache
+def copied(target: str) -> dict[str, str]:
+    """Path on a machine → text of every file in ``templates/<target>/static``, sorted: what is the same on
+    every machine of the target."""
+    root = TEMPLATES / target / "static"
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}

@@ -28,7 +28,7 @@ from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tag
 from infra.resolve.numbers import asn_key
 from infra.spec import Spec
 from infra.spec import sites as written
-from infra.spec.defaults import linked_sites, zones_of
+from infra.spec.defaults import linked_sites, region_order, zones_of
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -37,20 +37,6 @@ _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
 }
 
 TIERS: tuple[Tier, ...] = ("public", "private", "pods")
-
-
-def region_order(spec: Spec) -> list[str]:
-    """AWS sites in the order jobs overflow: the primary one, then by ``overflow``, then by name."""
-    aws = {name: site for name, site in spec.sites.items() if isinstance(site, written.AwsSite)}
-    last = 1001
-    return sorted(
-        aws,
-        key=lambda name: (
-            not aws[name].primary,
-            last if (place := aws[name].overflow) is None else place,
-            name,
-        ),
-    )
 
 
 def resolve_regions(

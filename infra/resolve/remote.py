@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Final
 
 from infra.model.machines import Instance
@@ -27,6 +27,9 @@ CLUSTER_DOMAIN: Final = "cluster.local"
 _HOME_PATH: Final = 1492
 """The MTU that nearly every home has: Ethernet's, less PPPoE's eight bytes (RFC 2516)."""
 
+_AMAZON_DNS: Final = 2
+"""A VPC's own resolver is at the second address of its block (VPC User Guide, "Amazon DNS server")."""
+
 _RESOLVER: Final = 10
 """The cluster's resolver is the tenth address of the services' range (kubeadm, ``GetDNSIP``)."""
 
@@ -45,8 +48,9 @@ def resolve_vpn(
     written = spec.access.vpn
     primary = regions[0].name if regions else None
     servers = tuple(
-        _server(spec, name, zone, blocks[clients_key(name)], regions, sites, gateways)
+        server
         for name in vpn_sites(spec, primary)
+        if (server := _server(spec, name, zone, blocks[clients_key(name)], regions, sites, gateways))
     )
     nodes = tuple(collapse_addresses([*(region.vpc for region in regions), *(site.lan for site in sites)]))
     pods, services = blocks["kubernetes/pods"], blocks["kubernetes/services"]
@@ -103,22 +107,22 @@ def _server(
     regions: Sequence[Region],
     sites: Sequence[PhysicalSite],
     gateways: Sequence[Instance],
-) -> VpnServer:
-    listeners = _listeners(block, tcp=spec.access.vpn.tcp)
-    key = identifier(name)
-    region = next((region for region in regions if region.name == name), None)
-    if region is not None:
-        instance = next(each for each in gateways if each.region == name)
-        host = instance.public_name or ""
-        node, fqdn = instance.hostname, instance.fqdn
-        return VpnServer(name, key, "aws", host, node, fqdn, listeners, None, region.vpc[2])
-    site = next(site for site in sites if site.name == name)
-    at = next((node for node in site.nodes if "access-gateway" in node.roles), None)
-    node = at.name if at else ""
-    source: IPv4Address | None = at.address if at else None
-    return VpnServer(
-        name, key, "physical", _host(spec, site), node, f"{node}.{zone}", listeners, source, None
-    )
+) -> VpnServer | None:
+    """None where there is no machine for it."""
+    key, listeners = identifier(name), _listeners(block, tcp=spec.access.vpn.tcp)
+    for instance in gateways:
+        if instance.region == name:
+            vpc = next(region.vpc for region in regions if region.name == name)
+            host = instance.public_name or ""
+            return VpnServer(
+                name, key, "aws", host, instance.hostname, instance.fqdn, listeners, None, vpc[_AMAZON_DNS]
+            )
+    for site in sites:
+        for node in site.nodes if site.name == name else ():
+            if "access-gateway" in node.roles:
+                host, fqdn = _host(spec, site), f"{node.name}.{zone}"
+                return VpnServer(name, key, "physical", host, node.name, fqdn, listeners, node.address, None)
+    return None
 
 
 def _host(spec: Spec, site: PhysicalSite) -> str:

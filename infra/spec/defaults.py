@@ -52,10 +52,23 @@ def listener_prefix(clients: int) -> int:
     return server_prefix(clients) + 1
 
 
-def primary_of(spec: Spec) -> str | None:
-    """The AWS site with the control plane: the one that says so, else the only one; None without any."""
+def region_order(spec: Spec) -> list[str]:
+    """AWS sites in the order jobs overflow: the primary one, then by ``overflow``, then by name."""
     aws = {name: site for name, site in spec.sites.items() if isinstance(site, AwsSite)}
-    return next((name for name, site in aws.items() if site.primary), next(iter(sorted(aws)), None))
+    last = 1001
+    return sorted(
+        aws,
+        key=lambda name: (
+            not aws[name].primary,
+            last if (place := aws[name].overflow) is None else place,
+            name,
+        ),
+    )
+
+
+def primary_of(spec: Spec) -> str | None:
+    """The AWS site with the control plane; None without any."""
+    return next(iter(region_order(spec)), None)
 
 
 def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ def test_what_the_reference_holds() -> None:
     assert blocks["sites/us-west-2"].prefixlen == 16
     assert blocks["sites/us-east-1/private-us-east-1d"].prefixlen == 19
     assert blocks["access/clients"].subnet_of(IPv4Network("100.64.0.0/10"))
-    assert len([owner for owner in blocks if owner.startswith("links/")]) == 2 * 3 * 2
+    to_aws, between_sites = 2 * 3 * 2, 1
+    assert len([owner for owner in blocks if owner.startswith("links/")]) == to_aws + between_sites
 
 
 def test_aws_reserved_link_blocks_are_never_used() -> None:

@@ -51,7 +51,7 @@ def test_vpn_servers_stand_in_the_stated_order() -> None:
     servers = [(server.site, server.kind, server.host) for server in cluster.access.vpn.servers]
     assert servers == [
         ("us-west-2", "aws", "vpn-us-west-2.research.lab.example"),
-        ("rack-a", "physical", "198.51.100.10"),
+        ("rack-a", "physical", "vpn-rack-a.research.lab.example"),
         ("eu-west-1", "aws", "vpn-eu-west-1.research.lab.example"),
     ]
     assert [gateway.public for gateway in cluster.access_gateways] == [True, True]

@@ -1,0 +1,165 @@
+"""Gateways of physical sites: what each end of each tunnel is."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from infra.load import load
+from infra.model import Cluster
+from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.resolve import mtu
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+
+SITES = """\
+version: 1
+name: tiny
+domain: tiny.internal
+sites:
+  east:
+    kind: physical
+    cidr: 10.200.0.0/24
+    gateway: {{addresses: [198.51.100.1, 198.51.100.2], behind_nat: {nat}}}
+    nodes: {{gate-e: {{address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
+  west:
+    kind: physical
+    cidr: 10.200.1.0/24
+    gateway: {{addresses: [198.51.100.3], behind_nat: {west_nat}}}
+    nodes: {{gate-w: {{address: 10.200.1.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
+  a-region-with-a-long-name: {{kind: aws, region: us-west-2, zones: [us-west-2a]}}
+images:
+  cpu: {{}}
+network: {{{network}}}
+"""
+
+
+def two_sites(folder: Path, *, nat: bool = False, west_nat: bool = False, network: str = "") -> Cluster:
+    spec = folder / "tiny.yaml"
+    text = SITES.format(nat=str(nat).lower(), west_nat=str(west_nat).lower(), network=network)
+    spec.write_text(text, encoding="utf-8")
+    return resolve(load(spec).spec, Lock(), "tiny")[0]
+
+
+def named(gateway: SiteGateway) -> dict[str, SiteTunnel]:
+    return {tunnel.name: tunnel for tunnel in gateway.tunnels}
+
+
+def test_both_tunnels_of_each_public_address_to_each_region(tmp_path: Path) -> None:
+    east, west = two_sites(tmp_path).gateways
+    region = "a-region-with-a-long-name"
+    assert sorted(named(east)) == [*(f"{region}-{number}" for number in (1, 2, 3, 4)), "west-1"]
+    assert sorted(named(west)) == [f"{region}-1", f"{region}-2", "east-1"]
+    third = named(east)[f"{region}-3"]
+    assert (third.local, third.link, third.number) == (
+        IPv4Address("198.51.100.2"),
+        f"east-{region}-2",
+        1,
+    )
+
+
+def test_earlier_tunnels_are_preferred_by_both_ends(tmp_path: Path) -> None:
+    east, _ = two_sites(tmp_path).gateways
+    ours = [tunnel for tunnel in east.tunnels if tunnel.kind == "aws"]
+    assert [tunnel.preference for tunnel in ours] == sorted({each.preference for each in ours}, reverse=True)
+    assert [tunnel.metric for tunnel in ours] == sorted({each.metric for each in ours})
+    assert all(0 < tunnel.metric < 255 for tunnel in ours), "FRR: a static route's distance is 1 to 255"
+
+
+def test_interfaces_have_names_and_numbers_of_their_own(tmp_path: Path) -> None:
+    for gateway in (*two_sites(tmp_path).gateways, *shipped("research").gateways):
+        names = {tunnel.interface for tunnel in gateway.tunnels}
+        numbers = {tunnel.if_id for tunnel in gateway.tunnels}
+        assert len(names) == len(numbers) == len(gateway.tunnels)
+        assert all(len(name) <= 15 for name in names)
+        assert 0 not in numbers, "ip-link(8): 0 is no if_id"
+
+
+def test_the_two_ends_of_a_line_between_sites_fit_together(tmp_path: Path) -> None:
+    east, west = two_sites(tmp_path).gateways
+    here, there = named(east)["west-1"], named(west)["east-1"]
+    assert (here.local, here.remote) == (there.remote, there.local)
+    assert (here.inside_local, here.inside_remote) == (there.inside_remote, there.inside_local)
+    assert (here.secret, here.link, here.if_id) == (there.secret, there.link, there.if_id)
+    assert (here.remote_asn, there.remote_asn) == (west.asn, east.asn)
+    assert (here.accepts, there.accepts) == (west.announces, east.announces)
+    assert (here.initiates, there.initiates) == (True, False)
+
+
+def test_whoever_hides_behind_nat_calls(tmp_path: Path) -> None:
+    east, west = two_sites(tmp_path, west_nat=True).gateways
+    here, there = named(east)["west-1"], named(west)["east-1"]
+    assert (here.initiates, there.initiates) == (False, True)
+    assert here.encapsulated
+    assert there.encapsulated
+    assert there.local is None
+    assert there.local_id == "198.51.100.3"
+    assert here.mtu == there.mtu == 1438
+
+
+def test_sites_may_stay_apart(tmp_path: Path) -> None:
+    cluster = two_sites(tmp_path, network="site_mesh: false")
+    assert all(tunnel.kind == "aws" for gateway in cluster.gateways for tunnel in gateway.tunnels)
+    assert not any("east-west" in block.owner for block in cluster.network.blocks)
+
+
+def test_timers_follow_the_spec(tmp_path: Path) -> None:
+    ipsec = two_sites(tmp_path, network="hold: 30s").network.ipsec
+    assert (ipsec.hold, ipsec.keepalive) == (30, 10)
+
+
+@pytest.mark.parametrize("environment", ["local", "research"])
+def test_our_end_renews_before_aws_does(environment: str) -> None:
+    ipsec = shipped(environment).network.ipsec
+    earliest = ipsec.rekey_margin * (100 + ipsec.rekey_fuzz_percent) // 100
+    assert ipsec.esp_rekey < ipsec.phase2_lifetime - earliest
+    assert ipsec.ike_rekey < ipsec.phase1_lifetime - earliest
+
+
+@pytest.mark.parametrize(
+    ("path", "encapsulated", "inside"),
+    [(1500, False, 1446), (1500, True, 1438), (1492, False, 1438), (9001, False, 8946)],
+)
+def test_what_fits_into_esp(path: int, encapsulated: bool, inside: int) -> None:
+    assert mtu.esp(path, encapsulated=encapsulated) == inside
+
+
+def test_servers_have_parts_of_the_laptops_range_that_stay() -> None:
+    cluster = shipped("research")
+    vpn = cluster.access.vpn
+    blocks = [listener.block for server in vpn.servers for listener in server.listeners]
+    assert all(block.subnet_of(vpn.clients) and block.prefixlen == 24 for block in blocks)
+    assert not any(one.overlaps(other) for one in blocks for other in blocks if one is not other)
+    assert all(each.address in each.block for server in vpn.servers for each in server.listeners)
+
+
+def test_who_may_reach_what() -> None:
+    cluster = shipped("research")
+    vpn = cluster.access.vpn
+    groups = {group.name: {reach.name: reach for reach in group.reach} for group in vpn.groups}
+    assert groups["engineers"]["everything"].blocks == vpn.routes
+    assert groups["researchers"]["pods"].blocks == (cluster.network.pods,)
+    ssh = groups["researchers"]["ssh"]
+    assert (ssh.tcp_ports, ssh.instances) == ((22,), ("login-1", "login-eu-1", "login-gpu-1"))
+    assert [user.login for user in vpn.users] == ["ada", "alan", "grace"]
+
+
+def test_laptops_send_all_of_the_cluster_and_nothing_else_through_the_tunnel() -> None:
+    cluster = shipped("research")
+    routes = cluster.access.vpn.routes
+    inside: list[IPv4Network] = [
+        *(region.vpc for region in cluster.regions),
+        *(site.lan for site in cluster.sites),
+        cluster.network.pods,
+        cluster.network.services,
+    ]
+    assert all(any(block.subnet_of(route) for route in routes) for block in inside)
+    assert sum(route.num_addresses for route in routes) == sum(block.num_addresses for block in inside)
+
+
+def shipped(environment: str) -> Cluster:
+    return resolve(load(ENVIRONMENTS / f"{environment}.yaml").spec, Lock(), environment)[0]

@@ -1,0 +1,29 @@
+"""What AWS would have answered: addresses for every tunnel and machine of a cluster, always the same ones."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+
+from infra.model import Cluster, Outputs
+from infra.model.outputs import Addresses
+
+OUTSIDE = IPv4Network("203.0.113.0/24")
+"""RFC 5737, TEST-NET-3: AWS's ends of tunnels, from the first address up."""
+
+PUBLIC = IPv4Network("192.0.2.0/24")
+"""RFC 5737, TEST-NET-1: elastic addresses."""
+
+
+def outputs_for(cluster: Cluster) -> Outputs:
+    """The outputs of an apply."""
+    tunnels: dict[str, tuple[IPv4Address, IPv4Address]] = {}
+    for index, link in enumerate(cluster.network.links):
+        tunnels[link.name] = (OUTSIDE[2 * index + 1], OUTSIDE[2 * index + 2])
+    masters = cluster.control_plane.masters if cluster.control_plane else ()
+    instances = {}
+    for index, one in enumerate((*masters, *cluster.ssh_nodes, *cluster.access_gateways)):
+        region = cluster.region(one.region)
+        block = next(subnet.block for subnet in region.subnets if subnet.name == one.subnet)
+        # AWS keeps the first four addresses of a subnet.
+        instances[one.hostname] = Addresses(block[10 + index], PUBLIC[10 + index] if one.public else None)
+    return Outputs(tunnels, instances)
