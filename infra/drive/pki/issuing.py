@@ -1,0 +1,93 @@
+"""Issuing for servers and clients: a fresh certificate as a record that is still to be added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from infra.drive.pki import making, records, tls_crypt
+from infra.drive.pki.problems import PkiError
+from infra.drive.pki.records import Certificate, Intermediate
+from infra.drive.pki.register import Register
+
+CLIENT_DAYS: Final = 365
+SERVER_DAYS: Final = 397
+LONGEST_DAYS: Final = 825
+"""The longest that Apple's systems take a server's certificate for, and long enough for a laptop."""
+
+SOON: Final = timedelta(days=30)
+"""What ends sooner is issued anew when asked for, and told of."""
+
+
+def check_days(days: int) -> None:
+    if not 1 <= days <= LONGEST_DAYS:
+        raise PkiError(f"a certificate holds for 1 to {LONGEST_DAYS} days, not {days}")
+
+
+def lasting(certificates: Iterable[Certificate], now: datetime, days: int) -> Certificate | None:
+    """The one that can be handed out again: valid, with its key, and not ending soon."""
+    enough = min(SOON, timedelta(days=days) / 2)
+    usable = [one for one in certificates if one.key and one.valid(now) and one.not_after - now > enough]
+    return max(usable, key=lambda one: (one.not_after, one.issued, one.serial), default=None)
+
+
+def issue_client(
+    register: Register,
+    common: str,
+    user: str,
+    device: str,
+    days: int,
+    now: datetime,
+    *,
+    replaces: int | None = None,
+) -> tuple[str, str]:
+    """A record's name and text."""
+    issuing = _issuing(register, now)
+    key = making.end_key()
+    certificate = making.end_entity(
+        key, "client", common, (), issuing.certificate, records.signing_key(issuing.key), now, days
+    )
+    mark = f"{common} {records.digits(certificate.serial_number)}"
+    text = records.certificate_text(
+        certificate,
+        user=user,
+        device=device,
+        issued=now,
+        replaces=replaces,
+        key=making.key_pem(key),
+        tls_crypt=tls_crypt.client_key(register.root.tls_crypt, mark),
+    )
+    return records.certificate_name(register.root.id, certificate.serial_number), text
+
+
+def issue_server(
+    register: Register,
+    common: str,
+    site: str,
+    names: Sequence[str],
+    days: int,
+    now: datetime,
+    *,
+    replaces: int | None = None,
+) -> tuple[str, str]:
+    """A record's name and text."""
+    issuing = _issuing(register, now)
+    key = making.end_key()
+    certificate = making.end_entity(
+        key, "server", common, names, issuing.certificate, records.signing_key(issuing.key), now, days
+    )
+    text = records.certificate_text(
+        certificate, site=site, issued=now, replaces=replaces, key=making.key_pem(key)
+    )
+    return records.certificate_name(register.root.id, certificate.serial_number), text
+
+
+def _issuing(register: Register, now: datetime) -> Intermediate:
+    newest = register.intermediates[0].certificate
+    if newest.not_valid_after_utc - now <= SOON:
+        raise PkiError(
+            f"the issuing authority {making.common_name(newest)} ends {newest.not_valid_after_utc:%Y-%m-%d}, "
+            "too soon to issue anything; renew it with the root's passphrase"
+        )
+    return register.intermediates[0]

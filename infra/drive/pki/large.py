@@ -1,0 +1,49 @@
+"""Texts that may be larger than a store's values: kept in parts, and there once their last piece is.
+
+The parts are named by the text's hash, so that those of two texts never mix; the value under the text's own
+name comes last and tells of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from infra.drive.secrets.store import LARGEST, Store
+
+_MARK: Final = "parts"
+
+
+def pieces(name: str, text: str) -> tuple[dict[str, str], str]:
+    """The parts to add first, by name, and the value to add after them under ``name``."""
+    if len(text.encode()) <= LARGEST:
+        return {}, text
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    chunks = [text[start : start + LARGEST] for start in range(0, len(text), LARGEST)]
+    parts = {f"{name}.{digest[:16]}.{number}": chunk for number, chunk in enumerate(chunks)}
+    return parts, f"{_MARK} {len(chunks)} {digest}"
+
+
+def add(store: Store, name: str, text: str) -> bool:
+    """Keep an ASCII text under a name that has none; False where it has."""
+    parts, value = pieces(name, text)
+    if parts:
+        store.add(parts)
+    return bool(store.add({name: value}))
+
+
+def whole(name: str, value: str, store: Store) -> str | None:
+    """The text that ``value``, found under ``name``, stands for. None if its parts are damaged."""
+    match value.split(" "):
+        case [mark, count, digest] if mark == _MARK and count.isdecimal():
+            names = [f"{name}.{digest[:16]}.{number}" for number in range(int(count))]
+            found: Mapping[str, str] = store.read(names)
+            text = "".join(found.get(each, "") for each in names)
+            return text if hashlib.sha256(text.encode()).hexdigest() == digest else None
+    return value
+
+
+def is_part(name: str) -> bool:
+    """Whether a name is that of a part."""
+    return "." in name.rpartition("/")[2]

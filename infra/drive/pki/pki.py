@@ -1,0 +1,299 @@
+"""The PKI of an environment's laptops: what the commands ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infra.drive.pki import authority, backup, due, easy_rsa, issuing, large, making, naming, records, sealed
+from infra.drive.pki.due import Due
+from infra.drive.pki.issuing import CLIENT_DAYS, SERVER_DAYS
+from infra.drive.pki.making import Entry
+from infra.drive.pki.problems import PkiError
+from infra.drive.pki.records import Certificate, Revocation, Root
+from infra.drive.pki.register import Archive, Register, check_clock
+from infra.drive.pki.revocation import intermediate_crl
+from infra.drive.secrets.store import Store
+
+
+class Pki:
+    """Certificates of one environment, in its store of secrets.
+
+    Every method may raise ``PkiError``, or ``SecretsError`` where the store can't be reached. What changes
+    anything does it in one step, which a crash leaves done or not done; see ``infra.drive.pki.records``.
+    """
+
+    def __init__(self, store: Store, *, domain: str, clock: Callable[[], datetime]) -> None:
+        """``domain``: the cluster's, ``research.internal``; its servers all have the common name
+        ``vpn.<domain>``, so that one ``verify-x509-name`` fits them. ``clock``: the time, with its zone."""
+        self._store = store
+        self._clock = clock
+        self._archive = Archive(store)
+        self._servers = naming.fitting(f"vpn.{domain}")
+
+    def exists(self) -> bool:
+        """Whether there is a PKI."""
+        return self._archive.root() is not None
+
+    def create(self, passphrase: str, name: str) -> None:
+        """Make the root, whose key only the passphrase opens, and a first intermediate.
+
+        ``name`` is for people: ``research`` makes ``research VPN root``. ``PkiError`` where there is a PKI.
+        """
+        self._refuse_second()
+        sealed.check_passphrase(passphrase)
+        now = self._now()
+        key = making.authority_key()
+        certificate = making.root(key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS)
+        root = authority.new_root(certificate, key, passphrase, now)
+        crl_name, crl = authority.new_root_crl(root, key, (), 1, now)
+        authority.commit(self._store, root, {**authority.new_intermediate(root, key, now), crl_name: crl})
+
+    def import_easy_rsa(self, folder: Path, its_passphrase: str, our_passphrase: str) -> None:
+        """Take over an easy-rsa PKI: ``folder`` holds its ``ca.crt`` and ``index.txt``.
+
+        Its authority becomes our root, sealed with ``our_passphrase``, and gets an intermediate; profiles
+        that are out there go on working. Its certificates become records, without their keys.
+        ``its_passphrase`` is empty for a CA key made with ``nopass``.
+        """
+        self._refuse_second()
+        sealed.check_passphrase(our_passphrase)
+        now = self._now()
+        found = easy_rsa.read(folder, its_passphrase, now)
+        root = authority.new_root(found.authority, found.key, our_passphrase, now)
+        crl_name, crl = authority.new_root_crl(root, found.key, found.revoked, found.crl_number + 1, now)
+        chunks, value = large.pieces(crl_name, crl)
+        parts = authority.new_intermediate(root, found.key, now) | chunks | {crl_name: value}
+        for each in found.certificates:
+            parts[records.certificate_name(root.id, each.serial_number)] = records.imported_text(each, now)
+        authority.commit(self._store, root, parts)
+
+    def client(self, user: str, device: str = "", days: int = CLIENT_DAYS) -> Certificate:
+        """The user's certificate: the valid one that does not end within 30 days, or a fresh one.
+
+        ``device`` is empty for the user's first: ``ada``, ``ada@phone``. It ends with the intermediate at the
+        latest.
+        """
+        return self.clients([(user, device)], days)[0]
+
+    def clients(self, holders: Iterable[tuple[str, str]], days: int = CLIENT_DAYS) -> tuple[Certificate, ...]:
+        """``client`` of many (user, device) with few calls of the store, in the same order."""
+        ordered = list(holders)
+        wanted = {holder: naming.client(*holder, self._servers) for holder in ordered}
+        issuing.check_days(days)
+        register, now = self._for_change()
+        having = {
+            holder: issuing.lasting(
+                (one for one in register.certificates if one.kind == "client" and one.name == common),
+                now,
+                days,
+            )
+            for holder, common in wanted.items()
+        }
+        fresh = {
+            holder: issuing.issue_client(register, wanted[holder], *holder, days, now)
+            for holder, one in having.items()
+            if one is None
+        }
+        if fresh:
+            self._store.add(dict(fresh.values()))
+            register = self._register()
+        return tuple(having[holder] or self._issued(register, fresh[holder][0]) for holder in ordered)
+
+    def server(self, site: str, names: Sequence[str], days: int = SERVER_DAYS) -> Certificate:
+        """The certificate of a site's server: the valid one of just these DNS names and addresses that does
+        not end within 30 days, or a fresh one. The servers' common name is among its names unasked."""
+        issuing.check_days(days)
+        names = naming.alternatives([self._servers, *names])
+        register, now = self._for_change()
+        mine = [
+            one
+            for one in register.certificates
+            if (one.kind, one.site, one.name) == ("server", site, self._servers)
+            and set(one.names) == set(names)
+        ]
+        return issuing.lasting(mine, now, days) or self._add(
+            *issuing.issue_server(register, self._servers, site, names, days, now)
+        )
+
+    def renew(
+        self,
+        certificate: Certificate,
+        *,
+        days: int | None = None,
+        revoke: bool = False,
+        passphrase: str = "",
+    ) -> Certificate:
+        """A certificate's successor, with a key of its own: the one there is already if it does not end
+        within 30 days, so that a renewal that was cut off can be asked for again.
+
+        The old one is good until its end; with ``revoke`` until the next revocation list. ``passphrase``: as
+        ``revoke`` has it.
+        """
+        days = days or (CLIENT_DAYS if certificate.kind == "client" else SERVER_DAYS)
+        issuing.check_days(days)
+        register, now = self._for_change()
+        old = register.find(certificate.serial)
+        if old is None:
+            raise PkiError(f"{self._store}: there is no certificate {certificate.id}; list those there are")
+        successor = issuing.lasting(
+            (one for one in register.certificates if one.replaces == old.serial), now, days
+        )
+        if successor is None and old.kind == "client":
+            common = naming.client(old.user, old.device, self._servers)
+            successor = self._add(
+                *issuing.issue_client(register, common, old.user, old.device, days, now, replaces=old.serial)
+            )
+        elif successor is None:
+            names = naming.alternatives([self._servers, *(name for name in old.names if name != old.name)])
+            successor = self._add(
+                *issuing.issue_server(
+                    register, self._servers, old.site, names, days, now, replaces=old.serial
+                )
+            )
+        if revoke:
+            self.revoke_each([old], reason="superseded", passphrase=passphrase)
+        return successor
+
+    def revoke(
+        self, user: str, device: str | None = None, *, reason: str = "unspecified", passphrase: str = ""
+    ) -> tuple[Certificate, ...]:
+        """Revoke a user's certificates, or only those of one device (``""`` is the first).
+
+        Returns those that could still be used. ``reason``: a word of RFC 5280's, see ``making.REASONS``.
+        ``passphrase``: the root's, which only imported certificates need. ``PkiError`` for a user who never
+        had a certificate.
+        """
+        had = [
+            one
+            for one in self._register().certificates
+            if one.kind == "client" and one.user == user and device in {None, one.device}
+        ]
+        if not had:
+            holder = f"{user}@{device}" if device else user
+            raise PkiError(f"{self._store}: {holder} never had a certificate; list those there are")
+        return self.revoke_each(had, reason=reason, passphrase=passphrase)
+
+    def revoke_each(
+        self, certificates: Iterable[Certificate], *, reason: str = "unspecified", passphrase: str = ""
+    ) -> tuple[Certificate, ...]:
+        """Revoke these. What has ended or was revoked before stays as it is; returns the others."""
+        if reason not in making.REASONS:
+            raise PkiError(f"{reason!r} is no reason to revoke; take one of {', '.join(making.REASONS)}")
+        register, now = self._for_change()
+        wanted = {one.serial for one in certificates}
+        todo = [
+            one
+            for one in register.certificates
+            if one.serial in wanted and one.revoked is None and one.not_after >= now
+        ]
+        imported = [one for one in todo if one.issuer == register.root.certificate.serial_number]
+        if imported and not passphrase:
+            raise PkiError(
+                f"{', '.join(one.name for one in imported)}: issued by the imported root itself, so revoking "
+                "needs the root's passphrase; nothing changed"
+            )
+        if imported:
+            reasons = {one.serial: reason for one in imported}
+            authority.revoke_by_root(self._store, self._archive, reasons, passphrase, now)
+        fresh = {
+            records.revocation_name(register.root.id, one.serial): records.revocation_text(
+                Revocation(Entry(one.serial, now, reason), one.issuer)
+            )
+            for one in todo
+            if one.issuer != register.root.certificate.serial_number
+        }
+        if fresh:
+            self._store.add(fresh)  # where somebody else was quicker theirs holds: it is revoked either way
+        register, done = self._register(), {one.serial for one in todo}
+        return tuple(one for one in register.certificates if one.serial in done)
+
+    def crl(self) -> str:
+        """The revocation lists of the root and of every intermediate still in its time, as one PEM text for
+        ``crl-verify``: OpenVPN wants one of each authority in a chain. The same until it must change."""
+        register, now = self._for_change()
+        lists = [
+            intermediate_crl(each, register, now)
+            for each in register.intermediates
+            if each.certificate.not_valid_after_utc >= now
+        ]
+        return "".join(map(making.pem, [register.root_crl, *lists]))
+
+    def certificates(self) -> tuple[Certificate, ...]:
+        """All there ever were, in the order of their issue."""
+        return self._register().certificates
+
+    def authorities(self) -> str:
+        """The root and every intermediate still in its time, as one PEM text for ``ca``."""
+        register, now = self._register(), self._now()
+        issuers = [each.certificate for each in register.intermediates]
+        lasting = [each for each in issuers if each.not_valid_after_utc >= now]
+        return "".join(map(making.pem, [register.root.certificate, *lasting]))
+
+    def tls_crypt_server_key(self) -> str:
+        """What servers have as ``tls-crypt-v2``, PEM. A secret."""
+        return self._root().tls_crypt
+
+    def renew_intermediate(self, passphrase: str) -> None:
+        """Make a new intermediate, which issues from now on. What the older ones issued stays good."""
+        register, now = self._for_change()
+        key = authority.root_key(self._store, register.root, passphrase)
+        self._store.add(authority.new_intermediate(register.root, key, now))
+
+    def due(self) -> tuple[Due, ...]:
+        """What ends soon, or has ended within the last 30 days, and has no successor; the first first.
+
+        Revocation lists are never among it: ``crl`` renews them. ``crl_ends`` tells of one that is out there.
+        """
+        return due.due(self._register(), self._now())
+
+    def backup(self, passphrase: str) -> bytes:
+        """All records in one file that only the passphrase opens."""
+        sealed.check_passphrase(passphrase)
+        self._register()  # nothing damaged goes into a backup
+        return backup.pack(self._store, passphrase)
+
+    def restore(self, data: bytes, passphrase: str, *, replace: bool = False) -> None:
+        """Put back what a backup holds. Into a PKI of the same root it only adds what is missing, so nothing
+        issued or revoked since is lost. With ``replace`` a PKI of another root gives way, and records that
+        differ become the backup's."""
+        backup.put_back(self._store, backup.unpack(data, passphrase), replace=replace)
+        self._archive.forget()
+
+    def _now(self) -> datetime:
+        return self._clock().astimezone(UTC).replace(microsecond=0)
+
+    def _root(self) -> Root:
+        root = self._archive.root()
+        if root is None:
+            raise PkiError(f"{self._store}: there is no PKI yet; make one first")
+        return root
+
+    def _register(self) -> Register:
+        register = self._archive.read()
+        if register is None:
+            raise PkiError(f"{self._store}: there is no PKI yet; make one first")
+        return register
+
+    def _for_change(self) -> tuple[Register, datetime]:
+        register, now = self._register(), self._now()
+        check_clock(register, now)
+        return register, now
+
+    def _refuse_second(self) -> None:
+        if self.exists():
+            raise PkiError(
+                f"{self._store}: there is a PKI already, and profiles may depend on it; to start anew, back "
+                f"it up and then delete the secret {records.ROOT}"
+            )
+
+    def _add(self, name: str, text: str) -> Certificate:
+        self._store.add({name: text})
+        return self._issued(self._register(), name)
+
+    def _issued(self, register: Register, name: str) -> Certificate:
+        found = register.find(records.serial_of(name))
+        if found is None:
+            raise PkiError(f"{self._store}: somebody is changing the PKI at this moment; run this again")
+        return found

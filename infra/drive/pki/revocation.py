@@ -1,0 +1,58 @@
+"""The revocation lists of the intermediates: worked out from the records whenever one is wanted.
+
+They are kept nowhere. Time is cut into windows of two thirds of a list's life, from the intermediate's first
+day; a list begins with its window or with the latest revocation, whichever is later. So it is the same, byte
+for byte, whoever asks and however often, until something is revoked or a third of its life is left.
+
+Its number counts windows and, within them, all revocations there ever were: it only grows (RFC 5280, 5.2.3).
+A revocation stays listed until the window after its certificate's end begins (RFC 5280, 3.3).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+
+from infra.drive.pki import making, records
+from infra.drive.pki.records import Intermediate
+from infra.drive.pki.register import Register
+
+LIFE: Final = timedelta(days=90)
+"""How long a list holds. OpenVPN refuses everybody once its list is over."""
+
+_WINDOW: Final = LIFE * 2 / 3
+
+
+def intermediate_crl(
+    intermediate: Intermediate, register: Register, now: datetime
+) -> x509.CertificateRevocationList:
+    """The list of an intermediate's revoked certificates, as it is to be now."""
+    certificate = intermediate.certificate
+    first = certificate.not_valid_before_utc
+    window = max(0, (now - first) // _WINDOW)
+    start = first + window * _WINDOW
+    ends = {each.serial: each.not_after for each in register.certificates}
+    mine = [each.entry for each in register.revocations if each.issuer == certificate.serial_number]
+    begins = max([start, *(entry.when for entry in mine)])
+    return making.revocation_list(
+        certificate,
+        records.signing_key(intermediate.key),
+        [entry for entry in mine if ends.get(entry.serial, start) >= start],
+        number=(window + 1 << 32) + len(mine),
+        begins=begins - making.BACKDATE,
+        ends=begins + LIFE,
+    )
+
+
+def crl_ends(pem: str) -> datetime:
+    """When the first of the lists in ``pem`` is over, and with it everybody's access. ``ValueError`` for text
+    that holds none."""
+    end = "-----END X509 CRL-----\n"
+    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
+    if not lists:
+        raise ValueError("no revocation list")
+    return min(
+        each.next_update_utc or datetime.max.replace(tzinfo=each.last_update_utc.tzinfo) for each in lists
+    )

@@ -1,0 +1,41 @@
+"""A PKI on an encrypted file, with a clock that a test turns. Sealing is made cheap; one test has it real."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from drive.pki.pki_lab import PASSPHRASE, Clock
+
+from infra.drive.pki import Pki, sealed
+from infra.drive.secrets.local import LocalStore
+
+
+@pytest.fixture(autouse=True)
+def cheap_sealing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "COST", 4)
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("CAUSEWAY_", "AWS_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+
+@pytest.fixture
+def pki(store: LocalStore, clock: Clock) -> Pki:
+    made = Pki(store, domain="lab.internal", clock=clock)
+    made.create(PASSPHRASE, "lab")
+    return made
