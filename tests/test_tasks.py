@@ -38,6 +38,17 @@ def test_validate_says_that_a_sound_spec_is_sound() -> None:
     assert "environments/research.yaml is sound" in result.stdout
 
 
+@pytest.mark.parametrize(("told", "kept"), [("", True), ("1", False)])
+def test_what_is_compiled_is_kept_for_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, kept: bool
+) -> None:
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", told)
+    assert invoke("validate", "--env", "minimal").returncode == 0
+    compiled = {file.name.partition(".")[0] for file in tmp_path.rglob("infra/load/*.pyc")}
+    assert ("structure" in compiled) is kept
+
+
 def test_validate_as_json() -> None:
     result = invoke("validate", "--env", "minimal", "--json")
     assert result.returncode == 0, result.stderr
