@@ -10,6 +10,7 @@
         .terraform/           providers and modules (TF_DATA_DIR)
         plan/                 the saved plan
         applied/              the files as last applied
+        outputs.json          what AWS decided then
         .lock
       .unprotected/           the root module without prevent_destroy, while a named destruction is planned
 """
@@ -60,6 +61,10 @@ class Folders:
     @property
     def applied(self) -> Path:
         return self.state / "applied"
+
+    @property
+    def outputs(self) -> Path:
+        return self.state / "outputs.json"
 
     @property
     def manifest(self) -> Path:

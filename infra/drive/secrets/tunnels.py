@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 import string
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from infra.drive.secrets.store import SecretsError, Store, ensure
 from infra.model.cluster import Cluster
+from infra.model.tunnels import SiteGateway
 
 LENGTH: Final = 64
 """The most that AWS takes; 379 bits of chance."""
@@ -35,7 +37,16 @@ def tunnel_keys(cluster: Cluster, store: Store) -> dict[str, str]:
 
     ``SecretsError`` for a kept value that AWS would refuse half-way through an apply.
     """
-    names = [tunnel.secret for link in cluster.network.links for tunnel in link.tunnels]
+    return _keys([tunnel.secret for link in cluster.network.links for tunnel in link.tunnels], store)
+
+
+def gateway_keys(gateways: Iterable[SiteGateway], store: Store) -> dict[str, str]:
+    """``SiteTunnel.secret`` → key, for all tunnels of physical sites' gateways, to AWS and to each other;
+    what is missing is made and kept."""
+    return _keys(dict.fromkeys(tunnel.secret for each in gateways for tunnel in each.tunnels), store)
+
+
+def _keys(names: Collection[str], store: Store) -> dict[str, str]:
     if not names:
         return {}
     keys = ensure(store, names, tunnel_key)

@@ -1,0 +1,73 @@
+"""What AWS decided in the last apply, kept beside the state so that rendering needs no Terraform."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any
+
+from infra.drive.folders import Folders, private
+from infra.errors import DriveError
+from infra.model import NO_OUTPUTS, Outputs
+from infra.model.outputs import Addresses
+
+
+def parse(values: Mapping[str, Any]) -> Outputs:
+    """The part that renderers need of ``terraform output -json``'s values, by the names that
+    ``templates/terraform/root/outputs.tf.j2`` gives them. What was not made yet is left out."""
+    tunnels = {}
+    for link, connection in (values.get("vpn_connections") or {}).items():
+        first, second = (tunnel["outside"] for tunnel in connection["tunnels"])
+        if first and second:
+            tunnels[link] = (IPv4Address(first), IPv4Address(second))
+    instances = {
+        host: Addresses(
+            IPv4Address(one["private_ip"]), IPv4Address(one["public_ip"]) if one["public_ip"] else None
+        )
+        for host, one in (values.get("instances") or {}).items()
+        if one["private_ip"]
+    }
+    return Outputs(tunnels, instances)
+
+
+def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
+    """Parse, and remember for ``recall``."""
+    outputs = parse(values)
+    text = json.dumps(
+        {
+            "vpn_connections": {
+                link: {"tunnels": [{"outside": str(each)} for each in outsides]}
+                for link, outsides in sorted(outputs.tunnels.items())
+            },
+            "instances": {
+                host: {"private_ip": str(one.private), "public_ip": str(one.public) if one.public else None}
+                for host, one in sorted(outputs.instances.items())
+            },
+        },
+        indent=1,
+    )
+    private(folders.state)
+    fresh = folders.outputs.with_suffix(".new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(text + "\n")
+    fresh.replace(folders.outputs)
+    return outputs
+
+
+def recall(folders: Folders) -> Outputs:
+    """What was kept; empty when nothing is applied. ``DriveError`` for a damaged file."""
+    try:
+        return parse(json.loads(folders.outputs.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return NO_OUTPUTS
+    except (ValueError, KeyError, TypeError, AttributeError, AddressValueError):
+        raise DriveError(
+            f"{folders.outputs} is damaged; `invoke outputs` reads it anew from Terraform's state"
+        ) from None
+
+
+def forget(folders: Folders) -> None:
+    """Nothing is applied any more."""
+    folders.outputs.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""Bring a rendered tree to its machine: ``build/<env>/<target>/<site>`` onto ``/``."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Final
+
+from infra.drive import private
+from infra.drive.ssh import Machine
+from infra.errors import DriveError
+
+_PROGRAMS: Final = ("usr/local/sbin/", "usr/local/lib/causeway/")
+"""Where the trees keep what can be run."""
+
+_RECEIVE: Final = Path(__file__).parents[2] / "templates" / "ship" / "receive.sh"
+
+
+def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
+    """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for programs, 0600 for
+    secrets, 0644 for the rest."""
+    root, secrets = build / folder, private.below(build, folder)
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not path.name.endswith((".new", ".orig")):
+            mode = 0o600 if name in secrets else 0o755 if name.startswith(_PROGRAMS) else 0o644
+            found[name] = (path.read_bytes(), mode)
+    return found
+
+
+def ship(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str, ...]:
+    """Put a tree onto a machine, then run ``reload`` there; the paths that changed, as the machine tells.
+
+    ``reload`` runs also when nothing changed: whatever a run that was cut off left undone is then done.
+    """
+    files = tree(build, folder)
+    if not files:
+        raise DriveError(f"{build / folder} is empty: there is nothing to bring to {machine.name}")
+    name = folder.replace("/", "-")
+    told = machine.run(
+        "sh", "-c", _RECEIVE.read_text(encoding="utf-8"), "receive.sh", name, stdin=archive(files)
+    )
+    if reload:
+        machine.run(*reload, timeout=120)
+    return tuple(told.split())
+
+
+def archive(files: dict[str, tuple[bytes, int]]) -> bytes:
+    """A tar archive of files: root's, without times, so that the same tree makes the same bytes."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, (data, mode) in sorted(files.items()):
+            about = tarfile.TarInfo(path)
+            about.size, about.mode = len(data), mode
+            tar.addfile(about, io.BytesIO(data))
+    return stream.getvalue()

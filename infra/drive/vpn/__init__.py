@@ -1,0 +1,1 @@
+"""The private network, live: keys, tunnels, what they do, and laptops' profiles."""

@@ -1,0 +1,166 @@
+"""A site's gateway, live: its tunnels as strongSwan and FRR see them, and what can be done to them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.drive.ssh import Machine, UnreachedError
+from infra.errors import DriveError
+from infra.model.tunnels import SiteGateway, SiteTunnel
+
+_TOOL: Final = "/usr/local/sbin/site-tunnel"
+_VICI: Final = "/run/charon.vici"
+
+_RELAY: Final = f"""\
+import os, select, socket, sys
+vici = socket.socket(socket.AF_UNIX)
+vici.connect({_VICI!r})
+while True:
+    for end in select.select([0, vici], [], [])[0]:
+        data = os.read(0, 65536) if end == 0 else vici.recv(65536)
+        if not data:
+            sys.exit()
+        vici.sendall(data) if end == 0 else os.write(1, data)
+"""
+"""Joins strongSwan's control socket, which is root's, to an SSH connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelState:
+    """A tunnel at our end."""
+
+    established: bool
+    """Its keys are agreed, and it carries traffic."""
+    state: str
+    """strongSwan's word: ``ESTABLISHED``, ``CONNECTING``; ``DOWN`` without an IKE SA."""
+    seconds: int
+    """For how long."""
+    bytes_in: int
+    bytes_out: int
+    session: str
+    """BGP's word: ``Established``, ``Active``; empty with static routes."""
+    routes: int
+    """Accepted from the peer; 0 with static routes."""
+
+
+DOWN: Final = TunnelState(False, "DOWN", 0, 0, 0, "", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGateway:
+    """A gateway that can be asked and told."""
+
+    gateway: SiteGateway
+    machine: Machine
+
+    def states(self) -> Mapping[str, TunnelState]:
+        """By tunnel, all that the spec has. ``UnreachedError`` or ``RemoteError`` when it can't be asked."""
+        with self._vici() as session:
+            associations = [each for found in session.list_sas() for each in found.items()]
+        peers = self._peers() if self.gateway.routing == "bgp" else {}
+        return {
+            tunnel.name: _state(tunnel, associations, peers.get(str(tunnel.inside_remote), {}))
+            for tunnel in self.gateway.tunnels
+        }
+
+    def carries(self, tunnel: SiteTunnel) -> bool:
+        """Whether traffic can take the tunnel: it is up, and so is BGP on it where there is BGP."""
+        state = self.states()[tunnel.name]
+        return state.established and state.session in {"", "Established"}
+
+    def drain(self, tunnel: SiteTunnel) -> None:
+        """Move traffic of both directions to the other tunnel."""
+        self.machine.run(_TOOL, "drain", tunnel.name)
+
+    def restore(self, tunnel: SiteTunnel) -> None:
+        """Let traffic come back."""
+        self.machine.run(_TOOL, "restore", tunnel.name)
+
+    def reconnect(self, tunnel: SiteTunnel) -> None:
+        """End a tunnel and begin it anew, with the keys that are loaded now."""
+        with self._vici() as session:
+            _each(session.terminate({"ike": tunnel.name, "timeout": "5000", "force": "yes"}), ignore=True)
+            # Not waited for: the other end may need a moment for its new key, and strongSwan tries again.
+            _each(session.initiate({"child": tunnel.name, "ike": tunnel.name, "timeout": "-1"}), ignore=True)
+
+    def authenticate(self, tunnel: SiteTunnel) -> None:
+        """Prove both ends' keys again; the new associations are there before the old ones go."""
+        with self._vici() as session:
+            session.rekey({"ike": tunnel.name, "reauth": "yes"})
+
+    def _peers(self) -> dict[str, Any]:
+        told = self.machine.run("vtysh", "-c", "show bgp ipv4 unicast summary json")
+        try:
+            peers = json.loads(told).get("peers", {})
+        except ValueError:
+            raise DriveError(f"{self.machine.name}: FRR's answer can't be read: {told[:80]!r}") from None
+        return dict(peers)
+
+    @contextmanager
+    def _vici(self) -> Iterator[Any]:
+        from vici import Session
+
+        ours, theirs = socket.socketpair()
+        command = self.machine.command(["python3", "-c", _RELAY])
+        with (
+            ours,
+            theirs,
+            subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE) as relay,
+        ):
+            theirs.close()
+            ours.settimeout(60)
+            try:
+                yield Session(ours)
+            except (OSError, EOFError) as problem:
+                ours.close()
+                relay.kill()
+                assert relay.stderr is not None
+                said = relay.stderr.read().decode(errors="replace").strip().splitlines()
+                why = said[-1] if said else str(problem) or "the connection was closed"
+                raise UnreachedError(f"{self.machine.name}: strongSwan can't be asked: {why}") from None
+            finally:
+                ours.close()
+                relay.kill()
+
+
+def _each(events: Any, *, ignore: bool) -> None:
+    """Let a command that tells what it does run to its end."""
+    from vici.exception import CommandException
+
+    try:
+        for _ in events:
+            pass
+    except CommandException:
+        if not ignore:
+            raise
+
+
+def _state(tunnel: SiteTunnel, associations: list[tuple[str, Any]], peer: Mapping[str, Any]) -> TunnelState:
+    session, routes = str(peer.get("state", "")), int(peer.get("pfxRcd", 0) or 0)
+    best: TunnelState | None = None
+    for name, found in associations:
+        if name != tunnel.name:
+            continue
+        children = [
+            child
+            for child in found.get("child-sas", {}).values()
+            if child.get("state") in {b"INSTALLED", b"REKEYING", b"REKEYED"}
+        ]
+        state = TunnelState(
+            established=found["state"] == b"ESTABLISHED" and bool(children),
+            state=found["state"].decode(),
+            seconds=int(found.get("established", 0)),
+            bytes_in=sum(int(child.get("bytes-in", 0)) for child in children),
+            bytes_out=sum(int(child.get("bytes-out", 0)) for child in children),
+            session=session,
+            routes=routes,
+        )
+        if best is None or (state.established, state.seconds) > (best.established, best.seconds):
+            best = state
+    return best or TunnelState(False, DOWN.state, 0, 0, 0, session, routes)
