@@ -101,7 +101,6 @@ class Vpn:
     """Of laptops' TUN interfaces, in bytes."""
     mss: int
     certificate_days: int
-    crl_days: int
     session_seconds: int
     groups: tuple[VpnGroup, ...]
     users: tuple[VpnUser, ...]

@@ -69,7 +69,6 @@ def resolve_vpn(
         mtu=size,
         mss=mtu.mss(size),
         certificate_days=written.certificate_days,
-        crl_days=written.crl_days,
         session_seconds=spec.access.session_limit,
         groups=tuple(
             VpnGroup(

@@ -32,9 +32,6 @@ class Vpn(Part):
     """Whether servers also answer on TCP 443, for networks that let no UDP through."""
     certificate_days: Annotated[Int, Field(ge=1, le=825), IN_PLACE] = 365
     """For how long a laptop's certificate lasts."""
-    crl_days: Annotated[Int, Field(ge=7, le=365), IN_PLACE] = 90
-    """For how long a list of revoked certificates lasts; it is renewed when a third of that is left. A server
-    with one that is over refuses everybody."""
 
 
 class SshNode(Part):

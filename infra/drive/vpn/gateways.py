@@ -111,7 +111,9 @@ class LiveGateway:
         with (
             ours,
             theirs,
-            subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE) as relay,
+            subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE
+            ) as relay,
         ):
             theirs.close()
             ours.settimeout(60)
