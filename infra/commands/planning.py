@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from infra.commands import world
 from infra.commands.environment import Environment, Understood, understand
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell
+from infra.commands.vpn import keeping, trees
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def plan(
     only = tuple(only)
     understood, job = ready(environment, only=only)
     planned = _planned(job, only=only, named=named, out=out)
-    _show(understood, planned, named, json=json)
+    _show(understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env}))
     if planned.saved.has_changes and not json:
         note(f"Saved. `invoke apply {environment.options}` does exactly this.")
     return planned.exit_code
@@ -76,14 +78,26 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
         )
     else:
         say(f"Nothing to apply: {environment.name} is as its spec says.")
-    for line in _next(understood):
+    for line in _next(understood, _handed_over(understood, job)):
         say(line)
     return 0
 
 
+def _handed_over(understood: Understood, job: Job) -> frozenset[str]:
+    """Render what had to wait for AWS's answers; the sites whose gateway or server has something new."""
+    from infra.drive import ledger
+    from infra.drive import outputs as kept
+
+    kept.keep(job.folders, job.terraform().output())
+    complete = replace(understood)  # with these outputs
+    changed = trees.prepare(complete, keeping.store(understood, {**os.environ, **job.env}))
+    ledger.refile(job.folders, complete.files)
+    return changed
+
+
 def destroy(environment: Environment, *, confirm: str) -> int:
     """Take everything away, once the environment's name was typed."""
-    from infra.drive import lifecycle
+    from infra.drive import lifecycle, outputs, private
 
     understood, job = ready(environment, changeable=True)
     planned = _planned(job, destroy=True, pending=True)
@@ -94,6 +108,9 @@ def destroy(environment: Environment, *, confirm: str) -> int:
             _agreed(question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, planned.saved, listener=progress())
     world.forget_tunnels(understood, {**os.environ, **job.env})
+    outputs.forget(job.folders)
+    private.forget(job.build)
+    write(replace(understood))  # without what AWS had decided
     if planned.saved.has_changes:
         say(f"Destroyed: nothing of {environment.name} is left.")
     else:
@@ -125,12 +142,19 @@ def _planned(
     )
 
 
-def _show(understood: Understood, planned: Planned, named: Iterable[str], *, json: bool) -> None:
+def _show(
+    understood: Understood,
+    planned: Planned,
+    named: Iterable[str],
+    *,
+    json: bool,
+    notes: tuple[str, ...] = (),
+) -> None:
     from infra.drive import summary
     from infra.load.applied import lines
 
     name = understood.environment.name
-    notes = lines(understood.changes)
+    notes = (*lines(understood.changes), *notes)
     if json:
         say_json(summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes))
     else:
@@ -147,18 +171,20 @@ def _agreed(question: str, answer: str, option: str) -> None:
 
 def progress() -> Listener:
     """Who tells a person how far Terraform is."""
-    from infra.drive.progress import Progress, make_console
+    from infra.drive.progress import Progress
 
-    return Progress(make_console())
+    return Progress()
 
 
-def _next(understood: Understood) -> Iterable[str]:
+def _next(understood: Understood, changed: frozenset[str]) -> Iterable[str]:
     environment, cluster = understood.environment, understood.cluster
     yield f"See what it gave: invoke outputs {environment.options}"
     if world.is_embedded(environment, cluster):
         yield f"Take it away again: invoke destroy {environment.options}"
-    gateways = sorted({link.site for link in cluster.network.links})
-    if gateways and not world.is_embedded(environment, cluster):
-        yield f"Gateways to configure with the tunnels' outside addresses: {', '.join(gateways)}"
+    if changed:
+        yield (
+            f"Ready in {environment.build}/ for the gateways of {', '.join(sorted(changed))}: "
+            f"invoke vpn.push {environment.options}"
+        )
     if cluster.dns.public and cluster.dns.public.id is None:
         yield f"Delegate {cluster.dns.public.name} to the name servers in the output `dns`."

@@ -74,37 +74,42 @@ def secrets(understood: Understood, env: Mapping[str, str]) -> Store:
 def forget_tunnels(understood: Understood, env: Mapping[str, str]) -> None:
     """Delete the keys of tunnels that are gone; the next apply makes new ones."""
     store = secrets(understood, env)
-    for link in understood.cluster.network.links:
-        for tunnel in link.tunnels:
+    for tunnel in (tunnel for each in understood.cluster.gateways for tunnel in each.tunnels):
+        if tunnel.kind == "aws":
             store.delete(tunnel.secret)
 
 
 def job(understood: Understood) -> Job:
     """The environment, ready for Terraform: rendered, with credentials and secrets in its environment."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from infra.drive.engine import find_engine
-    from infra.drive.lifecycle import Job
-    from infra.drive.secrets import tunnel_keys
 
-    environment, cluster = understood.environment, understood.cluster
-    env = credentials(environment, cluster)
-    seen = {**os.environ, **env}
-    if is_embedded(environment, cluster) and cluster.state.kind == "s3":
-        from infra.drive import bootstrap
+    with ThreadPoolExecutor(1) as beside:
+        engine = beside.submit(find_engine)  # it takes a moment to tell its version
+        from infra.drive.lifecycle import Job
+        from infra.drive.secrets import tunnel_keys
 
-        bootstrap.state_bucket(cluster, seen)  # of a cloud that is made for this run, like all in it
-    env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, secrets(understood, seen)))
-    return Job(
-        environment=environment.name,
-        build=environment.build,
-        engine=find_engine(),
-        files=understood.files,
-        spec=understood.meaning,
-        lock=understood.lock,
-        sites=modules(cluster),
-        regions={region.name: region.region for region in cluster.regions},
-        env=env,
-        options=environment.options,
-    )
+        environment, cluster = understood.environment, understood.cluster
+        env = credentials(environment, cluster)
+        seen = {**os.environ, **env}
+        if is_embedded(environment, cluster) and cluster.state.kind == "s3":
+            from infra.drive import bootstrap
+
+            bootstrap.state_bucket(cluster, seen)  # of a cloud that is made for this run, like all in it
+        env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, secrets(understood, seen)))
+        return Job(
+            environment=environment.name,
+            build=environment.build,
+            files=understood.files,
+            spec=understood.meaning,
+            engine=engine.result(),
+            lock=understood.lock,
+            sites=modules(cluster),
+            regions={region.name: region.region for region in cluster.regions},
+            env=env,
+            options=environment.options,
+        )
 
 
 def modules(cluster: Cluster) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ class Running:
 class Progress:
     """A `infra.drive.terraform.Listener` that draws.
 
-    ``console`` is rich's; it knows whether it is a terminal, how wide it is, and about NO_COLOR.
+    ``console`` is rich's; it knows whether it is a terminal, how wide it is, and about NO_COLOR. By default
+    it is standard error's, made when there is something to show: while rich is imported, Terraform works.
     """
 
-    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
+    def __init__(
+        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._given = console
         self._clock = clock
         self._live: Live | None = None
         self._held: list[str] = []
@@ -62,6 +66,10 @@ class Progress:
         self._done = 0
         self._spoke = 0.0
         self._shown = ""
+
+    @cached_property
+    def _console(self) -> Console:
+        return make_console() if self._given is None else self._given
 
     def begin(self, title: str) -> None:
         self._title = title

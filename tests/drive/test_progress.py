@@ -121,6 +121,15 @@ def test_interrupts_are_answered_at_once(plain: Progress, log: io.StringIO) -> N
     assert said == f"{STOPPING} {WAITING}"
 
 
+def test_without_a_console_it_speaks_on_standard_error(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Progress(clock=clock)
+    shown.begin("Applying")
+    shown.interrupted(1)
+    assert " ".join(capsys.readouterr().err.split()) == STOPPING
+
+
 def test_no_colour_without_a_terminal_or_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert progress.make_console(io.StringIO()).color_system is None
     monkeypatch.setenv("NO_COLOR", "1")
