@@ -15,7 +15,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 if TYPE_CHECKING:
-    from infra.commands.environment import Environment
+    from infra.commands.environment import Environment, Understood
 
 Arguments = ParamSpec("Arguments")
 
@@ -45,6 +45,12 @@ def _find(env: str, rehearse: bool = False) -> Environment:
     from infra.commands.environment import find
 
     return find(env, rehearsed=rehearse)
+
+
+def _understand(env: str, rehearse: bool = False) -> Understood:
+    from infra.commands.environment import understand
+
+    return understand(_find(env, rehearse), changeable=True)
 
 
 # -- The spec ---------------------------------------------------------------------------------------------
@@ -330,6 +336,239 @@ def status(_: Context, env: str = "", json: bool = False, rehearse: bool = False
     return embedded.status(_find(env, rehearse), json=json)
 
 
+# -- The private network: tunnels between sites ------------------------------------------------------------
+
+
+@task(
+    name="push",
+    iterable=["site"],
+    help={**ENV, **JSON, **REHEARSE, "site": "only its machines; may be given several times"},
+)
+@reported
+def vpn_push(
+    _: Context, env: str = "", site: Sequence[str] | None = None, json: bool = False, rehearse: bool = False
+) -> int:
+    """Bring configurations, keys and certificates to gateways and VPN servers, over SSH.
+
+    Example: invoke vpn.push --env research --site rack-a
+    """
+    from infra.commands.vpn import trees
+
+    return trees.push(_understand(env, rehearse), tuple(site or ()), json=json)
+
+
+@task(name="status", help={**ENV, **JSON, **REHEARSE})
+@reported
+def vpn_status(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Show every tunnel as both its ends see it; exit code 1 when one is down.
+
+    Example: invoke vpn.status --env research
+    """
+    from infra.commands.vpn import tunnels
+
+    return tunnels.status(_understand(env, rehearse), json=json)
+
+
+@task(name="rotate", help={**ENV, "site": "the physical site whose tunnels get new keys"})
+@reported
+def vpn_rotate(_: Context, env: str = "", site: str = "") -> int:
+    """Give a site's tunnels new keys, one tunnel at a time, without losing traffic.
+
+    Example: invoke vpn.rotate --env research --site rack-a
+    """
+    from infra.commands.vpn import tunnels
+
+    return tunnels.rotate(_understand(env), site)
+
+
+# -- The private network: laptops --------------------------------------------------------------------------
+
+
+@task(name="init", help={**ENV, **REHEARSE})
+@reported
+def vpn_init(_: Context, env: str = "", rehearse: bool = False) -> int:
+    """Make the certificate authority of laptops and their servers; asks for a passphrase.
+
+    Example: invoke vpn.init --env research
+    """
+    from infra.commands.vpn import people
+
+    return people.init(_understand(env, rehearse))
+
+
+@task(
+    name="profile",
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "user": "a login name of the spec",
+        "device": "a second device of the user's, by any name: phone",
+        "home": "the network the laptop is in, such as 192.168.1.0/24: clashes are told",
+        "out": "the file to write (default: build/<env>/profiles/<user>.ovpn)",
+    },
+)
+@reported
+def vpn_profile(
+    _: Context,
+    user: str,
+    env: str = "",
+    device: str = "",
+    home: str = "",
+    out: str = "",
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Write a user's VPN profile: one file that every OpenVPN client imports.
+
+    Example: invoke vpn.profile --env research --user ada
+    """
+    from infra.commands.vpn import people
+
+    return people.profile(_understand(env, rehearse), user, device=device, home=home, out=out, json=json)
+
+
+@task(name="profiles", help={**ENV, **JSON, **REHEARSE, "all": "everybody's, also of who has one"})
+@reported
+def vpn_profiles(
+    _: Context,
+    env: str = "",
+    all: bool = False,  # noqa: A002
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Write the profiles of all users who have none yet, or of everybody.
+
+    Example: invoke vpn.profiles --env research --all
+    """
+    from infra.commands.vpn import people
+
+    return people.profiles(_understand(env, rehearse), everybody=all, json=json)
+
+
+@task(name="list", help={**ENV, **JSON, **REHEARSE})
+@reported
+def vpn_list(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Show who has which certificate, until when, and what became of it.
+
+    Example: invoke vpn.list --env research
+    """
+    from infra.commands.vpn import people
+
+    return people.listing(_understand(env, rehearse), json=json)
+
+
+@task(
+    name="revoke",
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "user": "whose certificates",
+        "device": "only this device's (first: the user's first)",
+        "reason": "as RFC 5280 has it: key_compromise, cessation_of_operation…",
+        "push": "tell the servers at once, and cut the user's connections",
+    },
+)
+@reported
+def vpn_revoke(
+    _: Context,
+    user: str,
+    env: str = "",
+    device: str = "",
+    reason: str = "unspecified",
+    push: bool = True,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Take a user's certificates back, tell every server, and cut the user's connections.
+
+    Example: invoke vpn.revoke --env research --user ada
+    """
+    from infra.commands.vpn import people
+
+    only = None if not device else "" if device == "first" else device
+    return people.revoke(_understand(env, rehearse), user, device=only, reason=reason, push=push, json=json)
+
+
+@task(
+    name="renew",
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "user": "whose certificate; all that ends soon without",
+        "device": "of which device (default: the first)",
+        "revoke": "the old one is revoked at once, for a key that was lost",
+        "authority": "a new intermediate authority; asks for the root's passphrase",
+    },
+)
+@reported
+def vpn_renew(
+    _: Context,
+    env: str = "",
+    user: str = "",
+    device: str = "",
+    revoke: bool = False,
+    authority: bool = False,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Renew what ends soon, one user's certificate, or the authority that issues.
+
+    Example: invoke vpn.renew --env research --user ada
+    """
+    from infra.commands.vpn import people
+
+    return people.renew(
+        _understand(env, rehearse),
+        user=user,
+        device=device,
+        authority=authority,
+        revoke_old=revoke,
+        json=json,
+    )
+
+
+@task(name="import", help={**ENV, "folder": "easy-rsa's pki folder, with ca.crt and index.txt"})
+@reported
+def vpn_import(_: Context, folder: str, env: str = "") -> int:
+    """Take over an easy-rsa PKI: its authority becomes ours, and its profiles go on working.
+
+    Example: invoke vpn.import --env research --folder /etc/openvpn/easy-rsa/pki
+    """
+    from infra.commands.vpn import people
+
+    return people.take_over(_understand(env), folder)
+
+
+@task(name="backup", help={**ENV, "out": "the file to write (default: <env>.pki)"})
+@reported
+def vpn_backup(_: Context, env: str = "", out: str = "") -> int:
+    """Write the whole PKI into one file that a passphrase seals.
+
+    Example: invoke vpn.backup --env research --out research.pki
+    """
+    from infra.commands.vpn import people
+
+    return people.backup(_understand(env), out)
+
+
+@task(
+    name="restore",
+    help={**ENV, "file": "a file that vpn.backup wrote", "replace": "also over a PKI of another root"},
+)
+@reported
+def vpn_restore(_: Context, file: str, env: str = "", replace: bool = False) -> int:
+    """Put a backup of the PKI back; what was issued or revoked since stays.
+
+    Example: invoke vpn.restore --env research --file research.pki
+    """
+    from infra.commands.vpn import people
+
+    return people.restore(_understand(env), file, replace=replace)
+
+
 # -- The project itself -----------------------------------------------------------------------------------
 
 
@@ -364,4 +603,9 @@ namespace = Collection(
     plan, apply, destroy, outputs, drift, doctor, bootstrap,
     docs, bench,
     local=Collection(up, down, reset, status),
+    vpn=Collection(
+        vpn_push, vpn_status, vpn_rotate,
+        vpn_init, vpn_profile, vpn_profiles, vpn_list, vpn_revoke, vpn_renew,
+        vpn_import, vpn_backup, vpn_restore,
+    ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from infra.resolve.lockfile import Lock, dump, parse
 
 if TYPE_CHECKING:
     from infra.load.applied import Change
-    from infra.model import Cluster
+    from infra.model import Cluster, Outputs
 
 SPECS: Final = Path("environments")
 BUILD: Final = Path("build")
@@ -106,11 +106,19 @@ class Understood:
     """Its text as it must be from now on."""
 
     @cached_property
+    def outputs(self) -> Outputs:
+        """What AWS decided in the last apply from here."""
+        from infra.drive.folders import Folders
+        from infra.drive.outputs import recall
+
+        return recall(Folders(self.environment.build.absolute()))
+
+    @cached_property
     def files(self) -> dict[str, str]:
         """Everything that is rendered, by path below the build folder."""
         from infra.render import render
 
-        return render(self.cluster)
+        return render(self.cluster, self.outputs)
 
     @cached_property
     def meaning(self) -> str:

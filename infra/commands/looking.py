@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from infra.commands import world
 from infra.commands.environment import Environment, understand
 from infra.commands.terminal import note, say, say_json
+from infra.commands.vpn import keeping
 from infra.errors import LocalAwsError, UsageError
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
 
 def outputs(environment: Environment, *, json: bool) -> int:
     """What AWS decided in the last apply."""
+    from infra.drive import outputs as kept
+
     understood = understand(environment, changeable=True)
     if not (environment.build / "terraform").is_dir():
         raise UsageError(
             f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
         )
-    values = world.job(understood).terraform().output()
+    job = world.job(understood)
+    values = job.terraform().output()
+    if values:
+        kept.keep(job.folders, values)
     if json:
         say_json(values)
         return 0
@@ -76,6 +82,9 @@ def doctor(environment: Environment, *, json: bool) -> int:
         vcpus=_vcpus(understood.loaded.spec),
     )
     findings = [*lost, *doctors.examine(patient)]
+    findings += [
+        doctors.Finding("certificates", "warn", note) for note in keeping.notes(understood, patient.env)
+    ]
     if json:
         say_json(doctors.to_json(findings))
     else:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from infra.commands.environment import Environment, Understood, keep_lock, understand
 from infra.commands.terminal import coloured, note, say, say_json, tell
 
+if TYPE_CHECKING:
+    from infra.drive.workspace import Written
 
-def write(understood: Understood) -> dict[str, int]:
-    """Bring the build folder and the lock file up to date; how many files were added, changed and so on."""
+
+def write(understood: Understood) -> Written:
+    """Bring the build folder and the lock file up to date; which files were added, changed and so on."""
     from infra.drive import workspace
 
     build = understood.environment.build
@@ -19,19 +24,20 @@ def write(understood: Understood) -> dict[str, int]:
         note(f"{understood.environment.lock_file} holds what must not move: commit it.")
     for path in written.kept_aside:
         note(f"{build / path} had been edited by hand; that text is in {path}.orig")
-    return {
-        "added": len(written.added),
-        "changed": len(written.changed),
-        "removed": len(written.removed),
-        "unchanged": len(written.unchanged),
-    }
+    return written
 
 
 def render(environment: Environment, *, json: bool) -> int:
     """Render into the build folder."""
     understood = understand(environment)
     tell(understood.loaded.problems)
-    counts = write(understood)
+    written = write(understood)
+    counts = {
+        "added": len(written.added),
+        "changed": len(written.changed),
+        "removed": len(written.removed),
+        "unchanged": len(written.unchanged),
+    }
     if json:
         say_json({"folder": str(environment.build), **counts})
     else:

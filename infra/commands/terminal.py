@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -133,6 +133,28 @@ def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
         }
         for problem in problems
     ]
+
+
+def columns(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table: a line a row, below its heading."""
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (names, *rows)
+    )
+
+
+def ask_secret(question: str, *, again: bool = False) -> str:
+    """What a person types unseen, empty where there is nobody to ask. ``again``: twice the same."""
+    if not sys.stdin.isatty():
+        return ""
+    from getpass import getpass
+
+    while True:
+        said = getpass(f"{question} ")
+        if not again or not said or getpass("The same again: ") == said:
+            return said
+        note("These are two different ones.")
 
 
 def ask(question: str) -> str:

@@ -37,6 +37,13 @@ def remember(folders: Folders, files: Files, about: Mapping[str, Any]) -> None:
     _swap(fresh, folders.applied)
 
 
+def refile(folders: Folders, files: Files) -> None:
+    """Put other files into the snapshot, as what AWS decided in that apply makes of them. The rest stays.
+    Nothing without a snapshot."""
+    if (told := about(folders)) is not None:
+        remember(folders, files, told)
+
+
 def recall(folders: Folders) -> Applied | None:
     """The snapshot, or None when nothing was ever applied (or all was destroyed)."""
     for place in (folders.applied, _aside(folders.applied)):

@@ -26,13 +26,13 @@ def write(build: Path, folder: str, files: Mapping[str, str]) -> bool:
     ours = {path for path in before if path.startswith(f"{folder}/")}
     changed = False
     # What is about to be ours is listed first: a file that is not on the list would never be taken away.
-    _write(listing, json.dumps(sorted(before | wanted.keys()), indent=1) + "\n")
+    write_file(listing, json.dumps(sorted(before | wanted.keys()), indent=1) + "\n")
     for path, text in wanted.items():
-        changed |= _write(build / path, text)
+        changed |= write_file(build / path, text)
     for path in ours - wanted.keys():
         (build / path).unlink(missing_ok=True)
         changed = True
-    _write(listing, json.dumps(sorted((before - ours) | wanted.keys()), indent=1) + "\n")
+    write_file(listing, json.dumps(sorted((before - ours) | wanted.keys()), indent=1) + "\n")
     return changed
 
 
@@ -53,13 +53,9 @@ def forget(build: Path) -> None:
     listing.unlink(missing_ok=True)
 
 
-def write_file(path: Path, text: str) -> None:
-    """One secret file, mode 0600, put in place in one step."""
-    _write(path, text)
-
-
-def _write(path: Path, text: str) -> bool:
-    data = text.encode()
+def write_file(path: Path, contents: str | bytes) -> bool:
+    """One secret file, mode 0600, put in place in one step. False when it stood there just so."""
+    data = contents.encode() if isinstance(contents, str) else contents
     try:
         if path.read_bytes() == data and path.stat().st_mode & 0o777 == 0o600:
             return False

@@ -1,0 +1,1 @@
+"""The private network: profiles, certificates, tunnels, and what is brought to gateways."""

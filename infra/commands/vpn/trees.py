@@ -1,0 +1,173 @@
+"""What stands on gateways and VPN servers: rendered files and the secrets beside them, ready and brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.commands import world
+from infra.commands.environment import Understood
+from infra.commands.rendering import write
+from infra.commands.terminal import note, say, say_json
+from infra.commands.vpn import keeping
+from infra.errors import CausewayError, DriveError, UsageError
+from infra.nearest import nearest
+
+if TYPE_CHECKING:
+    from infra.drive.secrets import Store
+    from infra.drive.ssh import Machine
+
+STRONGSWAN, OPENVPN = "strongswan", "openvpn"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tree, and the machine that it is for."""
+
+    target: str
+    """``strongswan`` or ``openvpn``."""
+    site: str
+    machine: Machine
+    reload: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Below the build folder."""
+        return f"{self.target}/{self.site}"
+
+
+def places(understood: Understood, sites: Iterable[str] = ()) -> tuple[Place, ...]:
+    """All machines of the private network, or those of some sites. ``UsageError`` for a site without any."""
+    from infra.drive.ssh import Machine
+
+    cluster = understood.cluster
+    found = [
+        Place(STRONGSWAN, each.site, Machine(each.fqdn), ("/usr/local/sbin/site-tunnel", "reload"))
+        for each in cluster.gateways
+    ]
+    found += [
+        Place(OPENVPN, each.site, Machine(each.fqdn), ("/usr/local/sbin/remote-access", "reload"))
+        for each in cluster.access.vpn.servers
+    ]
+    wanted = set(sites)
+    known = sorted({each.site for each in found})
+    if lost := sorted(wanted - set(known)):
+        near = nearest(lost[0], known)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
+        raise UsageError(f"{lost[0]}: no site with a gateway or a VPN server; {hint}")
+    return tuple(each for each in found if not wanted or each.site in wanted)
+
+
+def prepare(understood: Understood, kept: Store) -> frozenset[str]:
+    """Bring the trees in the build folder up to date, secrets included; the sites whose tree changed.
+
+    Laptops' servers get theirs once there is a PKI.
+    """
+    from infra.drive import workspace
+
+    written = write(understood)
+    build = understood.environment.build
+    with workspace.locked(build):
+        changed = {*_keys(understood, kept), *_certificates(understood, kept)}
+    for path in (*written.added, *written.changed, *written.removed):
+        target, _, below = path.partition("/")
+        if target in {STRONGSWAN, OPENVPN}:
+            changed.add(below.partition("/")[0])
+    return frozenset(changed)
+
+
+def _keys(understood: Understood, kept: Store) -> list[str]:
+    from infra.drive import private
+    from infra.drive.secrets import gateway_keys
+    from infra.drive.vpn.keys import KEYS_FILE, keys
+
+    cluster, build = understood.cluster, understood.environment.build
+    values = gateway_keys(cluster.gateways, kept)
+    return [
+        gateway.site
+        for gateway in cluster.gateways
+        if private.write(
+            build, f"{STRONGSWAN}/{gateway.site}", {KEYS_FILE: keys(gateway, understood.outputs, values)}
+        )
+    ]
+
+
+def _certificates(understood: Understood, kept: Store) -> list[str]:
+    from infra.drive import private
+    from infra.drive.vpn.profiles import server_files
+
+    pki = keeping.pki(understood, kept)
+    servers = understood.cluster.access.vpn.servers
+    if not servers or not pki.exists():
+        return []
+    return [
+        server.site
+        for server in servers
+        if private.write(
+            understood.environment.build,
+            f"{OPENVPN}/{server.site}",
+            server_files(pki, server, understood.outputs),
+        )
+    ]
+
+
+def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
+    """Bring the trees to their machines; 1 when one was not reached."""
+    found = places(understood, sites)
+    if not found:
+        raise UsageError(f"{understood.environment.spec_file} has no gateway and no VPN server")
+    kept = keeping.store(understood)
+    prepare(understood, kept)
+    if any(each.target == OPENVPN for each in found):
+        keeping.existing(understood, kept)
+    told = bring(understood, found)
+    if json:
+        say_json([{"site": site, "target": target, **result} for (target, site), result in told.items()])
+    else:
+        for (target, site), result in told.items():
+            say(f"{site}: {target}: {result['error'] or _changed(result['changed'])}")
+    return 1 if any(result["error"] for result in told.values()) else 0
+
+
+def _changed(paths: object) -> str:
+    count = len(paths) if isinstance(paths, list) else 0
+    return f"{count} file{'s' * (count != 1)} changed" if count else "up to date"
+
+
+def bring(
+    understood: Understood,
+    wanted: Iterable[Place],
+    then: Callable[[Place], None] = lambda _: None,
+) -> dict[tuple[str, str], dict[str, object]]:
+    """Ship each tree, all machines at once, and do ``then`` on each that took it.
+
+    (target, site) → what changed there, or the error: one machine that is down keeps no other from its files.
+    """
+    from infra.drive.ship import ship
+
+    if world.is_embedded(understood.environment, understood.cluster):
+        note("There are no machines behind the embedded AWS: nothing was brought anywhere.")
+        return {}
+
+    def one(place: Place) -> dict[str, object]:
+        try:
+            changed = ship(place.machine, understood.environment.build, place.folder, *place.reload)
+            then(place)
+        except CausewayError as problem:
+            return {"changed": [], "error": str(problem)}
+        return {"changed": list(changed), "error": ""}
+
+    wanted = list(wanted)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return dict(zip([(each.target, each.site) for each in wanted], pool.map(one, wanted), strict=True))
+
+
+def deliver(understood: Understood, kept: Store, sites: Iterable[str]) -> None:
+    """Bring new keys to the gateways of some sites. ``DriveError`` when one is not reached."""
+    prepare(understood, kept)
+    wanted = [each for each in places(understood, sites) if each.target == STRONGSWAN]
+    failed = [str(result["error"]) for result in bring(understood, wanted).values() if result["error"]]
+    if failed:
+        raise DriveError("\n".join(failed))

@@ -1,0 +1,170 @@
+"""New keys for tunnels. The gateways and AWS are played here; `tests/network` does it with real daemons."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from infra.drive.secrets import gateway_keys, open_store
+from infra.drive.secrets.store import Store
+from infra.drive.vpn.rotation import Rotation
+from infra.errors import DriveError
+from infra.load import load
+from infra.model.cluster import Secrets
+from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+RESEARCH = Path(__file__).parents[2] / "environments" / "research.yaml"
+
+
+class World:
+    """Both ends of each tunnel, and what traffic can take: those whose two keys are the same."""
+
+    def __init__(self, gateway: SiteGateway, store: Store) -> None:
+        self.gateway, self.store = gateway, store
+        keys = gateway_keys([gateway], store)
+        self.ours = {tunnel.name: keys[tunnel.secret] for tunnel in gateway.tunnels}
+        self.theirs = dict(self.ours)
+        self.up = set(self.ours)
+        self.drained: set[str] = set()
+        self.steps: list[str] = []
+        self.lost: list[str] = []
+        self.refuses = ""
+
+    def rotation(self, patience: float = 5) -> Rotation:
+        ticks = itertools.count()
+        return Rotation(
+            gate=self,
+            cloud=self,
+            store=self.store,
+            deliver=self.deliver,
+            say=lambda _: None,
+            wait=lambda _: None,
+            clock=lambda: float(next(ticks)),
+            patience=patience,
+        )
+
+    def carries(self, tunnel: SiteTunnel) -> bool:
+        return tunnel.name in self.up
+
+    def drain(self, tunnel: SiteTunnel) -> None:
+        self.steps.append(f"drain {tunnel.name}")
+        self.drained.add(tunnel.name)
+        self._look()
+
+    def restore(self, tunnel: SiteTunnel) -> None:
+        self.steps.append(f"restore {tunnel.name}")
+        self.drained.discard(tunnel.name)
+        self._look()
+
+    def reconnect(self, tunnel: SiteTunnel) -> None:
+        self.up.discard(tunnel.name)
+        if self.ours[tunnel.name] == self.theirs[tunnel.name]:
+            self.up.add(tunnel.name)
+        self._look()
+
+    def authenticate(self, tunnel: SiteTunnel) -> None:
+        self.steps.append(f"authenticate {tunnel.name}")
+        if tunnel.kind == "site":
+            self.theirs[tunnel.name] = self.ours[tunnel.name]
+
+    def change_key(self, tunnel: SiteTunnel, key: str) -> None:
+        if self.refuses == tunnel.name:
+            raise DriveError("AWS refuses")
+        self.steps.append(f"AWS {tunnel.name}")
+        self.theirs[tunnel.name] = key
+        self.up.discard(tunnel.name)
+        self._look()
+
+    def deliver(self, sites: Iterable[str]) -> None:
+        keys = gateway_keys([self.gateway], self.store)
+        self.ours = {tunnel.name: keys[tunnel.secret] for tunnel in self.gateway.tunnels}
+
+    def _look(self) -> None:
+        """Every region must stay within reach at every step."""
+        for peer in {tunnel.peer for tunnel in self.gateway.tunnels if tunnel.kind == "aws"}:
+            ways = {tunnel.name for tunnel in self.gateway.tunnels if tunnel.peer == peer}
+            if not ways & self.up - self.drained:
+                self.lost.append(f"{peer} after {self.steps[-1:]}")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    cluster, _ = resolve(load(RESEARCH).spec, Lock(), "research")
+    store = open_store(Secrets("local", "", ""), "research", tmp_path, {})
+    return World(cluster.gateways[0], store)
+
+
+def test_every_tunnel_gets_a_new_key_at_both_ends(world: World) -> None:
+    before = dict(world.ours)
+    world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.ours == world.theirs
+    assert all(world.ours[name] != key for name, key in before.items())
+    assert world.up == set(before)
+    assert not world.drained
+    assert not world.lost
+    assert not [name for name in world.store.names("vpn/") if name.endswith(".next")]
+
+
+def test_one_tunnel_of_a_region_at_a_time_the_spare_one_first(world: World) -> None:
+    world.rotation().run("rack-a", world.gateway.tunnels)
+    west = [step for step in world.steps if "us-west-2" in step]
+    assert west == [f"{verb} us-west-2-{number}" for number in (2, 1) for verb in ("drain", "AWS", "restore")]
+
+
+def test_a_tunnel_without_a_sibling_is_left_alone(world: World) -> None:
+    before = dict(world.ours)
+    world.up.discard("us-west-2-1")
+    with pytest.raises(DriveError, match=r"us-west-2-2: no other tunnel to us-west-2 carries traffic"):
+        world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.ours["us-west-2-2"] == before["us-west-2-2"]
+    assert not any("us-west-2" in step for step in world.steps)
+
+
+def test_when_aws_refuses_all_is_as_before(world: World) -> None:
+    before = dict(world.ours)
+    world.refuses = "eu-west-1-2"
+    with pytest.raises(DriveError, match="AWS refuses"):
+        world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.ours == world.theirs == before
+    assert not world.drained
+    assert not world.lost
+    world.refuses = ""
+    world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.ours == world.theirs
+
+
+def test_a_tunnel_that_stays_down_is_told_and_stays_drained(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "reconnect", lambda _: None)
+    with pytest.raises(DriveError, match="eu-west-1-2 did not come up with its new key within 5 s"):
+        world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.drained == {"eu-west-1-2"}
+    assert not world.lost
+
+
+@pytest.mark.parametrize("moment", ["change_key", "deliver", "reconnect", "restore"])
+def test_cut_off_at_any_moment_it_is_finished_by_another_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Cut off right after each step: the step is done, and nothing that follows."""
+    real = getattr(world, moment)
+
+    def once(*arguments: object) -> None:
+        real(*arguments)
+        monkeypatch.setattr(world, moment, real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world, moment, once)
+    with pytest.raises(KeyboardInterrupt):
+        world.rotation().run("rack-a", world.gateway.tunnels)
+    world.rotation().run("rack-a", world.gateway.tunnels)
+    assert world.ours == world.theirs
+    assert world.up == set(world.ours)
+    assert not world.drained
+    assert not world.lost
