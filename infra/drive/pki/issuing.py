@@ -29,7 +29,11 @@ def lasting(certificates: Iterable[Certificate], now: datetime, days: int) -> Ce
     """The one that can be handed out again: valid, with its key, and not ending soon."""
     enough = min(SOON, timedelta(days=days) / 2)
     usable = [one for one in certificates if one.key and one.valid(now) and one.not_after - now > enough]
-    return max(usable, key=lambda one: (one.not_after, one.issued, one.serial), default=None)
+    return max(
+        usable,
+        key=lambda one: (one.replaced_by is None, one.not_after, one.issued, one.serial),
+        default=None,
+    )
 
 
 def issue_client(

@@ -190,9 +190,10 @@ class Pki:
         ]
         imported = [one for one in todo if one.issuer == register.root.certificate.serial_number]
         if imported and not passphrase:
+            whose = ", ".join(sorted(one.name for one in imported))
             raise PkiError(
-                f"{', '.join(one.name for one in imported)}: issued by the imported root itself, so revoking "
-                "needs the root's passphrase; nothing changed"
+                f"{whose}: issued by the imported root itself, so revoking needs the root's passphrase; "
+                "nothing changed"
             )
         if imported:
             reasons = {one.serial: reason for one in imported}

@@ -1,0 +1,269 @@
+"""Taking over what the real easy-rsa made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
+
+from infra.drive.pki import Pki, PkiError
+
+EASY_RSA = shutil.which("easyrsa") or "/usr/share/easy-rsa/easyrsa"
+pytestmark = pytest.mark.skipif(not Path(EASY_RSA).exists(), reason="needs the package easy-rsa")
+
+THEIRS = "old and rusty key"
+LINE = "V\t{ends}\t\t{serial}\tunknown\t/CN=ada\n"
+
+
+def easy_rsa(folder: Path, *arguments: str, **settings: str) -> None:
+    env = {"PATH": os.environ["PATH"], "EASYRSA_BATCH": "1", "EASYRSA_PKI": str(folder / "pki"), **settings}
+    done = subprocess.run(
+        [EASY_RSA, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def make(folder: Path, *, algorithm: str, bits: str = "2048", passphrase: str = "") -> Path:
+    """A CA with a server, a client, a client's phone, a revoked one and one that soon ends."""
+    folder.mkdir()
+    settings = {"EASYRSA_ALGO": algorithm, "EASYRSA_KEY_SIZE": bits, "EASYRSA_CURVE": "secp384r1"}
+    if passphrase:
+        settings |= {"EASYRSA_PASSOUT": f"pass:{passphrase}", "EASYRSA_PASSIN": f"pass:{passphrase}"}
+    easy_rsa(folder, "init-pki", **settings)
+    easy_rsa(folder, "build-ca", *(() if passphrase else ("nopass",)), **settings, EASYRSA_REQ_CN="Old CA")
+    easy_rsa(folder, "build-server-full", "vpn.old", "nopass", **settings)
+    for name in ("ada", "ada@phone", "bob"):
+        easy_rsa(folder, "build-client-full", name, "nopass", **settings)
+    easy_rsa(folder, "--days=1", "build-client-full", "eve", "nopass", **settings)
+    easy_rsa(folder, "revoke", "bob", "keyCompromise", **settings)
+    easy_rsa(folder, "gen-crl", **settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("easy-rsa") / "ec", algorithm="ec")
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return shutil.copytree(made, tmp_path / "easy-rsa") / "pki"
+
+
+@pytest.fixture
+def later() -> Clock:
+    return Clock(datetime.now(UTC) + timedelta(days=2))
+
+
+@pytest.fixture
+def empty(later: Clock) -> Pki:
+    return Pki(Memory(), domain="lab.internal", clock=later)
+
+
+def listed(pem: str) -> list[set[int]]:
+    end = "-----END X509 CRL-----\n"
+    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
+    return [{row.serial_number for row in each} for each in lists]
+
+
+def check(pki: Pki, clock: Clock) -> None:
+    by_name = {one.name: one for one in pki.certificates()}
+    assert set(by_name) == {"vpn.old", "ada", "ada@phone", "bob", "eve"}
+    assert by_name["vpn.old"].kind == "server"
+    phone = by_name["ada@phone"]
+    assert (phone.kind, phone.user, phone.device) == ("client", "ada", "phone")
+    assert {name for name, one in by_name.items() if one.valid(clock.now)} == {"vpn.old", "ada", "ada@phone"}
+    assert by_name["bob"].reason == "keyCompromise"
+    assert by_name["eve"].revoked is None
+    assert all(one.key == "" for one in by_name.values())
+    root = x509.load_pem_x509_certificates(pki.authorities().encode())[0]
+    assert {one.issuer for one in by_name.values()} == {root.serial_number}
+    assert listed(pki.crl()) == [{by_name["bob"].serial}, set()]
+    assert pki.client("ada").issuer != root.serial_number, "a profile needs a key, so it is a fresh one"
+
+
+def test_all_is_taken_over(folder: Path, empty: Pki, later: Clock) -> None:
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    check(empty, later)
+
+
+def test_the_numbers_of_revocation_lists_go_on(folder: Path, empty: Pki, later: Clock) -> None:
+    (folder / "crlnumber").write_text("2A\n")
+    (folder / "ca.conf").write_text("[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\ncrlnumber=crlnumber\n")
+    command = ["openssl", "ca", "-gencrl", "-config", "ca.conf", "-cert", "ca.crt", "-keyfile"]
+    subprocess.run(
+        [*command, "private/ca.key", "-md", "sha256", "-crldays", "9", "-out", "crl.pem"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    crl = x509.load_pem_x509_crl(empty.crl().encode())
+    assert crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number == 0x2A + 1
+
+
+@pytest.mark.slow
+def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Clock) -> None:
+    folder = make(tmp_path / "rsa", algorithm="rsa", bits="4096", passphrase=THEIRS)
+    with pytest.raises(PkiError, match=r"ca\.key: the passphrase does not open it") as caught:
+        empty.import_easy_rsa(folder, "another one", PASSPHRASE)
+    assert "another one" not in str(caught.value)
+    assert not empty.exists()
+    empty.import_easy_rsa(folder, THEIRS, PASSPHRASE)
+    check(empty, later)
+    with pytest.raises(PkiError, match="the passphrase does not open it"):
+        empty.renew_intermediate(THEIRS)
+    empty.renew_intermediate(PASSPHRASE)
+
+
+def test_revoking_what_the_old_ca_issued_takes_the_passphrase(folder: Path, empty: Pki) -> None:
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    empty.client("ada", "desk")
+    with pytest.raises(PkiError, match="ada, ada@phone: issued by the imported root itself"):
+        empty.revoke("ada")
+    assert len(listed(empty.crl())[0]) == 1
+    with pytest.raises(PkiError, match=r"memory: pki/root: the passphrase does not open it"):
+        empty.revoke("ada", passphrase="wrong wrong wrong")
+    assert [len(each) for each in listed(empty.crl())] == [1, 0], "all or nothing"
+    gone = empty.revoke("ada", reason="cessationOfOperation", passphrase=PASSPHRASE)
+    assert {one.name for one in gone} == {"ada", "ada@phone", "ada@desk"}
+    assert {one.reason for one in gone} == {"cessationOfOperation"}
+    assert [len(each) for each in listed(empty.crl())] == [3, 1]
+    assert empty.revoke("ada") == ()
+
+
+def sign_anew(folder: Path, days: int, extension: str) -> None:
+    """The CA's certificate, of the same key."""
+    command = ["openssl", "req", "-x509", "-new", "-key", "private/ca.key", "-subj", "/CN=Old CA"]
+    subprocess.run(
+        [*command, "-days", str(days), "-addext", extension, "-out", "ca.crt"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_an_authority_that_may_have_none_below(folder: Path, empty: Pki, made: Path) -> None:
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-new",
+            "-key",
+            "private/ca.key",
+            "-subj",
+            "/CN=Old CA",
+            "-days",
+            "100",
+            "-addext",
+            "basicConstraints=critical,CA:TRUE,pathlen:0",
+            "-out",
+            "ca.crt",
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    with pytest.raises(PkiError, match=r"ca\.crt: this authority may have no other below it"):
+        empty.import_easy_rsa(folder, "", PASSPHRASE)
+    assert not empty.exists()
+
+
+def spoil_index(folder: Path) -> None:
+    (folder / "index.txt").write_text("V\t270101000000Z\t01\n")
+
+
+def spoil_state(folder: Path) -> None:
+    (folder / "index.txt").write_text(LINE.format(ends="270101000000Z", serial="01").replace("V", "X", 1))
+
+
+def lose_a_certificate(folder: Path) -> None:
+    (folder / "index.txt").write_text(LINE.format(ends="20510101000000Z", serial="0A"))
+
+
+def spoil_a_certificate(folder: Path) -> None:
+    next((folder / "issued").glob("*.crt")).write_text(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    )
+
+
+def spoil_list(folder: Path) -> None:
+    (folder / "crl.pem").write_text("nothing")
+
+
+def other_key(folder: Path) -> None:
+    shutil.copy(folder / "private" / "ada.key", folder / "private" / "ca.key")
+
+
+def end_it(folder: Path) -> None:
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-new",
+            "-key",
+            "private/ca.key",
+            "-subj",
+            "/CN=Old CA",
+            "-days",
+            "1",
+            "-out",
+            "ca.crt",
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "ca.crt").unlink(), r"ca\.crt: can't be read .*with ca\.crt, index\.txt"),
+        (lambda folder: (folder / "index.txt").unlink(), r"index\.txt: can't be read"),
+        (lambda folder: (folder / "private" / "ca.key").unlink(), r"ca\.key: can't be read"),
+        (lambda folder: (folder / "private" / "ca.key").write_text("x"), r"ca\.key: .* it is no key"),
+        (lambda folder: shutil.copy(folder / "issued" / "ada.crt", folder / "ca.crt"), "not a root"),
+        (other_key, r"ca\.key: not the key of"),
+        (end_it, "its profiles work no longer"),
+        (spoil_index, r"index\.txt:1: not a line"),
+        (spoil_state, r"index\.txt:1: not a line"),
+        (lose_a_certificate, r"index\.txt:1: /CN=ada is valid, but its certificate is in no file"),
+        (spoil_a_certificate, r"\.crt: not a certificate"),
+        (spoil_list, r"crl\.pem: not a revocation list"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    folder: Path, empty: Pki, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(PkiError, match=message):
+        empty.import_easy_rsa(folder, "", PASSPHRASE)
+    assert not empty.exists()
+
+
+def test_many_revocations_are_kept_in_parts(folder: Path, empty: Pki, later: Clock) -> None:
+    index = folder / "index.txt"
+    rows = [
+        f"R\t300101000000Z\t260101000000Z\t{serial:032X}\tunknown\t/CN=x{serial}\n"
+        for serial in range(1, 500)
+    ]
+    index.write_text(index.read_text() + "".join(rows))
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    assert len(listed(empty.crl())[0]) == 500
+    empty.revoke("ada", "phone", passphrase=PASSPHRASE)
+    assert len(listed(empty.crl())[0]) == 501
+    data = empty.backup(PASSPHRASE)
+    other = Pki(Memory(), domain="lab.internal", clock=later)
+    other.restore(data, PASSPHRASE)
+    assert other.crl() == empty.crl()

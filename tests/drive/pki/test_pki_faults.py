@@ -1,0 +1,351 @@
+"""What goes wrong around a PKI: power loss, damaged records, wrong passphrases, clocks, other hands."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from drive.pki import pki_killed
+from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory
+from drive.pki.test_pki_easy_rsa import EASY_RSA, make
+
+from infra.drive.pki import Pki, PkiError, sealed
+from infra.drive.secrets.local import LocalStore
+from infra.errors import DriveError
+
+WRONG = "wrong horse battery"
+
+
+def listed(pem: str) -> set[int]:
+    end = "-----END X509 CRL-----\n"
+    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
+    return {row.serial_number for each in lists for row in each}
+
+
+def sound(pki: Pki) -> None:
+    """It opens, and its records and its lists say the same."""
+    before = pki.certificates()
+    assert listed(pki.crl()) == {one.serial for one in before if one.revoked}
+    assert pki.certificates() == before
+    assert x509.load_pem_x509_certificates(pki.authorities().encode())
+    pki.tls_crypt_server_key()
+    pki.due()
+
+
+def again(pki: Pki, operation: str, extra: Path) -> None:
+    """What was cut off can be asked for again, and is then done."""
+    if operation in {"create", "import"} and pki.exists():
+        with pytest.raises(PkiError, match="there is a PKI already"):
+            pki_killed.OPERATIONS[operation](pki, extra)
+    else:
+        pki_killed.OPERATIONS[operation](pki, extra)
+    sound(pki)
+    certificates = {one.name: one for one in pki.certificates()}
+    if operation == "issue":
+        assert len(pki.certificates()) == 3
+        assert {"grace", "grace@phone"} <= set(certificates)
+    elif operation == "revoke":
+        assert certificates["ada"].revoked
+    elif operation == "renew":
+        old, new = pki.certificates()
+        assert old.revoked
+        assert not new.revoked
+        assert new.replaces == old.serial
+    elif operation == "revoke_imported":
+        assert certificates["ada"].revoked
+        assert certificates["ada@phone"].revoked
+        assert not certificates["vpn.old"].revoked
+    elif operation == "import":
+        assert len(certificates) == 5
+    assert len(pki.client("after").key) > 100
+
+
+@pytest.mark.parametrize("operation", pki_killed.OPERATIONS)
+def test_killed_at_every_write_it_opens_and_tells_no_lies(
+    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed, "COST", 4)
+    template, copies, extra = tmp_path / "template", tmp_path / "copies", tmp_path / "easy-rsa"
+    template.mkdir()
+    now = START
+    if "import" in operation:
+        if not Path(EASY_RSA).exists():
+            pytest.skip("needs the package easy-rsa")
+        make(extra, algorithm="ec")
+        now = datetime.now(START.tzinfo).replace(microsecond=0) + timedelta(minutes=1)
+    if operation == "revoke_imported":
+        pki_killed.open_pki(template, now).import_easy_rsa(extra, "", PASSPHRASE)
+    elif operation not in {"create", "import"}:
+        pki = pki_killed.open_pki(template, now)
+        pki.create(PASSPHRASE, "lab")
+        pki.client("ada")
+    later = now + timedelta(hours=1)
+    done = subprocess.run(
+        [sys.executable, pki_killed.__file__, operation, copies, template, later.isoformat(), extra],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+        env={"PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    assert done.returncode == 0, done.stderr
+    runs = int(done.stdout)
+    assert runs > 7, "was not killed at all"
+    for run in range(1, runs + 1):
+        pki = pki_killed.open_pki(copies / str(run), later)
+        if pki.exists():
+            sound(pki)
+        else:
+            assert operation in {"create", "import"}
+        assert pki.exists() or run < runs
+        again(pki, operation, extra)
+
+
+def spoil(store: LocalStore | Memory, name: str, change: Callable[[dict[str, object]], object]) -> None:
+    record = json.loads(store.get(name) or "")
+    change(record)
+    store.put(name, json.dumps(record))
+
+
+def of_ada(store: LocalStore, pki: Pki) -> str:
+    pki.client("ada")
+    (name,) = (each for each in store.names("pki/") if "/certificates/" in each)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda record: record.update(version=2), "written by a newer version"),
+        (lambda record: record.pop("user"), "not in the form that was written"),
+        (lambda record: record.update(key="x"), "its key can't be read"),
+        (lambda record: record.update(certificate="x"), "its certificate can't be read"),
+        (lambda record: record.update(issued="yesterday"), "a time in it is none"),
+        (lambda record: record.update(issued="2026-01-01T00:00:00"), "has no zone"),
+        (lambda record: record.update(replaces="x"), "a number in it is none"),
+        (lambda record: record.update(tls_crypt_v2="x"), "tls-crypt-v2"),
+    ],
+)
+def test_a_damaged_record_is_named(
+    pki: Pki, store: LocalStore, clock: Clock, change: Callable[[dict[str, object]], object], what: str
+) -> None:
+    name = of_ada(store, pki)
+    data = pki.backup(PASSPHRASE)
+    before = pki.certificates()
+    spoil(store, name, change)
+    fresh = Pki(store, domain="lab.internal", clock=clock)
+    issue, back_up = (lambda: fresh.client("grace")), (lambda: fresh.backup(PASSPHRASE))
+    for ask in (fresh.certificates, fresh.crl, issue, back_up):
+        with pytest.raises(PkiError, match=f"record {name} is damaged: .*{what}.*backup") as caught:
+            ask()
+        assert isinstance(caught.value, DriveError)
+    with pytest.raises(PkiError, match="differs from the backup's; nothing changed"):
+        fresh.restore(data, PASSPHRASE)
+    fresh.restore(data, PASSPHRASE, replace=True)
+    assert fresh.certificates() == before
+
+
+def test_records_that_belong_elsewhere_are_told(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    ada, grace = pki.client("ada"), pki.client("grace")
+    folder = next(each for each in store.names("pki/") if "/certificates/" in each).rpartition("/")[0]
+    names = {one.serial: f"{folder}/{one.serial:040x}" for one in (ada, grace)}
+    before = {name: store.get(name) or "" for name in names.values()}
+    store.put(names[ada.serial], before[names[grace.serial]])
+    with pytest.raises(PkiError, match="holds another certificate than its name says"):
+        Pki(store, domain="lab.internal", clock=clock).certificates()
+    store.put(names[ada.serial], before[names[ada.serial]])
+    spoil(store, names[ada.serial], lambda record: record.update(key=grace.key))
+    with pytest.raises(PkiError, match="its key is another's"):
+        Pki(store, domain="lab.internal", clock=clock).certificates()
+
+
+def test_a_certificate_of_another_authority_is_told(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    name = of_ada(store, pki)
+    other = Pki(Memory(), domain="lab.internal", clock=clock)
+    other.create(PASSPHRASE, "lab")
+    foreign = other.client("ada")
+    place = name.rpartition("/")[0] + f"/{foreign.serial:040x}"
+    store.put(place, store.get(name) or "")
+    spoil(store, place, lambda record: record.update(certificate=foreign.certificate, key=foreign.key))
+    with pytest.raises(PkiError, match="no authority of this PKI issued its certificate"):
+        pki.certificates()
+
+
+@pytest.mark.parametrize("folder", ["root-crl", "intermediates"])
+def test_what_all_depends_on_is_missed(pki: Pki, store: LocalStore, clock: Clock, folder: str) -> None:
+    for name in store.names("pki/"):
+        if f"/{folder}/" in name:
+            store.delete(name)
+    with pytest.raises(PkiError, match=r"record pki/root is damaged: its .* gone"):
+        pki.crl()
+
+
+def test_a_damaged_root_and_list_are_named(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    name = next(each for each in store.names("pki/") if "root-crl" in each)
+    kept = store.get(name) or ""
+    store.put(name, "nonsense")
+    with pytest.raises(PkiError, match=f"{name} is damaged: not a revocation list"):
+        Pki(store, domain="lab.internal", clock=clock).crl()
+    store.put(name, kept)
+    spoil(store, "pki/root", lambda record: record.update(id="../x"))
+    with pytest.raises(PkiError, match="pki/root is damaged"):
+        pki.exists()
+    store.put("pki/root", "nonsense")
+    with pytest.raises(PkiError, match="pki/root is damaged: not the JSON"):
+        pki.exists()
+
+
+def test_a_wrong_passphrase(pki: Pki, store: LocalStore) -> None:
+    with pytest.raises(PkiError, match=r"lab\.json: pki/root: the passphrase does not open it"):
+        pki.renew_intermediate(WRONG)
+    spoil(store, "pki/root", lambda record: record["key"].update(cost=99))  # type: ignore[attr-defined]
+    with pytest.raises(PkiError, match=r"lab\.json: pki/root: damaged"):
+        pki.renew_intermediate(PASSPHRASE)
+
+
+def test_a_short_passphrase_is_refused(store: LocalStore, clock: Clock) -> None:
+    pki = Pki(store, domain="lab.internal", clock=clock)
+    with pytest.raises(PkiError, match="too short; take 12 characters"):
+        pki.create("short", "lab")
+    assert not pki.exists()
+
+
+def test_the_real_cost_of_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    box = sealed.seal(b"x", PASSPHRASE, "test")
+    assert box["cost"] == 17
+    assert sealed.unseal(box, PASSPHRASE, "test", "here") == b"x"
+    with pytest.raises(PkiError, match="here: the passphrase does not open it"):
+        sealed.unseal(box, PASSPHRASE, "another purpose", "here")
+
+
+def test_a_clock_that_jumped_back(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    clock.turn(days=10)
+    name = of_ada(store, pki)
+    before = pki.crl()
+    clock.turn(minutes=-4)
+    assert pki.crl() == before, "two engineers' clocks differ a little"
+    clock.turn(days=-2)
+    message = f"clock says 2026-11-29 .* record {name} is of 2026-12-01 .*set the clock"
+    for ask in (
+        pki.crl,
+        lambda: pki.client("grace"),
+        lambda: pki.server("lab", []),
+        lambda: pki.revoke("ada"),
+        lambda: pki.renew(pki.certificates()[0]),
+        lambda: pki.renew_intermediate(PASSPHRASE),
+    ):
+        with pytest.raises(PkiError, match=message):
+            ask()
+    assert len(pki.certificates()) == 1, "reading goes on"
+    clock.turn(days=2)
+    assert pki.revoke("ada")
+
+
+def test_no_key_and_no_passphrase_is_ever_shown(
+    pki: Pki,
+    store: LocalStore,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shown = []
+    with caplog.at_level(logging.DEBUG):
+        certificate, server = pki.client("ada"), pki.server("lab", [])
+        register = pki._register()
+        shown += [repr(each) for each in (pki, vars(pki), certificate, server, register, pki.due(), store)]
+        data = pki.backup(PASSPHRASE)
+        shown.append(data.decode())
+        name = next(each for each in store.names("pki/") if f"{certificate.serial:040x}" in each)
+        spoiled = Memory({each: store.get(each) or "" for each in store.names()})
+        spoil(spoiled, name, lambda record: record.update(certificate=record["key"]))
+        for ask in (
+            lambda: pki.renew_intermediate(WRONG),
+            lambda: pki.restore(data, WRONG),
+            lambda: pki.create(PASSPHRASE, "lab"),
+            lambda: Pki(spoiled, domain="lab.internal", clock=clock).crl(),
+        ):
+            with pytest.raises(PkiError) as caught:
+                ask()
+            shown.append("".join(traceback.format_exception(caught.value)))
+    out, err = capfd.readouterr()
+    text = "\n".join([*shown, caplog.text, out, err])
+    secrets = [PASSPHRASE, WRONG]
+    for pem in (certificate.key, server.key, certificate.tls_crypt, pki.tls_crypt_server_key()):
+        secrets += [line for line in pem.splitlines() if not line.startswith("-----")]
+    for intermediate in register.intermediates:
+        secrets += intermediate.key.splitlines()[1:-1]
+    secrets.append(str(register.root.sealed["data"]))
+    assert len(secrets) > 20
+    assert not [secret for secret in secrets if secret in text]
+    on_disk = Path(str(store)).read_text()
+    assert not [secret for secret in secrets if secret in on_disk]
+
+
+def test_two_who_make_one_at_once(store: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, quick = (Pki(store, domain="lab.internal", clock=clock) for _ in range(2))
+    monkeypatch.setattr(slow, "_refuse_second", lambda: quick.create(PASSPHRASE, "quick"))
+    with pytest.raises(PkiError, match="somebody else has just made a PKI here"):
+        slow.create(PASSPHRASE, "slow")
+    assert "quick" in x509.load_pem_x509_certificates(slow.authorities().encode())[0].subject.rfc4514_string()
+    assert len(store.names("pki/")) == 3, "nothing is left of the other"
+    assert slow.client("ada") == quick.client("ada")
+
+
+def test_a_store_of_somebody_else_s_secrets_stays(store: LocalStore, clock: Clock) -> None:
+    store.put("vpn/lab/1", "tunnel")
+    store.put("pkix", "other")
+    Pki(store, domain="lab.internal", clock=clock).create(PASSPHRASE, "lab")
+    assert store.read(["vpn/lab/1", "pkix"]) == {"vpn/lab/1": "tunnel", "pkix": "other"}
+
+
+def test_a_backup_brings_all_back(pki: Pki, clock: Clock, tmp_path: Path) -> None:
+    pki.client("ada")
+    pki.revoke("ada")
+    kept = pki.client("grace")
+    data = pki.backup(PASSPHRASE)
+    with pytest.raises(PkiError, match="the backup: the passphrase does not open it"):
+        pki.restore(data, WRONG)
+    for wrong in (b"", b"\xff", b"[]", b"{}", data[: len(data) // 2]):
+        with pytest.raises(PkiError, match="the backup: not a backup"):
+            pki.restore(wrong, PASSPHRASE)
+    with pytest.raises(PkiError, match="too short"):
+        pki.backup("short")
+    elsewhere = Pki(Memory(), domain="lab.internal", clock=clock)
+    elsewhere.restore(data, PASSPHRASE)
+    assert elsewhere.certificates() == pki.certificates()
+    assert elsewhere.crl() == pki.crl()
+    assert elsewhere.client("grace") == kept
+    elsewhere.renew_intermediate(PASSPHRASE)
+
+
+def test_an_old_backup_takes_nothing_back(pki: Pki) -> None:
+    pki.client("ada")
+    data = pki.backup(PASSPHRASE)
+    pki.revoke("ada")
+    pki.client("grace")
+    before = pki.certificates()
+    for replace in (False, True):
+        pki.restore(data, PASSPHRASE, replace=replace)
+        assert pki.certificates() == before
+
+
+def test_a_backup_does_not_take_the_place_of_another_unasked(pki: Pki, clock: Clock) -> None:
+    other = Pki(Memory(), domain="lab.internal", clock=clock)
+    other.create(PASSPHRASE, "other")
+    data = other.backup(PASSPHRASE)
+    before = pki.authorities()
+    with pytest.raises(PkiError, match="pki/root is there already and differs"):
+        pki.restore(data, PASSPHRASE)
+    assert pki.authorities() == before
+    pki.restore(data, PASSPHRASE, replace=True)
+    assert pki.authorities() == other.authorities()
+    assert len(pki._store.names("pki/")) == 3

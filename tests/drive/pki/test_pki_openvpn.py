@@ -1,0 +1,250 @@
+"""Our keys and certificates in the hands of the real `openvpn`, over loopback and without a TUN device."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from drive.pki.pki_lab import PASSPHRASE, Memory
+
+from infra.drive.pki import Certificate, Pki, tls_crypt
+
+pytestmark = pytest.mark.skipif(not shutil.which("openvpn"), reason="needs the package openvpn")
+
+DONE = "Initialization Sequence Completed"
+PATIENCE = 60.0
+
+
+def genkey(folder: Path, name: str, *arguments: str) -> str:
+    subprocess.run(["openvpn", *arguments, name], cwd=folder, check=True, capture_output=True)
+    return (folder / name).read_text()
+
+
+def openvpn_client_key(folder: Path, server_key: str, *metadata: str) -> str:
+    """A client's key as `openvpn` makes it."""
+    (folder / "server.key").write_text(server_key)
+    command = ["openvpn", "--tls-crypt-v2", "server.key", "--genkey", "tls-crypt-v2-client", "client.key"]
+    subprocess.run([*command, *metadata], cwd=folder, check=True, capture_output=True)
+    return (folder / "client.key").read_text()
+
+
+@dataclass
+class Ends:
+    """What the two ends of a handshake are given; a test spoils what it wants."""
+
+    ca: str
+    client_ca: str
+    crl: str
+    server: Certificate
+    client: Certificate
+    server_tls_crypt: str
+    client_tls_crypt: str
+    name: str = "vpn.lab.internal"
+
+
+@pytest.fixture
+def now_pki() -> Pki:
+    """With the real time, for `openvpn` has no other; made yesterday."""
+    store = Memory()
+    Pki(store, domain="lab.internal", clock=lambda: datetime.now(UTC) - timedelta(days=1)).create(
+        PASSPHRASE, "lab"
+    )
+    return Pki(store, domain="lab.internal", clock=lambda: datetime.now(UTC))
+
+
+@pytest.fixture
+def ends(now_pki: Pki) -> Ends:
+    client = now_pki.client("ada", "phone")
+    return Ends(
+        ca=now_pki.authorities(),
+        client_ca=now_pki.authorities(),
+        crl=now_pki.crl(),
+        server=now_pki.server("lab", ["127.0.0.1"]),
+        client=client,
+        server_tls_crypt=now_pki.tls_crypt_server_key(),
+        client_tls_crypt=client.tls_crypt,
+    )
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Path]:
+    """An `openvpn` and the log it writes; it ends with the block, and with us if we are killed."""
+    log = folder / "log"
+    common = ["--dev", "null", "--ifconfig-noexec", "--route-noexec", "--proto", "udp4", "--verb", "4"]
+    modern = ["--tls-version-min", "1.2", "--data-ciphers", "AES-256-GCM", "--auth-nocache"]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            ["timeout", "120", "openvpn", *common, *modern, *arguments],
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def seen(log: Path, *wanted: str) -> str:
+    """Waits until the log has one of the texts, and returns that one."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace")
+        for each in wanted:
+            if each in text:
+                return each
+        time.sleep(0.05)
+    raise AssertionError(f"none of {wanted} in:\n{log.read_text(errors='replace')}")
+
+
+def written(folder: Path, **texts: str) -> Path:
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@contextlib.contextmanager
+def shaking(ends: Ends, folder: Path, *of_server: str) -> Iterator[tuple[Path, Path]]:
+    """The logs of a server and of a client that tries to reach it."""
+    port = str(free_port())
+    of, by = ends.server, ends.client
+    of, by = ends.server, ends.client
+    server = written(
+        folder / "s", ca=ends.ca, crl=ends.crl, cert=of.chain, key=of.key, tc=ends.server_tls_crypt
+    )
+    client = written(folder / "c", ca=ends.client_ca, cert=by.chain, key=by.key, tc=ends.client_tls_crypt)
+    files = ["--ca", "ca", "--cert", "cert", "--key", "key", "--tls-crypt-v2", "tc"]
+    serving = ["--tls-server", "--dh", "none", "--local", "127.0.0.1", "--port", port, "--crl-verify", "crl"]
+    calling = ["--tls-client", "--nobind", "--remote", "127.0.0.1", port, "--connect-retry", "1"]
+    with running(server, *serving, *files, "--remote-cert-tls", "client", *of_server) as server_log:
+        seen(server_log, "link local (bound)")
+        with running(
+            client, *calling, *files, "--remote-cert-tls", "server", "--verify-x509-name", ends.name, "name"
+        ) as client_log:
+            yield server_log, client_log
+
+
+def test_keys_have_openvpn_s_own_form(tmp_path: Path) -> None:
+    theirs = genkey(tmp_path, "s", "--genkey", "tls-crypt-v2-server")
+    ours = tls_crypt.server_key()
+    assert [len(line) for line in ours.splitlines()] == [len(line) for line in theirs.splitlines()]
+    tls_crypt.check_server_key(theirs)
+    client = openvpn_client_key(tmp_path, theirs, "YWRhQHBob25l")
+    assert tls_crypt.metadata(theirs, client) == "ada@phone"
+    mine = tls_crypt.client_key(theirs, "ada@phone")
+    assert [len(line) for line in mine.splitlines()] == [len(line) for line in client.splitlines()]
+    assert tls_crypt.metadata(theirs, mine) == "ada@phone"
+
+
+def test_a_key_that_is_none_is_told(tmp_path: Path) -> None:
+    server, other = tls_crypt.server_key(), tls_crypt.server_key()
+    client = tls_crypt.client_key(server, "ada")
+    cut = client.splitlines()
+    for wrong in (
+        "",
+        server,
+        client.replace("client", "server"),
+        "\n".join([cut[0], *cut[2:]]),
+        "\n".join(cut[:-1]),
+    ):
+        with pytest.raises(ValueError, match="tls-crypt-v2"):
+            tls_crypt.metadata(server, wrong)
+    with pytest.raises(ValueError, match="of this server key"):
+        tls_crypt.metadata(other, client)
+    with pytest.raises(ValueError, match="of this server key"):
+        tls_crypt.metadata(server, openvpn_client_key(tmp_path, server))  # a time stamp, and so not of ours
+    assert tls_crypt.metadata(server, tls_crypt.client_key(server, "x" * 733)) == "x" * 733
+    with pytest.raises(ValueError, match="too long"):
+        tls_crypt.client_key(server, "x" * 734)
+
+
+def test_a_client_comes_in_and_the_server_reads_whose_key_it_is(ends: Ends, tmp_path: Path) -> None:
+    script = tmp_path / "whose"
+    script.write_text(f'#!/bin/sh\ncat "$metadata_file" > {tmp_path}/metadata\n')
+    script.chmod(stat.S_IRWXU)
+    with shaking(ends, tmp_path, "--script-security", "2", "--tls-crypt-v2-verify", str(script)) as (
+        server,
+        client,
+    ):
+        seen(client, DONE)
+        seen(server, DONE)
+        assert "VERIFY OK: depth=2, CN=lab VPN root" in server.read_text()
+        assert "[ada@phone] Peer Connection Initiated" in server.read_text()
+        assert "VERIFY X509NAME OK: CN=vpn.lab.internal" in client.read_text()
+    assert (tmp_path / "metadata").read_text() == f"ada@phone {ends.client.id}"
+
+
+def test_a_client_s_key_by_openvpn_opens_our_server(ends: Ends, tmp_path: Path) -> None:
+    ends.client_tls_crypt = openvpn_client_key(tmp_path, ends.server_tls_crypt)
+    with shaking(ends, tmp_path) as (server, client):
+        seen(client, DONE)
+        seen(server, DONE)
+
+
+def test_a_client_s_key_of_ours_opens_a_server_s_key_by_openvpn(ends: Ends, tmp_path: Path) -> None:
+    ends.server_tls_crypt = genkey(tmp_path, "s.key", "--genkey", "tls-crypt-v2-server")
+    ends.client_tls_crypt = tls_crypt.client_key(ends.server_tls_crypt, "ada")
+    with shaking(ends, tmp_path) as (server, client):
+        seen(client, DONE)
+        seen(server, DONE)
+
+
+def test_a_key_wrapped_for_other_servers_is_refused_before_any_tls(ends: Ends, tmp_path: Path) -> None:
+    ends.client_tls_crypt = tls_crypt.client_key(tls_crypt.server_key(), "ada")
+    with shaking(ends, tmp_path) as (server, client):
+        seen(server, "Can not unwrap tls-crypt-v2 client key")
+        assert "VERIFY" not in server.read_text() + client.read_text()
+
+
+def test_the_revoked_is_refused(now_pki: Pki, ends: Ends, tmp_path: Path) -> None:
+    now_pki.revoke("ada")
+    ends.crl = now_pki.crl()
+    with shaking(ends, tmp_path) as (server, _):
+        seen(server, "certificate revoked")
+        assert DONE not in server.read_text()
+
+
+def test_a_client_can_not_pose_as_a_server(ends: Ends, now_pki: Pki, tmp_path: Path) -> None:
+    ends.server, ends.name = now_pki.client("mallory"), "mallory"
+    with shaking(ends, tmp_path) as (_, client):
+        seen(client, "VERIFY ERROR", "VERIFY EKU ERROR")
+        assert DONE not in client.read_text()
+
+
+def test_old_profiles_reach_servers_of_a_new_intermediate(now_pki: Pki, ends: Ends, tmp_path: Path) -> None:
+    now_pki.renew_intermediate(PASSPHRASE)
+    ends.server = now_pki.renew(ends.server)
+    ends.ca, ends.crl = now_pki.authorities(), now_pki.crl()
+    assert ends.server.issuer != ends.client.issuer
+    with shaking(ends, tmp_path) as (server, client):
+        seen(client, DONE)
+        seen(server, DONE)
+        assert "CRL: loaded 3 CRLs" in server.read_text()
+
+
+def test_new_profiles_reach_servers_of_an_old_intermediate(now_pki: Pki, ends: Ends, tmp_path: Path) -> None:
+    now_pki.renew_intermediate(PASSPHRASE)
+    ends.client = now_pki.client("grace")
+    ends.client_tls_crypt = ends.client.tls_crypt
+    ends.client_ca, ends.crl = now_pki.authorities(), now_pki.crl()
+    with shaking(ends, tmp_path) as (server, client):
+        seen(client, DONE)
+        seen(server, DONE)
