@@ -1,0 +1,106 @@
+"""Starts the daemons on a node as their units would, without systemd."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from network.node import Node, Process
+
+# Messages to a file that the harness can read; the journal, where the unit's go, is not there.
+_CHARON_LOG = """\
+charon-systemd { filelog { lab { path = /var/log/charon.log\n time_format = %T\n default = 1\n ike = 1\n flush_line = yes } } }
+"""
+
+
+@dataclass
+class Charon:
+    """charon-systemd on a node, with the node's /etc/swanctl and /etc/strongswan.d."""
+
+    node: Node
+    process: Process
+
+    @classmethod
+    def start(cls, node: Node) -> Charon:
+        node.write("/etc/strongswan.d/zz-lab.conf", _CHARON_LOG)
+        node.run("rm", "-f", "/run/charon.vici")
+        process = node.start("sh", "-c", ": > /var/log/charon.log; tail -F /var/log/charon.log & exec charon-systemd", name="charon")
+        charon = cls(node, process)
+        node.wait_for(lambda: node.run("test", "-S", "/run/charon.vici").ok, "socket of charon")
+        return charon
+
+    def load(self) -> str:
+        """Loads /etc/swanctl, all of it or an error."""
+        return self.node.check("swanctl", "--load-all", "--noprompt")
+
+    def established(self) -> set[str]:
+        """The names of child SAs that are installed."""
+        told = self.node.check("swanctl", "--list-sas", "--raw")
+        return set(re.findall(r"(\S+)-\d+ \{[^{}]*state=INSTALLED", told))
+
+    def wait_established(self, *children: str, seconds: float = 30) -> None:
+        """Waits until these children are installed."""
+        self.node.wait_for(lambda: set(children) <= self.established(), f"tunnels {', '.join(children)}", seconds)
+
+    def log(self) -> str:
+        return self.process.log()
+
+    def kill(self) -> None:
+        """As a power cut would; the kernel's states go too."""
+        self.process.kill()
+        self.node.run("ip", "xfrm", "state", "flush")
+        self.node.run("ip", "xfrm", "policy", "flush")
+
+
+@dataclass
+class Frr:
+    """zebra, staticd and bgpd on a node, with the node's /etc/frr/frr.conf."""
+
+    node: Node
+    processes: dict[str, Process]
+
+    @classmethod
+    def start(cls, node: Node) -> Frr:
+        node.check("sh", "-c", "mkdir -p /run/frr && chown frr:frr /run/frr && chown -R frr:frr /etc/frr; touch /etc/frr/vtysh.conf")
+        processes = {}
+        for daemon in ("zebra", "staticd", "bgpd"):
+            processes[daemon] = node.start(f"/usr/lib/frr/{daemon}", "-A", "127.0.0.1", "--log", "stdout", name=daemon)
+            node.wait_for(lambda name=daemon: node.run("test", "-S", f"/run/frr/{name}.vty").ok, f"socket of {daemon}")
+        frr = cls(node, processes)
+        frr.load()
+        return frr
+
+    def load(self) -> None:
+        """Hands /etc/frr/frr.conf to the daemons."""
+        self.node.check("vtysh", "-b")
+
+    def show(self, command: str) -> Any:
+        """`show …` as JSON."""
+        return json.loads(self.node.check("vtysh", "-c", f"show {command} json"))
+
+    def peers(self) -> dict[str, str]:
+        """Neighbour → its state, "Established" in the end."""
+        return {name: peer["state"] for name, peer in self.show("bgp ipv4 unicast summary").get("peers", {}).items()}
+
+    def wait_established(self, *peers: str, seconds: float = 30) -> None:
+        """Waits until these neighbours are; all where none is named."""
+        self.node.wait_for(
+            lambda: (found := self.peers()) and all(found.get(peer) == "Established" for peer in peers or found),
+            f"BGP session with {', '.join(peers) or 'all'}",
+            seconds,
+        )
+
+
+def openvpn(node: Node, config: str, name: str = "openvpn") -> Process:
+    """openvpn with a configuration file of the node, in its folder, where relative names are looked for."""
+    node.check("sh", "-c", "test -c /dev/net/tun || modprobe tun")
+    return node.start("openvpn", "--cd", str(Path(config).parent), "--config", config, name=name)
+
+
+def dnsmasq(node: Node, *options: str) -> Process:
+    """dnsmasq as a resolver alone: `dnsmasq(node, "--listen-address=10.0.0.2", "--host-record=master.lab,10.0.0.9")`."""
+    fixed = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--bind-interfaces", "--conf-file=/dev/null")
+    return node.start("dnsmasq", *fixed, "--log-facility=-", "--user=root", *options)

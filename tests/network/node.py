@@ -1,0 +1,372 @@
+"""A node of the lab: a machine as its daemons see it, with its own network, file tree, name and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import math
+import re
+import signal
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from network.machine import Machine, MachineFault, Result
+
+_T = TypeVar("_T")
+
+# What a node may write to, as layers over what is installed, and what starts empty on each.
+_LAYERED = ("/etc", "/usr/local", "/opt", "/srv")
+_EMPTY = ("/run", "/tmp", "/var/tmp", "/var/log", "/var/lib", "/etc/swanctl", "/etc/frr", "/etc/openvpn", "/etc/dnsmasq.d")
+
+# The first process of a node. It tells its process id as the machine sees it, which /proc still shows, and leaves
+# no zombies: who ignores SIGCHLD need not wait for those whose parents have gone.
+_FIRST = """
+set -eu
+read -r pid rest < /proc/self/stat
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mkdir -p "$STATE" && mount -t tmpfs tmpfs "$STATE"
+for folder in $LAYERED; do
+  [ -d "$folder" ] || continue
+  mkdir -p "$STATE/upper$folder" "$STATE/work$folder"
+  mount -t overlay -o "lowerdir=$folder,upperdir=$STATE/upper$folder,workdir=$STATE/work$folder" overlay "$folder"
+done
+rm -f /etc/resolv.conf
+echo "127.0.0.1 localhost $NAME" > /etc/hosts
+: > /etc/resolv.conf
+echo "$NAME" > /etc/hostname
+for folder in $EMPTY; do
+  [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || continue
+  mount -t tmpfs -o mode=1777 tmpfs "$folder"
+  chmod 755 "$folder"
+done
+chmod 1777 /tmp /var/tmp
+mkdir -p /run/lock /var/lib/misc
+hostname "$NAME"
+ip link set lo up
+echo "ready $pid"
+trap '' CHLD
+exec sleep infinity
+"""
+
+
+class Late(AssertionError):
+    """What was waited for did not come. The message says what, what was seen last, and what the daemons logged."""
+
+
+@dataclass(frozen=True)
+class Pings:
+    """What a series of echo requests saw.
+
+    `longest_gap`: the longest time in seconds without an answer, beyond the interval between two requests.
+    """
+
+    sent: int
+    received: int
+    longest_gap: float
+
+    @property
+    def lost(self) -> int:
+        return self.sent - self.received
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A TCP transfer as iperf3 saw it: rates in bits a second, segment sizes in bytes."""
+
+    received: int
+    bits_per_second: float
+    retransmits: int
+    segment: int
+
+
+class Process:
+    """A process that goes on in the background, with all it prints in a log of its own."""
+
+    def __init__(self, node: Node, command: Sequence[str], log: str) -> None:
+        self._node = node
+        self._log = log
+        self.command = tuple(command)
+        self._pid = int(
+            node.machine.ask("start", command=list(command), node=node.first, log=log)["pid"]
+        )
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, or None while it runs; of a shell's negative numbers for signals."""
+        code = self._node.machine.ask("poll", pid=self._pid)["code"]
+        return None if code is None else int(code)
+
+    @property
+    def running(self) -> bool:
+        return self.code is None
+
+    def log(self) -> str:
+        """All that it has printed."""
+        return str(self._node.machine.ask("log", log=self._log)["text"])
+
+    def send(self, number: int) -> None:
+        self._node.machine.ask("kill", pid=self._pid, signal=number, timeout=0)
+
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 10) -> int:
+        """Ends it, by force where it does not listen, and says how it ended."""
+        machine = self._node.machine
+        code = machine.ask("kill", timeout=seconds, pid=self._pid, signal=number)["code"]
+        if code is None:
+            code = machine.ask("kill", timeout=seconds, pid=self._pid, signal=signal.SIGKILL)["code"]
+        return int(code)
+
+    def kill(self) -> None:
+        """Ends it as a power cut would."""
+        self.stop(signal.SIGKILL)
+
+
+@dataclass
+class Pinging:
+    """Pings that go on until `stop`."""
+
+    process: Process
+    interval: float
+
+    def stop(self) -> Pings:
+        self.process.stop(signal.SIGINT)
+        return _pings(self.process.log(), self.interval)
+
+
+@dataclass
+class Cut:
+    """A cut in a node's traffic, until `mend`; also a context."""
+
+    node: Node
+    table: str
+
+    def mend(self) -> None:
+        self.node.check("nft", "delete", "table", "inet", self.table)
+
+    def __enter__(self) -> Cut:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.mend()
+
+
+@dataclass
+class Node:
+    """See lab.py for how nodes are made and joined.
+
+    `first` is the process id of its first process, which ends the node.
+    """
+
+    machine: Machine
+    name: str
+    first: int
+    holder: int
+    processes: list[tuple[str, Process]] = field(default_factory=list)
+    _count: Iterator[int] = field(default_factory=itertools.count, repr=False)
+
+    @classmethod
+    def made(cls, machine: Machine, name: str) -> Node:
+        spaces = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
+        words = {"NAME": name, "STATE": f"/run/lab/nodes/{name}", "LAYERED": " ".join(_LAYERED), "EMPTY": " ".join(_EMPTY)}
+        command = ["env", *(f"{key}={value}" for key, value in words.items()), "unshare", *spaces, "/bin/sh", "-c", _FIRST]
+        told = machine.ask("node", command=command)
+        return cls(machine, name, told["node"], told["pid"])
+
+    # Commands
+
+    def run(self, *command: str, stdin: bytes | str = b"", timeout: float = 30) -> Result:
+        """Runs a command to its end, whatever that is. `timeout` in seconds."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        return self.machine.run(command, node=self.first, stdin=data, timeout=timeout)
+
+    def check(self, *command: str, stdin: bytes | str = b"", timeout: float = 30) -> str:
+        """Runs a command that has to end well, and gives what it printed.
+
+        Raises:
+            AssertionError: It did not; with all it said.
+        """
+        result = self.run(*command, stdin=stdin, timeout=timeout)
+        assert result.ok, f"{self.name}: {result}"
+        return result.stdout
+
+    def start(self, *command: str, name: str = "") -> Process:
+        """Starts a command that goes on. Its log is part of later failures' messages, under `name`."""
+        name = name or command[0].rpartition("/")[2]
+        process = Process(self, command, f"{self.name}/{next(self._count)}-{name}")
+        self.processes.append((name, process))
+        return process
+
+    # Files
+
+    def write(self, path: str, text: str | bytes, mode: int = 0o644) -> None:
+        """Writes a file, with the folders on its way."""
+        self.write_tree({path: text}, mode)
+
+    def write_tree(self, files: Mapping[str, str | bytes], mode: int = 0o644, base: str = "/") -> None:
+        """Writes many files at once, as a renderer gave them: path → text, below `base`."""
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            for path, text in files.items():
+                data = text.encode() if isinstance(text, str) else text
+                entry = tarfile.TarInfo(f"{base}/{path}".lstrip("/"))
+                entry.size, entry.mode, entry.mtime = len(data), mode, int(time.time())
+                tar.addfile(entry, io.BytesIO(data))
+        self.check("tar", "-x", "-p", "--no-same-owner", "-C", "/", stdin=archive.getvalue())
+
+    def read(self, path: str) -> str:
+        """A file's text."""
+        return self.check("cat", path)
+
+    # The network
+
+    def sysctl(self, **values: str | int) -> None:
+        """Kernel settings of this node; `__` stands for a dot: `sysctl(net__ipv4__ip_forward=1)`."""
+        self.check("sysctl", "-q", "-w", *(f"{key.replace('__', '.')}={value}" for key, value in values.items()))
+
+    def forwards(self) -> None:
+        """Makes a router of it."""
+        self.sysctl(net__ipv4__ip_forward=1)
+
+    def ip(self, *lines: str) -> None:
+        """Lines for `ip -batch`, all of them or an error."""
+        self.check("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
+
+    def nft(self, rules: str) -> None:
+        """Loads nftables rules."""
+        self.check("nft", "-f", "-", stdin=rules)
+
+    def address(self, interface: str) -> str:
+        """The first IPv4 address of an interface, without its length."""
+        (link,) = json.loads(self.check("ip", "-json", "-4", "address", "show", "dev", interface))
+        return str(link["addr_info"][0]["local"])
+
+    def routes(self, table: str = "main") -> dict[str, str]:
+        """Destination → interface of its first next hop, as the kernel has it."""
+        found = json.loads(self.check("ip", "-json", "-4", "route", "show", "table", table))
+        return {route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "") for route in found}
+
+    def cut(self, *addresses: str) -> Cut:
+        """Drops all packets from and to these addresses or blocks that this node sends, receives or forwards.
+
+        Cut a tunnel on the router between its ends (`lab.internet.cut(outside_address)`): neither end is told.
+        """
+        table = f"lab_cut_{next(self._count)}"
+        among = f"{{ {', '.join(addresses)} }}"
+        drops = f"    ip saddr {among} drop\n    ip daddr {among} drop\n"
+        self.nft(
+            f"table inet {table} {{\n"
+            f"  chain before {{\n    type filter hook prerouting priority -400\n{drops}  }}\n"
+            f"  chain out {{\n    type filter hook output priority -400\n{drops}  }}\n}}\n"
+        )
+        return Cut(self, table)
+
+    # Probes
+
+    def reaches(self, address: str, *, count: int = 1, seconds: float = 2, size: int = 56, whole: bool = False) -> bool:
+        """Whether a ping is answered. `size`: bytes of payload; `whole`: may not be fragmented on its way."""
+        options = ["-M", "do"] if whole else []
+        wait = str(math.ceil(seconds))
+        command = ("ping", "-n", "-c", str(count), "-w", wait, "-W", wait, "-s", str(size), *options, address)
+        return self.run(*command, timeout=seconds + 20).ok
+
+    def fits(self, address: str, mtu: int) -> bool:
+        """Whether an IPv4 packet of this many bytes arrives in one piece, and its answer too."""
+        return self.reaches(address, size=mtu - 28, whole=True, seconds=3)
+
+    def pinging(self, address: str, interval: float = 0.1) -> Pinging:
+        """Starts pings that go on, each `interval` seconds."""
+        command = ("ping", "-n", "-D", "-i", str(interval), address)
+        return Pinging(self.start(*command, name=f"ping-{address}"), interval)
+
+    def pings(self, address: str, count: int = 10, interval: float = 0.1) -> Pings:
+        """That many pings, and what came of them."""
+        command = ("ping", "-n", "-D", "-i", str(interval), "-c", str(count), "-W", "2", address)
+        return _pings(self.run(*command, timeout=count * interval + 30).stdout, interval)
+
+    def transfers(self, server: Node, address: str, size: int = 2_000_000, options: Sequence[str] = ()) -> Transfer:
+        """Sends `size` bytes over TCP to `server`, which listens on `address`.
+
+        Raises:
+            AssertionError: The transfer did not come to its end.
+        """
+        port = str(20_000 + next(server._count))
+        service = server.start("iperf3", "--server", "--one-off", "--port", port, "--forceflush", name="iperf3")
+        wait_for(lambda: "listening" in service.log(), f"iperf3 on {server.name}", nodes=[server])
+        command = ("iperf3", "--client", address, "--port", port, "--bytes", str(size), "--json", *options)
+        result = self.run(*command, timeout=120)
+        service.stop()
+        assert result.ok, f"{self.name} → {address}: {result}\n{service.log()}"
+        end = json.loads(result.stdout)
+        stream = end["end"]["streams"][0]["sender"]
+        return Transfer(
+            received=end["end"]["sum_received"]["bytes"],
+            bits_per_second=end["end"]["sum_received"]["bits_per_second"],
+            retransmits=stream["retransmits"],
+            segment=end["start"]["tcp_mss_default"],
+        )
+
+    def wait_for(self, condition: Callable[[], _T], what: str, seconds: float = 30) -> _T:
+        """`wait_for` with this node's logs in the message."""
+        return wait_for(condition, what, seconds, nodes=[self])
+
+    def logs(self, lines: int = 40) -> str:
+        """The ends of the logs of all that was started here."""
+        parts = [f"--- {self.name}"]
+        for name, process in self.processes:
+            with contextlib.suppress(MachineFault):
+                state = "running" if process.running else f"ended with {process.code}"
+                tail = "\n".join(process.log().splitlines()[-lines:])
+                parts.append(f"--- {self.name}: {name} ({state})\n{tail}")
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        """Ends the node with all its processes."""
+        self.machine.ask("kill", pid=self.holder, signal=signal.SIGKILL)
+
+
+def wait_for(
+    condition: Callable[[], _T], what: str, seconds: float = 30, nodes: Sequence[Node] = (), every: float = 0.1
+) -> _T:
+    """Asks until the answer is true, and gives it.
+
+    Args:
+        condition: What is asked; an AssertionError from it counts as "not yet" and is told at the end.
+        what: What is waited for, as the message puts it: "a route to 10.1.0.0/16".
+        seconds: How long.
+        nodes: Their daemons' logs become part of the message.
+
+    Raises:
+        Late: It did not become true in time.
+    """
+    deadline = time.monotonic() + seconds
+    seen: object
+    while True:
+        try:
+            if answer := condition():
+                return answer
+            seen = answer
+        except AssertionError as fault:
+            seen = fault
+        if time.monotonic() > deadline:
+            logs = "\n".join(node.logs() for node in nodes)
+            raise Late(f"no {what} within {seconds:g} s; at last: {seen}\n{logs}")
+        time.sleep(every)
+
+
+def _pings(text: str, interval: float) -> Pings:
+    summary = re.search(r"(\d+) packets transmitted, (\d+) (?:packets )?received", text)
+    assert summary, f"no summary from ping:\n{text}"
+    sent, received = (int(number) for number in summary.groups())
+    answers = re.findall(r"^\[([\d.]+)\] \d+ bytes from .* icmp_seq=(\d+)", text, re.MULTILINE)
+    times = [float(at) for at, _ in answers]
+    # The last request may have been on its way when ping was told to stop.
+    if sent - received == 1 and answers and int(answers[-1][1]) == received:
+        sent = received
+    gaps = (after - before for before, after in itertools.pairwise(times))
+    longest = max(gaps, default=math.inf if sent else 0.0) if len(times) != 1 else 0.0
+    return Pings(sent, received, max(0.0, longest - interval))

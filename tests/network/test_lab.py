@@ -1,0 +1,56 @@
+"""The harness itself: what other tests take for granted."""
+
+from __future__ import annotations
+
+from network.lab import Lab
+from network.node import wait_for
+
+
+def test_nodes_are_apart(lab: Lab) -> None:
+    one, other = lab.node("one"), lab.node("other")
+    one.write("/etc/swanctl/conf.d/a.conf", "one's")
+    one.write("/run/only-here", "")
+    one.ip("link add d0 type dummy")
+    assert one.check("hostname") == "one\n"
+    assert one.read("/etc/swanctl/conf.d/a.conf") == "one's"
+    assert other.run("ls", "/etc/swanctl/conf.d/a.conf").code == 2
+    assert not other.run("test", "-e", "/run/only-here").ok
+    assert not other.run("ip", "link", "show", "d0").ok
+
+
+def test_many_things_at_once(lab: Lab) -> None:
+    one = lab.node("busy")
+    pings = one.pinging("127.0.0.1", interval=0.05)
+    sleeper = one.start("sleep", "1000")
+    assert sleeper.running
+    sleeper.kill()
+    assert not sleeper.running
+    wait_for(lambda: "icmp_seq=10 " in pings.process.log(), "ten pings", nodes=[one])
+    seen = pings.stop()
+    assert seen.received >= 10
+    assert seen.lost == 0
+
+
+def test_late_command_is_ended(lab: Lab) -> None:
+    result = lab.node("late").run("sh", "-c", "echo early; sleep 60", timeout=1)
+    assert result.late
+    assert not result.ok
+    assert result.stdout == "early\n"
+
+
+def test_nat_and_cut(lab: Lab) -> None:
+    server = lab.node("server")
+    lab.internet.attach(server, "198.51.100.80")
+    home = lab.nat("home", "203.0.113.7", "192.168.1.1/24")
+    laptop = lab.node("laptop")
+    home.attach(laptop, "eth0", "192.168.1.50/24", gateway="192.168.1.1")
+    assert laptop.reaches("198.51.100.80")
+    server.ip("route add 192.168.1.0/24 via 192.0.2.1")
+    assert not server.reaches("192.168.1.50", seconds=1)
+    seen = server.start("tcpdump", "-n", "-l", "-i", "wan", "icmp")
+    wait_for(lambda: laptop.reaches("198.51.100.80") and "203.0.113.7 >" in seen.log(), "ping from the NAT box", 10)
+    seen.stop()
+    assert "192.168.1.50" not in seen.log()
+    with lab.internet.cut("203.0.113.7"):
+        assert not laptop.reaches("198.51.100.80", seconds=1)
+    assert laptop.reaches("198.51.100.80")
