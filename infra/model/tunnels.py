@@ -44,6 +44,8 @@ class SiteTunnel:
     inside_remote: IPv4Address
     inside_prefix: int
     remote_asn: int
+    routing: Routing
+    """Between sites BGP only where both speak it."""
     preference: int
     """The higher, the better (BGP's local preference)."""
     metric: int

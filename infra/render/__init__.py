@@ -2,6 +2,8 @@
 
 Each renderer is a module of its own, imported when it is used::
 
+    openvpn     OpenVPN, nftables and dnsmasq on the servers that laptops come to
+    strongswan  strongSwan, FRR and nftables on the gateways of physical sites
     terraform   the root module's wiring, its values, and the static modules
     topology    one HTML page and an SVG: the whole cluster as a picture
 """
@@ -29,7 +31,7 @@ def _renderer(target: str) -> Renderer:
 
 
 RENDERERS: Final[Mapping[str, Renderer]] = MappingProxyType(
-    {target: _renderer(target) for target in ("terraform",)}
+    {target: _renderer(target) for target in ("openvpn", "strongswan", "terraform")}
 )
 """Target → its renderer. What it gives stands in ``build/<env>/<target>/``."""
 

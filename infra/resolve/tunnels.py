@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from infra.model.places import Gateway, Link, PhysicalSite
+from infra.model.places import Gateway, Link, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve import mtu
 from infra.resolve.addresses import link_name, mesh_pairs
@@ -77,6 +77,7 @@ def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[Sit
                 inside=tunnel.inside,
                 ours=tunnel.site_inside,
                 remote_asn=link.aws_asn,
+                routing=gateway.routing,
                 accepts=link.aws_blocks,
                 secret=tunnel.secret,
             )
@@ -110,6 +111,7 @@ def _to_sites(
                 inside=inside,
                 ours=inside[1] if site.name == first else inside[2],
                 remote_asn=peer.gateway.asn,
+                routing="bgp" if gateway.routing == peer.gateway.routing == "bgp" else "static",
                 accepts=(peer.lan,),
                 secret=f"vpn/{link}/1",
                 # Whoever hides behind NAT can't be called; of equals, the first by name calls.
@@ -131,6 +133,7 @@ def _tunnel(
     inside: IPv4Network,
     ours: IPv4Address,
     remote_asn: int,
+    routing: Routing,
     accepts: tuple[IPv4Network, ...],
     secret: str,
     initiates: bool = True,
@@ -158,6 +161,7 @@ def _tunnel(
         inside_remote=inside[2] if ours == inside[1] else inside[1],
         inside_prefix=inside.prefixlen,
         remote_asn=remote_asn,
+        routing=routing,
         preference=_BEST - _STEP * (order - 1),
         metric=_STEP * order,
         accepts=accepts,

@@ -1,0 +1,167 @@
+"""strongSwan, FRR and nftables on the gateways of physical sites: for each, a tree of files below ``/``.
+
+A tunnel to AWS is left out until AWS has told its address. Keys are not here: ``infra.drive.vpn.keys``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from typing import Any, Final
+
+from infra.files import Files, merge, under
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.ipsec import Ipsec
+from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.render.templating import copied, fill
+
+_TARGET: Final = "strongswan"
+
+_DRAINED_PREFERENCE: Final = 1
+_DRAINED_MED: Final = 10000
+_DRAINED_DISTANCE: Final = 100
+"""What is added to a static route's distance, up to the last one above the route that goes nowhere (254)."""
+_LAST_DISTANCE: Final = 253
+
+_UNIQUE: Final = {
+    "aws": (
+        "keep",
+        "Both ends begin. Who comes second is turned away, unless it knows of no other (INITIAL_CONTACT).",
+    ),
+    "site": ("no", "One end begins. A new one stands beside the old until that is gone: reauthentication."),
+}
+"""swanctl's ``unique``, and why. ``replace`` would have two ends that begin at once delete each other's."""
+
+_MOST_PREFIXES: Final = 100
+"""What AWS takes on a virtual private gateway, and more than it or a site has to tell: a peer that tells far
+more is broken."""
+
+
+def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
+    """``<site>/<path on the machine>`` → text, for each gateway."""
+    return merge(
+        under(gateway.site, _machine(gateway, cluster.network.ipsec, outputs)) for gateway in cluster.gateways
+    )
+
+
+def remote_address(tunnel: SiteTunnel, outputs: Outputs) -> IPv4Address | None:
+    """The public address of the other end; None while only AWS knows it."""
+    if tunnel.remote is not None:
+        return tunnel.remote
+    pair = outputs.tunnels.get(tunnel.link)
+    return pair[tunnel.number - 1] if pair else None
+
+
+def missing(cluster: Cluster, outputs: Outputs) -> tuple[tuple[str, str], ...]:
+    """Site and name of each tunnel that was left out, as the other end's address is not known yet."""
+    return tuple(
+        (gateway.site, tunnel.name)
+        for gateway in cluster.gateways
+        for tunnel in gateway.tunnels
+        if remote_address(tunnel, outputs) is None
+    )
+
+
+def _machine(gateway: SiteGateway, ipsec: Ipsec, outputs: Outputs) -> Files:
+    known = [
+        (tunnel, remote)
+        for tunnel in gateway.tunnels
+        if (remote := remote_address(tunnel, outputs)) is not None
+    ]
+    rows = [_tunnel(gateway, tunnel, remote) for tunnel, remote in known]
+    policy = {**_policy(ipsec), "keepalive": ipsec.keepalive, "hold": ipsec.hold}
+    wiring = {"site": gateway.site, "tunnels": rows, "ipsec": policy}
+    bgp = [row for row in rows if row["routing"] == "bgp"]
+    routing = {
+        **wiring,
+        "address": gateway.address,
+        "announces": gateway.announces,
+        "reachable": sorted({block for tunnel, _ in known for block in tunnel.accepts}),
+        "static_routes": list(_static_routes(tunnel for tunnel, _ in known)),
+        "protocols": sorted({row["routing"] for row in rows}),
+        "routers": [{"asn": gateway.asn, "peers": bgp}] if bgp else [],
+    }
+    rendered = {
+        "etc/frr/daemons": fill(f"{_TARGET}/daemons.j2", bgpd="yes" if bgp else "no"),
+        "etc/frr/frr.conf": fill(f"{_TARGET}/frr.conf.j2", **routing),
+        "etc/nftables/site-gateway.nft": fill(
+            f"{_TARGET}/site-gateway.nft.j2", announced=_set(gateway.announces), **wiring
+        ),
+        "etc/site-gateway/tunnels": fill(f"{_TARGET}/tunnels.j2", **wiring),
+    }
+    for row in rows:
+        rendered[f"etc/swanctl/conf.d/{row['name']}.conf"] = fill(
+            f"{_TARGET}/tunnel.conf.j2", tunnel=row, ipsec=policy
+        )
+        rendered[f"etc/site-gateway/interfaces/{row['interface']}.batch"] = fill(
+            f"{_TARGET}/interface.batch.j2", tunnel=row
+        )
+    return merge([copied(_TARGET), rendered])
+
+
+def _policy(ipsec: Ipsec) -> dict[str, object]:
+    return {
+        "ike": ", ".join(ipsec.ike_proposals),
+        "esp": ", ".join(ipsec.esp_proposals),
+        "ike_rekey": ipsec.ike_rekey,
+        "ike_rand": ipsec.ike_rand,
+        "esp_rekey": ipsec.esp_rekey,
+        "esp_rand": ipsec.esp_rand,
+        "esp_life": ipsec.esp_life,
+        "dpd_delay": ipsec.dpd_delay,
+        "replay_window": ipsec.replay_window,
+    }
+
+
+def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> dict[str, Any]:
+    """A tunnel, in the words of the templates."""
+    peer = "AWS, " if tunnel.kind == "aws" else "the site "
+    static = tunnel.routing == "static"
+    unique, why = _UNIQUE[tunnel.kind]
+    return {
+        "title": f"{gateway.site} to {peer}{tunnel.peer}: tunnel {tunnel.number} of {tunnel.link}.",
+        "name": tunnel.name,
+        "interface": tunnel.interface,
+        # As `ip link` and `ip xfrm` print it.
+        "if_id": f"{tunnel.if_id:#x}",
+        "mtu": tunnel.mtu,
+        "mss": tunnel.mss,
+        "local": [tunnel.local] if tunnel.local else [],
+        "local_id": tunnel.local_id,
+        "remote": remote,
+        "remote_id": remote,
+        "encap": "yes" if tunnel.encapsulated else "no",
+        "unique": unique,
+        "unique_why": why,
+        "begins": "yes" if tunnel.initiates else "no",
+        "start_action": "start" if tunnel.initiates else "none",
+        "dpd_action": "restart" if tunnel.initiates else "clear",
+        "inside": f"{tunnel.inside_local}/{tunnel.inside_prefix}",
+        "inside_local": tunnel.inside_local,
+        "inside_remote": tunnel.inside_remote,
+        "remote_asn": tunnel.remote_asn,
+        "routing": tunnel.routing,
+        "preference": tunnel.preference,
+        "metric": tunnel.metric,
+        "drained_preference": _DRAINED_PREFERENCE,
+        "drained_metric": _drained_distance(tunnel) if static else _DRAINED_MED,
+        "accepts": tunnel.accepts,
+        "accepted": _set(tunnel.accepts),
+        "most": max(_MOST_PREFIXES, 2 * len(tunnel.accepts)),
+    }
+
+
+def _static_routes(tunnels: Iterable[SiteTunnel]) -> Iterator[dict[str, object]]:
+    for tunnel in tunnels:
+        if tunnel.routing == "static":
+            for block in tunnel.accepts:
+                yield {"block": block, "interface": tunnel.interface, "distance": tunnel.metric}
+
+
+def _drained_distance(tunnel: SiteTunnel) -> int:
+    return min(tunnel.metric + _DRAINED_DISTANCE, _LAST_DISTANCE)
+
+
+def _set(blocks: Iterable[IPv4Network]) -> str:
+    """The elements of an nftables set: intervals in one must not overlap."""
+    return ", ".join(map(str, collapse_addresses(blocks)))
