@@ -48,7 +48,7 @@ def issue_client(
 ) -> tuple[str, str]:
     """A record's name and text."""
     issuing = _issuing(register, now)
-    key = making.end_key()
+    key = making.new_key()
     certificate = making.end_entity(
         key, "client", common, (), issuing.certificate, records.signing_key(issuing.key), now, days
     )
@@ -77,7 +77,7 @@ def issue_server(
 ) -> tuple[str, str]:
     """A record's name and text."""
     issuing = _issuing(register, now)
-    key = making.end_key()
+    key = making.new_key()
     certificate = making.end_entity(
         key, "server", common, names, issuing.certificate, records.signing_key(issuing.key), now, days
     )

@@ -1,7 +1,7 @@
 """Making of certificates and revocation lists: RFC 5280 as OpenVPN needs it. No store and no clock in here.
 
-Authorities sign with P-384, servers and clients hold P-256 keys: every OpenVPN client knows both, be it on
-OpenSSL or Mbed TLS, which knows no Ed25519.
+The root, which lives for ten years, has a P-384 key, all others have P-256: every OpenVPN client knows both,
+be it on OpenSSL or Mbed TLS, which knows no Ed25519.
 
 There are no name constraints. This root is trusted by OpenVPN alone, for this VPN alone; servers may have
 public names outside the cluster's domain, and OpenSSL measures the common name of a certificate without a
@@ -54,11 +54,13 @@ class Entry:
     reason: str
 
 
-def authority_key() -> ec.EllipticCurvePrivateKey:
+def root_key() -> ec.EllipticCurvePrivateKey:
+    """A fresh key for a root."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
-def end_key() -> ec.EllipticCurvePrivateKey:
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """A fresh key for anybody else."""
     return ec.generate_private_key(ec.SECP256R1())
 
 

@@ -44,7 +44,7 @@ class Pki:
         self._refuse_second()
         sealed.check_passphrase(passphrase)
         now = self._now()
-        key = making.authority_key()
+        key = making.root_key()
         certificate = making.root(key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS)
         root = authority.new_root(certificate, key, passphrase, now)
         crl_name, crl = authority.new_root_crl(root, key, (), 1, now)

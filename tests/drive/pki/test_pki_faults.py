@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -298,6 +298,23 @@ def test_two_who_make_one_at_once(store: LocalStore, clock: Clock, monkeypatch: 
     assert "quick" in x509.load_pem_x509_certificates(slow.authorities().encode())[0].subject.rfc4514_string()
     assert len(store.names("pki/")) == 3, "nothing is left of the other"
     assert slow.client("ada") == quick.client("ada")
+
+
+class Deaf(Memory):
+    """Adds, and does not hear that it did, as when an answer of AWS's gets lost and botocore tries again."""
+
+    def add(self, values: Mapping[str, str]) -> frozenset[str]:
+        super().add(values)
+        return frozenset()
+
+
+def test_an_answer_that_got_lost(clock: Clock) -> None:
+    pki = Pki(Deaf(), domain="lab.internal", clock=clock)
+    pki.create(PASSPHRASE, "lab")
+    made = pki.client("ada")
+    assert [one.serial for one in pki.revoke("ada")] == [made.serial]
+    assert listed(pki.crl()) == {made.serial}
+    sound(pki)
 
 
 def test_a_store_of_somebody_else_s_secrets_stays(store: LocalStore, clock: Clock) -> None:

@@ -57,7 +57,7 @@ def test_a_second_one_is_refused_and_the_first_stays(pki: Pki) -> None:
 
 def test_the_authorities_are_what_rfc_5280_wants(pki: Pki) -> None:
     root, issuing = x509.load_pem_x509_certificates(pki.authorities().encode())
-    for certificate, path, years in ((root, 1, 10), (issuing, 0, 3)):
+    for certificate, path, years, curve in ((root, 1, 10, "secp384r1"), (issuing, 0, 3, "secp256r1")):
         basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
         assert basic.critical
         assert (basic.value.ca, basic.value.path_length) == (True, path)
@@ -68,7 +68,7 @@ def test_the_authorities_are_what_rfc_5280_wants(pki: Pki) -> None:
         assert not usage.value.digital_signature
         key = certificate.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
-        assert key.curve.name == "secp384r1"
+        assert key.curve.name == curve
         life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
         assert abs(life - timedelta(days=365.25 * years)) < timedelta(days=1)
         assert certificate.not_valid_before_utc == START - timedelta(minutes=5)
