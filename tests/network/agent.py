@@ -80,7 +80,11 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
 def node(request: dict[str, Any]) -> dict[str, Any]:
     """Starts the first process of a node, which tells its process id once its file tree is ready."""
     process = subprocess.Popen(
-        request["command"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/"
+        request["command"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd="/",
     )
     assert process.stdout is not None
     told = b""
@@ -95,6 +99,11 @@ def node(request: dict[str, Any]) -> dict[str, Any]:
 def log(request: dict[str, Any]) -> dict[str, Any]:
     path = LOGS / request["log"]
     return {"text": path.read_text(errors="replace") if path.exists() else ""}
+
+
+def exists(request: dict[str, Any]) -> dict[str, Any]:
+    """Whether a node has a path: asked often while daemons start, so no process is started for it."""
+    return {"exists": Path(f"/proc/{request['node']}/root{request['path']}").exists()}
 
 
 def poll(request: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +134,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "start": start,
     "node": node,
     "log": log,
+    "exists": exists,
     "poll": poll,
     "kill": kill,
 }

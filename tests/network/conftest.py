@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
 from network.lab import Lab
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine

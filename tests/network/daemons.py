@@ -27,9 +27,14 @@ class Charon:
     def start(cls, node: Node) -> Charon:
         node.write("/etc/strongswan.d/zz-lab.conf", _CHARON_LOG)
         node.run("rm", "-f", "/run/charon.vici")
-        process = node.start("sh", "-c", ": > /var/log/charon.log; tail -F /var/log/charon.log & exec charon-systemd", name="charon")
+        process = node.start(
+            "sh",
+            "-c",
+            ": > /var/log/charon.log; tail -F /var/log/charon.log & exec charon-systemd",
+            name="charon",
+        )
         charon = cls(node, process)
-        node.wait_for(lambda: node.run("test", "-S", "/run/charon.vici").ok, "socket of charon")
+        node.wait_for(lambda: node.exists("/run/charon.vici"), "socket of charon")
         return charon
 
     def load(self) -> str:
@@ -43,7 +48,9 @@ class Charon:
 
     def wait_established(self, *children: str, seconds: float = 30) -> None:
         """Waits until these children are installed."""
-        self.node.wait_for(lambda: set(children) <= self.established(), f"tunnels {', '.join(children)}", seconds)
+        self.node.wait_for(
+            lambda: set(children) <= self.established(), f"tunnels {', '.join(children)}", seconds
+        )
 
     def log(self) -> str:
         return self.process.log()
@@ -64,11 +71,19 @@ class Frr:
 
     @classmethod
     def start(cls, node: Node) -> Frr:
-        node.check("sh", "-c", "mkdir -p /run/frr && chown frr:frr /run/frr && chown -R frr:frr /etc/frr; touch /etc/frr/vtysh.conf")
-        processes = {}
-        for daemon in ("zebra", "staticd", "bgpd"):
-            processes[daemon] = node.start(f"/usr/lib/frr/{daemon}", "-A", "127.0.0.1", "--log", "stdout", name=daemon)
-            node.wait_for(lambda name=daemon: node.run("test", "-S", f"/run/frr/{name}.vty").ok, f"socket of {daemon}")
+        node.check(
+            "sh",
+            "-c",
+            "mkdir -p /run/frr && chown frr:frr /run/frr && chown -R frr:frr /etc/frr; touch /etc/frr/vtysh.conf",
+        )
+        # Each waits for zebra by itself.
+        processes = {
+            daemon: node.start(f"/usr/lib/frr/{daemon}", "-A", "127.0.0.1", "--log", "stdout", name=daemon)
+            for daemon in ("zebra", "staticd", "bgpd")
+        }
+        node.wait_for(
+            lambda: all(node.exists(f"/run/frr/{daemon}.vty") for daemon in processes), "sockets of FRR"
+        )
         frr = cls(node, processes)
         frr.load()
         return frr
@@ -83,12 +98,17 @@ class Frr:
 
     def peers(self) -> dict[str, str]:
         """Neighbour → its state, "Established" in the end."""
-        return {name: peer["state"] for name, peer in self.show("bgp ipv4 unicast summary").get("peers", {}).items()}
+        return {
+            name: peer["state"]
+            for name, peer in self.show("bgp ipv4 unicast summary").get("peers", {}).items()
+        }
 
     def wait_established(self, *peers: str, seconds: float = 30) -> None:
         """Waits until these neighbours are; all where none is named."""
         self.node.wait_for(
-            lambda: (found := self.peers()) and all(found.get(peer) == "Established" for peer in peers or found),
+            lambda: (
+                (found := self.peers()) and all(found.get(peer) == "Established" for peer in peers or found)
+            ),
             f"BGP session with {', '.join(peers) or 'all'}",
             seconds,
         )
@@ -102,5 +122,11 @@ def openvpn(node: Node, config: str, name: str = "openvpn") -> Process:
 
 def dnsmasq(node: Node, *options: str) -> Process:
     """dnsmasq as a resolver alone: `dnsmasq(node, "--listen-address=10.0.0.2", "--host-record=master.lab,10.0.0.9")`."""
-    fixed = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--bind-interfaces", "--conf-file=/dev/null")
+    fixed = (
+        "--keep-in-foreground",
+        "--no-hosts",
+        "--no-resolv",
+        "--bind-interfaces",
+        "--conf-file=/dev/null",
+    )
     return node.start("dnsmasq", *fixed, "--log-facility=-", "--user=root", *options)

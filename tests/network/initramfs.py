@@ -45,7 +45,9 @@ def modules(kernel: str) -> list[Path]:
         )
         if told.returncode:
             raise LookupError(f"kernel {kernel} has no module {module}")
-        found.update((Path(line.split()[1]), None) for line in told.stdout.splitlines() if line[:6] == "insmod")
+        found.update(
+            (Path(line.split()[1]), None) for line in told.stdout.splitlines() if line[:6] == "insmod"
+        )
     return list(found)
 
 

@@ -49,7 +49,7 @@ class Lab:
 
     machine: Machine
     nodes: dict[str, Node] = field(default_factory=dict)
-    _wires: itertools.count[int] = field(default_factory=itertools.count)
+    _segments: int = 0
     _internet: Internet | None = None
 
     def node(self, name: str) -> Node:
@@ -66,23 +66,41 @@ class Lab:
             self._internet.router.forwards()
         return self._internet
 
+    @property
+    def switches(self) -> Node:
+        """The node with the bridges of all segments."""
+        return self.nodes.get("switches") or self.node("switches")
+
     def segment(self, name: str, mtu: int = 1500) -> Segment:
         """A switch, to which nodes are attached."""
-        switch = self.node(f"switch-{name}")
-        switch.ip(f"link add name switch mtu {mtu} type bridge", "link set switch up")
-        return Segment(self, switch, mtu)
+        self._segments += 1
+        bridge = f"s{self._segments}"
+        self.switches.ip(f"link add {bridge} mtu {mtu} type bridge", f"link set {bridge} up")
+        return Segment(self, bridge, mtu)
 
-    def wire(self, one: Node, one_name: str, other: Node, other_name: str, mtu: int = 1500) -> None:
-        """A cable between two nodes: an interface on each, up, without addresses."""
-        number = next(self._wires)
-        a, b = f"w{number}a", f"w{number}b"
-        result = self.machine.run(
-            ["ip", "link", "add", a, "netns", str(one.first), "mtu", str(mtu), "type", "veth"]
-            + ["peer", "name", b, "netns", str(other.first), "mtu", str(mtu)]
+    def wire(
+        self,
+        one: tuple[Node, str],
+        other: tuple[Node, str],
+        mtu: int = 1500,
+        settings: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    ) -> None:
+        """A cable between two nodes: an interface on each, up.
+
+        Args:
+            one: A node, and the name of its new interface.
+            other: The same for the other end.
+            mtu: Of both interfaces, in bytes.
+            settings: Lines for `ip -batch` at each end, once its interface is up.
+        """
+        (node, name), (peer, peer_name) = one, other
+        ends = [["netns", str(end.first), "mtu", str(mtu)] for end in (node, peer)]
+        made = self.machine.run(
+            ["ip", "link", "add", name, *ends[0], "type", "veth", "peer", "name", peer_name, *ends[1]]
         )
-        assert result.ok, str(result)
-        one.ip(f"link set {a} name {one_name}", f"link set {one_name} up")
-        other.ip(f"link set {b} name {other_name}", f"link set {other_name} up")
+        assert made.ok, str(made)
+        for (end, interface), lines in zip((one, other), settings, strict=True):
+            end.ip(f"link set {interface} up", *lines)
 
     def nat(self, name: str, public: str, inside: str) -> Segment:
         """A home router or an office's: all behind it share the address `public`.
@@ -111,7 +129,7 @@ class Lab:
     def peer(self, one: Node, one_blocks: Sequence[str], other: Node, other_blocks: Sequence[str]) -> None:
         """VPC peering: routes for each other's blocks, and nothing else passes, as AWS has it (it is not transitive)."""
         to_other, to_one = f"p-{other.name}"[:15], f"p-{one.name}"[:15]
-        self.wire(one, to_other, other, to_one)
+        self.wire((one, to_other), (other, to_one))
         for node, interface, own, theirs in (
             (one, to_other, one_blocks, other_blocks),
             (other, to_one, other_blocks, one_blocks),
@@ -142,6 +160,9 @@ class Lab:
         self.nodes.clear()
         self._internet = None
 
+    def __repr__(self) -> str:
+        return f"Lab({', '.join(self.nodes)})"
+
 
 @dataclass
 class Internet:
@@ -155,15 +176,16 @@ class Internet:
         """Gives a node public addresses (without length) and a default route."""
         wire = f"to{len(self._wires)}"
         self._wires[node.name] = wire
-        self.lab.wire(node, interface, self.router, wire, mtu)
-        self.router.ip(
-            f"address add {ROUTER}/32 dev {wire}", *(f"route add {address}/32 dev {wire}" for address in addresses)
-        )
-        node.ip(
+        at_node = (
             *(f"address add {address}/32 dev {interface}" for address in addresses),
             f"route add {ROUTER}/32 dev {interface} src {addresses[0]}",
             f"route add default via {ROUTER} dev {interface} src {addresses[0]}",
         )
+        at_router = (
+            f"address add {ROUTER}/32 dev {wire}",
+            *(f"route add {address}/32 dev {wire}" for address in addresses),
+        )
+        self.lab.wire((node, interface), (self.router, wire), mtu, (at_node, at_router))
 
     def cut(self, *addresses: str) -> Cut:
         """Drops what goes from and to these addresses, until `mend` or the end of a `with`."""
@@ -179,10 +201,10 @@ class Internet:
 
 @dataclass
 class Segment:
-    """A switch in a node of its own."""
+    """A switch."""
 
     lab: Lab
-    switch: Node
+    bridge: str
     mtu: int
     _ports: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -195,12 +217,16 @@ class Segment:
             address: Its address with the segment's length.
             gateway: Its default route, where it is to have one.
         """
-        port = f"port{next(self._ports)}"
-        self.lab.wire(node, interface, self.switch, port, self.mtu)
-        self.switch.ip(f"link set {port} master switch")
-        node.ip(
-            f"address add {address} dev {interface}",
-            *([f"route add default via {gateway} dev {interface}"] if gateway else []),
+        port = f"{self.bridge}p{next(self._ports)}"
+        settings = [f"address add {address} dev {interface}"]
+        if gateway:
+            settings.append(f"route add default via {gateway} dev {interface}")
+        switches = self.lab.switches
+        self.lab.wire(
+            (node, interface),
+            (switches, port),
+            self.mtu,
+            (settings, [f"link set {port} master {self.bridge}"]),
         )
 
 
@@ -220,7 +246,11 @@ def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int 
     Source: flannel, pkg/backend/vxlan/vxlan_network.go.
     """
     rows = [
-        (m, ipaddress.ip_network(m.pods), "0e:00:00:%02x:%02x:%02x" % (number >> 16, number >> 8 & 255, number & 255))
+        (
+            m,
+            ipaddress.ip_network(m.pods),
+            "0e:00:00:%02x:%02x:%02x" % (number >> 16, number >> 8 & 255, number & 255),
+        )
         for number, m in enumerate(members, 1)
     ]
     name = f"flannel.{vni}"
@@ -237,7 +267,10 @@ def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int 
         )
         others = [(other, block, hardware) for other, block, hardware in rows if other is not member]
         node.ip(
-            *(f"neighbour add {block[0]} lladdr {hardware} dev {name} nud permanent" for _, block, hardware in others),
+            *(
+                f"neighbour add {block[0]} lladdr {hardware} dev {name} nud permanent"
+                for _, block, hardware in others
+            ),
             *(f"route add {block} via {block[0]} dev {name} onlink" for _, block, _ in others),
         )
         for other, _, hardware in others:
@@ -248,9 +281,8 @@ def pod(lab: Lab, name: str, on: Node, address: str, gateway: str, mtu: int) -> 
     """A pod on a node of the overlay: a node of its own behind `cni0`. `address` with its length."""
     made = lab.node(name)
     port = f"veth-{name}"[:15]
-    lab.wire(made, "eth0", on, port, mtu)
-    on.ip(f"link set {port} master cni0")
-    made.ip(f"address add {address} dev eth0", f"route add default via {gateway} dev eth0")
+    settings = [f"address add {address} dev eth0", f"route add default via {gateway} dev eth0"]
+    lab.wire((made, "eth0"), (on, port), mtu, (settings, [f"link set {port} master cni0"]))
     return made
 
 

@@ -21,33 +21,53 @@ _T = TypeVar("_T")
 
 # What a node may write to, as layers over what is installed, and what starts empty on each.
 _LAYERED = ("/etc", "/usr/local", "/opt", "/srv")
-_EMPTY = ("/run", "/tmp", "/var/tmp", "/var/log", "/var/lib", "/etc/swanctl", "/etc/frr", "/etc/openvpn", "/etc/dnsmasq.d")
+_EMPTY = (
+    "/run",
+    "/tmp",
+    "/var/tmp",
+    "/var/log",
+    "/var/lib",
+    "/etc/swanctl",
+    "/etc/frr",
+    "/etc/openvpn",
+    "/etc/dnsmasq.d",
+)
 
 # The first process of a node. It tells its process id as the machine sees it, which /proc still shows, and leaves
-# no zombies: who ignores SIGCHLD need not wait for those whose parents have gone.
+# no zombies: who ignores SIGCHLD need not wait for those whose parents have gone. It starts few processes, as
+# that is what takes time in a VM without KVM. Mounts have a source of their own, `lab`: what is mounted on the same
+# folder outside would count as mounted already.
 _FIRST = """
 set -eu
 read -r pid rest < /proc/self/stat
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mkdir -p "$STATE" && mount -t tmpfs tmpfs "$STATE"
+mount -t tmpfs -o X-mount.mkdir tmpfs "$STATE"
+table="lab /proc proc defaults 0 0
+lab /sys sysfs defaults 0 0"
+folders=
 for folder in $LAYERED; do
   [ -d "$folder" ] || continue
-  mkdir -p "$STATE/upper$folder" "$STATE/work$folder"
-  mount -t overlay -o "lowerdir=$folder,upperdir=$STATE/upper$folder,workdir=$STATE/work$folder" overlay "$folder"
+  folders="$folders $STATE/upper$folder $STATE/work$folder"
+  table="$table
+lab $folder overlay lowerdir=$folder,upperdir=$STATE/upper$folder,workdir=$STATE/work$folder 0 0"
 done
-rm -f /etc/resolv.conf
-echo "127.0.0.1 localhost $NAME" > /etc/hosts
-: > /etc/resolv.conf
-echo "$NAME" > /etc/hostname
 for folder in $EMPTY; do
-  [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || continue
-  mount -t tmpfs -o mode=1777 tmpfs "$folder"
-  chmod 755 "$folder"
+  mode=755
+  case $folder in */tmp) mode=1777 ;; esac
+  table="$table
+lab $folder tmpfs X-mount.mkdir,mode=$mode 0 0"
 done
-chmod 1777 /tmp /var/tmp
-mkdir -p /run/lock /var/lib/misc
-hostname "$NAME"
+mkdir -p $folders
+echo "$table" > "$STATE/fstab"
+mount --all --fstab "$STATE/fstab"
+cd /etc/swanctl
+mkdir conf.d private x509 x509ca x509crl
+echo 'include conf.d/*.conf' > swanctl.conf  # as the package has it
+mkdir /run/lock /run/sshd /var/lib/misc
+rm -f /etc/resolv.conf
+: > /etc/resolv.conf
+echo "127.0.0.1 localhost $NAME" > /etc/hosts
+echo "$NAME" > /etc/hostname
+echo "$NAME" > /proc/sys/kernel/hostname
 ip link set lo up
 echo "ready $pid"
 trap '' CHLD
@@ -55,8 +75,8 @@ exec sleep infinity
 """
 
 
-class Late(AssertionError):
-    """What was waited for did not come. The message says what, what was seen last, and what the daemons logged."""
+class Late(AssertionError):  # noqa: N818 # a failed assertion, no error of the harness
+    """What was waited for did not come. The message has what was seen last, and the daemons' logs."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +96,9 @@ class Pings:
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """A TCP transfer as iperf3 saw it: rates in bits a second, segment sizes in bytes."""
+class Throughput:
+    """TCP as iperf3 saw it: rates in bits a second, segment sizes in bytes (without the header's options)."""
 
-    received: int
     bits_per_second: float
     retransmits: int
     segment: int
@@ -92,9 +111,7 @@ class Process:
         self._node = node
         self._log = log
         self.command = tuple(command)
-        self._pid = int(
-            node.machine.ask("start", command=list(command), node=node.first, log=log)["pid"]
-        )
+        self._pid = int(node.machine.ask("start", command=list(command), node=node.first, log=log)["pid"])
 
     @property
     def code(self) -> int | None:
@@ -172,8 +189,21 @@ class Node:
     @classmethod
     def made(cls, machine: Machine, name: str) -> Node:
         spaces = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
-        words = {"NAME": name, "STATE": f"/run/lab/nodes/{name}", "LAYERED": " ".join(_LAYERED), "EMPTY": " ".join(_EMPTY)}
-        command = ["env", *(f"{key}={value}" for key, value in words.items()), "unshare", *spaces, "/bin/sh", "-c", _FIRST]
+        words = {
+            "NAME": name,
+            "STATE": f"/run/lab/nodes/{name}",
+            "LAYERED": " ".join(_LAYERED),
+            "EMPTY": " ".join(_EMPTY),
+        }
+        command = [
+            "env",
+            *(f"{key}={value}" for key, value in words.items()),
+            "unshare",
+            *spaces,
+            "/bin/sh",
+            "-c",
+            _FIRST,
+        ]
         told = machine.ask("node", command=command)
         return cls(machine, name, told["node"], told["pid"])
 
@@ -222,11 +252,17 @@ class Node:
         """A file's text."""
         return self.check("cat", path)
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file, folder or socket; no links on its way."""
+        return bool(self.machine.ask("exists", node=self.first, path=path)["exists"])
+
     # The network
 
     def sysctl(self, **values: str | int) -> None:
         """Kernel settings of this node; `__` stands for a dot: `sysctl(net__ipv4__ip_forward=1)`."""
-        self.check("sysctl", "-q", "-w", *(f"{key.replace('__', '.')}={value}" for key, value in values.items()))
+        self.check(
+            "sysctl", "-q", "-w", *(f"{key.replace('__', '.')}={value}" for key, value in values.items())
+        )
 
     def forwards(self) -> None:
         """Makes a router of it."""
@@ -248,12 +284,14 @@ class Node:
     def routes(self, table: str = "main") -> dict[str, str]:
         """Destination → interface of its first next hop, as the kernel has it."""
         found = json.loads(self.check("ip", "-json", "-4", "route", "show", "table", table))
-        return {route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "") for route in found}
+        return {
+            route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "") for route in found
+        }
 
     def cut(self, *addresses: str) -> Cut:
         """Drops all packets from and to these addresses or blocks that this node sends, receives or forwards.
 
-        Cut a tunnel on the router between its ends (`lab.internet.cut(outside_address)`): neither end is told.
+        To cut a tunnel do it between its ends, `lab.internet.cut(outside_address)`: neither is told.
         """
         table = f"lab_cut_{next(self._count)}"
         among = f"{{ {', '.join(addresses)} }}"
@@ -267,7 +305,9 @@ class Node:
 
     # Probes
 
-    def reaches(self, address: str, *, count: int = 1, seconds: float = 2, size: int = 56, whole: bool = False) -> bool:
+    def reaches(
+        self, address: str, *, count: int = 1, seconds: float = 2, size: int = 56, whole: bool = False
+    ) -> bool:
         """Whether a ping is answered. `size`: bytes of payload; `whole`: may not be fragmented on its way."""
         options = ["-M", "do"] if whole else []
         wait = str(math.ceil(seconds))
@@ -288,26 +328,43 @@ class Node:
         command = ("ping", "-n", "-D", "-i", str(interval), "-c", str(count), "-W", "2", address)
         return _pings(self.run(*command, timeout=count * interval + 30).stdout, interval)
 
-    def transfers(self, server: Node, address: str, size: int = 2_000_000, options: Sequence[str] = ()) -> Transfer:
-        """Sends `size` bytes over TCP to `server`, which listens on `address`.
+    def sends(self, server: Node, address: str, size: int = 1_000_000, seconds: float = 60) -> None:
+        """Sends `size` bytes over TCP to `server`, which listens on `address`, in packets as large as the way allows.
 
         Raises:
-            AssertionError: The transfer did not come to its end.
+            Late: Not all of them arrived in time.
         """
         port = str(20_000 + next(server._count))
-        service = server.start("iperf3", "--server", "--one-off", "--port", port, "--forceflush", name="iperf3")
+        service = server.start("sh", "-c", f"socat -u TCP-LISTEN:{port} - | wc -c", name=f"listen-{port}")
+        busy = ("ss", "-Hltn", f"sport = {port}")
+        wait_for(lambda: server.check(*busy), f"listener on {server.name}", nodes=[server])
+        sent = self.run(
+            "sh", "-c", f"head -c {size} /dev/zero | socat -u - TCP:{address}:{port}", timeout=seconds
+        )
+        if not sent.ok:
+            raise Late(f"{self.name} → {address}: {sent}\n{server.logs()}")
+        wait_for(lambda: service.log().strip() == str(size), f"{size} bytes at {server.name}", nodes=[server])
+
+    def throughput(self, server: Node, address: str, seconds: int = 3, *options: str) -> Throughput:
+        """What iperf3 measures over TCP to `server`, which listens on `address`.
+
+        Raises:
+            AssertionError: The measurement did not come to its end.
+        """
+        port = str(20_000 + next(server._count))
+        service = server.start(
+            "iperf3", "--server", "--one-off", "--port", port, "--forceflush", name="iperf3"
+        )
         wait_for(lambda: "listening" in service.log(), f"iperf3 on {server.name}", nodes=[server])
-        command = ("iperf3", "--client", address, "--port", port, "--bytes", str(size), "--json", *options)
-        result = self.run(*command, timeout=120)
+        command = ("iperf3", "--client", address, "--port", port, "--time", str(seconds), "--json", *options)
+        result = self.run(*command, timeout=seconds + 60)
         service.stop()
         assert result.ok, f"{self.name} → {address}: {result}\n{service.log()}"
-        end = json.loads(result.stdout)
-        stream = end["end"]["streams"][0]["sender"]
-        return Transfer(
-            received=end["end"]["sum_received"]["bytes"],
-            bits_per_second=end["end"]["sum_received"]["bits_per_second"],
-            retransmits=stream["retransmits"],
-            segment=end["start"]["tcp_mss_default"],
+        told = json.loads(result.stdout)
+        return Throughput(
+            bits_per_second=told["end"]["sum_received"]["bits_per_second"],
+            retransmits=told["end"]["sum_sent"]["retransmits"],
+            segment=told["start"]["tcp_mss_default"],
         )
 
     def wait_for(self, condition: Callable[[], _T], what: str, seconds: float = 30) -> _T:
@@ -330,7 +387,11 @@ class Node:
 
 
 def wait_for(
-    condition: Callable[[], _T], what: str, seconds: float = 30, nodes: Sequence[Node] = (), every: float = 0.1
+    condition: Callable[[], _T],
+    what: str,
+    seconds: float = 30,
+    nodes: Sequence[Node] = (),
+    every: float = 0.1,
 ) -> _T:
     """Asks until the answer is true, and gives it.
 

@@ -48,7 +48,9 @@ def test_nat_and_cut(lab: Lab) -> None:
     server.ip("route add 192.168.1.0/24 via 192.0.2.1")
     assert not server.reaches("192.168.1.50", seconds=1)
     seen = server.start("tcpdump", "-n", "-l", "-i", "wan", "icmp")
-    wait_for(lambda: laptop.reaches("198.51.100.80") and "203.0.113.7 >" in seen.log(), "ping from the NAT box", 10)
+    wait_for(
+        lambda: laptop.reaches("198.51.100.80") and "203.0.113.7 >" in seen.log(), "ping from the NAT box", 10
+    )
     seen.stop()
     assert "192.168.1.50" not in seen.log()
     with lab.internet.cut("203.0.113.7"):
