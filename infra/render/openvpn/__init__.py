@@ -1,0 +1,47 @@
+"""OpenVPN: for each server a tree that stands at ``/`` of its machine, and the profiles of laptops.
+
+::
+
+    <site>/
+      etc/openvpn/server/<listener>.conf    one process a protocol
+      etc/nftables/remote-access.nft        what each laptop may reach, by its user's groups
+      etc/remote-access/dnsmasq.conf        the resolver that laptops are told to ask
+      etc/remote-access/hosts               names that it knows by itself
+      …                                     units, scripts and users, the same on every server
+
+The machine is a Debian 12 or an Ubuntu 22.04 or 24.04 with the packages ``openvpn``, ``nftables``,
+``dnsmasq-base`` and ``python3``. Certificates and keys are not here: ``drive`` puts ``ca.crt``,
+``server.crt``, ``server.key``, ``tls-crypt-v2.key`` and ``crl.pem`` beside the listeners' files.
+"""
+
+from __future__ import annotations
+
+from infra.files import Files, merge, under
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.remote import VpnServer
+from infra.render.openvpn.firewall import firewall
+from infra.render.openvpn.homes import clashes
+from infra.render.openvpn.listeners import listener_file
+from infra.render.openvpn.profiles import profile, unknown_hosts
+from infra.render.openvpn.resolver import dnsmasq, hosts
+from infra.render.templating import copied
+
+__all__ = ["clashes", "profile", "render", "unknown_hosts"]
+
+
+def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
+    """Every server's tree, by site; without outputs, rules and names lack what AWS decides."""
+    return merge(under(server.site, _tree(cluster, server, outputs)) for server in cluster.access.vpn.servers)
+
+
+def _tree(cluster: Cluster, server: VpnServer, outputs: Outputs) -> Files:
+    listeners = {
+        f"etc/openvpn/server/{listener.name}.conf": listener_file(cluster, server, listener)
+        for listener in server.listeners
+    }
+    own = {
+        "etc/nftables/remote-access.nft": firewall(cluster, server, outputs),
+        "etc/remote-access/dnsmasq.conf": dnsmasq(cluster, server, outputs),
+        "etc/remote-access/hosts": hosts(cluster, server, outputs),
+    }
+    return merge([listeners, own, copied("openvpn")])

@@ -1,0 +1,76 @@
+"""What laptops may reach: nftables rules, a chain a user and a chain a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from typing import Final
+
+from infra.model import Cluster, Outputs
+from infra.model.remote import Reach, Vpn, VpnServer, VpnUser
+from infra.render.openvpn.places import private_address
+from infra.render.templating import fill
+
+OVERLAY: Final = "flannel.1"
+"""flannel's VXLAN interface. Pods' nodes know no way back to what does not come from a node."""
+
+NOT_INTERNET: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "224.0.0.0/3",
+        ),
+    )
+)
+"""IANA's special-purpose and multicast addresses. With 169.254.169.254, where AWS hands out a machine's own
+rights."""
+
+
+def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
+    """``etc/nftables/remote-access.nft``."""
+    vpn, own = cluster.access.vpn, private_address(server, outputs)
+    inside = tuple(collapse_addresses([*cluster.network.private, vpn.clients]))
+    return fill(
+        "openvpn/firewall.nft.j2",
+        site=server.site,
+        devices=", ".join(f'"{listener.device}"' for listener in server.listeners),
+        listeners=server.listeners,
+        laptops=_listed(listener.block for listener in server.listeners),
+        here=_listed(listener.address for listener in server.listeners),
+        mss=vpn.mss,
+        users=[_user(vpn, user) for user in vpn.users],
+        groups=[
+            {"name": group.name, "reach": [row for reach in group.reach for row in _reach(reach, outputs)]}
+            for group in vpn.groups
+        ],
+        internet=[{"not": _listed(collapse_addresses([*NOT_INTERNET, *inside]))}] if vpn.full_tunnel else [],
+        resolvers=[{"address": own, "inside": _listed(inside)}] if own and server.kind == "aws" else [],
+        overlay=OVERLAY,
+        translated=[{"to": _listed(vpn.routes), "source": server.source}] if server.source else [],
+    )
+
+
+def _user(vpn: Vpn, user: VpnUser) -> dict[str, object]:
+    known = {group.name for group in vpn.groups}
+    chains = [f"group-{name}" for name in dict.fromkeys(user.groups) if name in known]
+    return {"login": user.login, "chains": [*chains, *(["internet"] if vpn.full_tunnel else [])]}
+
+
+def _reach(reach: Reach, outputs: Outputs) -> list[dict[str, object]]:
+    """A rule; none where AWS has yet to say where the machines are."""
+    machines = (outputs.instances[name].private for name in reach.instances if name in outputs.instances)
+    to = collapse_addresses([*reach.blocks, *(IPv4Network(address) for address in machines)])
+    ports = [", ".join(map(str, reach.tcp_ports))] if reach.tcp_ports else []
+    return [{"name": reach.name, "to": listed, "ports": ports}] if (listed := _listed(to)) else []
+
+
+def _listed(blocks: Iterable[IPv4Network | IPv4Address]) -> str:
+    """Elements of a set: a block of one address without its prefix, as nft lists it itself."""
+    return ", ".join(str(block).removesuffix("/32") for block in blocks)

@@ -1,0 +1,44 @@
+"""The configuration of one OpenVPN process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.model import Cluster
+from infra.model.remote import Listener, VpnServer
+from infra.render.templating import fill
+
+_NOT_LAPTOPS: Final = 3
+"""Addresses of a block that no laptop gets: the network's, the server's, the broadcast's."""
+
+CIPHERS: Final = "AES-256-GCM:CHACHA20-POLY1305"
+"""The second is for phones without AES in hardware. Both are AEAD, as data channel offload demands."""
+
+
+def listener_file(cluster: Cluster, server: VpnServer, listener: Listener) -> str:
+    """``etc/openvpn/server/<listener>.conf``."""
+    vpn, udp = cluster.access.vpn, listener.name == "udp"
+    return fill(
+        "openvpn/listener.conf.j2",
+        name=listener.name,
+        title=f"{server.site}, {listener.name.upper()} {listener.port}",
+        proto="udp4" if udp else "tcp4-server",
+        port=listener.port,
+        udp=[{}] if udp else [],
+        tcp=[] if udp else [{}],
+        # A gateway in a rack has addresses in several networks. Answers must leave from the one that was
+        # asked.
+        multihome=[{}] if udp and server.kind == "physical" else [],
+        device=listener.device,
+        network=listener.block.network_address,
+        netmask=listener.block.netmask,
+        address=listener.address,
+        max_clients=listener.block.num_addresses - _NOT_LAPTOPS,
+        mtu=vpn.mtu,
+        ciphers=CIPHERS,
+        session_seconds=vpn.session_seconds,
+        routes=[] if vpn.full_tunnel else vpn.routes,
+        full_tunnel=[{}] if vpn.full_tunnel else [],
+        domain=vpn.domains[0],
+        domains=vpn.domains,
+    )

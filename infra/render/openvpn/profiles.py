@@ -1,0 +1,61 @@
+"""What a laptop is given: one file that every OpenVPN client imports as it is."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from infra.errors import UsageError
+from infra.model import Cluster, Outputs
+from infra.model.remote import VpnServer
+from infra.render.openvpn.listeners import CIPHERS
+from infra.render.openvpn.places import public_host
+from infra.render.templating import fill
+
+
+def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
+    """The head of a user's ``.ovpn``, without secrets: ``<ca>``, ``<cert>``, ``<key>`` and ``<tls-crypt-v2>``
+    are appended by whoever holds them.
+
+    Servers whose address AWS has yet to decide are left out, see ``unknown_hosts``.
+
+    Raises:
+        UsageError: No user of that login may have a profile, or no server's address is known.
+    """
+    vpn = cluster.access.vpn
+    if login not in {user.login for user in vpn.users}:
+        raise UsageError(f"{login} gets no profile: access.users has nobody of that name with 'vpn: true'")
+    hosts = {server.site: host for server in vpn.servers if (host := public_host(server, outputs))}
+    known = [server for server in vpn.servers if server.site in hosts]
+    if not known:
+        raise UsageError(
+            "no VPN server's address is known yet: AWS decides it in 'invoke apply', or a public zone gives "
+            "it a name (dns.public)"
+        )
+    ordered = sorted(known, key=lambda server: _rank(login, server)) if vpn.random else known
+    # Every server by UDP first: TCP inside TCP is slow on a line that loses packets.
+    remotes = [
+        {"host": hosts[server.site], "port": listener.port, "proto": listener.name}
+        for protocol in ("udp", "tcp")
+        for server in ordered
+        for listener in server.listeners
+        if listener.name == protocol
+    ]
+    return fill(
+        "openvpn/profile.ovpn.j2",
+        cluster=cluster.name.replace("\n", " "),
+        login=login,
+        remotes=remotes,
+        server_name=vpn.name,
+        ciphers=CIPHERS,
+        mtu=vpn.mtu,
+    )
+
+
+def unknown_hosts(cluster: Cluster, outputs: Outputs) -> tuple[str, ...]:
+    """Sites of servers that profiles leave out, as AWS has yet to decide their address."""
+    return tuple(server.site for server in cluster.access.vpn.servers if not public_host(server, outputs))
+
+
+def _rank(login: str, server: VpnServer) -> str:
+    """A place in the order that differs from user to user. ``remote-random`` would put TCP before UDP."""
+    return sha256(f"{login} {server.site}".encode()).hexdigest()
