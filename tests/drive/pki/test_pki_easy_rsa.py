@@ -252,6 +252,17 @@ def test_what_is_wrong_is_told(
     assert not empty.exists()
 
 
+def test_an_authority_below_is_told_unless_revoked(folder: Path, empty: Pki) -> None:
+    settings = {"EASYRSA_ALGO": "ec", "EASYRSA_CURVE": "secp384r1"}
+    easy_rsa(folder.parent, "gen-req", "below", "nopass", **settings)
+    easy_rsa(folder.parent, "sign-req", "ca", "below", **settings)
+    with pytest.raises(PkiError, match=r"index\.txt:6: /CN=below is an authority of its own"):
+        empty.import_easy_rsa(folder, "", PASSPHRASE)
+    easy_rsa(folder.parent, "revoke", "below", **settings)
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    assert len(listed(empty.crl())[0]) == 2
+
+
 def test_many_revocations_are_kept_in_parts(folder: Path, empty: Pki, later: Clock) -> None:
     index = folder / "index.txt"
     rows = [

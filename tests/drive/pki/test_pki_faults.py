@@ -344,6 +344,18 @@ def test_a_backup_brings_all_back(pki: Pki, clock: Clock, tmp_path: Path) -> Non
     elsewhere.renew_intermediate(PASSPHRASE)
 
 
+def test_a_backup_that_is_newer_or_damaged(pki: Pki) -> None:
+    data = json.loads(pki.backup(PASSPHRASE))
+    for change, message in (
+        ({"causeway pki backup": 2}, "the backup: written by a newer version"),
+        ({"cost": 40}, "the backup: damaged"),
+        ({"salt": "?"}, "the backup: damaged"),
+        ({"data": data["data"][:-8]}, "the backup: the passphrase does not"),
+    ):
+        with pytest.raises(PkiError, match=message):
+            pki.restore(json.dumps(data | change).encode(), PASSPHRASE)
+
+
 def test_an_old_backup_takes_nothing_back(pki: Pki) -> None:
     pki.client("ada")
     data = pki.backup(PASSPHRASE)

@@ -222,6 +222,11 @@ def test_a_revocation_list_changes_only_when_it_must(pki: Pki, clock: Clock) -> 
     assert all(each.last_update_utc <= clock.now - timedelta(minutes=5) for each in lists(third))
 
 
+def test_the_end_of_no_list() -> None:
+    with pytest.raises(ValueError, match="no revocation list"):
+        crl_ends("nothing")
+
+
 def test_the_ended_leave_the_list_one_list_later(pki: Pki, clock: Clock) -> None:
     made = pki.client("ada", days=70)
     pki.revoke("ada")
