@@ -14,13 +14,17 @@ from infra.errors import DriveError
 _PROGRAMS: Final = ("usr/local/sbin/", "usr/local/lib/causeway/")
 """Where the trees keep what can be run."""
 
+_PUBLIC: Final = (".crt", "/crl.pem")
+"""Certificates and revocation lists: they stand among secrets, and daemons that are not root read them."""
+
 _RECEIVE: Final = Path(__file__).parents[2] / "templates" / "ship" / "receive.sh"
 
 
 def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
     """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for programs, 0600 for
     secrets, 0644 for the rest."""
-    root, secrets = build / folder, private.below(build, folder)
+    root = build / folder
+    secrets = {path for path in private.below(build, folder) if not path.endswith(_PUBLIC)}
     found = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()

@@ -246,7 +246,7 @@ def _clashes(understood: Understood, home: str) -> tuple[str, ...]:
         network = IPv4Network(home, strict=False)
     except ValueError:
         raise UsageError(f"--home: {home!r} is no block of IPv4 addresses, as in 192.168.1.0/24") from None
-    return tuple(map(str, clashes(understood.cluster, network)))
+    return tuple(map(str, clashes(understood.cluster, network, understood.outputs)))
 
 
 def _write(understood: Understood, pki: Pki, certificate: Certificate, out: Path | None) -> Path:
@@ -265,7 +265,7 @@ def _write(understood: Understood, pki: Pki, certificate: Certificate, out: Path
     if unknown:
         note(f"left out until they are applied: {', '.join(unknown)}")
     path = out or understood.environment.build / "profiles" / f"{certificate.name.replace('@', '-')}.ovpn"
-    write_file(path, inline(head(cluster, outputs), certificate, pki.authorities()))
+    write_file(path, inline(head(cluster, outputs, certificate.user), certificate, pki.authorities()))
     return path
 
 

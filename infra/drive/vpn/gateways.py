@@ -63,7 +63,8 @@ class LiveGateway:
         """By tunnel, all that the spec has. ``UnreachedError`` or ``RemoteError`` when it can't be asked."""
         with self._vici() as session:
             associations = [each for found in session.list_sas() for each in found.items()]
-        peers = self._peers() if self.gateway.routing == "bgp" else {}
+        spoken = any(tunnel.routing == "bgp" for tunnel in self.gateway.tunnels)
+        peers = self._peers() if spoken else {}
         return {
             tunnel.name: _state(tunnel, associations, peers.get(str(tunnel.inside_remote), {}))
             for tunnel in self.gateway.tunnels
@@ -72,7 +73,7 @@ class LiveGateway:
     def carries(self, tunnel: SiteTunnel) -> bool:
         """Whether traffic can take the tunnel: it is up, and so is BGP on it where there is BGP."""
         state = self.states()[tunnel.name]
-        return state.established and state.session in {"", "Established"}
+        return state.established and (tunnel.routing == "static" or state.session == "Established")
 
     def drain(self, tunnel: SiteTunnel) -> None:
         """Move traffic of both directions to the other tunnel."""
