@@ -1,12 +1,14 @@
 """Runs in the lab's machine and does there what the tests ask for. Standard library only.
 
-The host sends one JSON object a line and gets one back with the same `id`, in whatever order work ends: each request
+The host sends one JSON object a line and gets one back with the same `id`, in whatever order work ends: each
+request
 has its own thread, so a ping goes on while something else is killed. Bytes travel as base64.
 
     {"id": 1, "op": "run", "command": ["ip", "link"], "node": 123, "stdin": "", "timeout": 10}
     {"id": 1, "code": 0, "stdout": "…", "stderr": "…", "late": false}
 
-`node` is the process id of a namespace's first process; without it a command runs outside of all nodes. When the
+`node` is the process id of a namespace's first process; without it a command runs outside of all nodes. When
+the
 connection ends, so does the agent, and with it the machine.
 """
 
@@ -170,7 +172,8 @@ def serve(line: int) -> None:
 
 
 def port(name: str) -> int:
-    """The virtio-serial port of this name, opened. There is no udev here that would make /dev/virtio-ports."""
+    """The virtio-serial port of this name, opened. There is no udev here that would make
+    /dev/virtio-ports."""
     for entry in Path("/sys/class/virtio-ports").iterdir():
         if (entry / "name").read_text().strip() == name:
             return os.open(f"/dev/{entry.name}", os.O_RDWR)

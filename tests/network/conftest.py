@@ -1,6 +1,7 @@
 """The lab's machine and labs on it, for all tests in this folder.
 
-One machine serves all of them: they are one xdist group (`--dist loadgroup`), so one worker runs them in turn.
+One machine serves all of them: they are one xdist group (`--dist loadgroup`), so one worker runs them in
+turn.
 """
 
 from __future__ import annotations

@@ -12,7 +12,16 @@ from network.node import Node, Process
 
 # Messages to a file that the harness can read; the journal, where the unit's go, is not there.
 _CHARON_LOG = """\
-charon-systemd { filelog { lab { path = /var/log/charon.log\n time_format = %T\n default = 1\n ike = 1\n flush_line = yes } } }
+charon-systemd {
+  filelog {
+    lab {
+      path = /var/log/charon.log
+      time_format = %T
+      default = 1
+      flush_line = yes
+    }
+  }
+}
 """
 
 
@@ -74,7 +83,7 @@ class Frr:
         node.check(
             "sh",
             "-c",
-            "mkdir -p /run/frr && chown frr:frr /run/frr && chown -R frr:frr /etc/frr; touch /etc/frr/vtysh.conf",
+            "touch /etc/frr/vtysh.conf && mkdir -p /run/frr && chown -R frr:frr /run/frr /etc/frr",
         )
         # Each waits for zebra by itself.
         processes = {
@@ -121,7 +130,7 @@ def openvpn(node: Node, config: str, name: str = "openvpn") -> Process:
 
 
 def dnsmasq(node: Node, *options: str) -> Process:
-    """dnsmasq as a resolver alone: `dnsmasq(node, "--listen-address=10.0.0.2", "--host-record=master.lab,10.0.0.9")`."""
+    """dnsmasq as a resolver alone, with options such as `--host-record=master.lab,10.0.0.9`."""
     fixed = (
         "--keep-in-foreground",
         "--no-hosts",

@@ -28,7 +28,12 @@ for folder in run tmp var/tmp; do /bin/busybox mount -t tmpfs -o mode=1777 tmpfs
 /bin/busybox mkdir -p /host/run/lab
 /bin/busybox cp /agent.py /host/run/lab/agent.py
 /bin/busybox ip link set lo up
-exec /bin/busybox switch_root /host /bin/sh -c '@PYTHON@ -I -S /run/lab/agent.py agent; echo o > /proc/sysrq-trigger; sleep 60'
+/bin/busybox cat > /host/run/lab/first <<'EOF'
+@PYTHON@ -I -S /run/lab/agent.py agent
+echo o > /proc/sysrq-trigger
+sleep 60
+EOF
+exec /bin/busybox switch_root /host /bin/sh /run/lab/first
 """
 
 
@@ -52,7 +57,10 @@ def modules(kernel: str) -> list[Path]:
 
 
 def build(kernel: str, busybox: Path, agent: Path) -> bytes:
-    """A cpio archive in the `newc` format (Linux: Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    """A cpio archive in the `newc` format.
+
+    Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
+    """
     files = modules(kernel)
     # Not the virtual environment's: it may lie where the VM has a folder of its own, as /tmp is.
     python = str(Path(sys.executable).resolve())

@@ -14,19 +14,25 @@ How a test is written:
         Charon.start(gateway).load()
         pings = host.pinging("10.1.0.9")                        # goes on while we do other things
         with lab.internet.cut("203.0.113.1"):                   # the first tunnel dies, nobody is told
-            wait_for(lambda: gateway.routes().get("10.1.0.0/16") == "tunnel2", "route over tunnel 2", 10, [gateway])
+            second = lambda: gateway.routes().get("10.1.0.0/16") == "tunnel2"
+            wait_for(second, "route over tunnel 2", 10, [gateway])
         assert pings.stop().longest_gap < 10
 
-Nodes have their own /etc (a layer over the installed one; /etc/swanctl, /etc/frr and /etc/openvpn start empty), /run,
-/tmp, /var/lib, /var/log, host name and processes, so any number of charons, bgpds and openvpns live side by side
-(`daemons.py` starts them). Where a condition is not met in time, the message carries the logs of all that was started on
+Nodes have their own /etc (a layer over the installed one; /etc/swanctl, /etc/frr and /etc/openvpn start
+empty), /run,
+/tmp, /var/lib, /var/log, host name and processes, so any number of charons, bgpds and openvpns live side by
+side
+(`daemons.py` starts them). Where a condition is not met in time, the message carries the logs of all that
+was started on
 the nodes given. Nothing here knows an address of any spec.
 
-    internet                one router; each attached node has a wire of its own, so any address may be anywhere
+    internet                one router; each attached node has a wire of its own, so any address may be
+    anywhere
       ├─ gateway ─ segment ─ nodes             a site; `nat` puts a box in between
       ├─ region ─ segment ─ gateway, worker    AWS's role; `peer` joins two regions as VPC peering does
       └─ nat box ─ laptop
-    `overlay`               pods behind nodes, as flannel's VXLAN does; `service` a service address, as kube-proxy's
+    `overlay`               pods behind nodes, as flannel's VXLAN does; `service` a service address, as
+    kube-proxy's
 """
 
 from __future__ import annotations
@@ -127,7 +133,8 @@ class Lab:
         return behind
 
     def peer(self, one: Node, one_blocks: Sequence[str], other: Node, other_blocks: Sequence[str]) -> None:
-        """VPC peering: routes for each other's blocks, and nothing else passes, as AWS has it (it is not transitive)."""
+        """VPC peering: routes for each other's blocks, and nothing else passes, as AWS has it (it is not
+        transitive)."""
         to_other, to_one = f"p-{other.name}"[:15], f"p-{one.name}"[:15]
         self.wire((one, to_other), (other, to_one))
         for node, interface, own, theirs in (
@@ -145,8 +152,10 @@ class Lab:
             node.nft(
                 f"table ip peering_{interface.replace('-', '_')} {{\n  chain pass {{\n"
                 "    type filter hook forward priority -10\n"
-                f"    iifname {interface} ip saddr != {far} drop\n    iifname {interface} ip daddr != {ours} drop\n"
-                f"    oifname {interface} ip saddr != {ours} drop\n    oifname {interface} ip daddr != {far} drop\n"
+                f"    iifname {interface} ip saddr != {far} drop\n"
+                f"    iifname {interface} ip daddr != {ours} drop\n"
+                f"    oifname {interface} ip saddr != {ours} drop\n"
+                f"    oifname {interface} ip daddr != {far} drop\n"
                 "  }\n}\n"
             )
 
@@ -240,7 +249,8 @@ class OverlayMember:
 
 
 def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int = 8472) -> None:
-    """Joins nodes as flannel's VXLAN backend does: `flannel.1` with a /32 of the node's pod block's first address, a
+    """Joins nodes as flannel's VXLAN backend does: `flannel.1` with a /32 of the node's pod block's first
+    address, a
     bridge `cni0` with the next one, and static neighbours, forwarding entries and routes to all others.
 
     Source: flannel, pkg/backend/vxlan/vxlan_network.go.
@@ -249,7 +259,7 @@ def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int 
         (
             m,
             ipaddress.ip_network(m.pods),
-            "0e:00:00:%02x:%02x:%02x" % (number >> 16, number >> 8 & 255, number & 255),
+            f"0e:00:00:00:{number >> 8:02x}:{number & 255:02x}",
         )
         for number, m in enumerate(members, 1)
     ]
@@ -258,7 +268,8 @@ def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int 
         node = member.node
         node.forwards()
         node.ip(
-            f"link add {name} address {mac} mtu {mtu} type vxlan id {vni} local {member.underlay} dstport {port} nolearning",
+            f"link add {name} address {mac} mtu {mtu} type vxlan"
+            f" id {vni} local {member.underlay} dstport {port} nolearning",
             f"address add {pods[0]}/32 dev {name}",
             f"link set {name} up",
             f"link add cni0 mtu {mtu} type bridge",

@@ -1,7 +1,9 @@
 """The place where the lab's commands run: this machine, or a small VM on it. Both look alike to the lab.
 
-`Direct` takes namespaces of this kernel, where it has ESP and XFRM interfaces and lets us make them. `Vm` boots a
-distribution's kernel in QEMU, with the host's root folder (read-only) as its own, so that what is installed here is
+`Direct` takes namespaces of this kernel, where it has ESP and XFRM interfaces and lets us make them. `Vm`
+boots a
+distribution's kernel in QEMU, with the host's root folder (read-only) as its own, so that what is installed
+here is
 installed there. In both, everything is below one process that dies with ours: nothing is left to clean up.
 
 `CAUSEWAY_LAB=direct` or `=vm` decides; else it is whichever works.
@@ -273,9 +275,13 @@ def _accelerators() -> list[str]:
 
 
 def _qemu(accelerator: str, kernel: Path, archive: Path, line: int) -> list[str]:
-    # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by address, and
+    # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by
+    # address, and
     # starting a program takes a fifth of the time. And a clock (tsc) that is read without leaving the VM.
-    arguments = "console=ttyS0 quiet panic=-1 mitigations=off norandmaps tsc=reliable clocksource=tsc random.trust_cpu=on"
+    arguments = (
+        "console=ttyS0 quiet panic=-1 mitigations=off norandmaps"
+        " tsc=reliable clocksource=tsc random.trust_cpu=on"
+    )
     return [
         "qemu-system-x86_64",
         *("-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(_MEMORY_MIB)),

@@ -33,9 +33,11 @@ _EMPTY = (
     "/etc/dnsmasq.d",
 )
 
-# The first process of a node. It tells its process id as the machine sees it, which /proc still shows, and leaves
+# The first process of a node. It tells its process id as the machine sees it, which /proc still shows, and
+# leaves
 # no zombies: who ignores SIGCHLD need not wait for those whose parents have gone. It starts few processes, as
-# that is what takes time in a VM without KVM. Mounts have a source of their own, `lab`: what is mounted on the same
+# that is what takes time in a VM without KVM. Mounts have a source of their own, `lab`: what is mounted on
+# the same
 # folder outside would count as mounted already.
 _FIRST = """
 set -eu
@@ -329,7 +331,8 @@ class Node:
         return _pings(self.run(*command, timeout=count * interval + 30).stdout, interval)
 
     def sends(self, server: Node, address: str, size: int = 1_000_000, seconds: float = 60) -> None:
-        """Sends `size` bytes over TCP to `server`, which listens on `address`, in packets as large as the way allows.
+        """Sends `size` bytes over TCP to `server`, which listens on `address`, in packets as large as the
+        way allows.
 
         Raises:
             Late: Not all of them arrived in time.
