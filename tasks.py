@@ -466,7 +466,7 @@ def vpn_list(_: Context, env: str = "", json: bool = False, rehearse: bool = Fal
         **REHEARSE,
         "user": "whose certificates",
         "device": "only this device's (first: the user's first)",
-        "reason": "as RFC 5280 has it: key_compromise, cessation_of_operation…",
+        "reason": "as RFC 5280 has it: keyCompromise, cessationOfOperation…",
         "push": "tell the servers at once, and cut the user's connections",
     },
 )

@@ -14,6 +14,9 @@ a traceback)::
         ├── StalePlanError         the saved plan is not one of this spec or of this state
         ├── ProtectedError         the plan would destroy something stateful that was not named
         ├── SecretsError           a secret can't be read or kept (infra.drive.secrets)
+        ├── PkiError               certificates can't be issued or read (infra.drive.pki)
+        ├── UnreachedError         a machine does not answer over SSH (infra.drive.ssh)
+        ├── RemoteError            a command on a machine failed (infra.drive.ssh)
         └── LocalAwsError          the embedded AWS did not start, or was lost
 """
 

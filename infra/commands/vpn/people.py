@@ -105,25 +105,24 @@ def revoke(
     """Take a user's certificates back, everywhere; 1 when a server was not reached."""
     kept = keeping.store(understood)
     pki = keeping.existing(understood, kept)
-    known = sorted({each.user for each in pki.certificates() if each.kind == "client"})
+    clients = [each for each in pki.certificates() if each.kind == "client"]
+    known = sorted({each.user for each in clients})
     if user not in known:
         near = nearest(user, known)
         hint = f"did you mean {near}?" if near else "see: invoke vpn.list"
         raise UsageError(f"{user} never had a certificate; {hint}")
     taken = pki.revoke(user, device, reason=reason, passphrase=os.environ.get(keeping.PASSPHRASE, ""))
-    cut = sorted({each.name for each in taken} or {_common(user, device)})
     trees.prepare(understood, kept)
+    # Also whose certificates were revoked before: an earlier run may not have reached every server.
+    cut = sorted({each.name for each in clients if each.user == user and device in {None, each.device}})
     told = _cut(understood, cut) if push else {}
     failed = {site: str(result["error"]) for (_, site), result in told.items() if result["error"]}
     if json:
         say_json({"revoked": [each.id for each in taken], "failed": failed})
     else:
         count = len(taken)
-        say(
-            f"{user}: {count} certificate{'s' * (count != 1)} revoked."
-            if count
-            else f"{user}: none is valid."
-        )
+        said = f"{count} certificate{'s' * (count != 1)} revoked" if count else "no certificate is valid"
+        say(f"{user}: {said}.")
         for (_, site), result in told.items():
             said = "knows, and has cut the connection" if not result["error"] else "was NOT reached"
             say(f"{site}: {said}{': ' if result['error'] else '.'}{result['error']}")
@@ -258,9 +257,12 @@ def _write(understood: Understood, pki: Pki, certificate: Certificate, out: Path
     cluster, outputs = understood.cluster, understood.outputs
     unknown = unknown_hosts(cluster, outputs)
     if len(unknown) == len(cluster.access.vpn.servers):
-        what = "has no VPN server" if not unknown else "was not applied from here: no server has its address"
+        environment = understood.environment
+        if not unknown:
+            raise UsageError(f"{environment.spec_file}: access.vpn.servers: there is no VPN server")
         raise UsageError(
-            f"{understood.environment.name} {what}; invoke apply {understood.environment.options}"
+            f"{environment.name} was not applied from here, so that no server's address is known; "
+            f"invoke apply {environment.options}"
         )
     if unknown:
         note(f"left out until they are applied: {', '.join(unknown)}")
