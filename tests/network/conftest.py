@@ -15,10 +15,13 @@ from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("network"))
+    ours = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("network"))
+    for first in ours[:1]:  # takes the others with it
+        first.add_marker("heavy")
 
 
 @pytest.fixture(scope="session")

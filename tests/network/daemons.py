@@ -53,7 +53,7 @@ class Charon:
     def established(self) -> set[str]:
         """The names of child SAs that are installed."""
         told = self.node.check("swanctl", "--list-sas", "--raw")
-        return set(re.findall(r"(\S+)-\d+ \{[^{}]*state=INSTALLED", told))
+        return set(re.findall(r"([^\s{}]+)-\d+ \{[^{}]*state=INSTALLED", told))
 
     def wait_established(self, *children: str, seconds: float = 30) -> None:
         """Waits until these children are installed."""

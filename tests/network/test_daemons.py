@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from network.daemons import Charon, Frr, dnsmasq, openvpn
 from network.lab import Lab, OverlayMember, overlay, pod, service
-from network.node import Node, wait_for
+from network.node import wait_for
 
 _SWANCTL = """\
 connections {{
@@ -47,7 +47,7 @@ _SITE, _REGION = "198.51.100.10", "203.0.113.20"
 
 
 @pytest.fixture(scope="module")
-def ends(lab: Lab) -> tuple[Node, Node]:
+def ends(lab: Lab) -> tuple[Charon, Charon]:
     """Two nodes with a tunnel between them and BGP over it."""
     site, region = lab.node("site"), lab.node("region")
     for node, own, other, inside, start, frr in (
@@ -73,33 +73,38 @@ def ends(lab: Lab) -> tuple[Node, Node]:
             "link set inner up",
         )
     with ThreadPoolExecutor() as together:
-        charons = list(together.map(Charon.start, (region, site)))
+        far, near = together.map(Charon.start, (region, site))
         list(together.map(Frr.start, (region, site)))
-    for charon in charons:
-        charon.load()
-    return site, region
+    far.load()
+    near.load()
+    return near, far
 
 
-def test_tunnel_and_bgp(ends: tuple[Node, Node]) -> None:
-    site, region = ends
-    wait_for(lambda: site.reaches("169.254.6.1"), "ping through the tunnel", nodes=ends)
-    wait_for(lambda: site.routes().get("10.9.0.0/24") == "t1", "route to the region", nodes=ends)
-    wait_for(lambda: region.routes().get("10.8.0.0/24") == "t1", "route to the site", nodes=ends)
+def test_tunnel_and_bgp(ends: tuple[Charon, Charon]) -> None:
+    near, far = ends
+    site, region = near.node, far.node
+    near.wait_established("c1")
+    assert far.established() == {"c1"}
+    wait_for(lambda: site.reaches("169.254.6.1"), "ping through the tunnel", nodes=[site, region])
+    wait_for(lambda: site.routes().get("10.9.0.0/24") == "t1", "route to the region", nodes=[site, region])
+    wait_for(lambda: region.routes().get("10.8.0.0/24") == "t1", "route to the site", nodes=[site, region])
     pings = site.pings("10.9.0.1", count=20, interval=0.05)
     assert pings.lost == 0
     assert site.fits("10.9.0.1", 1438)
     assert not site.fits("10.9.0.1", 1439)
     seen = region.start("tcpdump", "-n", "-l", "-c", "1", "-i", "wan", "esp")
-    wait_for(lambda: site.reaches("10.9.0.1") and "ESP(" in seen.log(), "ESP on the wire", nodes=ends)
+    wait_for(
+        lambda: site.reaches("10.9.0.1") and "ESP(" in seen.log(), "ESP on the wire", nodes=[site, region]
+    )
 
 
-def test_tcp_through_the_tunnel(ends: tuple[Node, Node]) -> None:
-    site, region = ends
-    wait_for(lambda: site.routes().get("10.9.0.0/24") == "t1", "route to the region", nodes=ends)
+def test_tcp_through_the_tunnel(ends: tuple[Charon, Charon]) -> None:
+    near, far = ends
+    site, region = near.node, far.node
+    wait_for(lambda: site.routes().get("10.9.0.0/24") == "t1", "route to the region", nodes=[site, region])
     site.sends(region, "10.9.0.1")
-    assert (
-        site.throughput(region, "10.9.0.1", 1).segment == 1438 - 40 - 12
-    )  # headers, and the time stamps' option
+    segment = site.throughput(region, "10.9.0.1", 1).segment
+    assert segment == 1438 - 40 - 12  # headers, and the time stamps' option
 
 
 def test_openvpn(lab: Lab) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import psutil
+import pytest
 from network.lab import Lab
+from network.machine import Machine, Vm
 from network.node import wait_for
 
 
@@ -56,3 +62,17 @@ def test_nat_and_cut(lab: Lab) -> None:
     with lab.internet.cut("203.0.113.7"):
         assert not laptop.reaches("198.51.100.80", seconds=1)
     assert laptop.reaches("198.51.100.80")
+
+
+def test_vm_ends_with_who_started_it(machine: Machine) -> None:
+    if not isinstance(machine, Vm):
+        pytest.skip("this machine's own kernel carries the lab, there is no VM")
+    script = f"import sys; sys.path[:] = {sys.path!r}; from network.machine import Vm; Vm()"
+    with subprocess.Popen([sys.executable, "-c", script]) as parent:
+
+        def vms() -> list[psutil.Process]:
+            return [child for child in psutil.Process(parent.pid).children() if "qemu" in child.name()]
+
+        (vm,) = wait_for(vms, "VM of another process")
+        parent.kill()
+    assert psutil.wait_procs([vm], timeout=10)[1] == []
