@@ -1,4 +1,5 @@
-"""CreateVpnConnection keeps its options and tunnel options; CreateVpnConnectionRoute and its deletion.
+"""CreateVpnConnection keeps its options and tunnel options, ModifyVpnTunnelOptions changes them, and tunnels
+have telemetry; CreateVpnConnectionRoute and its deletion.
 
 AWS gives each tunnel an outside address, takes the second address of a tunnel's /30 for the customer's side
 and the first for its own, and invents the inside block and the key where none was asked for.
@@ -14,6 +15,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from moto.core.responses import ActionResult, EmptyResult
+from moto.core.utils import utcnow
+from moto.ec2.exceptions import InvalidParameterValueError
 from moto.ec2.models.vpn_connections import VPNConnection
 from moto.ec2.responses.vpn_connections import VPNConnections
 from moto.moto_api._internal import mock_random
@@ -62,7 +65,18 @@ def install() -> None:
             "TunnelInsideIpVersion": asked.get("TunnelInsideIpVersion", "ipv4"),
             "TunnelOptions": _tunnels(asked.get("TunnelOptions", [])),
         }
+        connection.vgw_telemetry = [_telemetry(tunnel) for tunnel in connection.options["TunnelOptions"]]
         return answer
+
+    @method(VPNConnections)
+    def modify_vpn_tunnel_options(self: Any) -> ActionResult:
+        connection = _connection(self)
+        outside = self._get_param("VpnTunnelOutsideIpAddress")
+        for tunnel in connection.options["TunnelOptions"]:
+            if tunnel["OutsideIpAddress"] == outside:
+                tunnel.update(_answered(self._get_param("TunnelOptions", {})))
+                return ActionResult({"VpnConnection": connection})
+        raise InvalidParameterValueError(outside)
 
     setattr(VPNConnection, "customer_gateway_configuration", property(_configuration))  # noqa: B010, mypy
 
@@ -81,25 +95,42 @@ def install() -> None:
         return EmptyResult()
 
 
-def _route(response: Any) -> tuple[Any, str]:
+def _connection(response: Any) -> Any:
     (connection,) = response.ec2_backend.describe_vpn_connections([response._get_param("VpnConnectionId")])
-    return connection, response._get_param("DestinationCidrBlock")
+    return connection
+
+
+def _route(response: Any) -> tuple[Any, str]:
+    return _connection(response), response._get_param("DestinationCidrBlock")
+
+
+def _telemetry(tunnel: dict[str, Any]) -> dict[str, Any]:
+    """Of a tunnel that nobody has come to: there is no other end."""
+    return {
+        "OutsideIpAddress": tunnel["OutsideIpAddress"],
+        "Status": "DOWN",
+        "StatusMessage": "",
+        "AcceptedRouteCount": 0,
+        "LastStatusChange": utcnow(),
+    }
+
+
+def _answered(given: dict[str, Any]) -> dict[str, Any]:
+    """A request's tunnel options as an answer spells them; lists are of {"Value": …} in both."""
+    return {_RENAMED.get(name, name): value for name, value in given.items()}
 
 
 def _tunnels(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The two tunnels as AWS answers them: what was asked for, and what AWS decides itself."""
     tunnels = []
     for number in range(2):
-        given = dict(asked[number]) if number < len(asked) else {}
+        given = asked[number] if number < len(asked) else {}
         tunnel: dict[str, Any] = {
             "OutsideIpAddress": _outside_address(),
             "TunnelInsideCidr": _inside_block(),
             "PreSharedKey": mock_random.get_random_string(32),
         }
-        for name, value in given.items():
-            # lists of {"Value": …} in the request too
-            tunnel[_RENAMED.get(name, name)] = value
-        tunnels.append(tunnel)
+        tunnels.append(tunnel | _answered(given))
     return tunnels
 
 

@@ -1,0 +1,126 @@
+"""AWS's ends of tunnels, on the embedded AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import boto3
+import pytest
+
+from infra.drive import localaws
+from infra.drive.localaws import Server
+from infra.drive.vpn.cloud import Cloud
+from infra.errors import DriveError
+from infra.load import load
+from infra.localaws.faults import refused
+from infra.model import Cluster, Outputs
+from infra.model.tunnels import SiteTunnel
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+REGION = "us-west-2"
+LINK = "lab-us-west-2"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = localaws.start(tmp_path_factory.mktemp("cloud") / "aws", "cloud")
+    yield server
+    localaws.stop(server.folder)
+
+
+@pytest.fixture(scope="module")
+def env(server: Server) -> dict[str, str]:
+    return localaws.environment(server, REGION)
+
+
+@pytest.fixture(scope="module")
+def ec2(env: dict[str, str]) -> Any:
+    return boto3.session.Session(
+        aws_access_key_id=env["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=env["AWS_SECRET_ACCESS_KEY"],
+        region_name=REGION,
+    ).client("ec2", endpoint_url=env["AWS_ENDPOINT_URL"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    spec = load(Path(__file__).parents[2] / "environments" / "local.yaml").spec
+    return resolve(spec, Lock(), "local")[0]
+
+
+@pytest.fixture
+def connection(ec2: Any) -> Iterator[dict[str, Any]]:
+    """One that stands, as Terraform would make it."""
+    customer = ec2.create_customer_gateway(Type="ipsec.1", IpAddress="198.51.100.10", BgpAsn=65010)
+    gateway = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]
+    made: dict[str, Any] = ec2.create_vpn_connection(
+        Type="ipsec.1",
+        CustomerGatewayId=customer["CustomerGateway"]["CustomerGatewayId"],
+        VpnGatewayId=gateway,
+        Options={"TunnelOptions": [{"PreSharedKey": "first_old_key"}, {"PreSharedKey": "second_old_key"}]},
+    )["VpnConnection"]
+    yield made
+    ec2.delete_vpn_connection(VpnConnectionId=made["VpnConnectionId"])
+
+
+@pytest.fixture
+def outputs(connection: dict[str, Any]) -> Outputs:
+    first, second = (each["OutsideIpAddress"] for each in connection["Options"]["TunnelOptions"])
+    return Outputs(tunnels={LINK: (IPv4Address(first), IPv4Address(second))})
+
+
+def tunnel(cluster: Cluster, number: int) -> SiteTunnel:
+    return next(each for each in cluster.gateways[0].tunnels if each.link == LINK and each.number == number)
+
+
+def keys(ec2: Any, connection: dict[str, Any]) -> list[str | None]:
+    """As a customer's configuration has them: that is where Terraform reads them."""
+    (found,) = ec2.describe_vpn_connections(VpnConnectionIds=[connection["VpnConnectionId"]])[
+        "VpnConnections"
+    ]
+    text = found["CustomerGatewayConfiguration"]
+    return [each.text for each in ElementTree.fromstring(text).iter("pre_shared_key")]
+
+
+def test_every_tunnel_tells_how_it_is(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
+    states = Cloud(cluster, outputs, env).states()
+    assert set(states) >= set(outputs.tunnels[LINK])
+    state = states[outputs.tunnels[LINK][0]]
+    assert (state.up, state.routes) == (False, 0)
+    assert state.since is not None
+
+
+def test_only_the_tunnel_that_is_meant_gets_the_key(
+    cluster: Cluster, outputs: Outputs, env: dict[str, str], ec2: Any, connection: dict[str, Any]
+) -> None:
+    Cloud(cluster, outputs, env).change_key(tunnel(cluster, 2), "second_new_key")
+    assert keys(ec2, connection) == ["first_old_key", "second_new_key"]
+
+
+def test_a_tunnel_that_aws_does_not_have(cluster: Cluster, env: dict[str, str]) -> None:
+    outputs = Outputs(tunnels={LINK: (IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2"))})
+    with pytest.raises(DriveError, match=r"us-west-2 has no VPN connection with the tunnel 203\.0\.113\.1"):
+        Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "some_new_key")
+
+
+def test_a_refusal_never_quotes_the_key(
+    cluster: Cluster, outputs: Outputs, env: dict[str, str], server: Server
+) -> None:
+    server.control.order(refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad"))
+    try:
+        with pytest.raises(DriveError, match=r"AWS refuses to change the key of us-west-2-1 \(") as caught:
+            Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "very_secret_key")
+        assert "very_secret_key" not in str(caught.value)
+    finally:
+        server.control.clear_faults()
+
+
+def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
+    away = {**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
+    with pytest.raises(DriveError, match=r"can't read VPN connections \(EndpointConnectionError\)"):
+        Cloud(cluster, outputs, away).states()
