@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,9 +105,10 @@ class Stage:
         try:
             yield process
         finally:
-            # nsenter waits for its child, which is in a namespace of its own: it is told by its name there.
-            subprocess.run(["pkill", "-TERM", "-P", str(process.pid)], check=False)
-            process.terminate()
+            # nsenter waits for its child, and does not hand signals on.
+            for child in _children(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGTERM)
             process.wait(30)
 
     def stays(self, name: str, *command: str, at: str = "") -> None:
@@ -122,6 +124,10 @@ class Stage:
             time.sleep(0.1)
         logs = "".join(f"-- {name}\n{self.log(name)}" for name in self._logs)
         raise AssertionError(f"waited in vain for {what}\n{logs}")
+
+    def says(self, name: str, words: str, times: int = 1) -> None:
+        """Waits until a daemon has said it so many times."""
+        self.until(lambda: self.log(name).count(words) >= times, f"{name}: {words}")
 
     # -- The server's side ------------------------------------------------------------------------------
 
@@ -164,7 +170,7 @@ class Stage:
             config = f"/etc/openvpn/server/{name}.conf"
             self.stays(name, *as_unit, "openvpn", "--cd", "/etc/openvpn/server", "--config", config)
         for name in listeners:
-            self.until(lambda name=name: "Initialization Sequence Completed" in self.log(name), name)
+            self.says(name, "Initialization Sequence Completed")
 
     def resolve(self) -> None:
         """dnsmasq as its unit starts it."""
@@ -234,10 +240,9 @@ def stage(folder: Path) -> Iterator[Stage]:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == _READY, "no namespaces here"
-        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
         pki = Pki(Memory(), domain="research.internal", clock=lambda: datetime.now(UTC))
         pki.create(PASSPHRASE, "stage")
-        made = Stage(int(children[0]), folder, pki)
+        made = Stage(_children(holder.pid)[0], folder, pki)
         with made._left:
             _build(made)
             yield made
@@ -246,6 +251,13 @@ def stage(folder: Path) -> Iterator[Stage]:
         holder.wait()
         if holder.stdout is not None:
             holder.stdout.close()
+
+
+def _children(pid: int) -> list[int]:
+    """Empty for a process that has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 def _build(made: Stage) -> None:
