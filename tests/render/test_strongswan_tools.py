@@ -1,0 +1,235 @@
+"""The tools that will read the files of a site's gateway find nothing wrong with them.
+
+XFRM interfaces are not made here: many kernels lack them. The lab in `tests/network` makes them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden_folders import GOLDEN, SPEC
+from strategies.outputs import outputs_for
+
+from infra.drive.vpn.keys import KEYS_FILE, keys
+from infra.load import load
+from infra.render import strongswan
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+SCENARIOS = ("local", "research", "torture", "transit")
+STATIC = Path(__file__).parents[2] / "templates/strongswan/static"
+SCRIPTS = ("usr/local/sbin/site-tunnel", "usr/local/lib/causeway/tunnel-updown")
+BGPD = "/usr/lib/frr/bgpd"
+
+OWN_SPACES = ["unshare", "--map-root-user", "--mount", "--net", "--pid", "--kill-child"]
+"""A root of our own: daemons bind no port of the machine, see none of its files below /etc, and end with it."""
+
+CHARON = """\
+set -eu
+mount --bind "$1/etc/swanctl" /etc/swanctl
+mount --bind "$1/etc/strongswan.d" /etc/strongswan.d
+mount -t tmpfs tmpfs /run
+ip link set lo up
+charon-systemd >/dev/null 2>&1 &
+trap "kill $!" EXIT
+tries=0
+until [ -S /run/charon.vici ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ]
+    sleep 0.1
+done
+swanctl --load-all --noprompt
+swanctl --list-conns
+"""
+
+
+def needs(package: str, *commands: str) -> pytest.MarkDecorator:
+    found = all(shutil.which(command) for command in commands)
+    return pytest.mark.skipif(not found, reason=f"needs the package {package}")
+
+
+def run(*command: str, given: str | None = None) -> str:
+    """What a tool says. Fails with it."""
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def own_spaces() -> None:
+    if shutil.which("unshare") is None or subprocess.run([*OWN_SPACES, "true"], check=False).returncode:
+        pytest.skip("needs namespaces: root, or unprivileged user namespaces, and the package util-linux")
+
+
+@pytest.fixture(params=SCENARIOS)
+def trees(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
+    """The machine trees of a golden spec, with keys."""
+    cluster = resolve(load(GOLDEN / request.param / SPEC).spec, Lock(), request.param)[0]
+    outputs = outputs_for(cluster)
+    for path, text in strongswan.render(cluster, outputs).items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    for gateway in cluster.gateways:
+        kept = {tunnel.secret: "only.for_this_test" for tunnel in gateway.tunnels}
+        (tmp_path / gateway.site / KEYS_FILE).write_text(keys(gateway, outputs, kept))
+    assert cluster.gateways
+    return [tmp_path / gateway.site for gateway in cluster.gateways]
+
+
+@needs("charon-systemd", "charon-systemd")
+@needs("strongswan-swanctl", "swanctl")
+@needs("iproute2", "ip")
+@pytest.mark.usefixtures("own_spaces")
+def test_charon_takes_every_connection_and_key(trees: list[Path]) -> None:
+    for tree in trees:
+        (tree / "etc/swanctl/swanctl.conf").write_text("include conf.d/*.conf\n")
+        for source in Path("/etc/strongswan.d").iterdir():
+            if source.is_dir():
+                shutil.copytree(source, tree / "etc/strongswan.d" / source.name)
+        told = run(*OWN_SPACES, "sh", "-c", CHARON, "sh", str(tree))
+        names = {file.stem for file in (tree / "etc/swanctl/conf.d").glob("*.conf")} - {"90-keys"}
+        assert set(re.findall(r"loaded connection '(.*)'", told)) == names
+        assert set(re.findall(r"loaded ike secret 'ike-(.*)'", told)) == names
+        assert f"successfully loaded {len(names)} connections, 0 unloaded" in told
+        assert told.count("IKEv2, no reauthentication, rekeying every 14400s, dpd delay 10s") == len(names)
+        assert "bypass-lan" not in told
+
+
+@needs("nftables", "nft")
+@pytest.mark.usefixtures("own_spaces")
+def test_nft_takes_the_table_and_takes_it_again(trees: list[Path]) -> None:
+    for tree in trees:
+        file = str(tree / "etc/nftables/site-gateway.nft")
+        again = 'nft -f "$1" && nft list ruleset && nft -f "$1" && nft list ruleset'
+        told = run(*OWN_SPACES, "sh", "-c", again, "sh", file)
+        first, second = told[: len(told) // 2], told[len(told) // 2 :]
+        assert first == second
+        assert "table inet site_gateway" in first
+
+
+@needs("frr", "vtysh")
+def test_vtysh_takes_every_line(trees: list[Path]) -> None:
+    for tree in trees:
+        assert run("vtysh", "--dryrun", "--inputfile", str(tree / "etc/frr/frr.conf")).strip() == ""
+
+
+@needs("frr", BGPD)
+def test_bgpd_takes_its_own_lines(trees: list[Path]) -> None:
+    """The others are zebra's and staticd's."""
+    for tree in trees:
+        told = run(BGPD, "--dryrun", "--config_file", str(tree / "etc/frr/frr.conf"))
+        refused = re.findall(r"No such command on config line \d+: +(.*)", told)
+        others = ("service ", "ip route ", "ip protocol ", "set src ")
+        assert [line for line in refused if not line.startswith(others)] == []
+
+
+@needs("systemd", "systemd-analyze")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    units = tmp_path / "units"
+    shutil.copytree(STATIC / "etc/systemd/system", units)
+    for unit in units.glob("*.service"):
+        # Where the script stands here, not where it will.
+        unit.write_text(unit.read_text().replace("/usr/local/sbin", str(STATIC / "usr/local/sbin")))
+    told = run("systemd-analyze", "verify", "--man=no", *map(str, sorted(units.glob("site-gateway-*"))))
+    assert "site-gateway" not in told
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_are_plain_shell(script: str) -> None:
+    assert (STATIC / script).read_text().startswith("#!/bin/sh\n")
+    assert run("sh", "-n", str(STATIC / script)) == ""
+
+
+@needs("shellcheck", "shellcheck")
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_shellcheck_finds_nothing(script: str) -> None:
+    assert run("shellcheck", str(STATIC / script)) == ""
+
+
+# -- The script, with tools that only write down what they are asked ---------------------------------------
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
+    """Runs the real script against a table of two tunnels, one of them static; its exit code, and what it
+    asked of FRR."""
+    etc, tools, log = tmp_path / "etc", tmp_path / "tools", tmp_path / "log"
+    for folder in (etc, tools):
+        folder.mkdir()
+    (etc / "tunnels").write_text(
+        "# a comment\n"
+        "east-1 t1-east 0x4 yes bgp 169.254.0.5 200 10 1 10000\n"
+        "west-1 t1-west 0x8 no static 169.254.0.9 200 10 1 110\n"
+    )
+    (etc / "frr.conf").write_text("ip route 10.1.0.0/16 reject 254\nip route 10.1.0.0/16 t1-west 10\n")
+    for name in ("vtysh", "ip", "sleep", "swanctl"):
+        (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n')
+        (tools / name).chmod(0o755)
+    script = tmp_path / "site-tunnel"
+    text = (STATIC / SCRIPTS[0]).read_text()
+    for old, new in (
+        ("PATH=/usr/sbin", f"PATH={tools}:/usr/sbin"),
+        ("/etc/site-gateway", str(etc)),
+        ("/run/site-gateway", str(tmp_path / "run")),
+        ("/etc/frr", str(etc)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    script.write_text(text)
+
+    def call(*words: str) -> tuple[int, list[str]]:
+        log.write_text("")
+        done = subprocess.run(["sh", str(script), *words], capture_output=True, text=True, check=False)
+        return done.returncode, [*log.read_text().splitlines(), *done.stderr.splitlines()]
+
+    return call
+
+
+Told = Callable[..., tuple[int, list[str]]]
+
+
+def test_drain_worsens_both_directions_and_restore_mends_them(told: Told) -> None:
+    code, said = told("drain", "east-1")
+    [asked] = [line for line in said if line.startswith("vtysh")]
+    assert code == 0
+    for words in (
+        "route-map east-1-in permit 10 -c set local-preference 1 ",
+        "route-map east-1-out permit 10 -c set metric 10000 -c set community graceful-shutdown ",
+        "clear bgp ipv4 unicast 169.254.0.5 soft",
+    ):
+        assert words in asked
+    code, said = told("restore", "east-1")
+    [asked] = [line for line in said if line.startswith("vtysh")]
+    assert code == 0
+    for words in ("set local-preference 200 ", "set metric 10 -c no set community "):
+        assert words in asked
+
+
+def test_a_static_route_is_there_at_every_moment(told: Told) -> None:
+    for command, better, worse in (("drain", 110, 10), ("restore", 10, 110)):
+        code, said = told(command, "west-1")
+        [asked] = [line for line in said if line.startswith("vtysh")]
+        assert code == 0
+        assert asked.index(f"-c ip route 10.1.0.0/16 t1-west {better}") < asked.index(
+            f"-c no ip route 10.1.0.0/16 t1-west {worse}"
+        )
+
+
+@pytest.mark.parametrize(
+    "words", [("drain",), ("dance", "east-1"), ("reload", "east-1"), ("drain", "a", "b")]
+)
+def test_what_it_does_not_know_changes_nothing(told: Told, words: tuple[str, ...]) -> None:
+    code, said = told(*words)
+    assert code == 2
+    assert not [line for line in said if line.startswith(("vtysh", "ip ", "swanctl"))]
+
+
+def test_an_unknown_tunnel_is_told_with_those_there_are(told: Told) -> None:
+    code, said = told("drain", "north-1")
+    assert (code, said) == (2, ["site-tunnel: no tunnel 'north-1'; there are: east-1, west-1"])
