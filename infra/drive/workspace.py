@@ -172,8 +172,11 @@ def _finish(build: Path) -> None:
 
 def _place(staged: Path, target: Path) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.replace(target)
+        try:
+            staged.replace(target)
+        except FileNotFoundError:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.replace(target)
     except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
         raise DriveError(
             f"{target} can't be written: something that is not ours is in the way ({problem}); move it, "
