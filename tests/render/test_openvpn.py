@@ -138,7 +138,7 @@ def test_a_resolver_asks_those_who_know() -> None:
     assert "server=/research.internal/10.2.0.2\n" in files[f"us-west-2/{path}"]
     assert "listen-address=10.2.48.16\n" in files[f"us-west-2/{path}"]
     assert (
-        "server=/research.internal/10.2.48.16\nserver=/research.internal/10.1.48.17\n"
+        "server=/research.internal/10.2.48.16@10.200.0.2\nserver=/research.internal/10.1.48.17@10.200.0.2\n"
         in files[f"rack-a/{path}"]
     )
     assert "local=/research.internal/" not in files[f"rack-a/{path}"]

@@ -125,6 +125,22 @@ def test_groups_hold_both_ways(server: Stage) -> None:
         server.run("ping", "-c1", "-W5", ada)
 
 
+def test_a_service_is_judged_by_its_own_address(server: Stage) -> None:
+    """kube-proxy on the server turns it into a pod's, or a node's, before anything is forwarded."""
+    populate(server)
+    other = "10.0.16.30"
+    server.sh(
+        "nft add table ip kube; "
+        "nft add chain ip kube services '{ type nat hook prerouting priority dstnat; }'; "
+        f"nft add rule ip kube services ip daddr {other} tcp dport 8080 dnat to {CLUSTER}:80; "
+        f"nft add rule ip kube services ip daddr {MASTER} tcp dport 22 dnat to {POD}:22"
+    )
+    with server.laptop("alan", head("alan")):
+        assert server.reaches("alan", other, 8080) == "10.200.0.2"
+        assert server.reaches("alan", CLUSTER, 80) == ""
+        assert server.reaches("alan", MASTER, 22) == ""
+
+
 def test_a_right_that_is_taken_away_ends_what_it_began(server: Stage) -> None:
     populate(server)
     server.stays(

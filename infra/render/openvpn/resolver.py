@@ -46,12 +46,16 @@ def hosts(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
     return fill("openvpn/hosts.j2", site=server.site, rows=rows)
 
 
-def _upstream(cluster: Cluster, server: VpnServer, outputs: Outputs) -> tuple[IPv4Address, ...]:
-    """Who knows the private zone: the VPC's resolver, or those of our servers that have one."""
+def _upstream(cluster: Cluster, server: VpnServer, outputs: Outputs) -> tuple[str, ...]:
+    """Who knows the private zone: the VPC's resolver, or those of our servers that have one.
+
+    They are asked from the server's own address: a tunnel's is one that nobody else knows a way to.
+    """
     if server.resolver:
-        return (server.resolver,)
+        return (str(server.resolver),)
     others = (each for each in cluster.access.vpn.servers if each.resolver)
-    return tuple(address for each in others if (address := private_address(each, outputs)))
+    addresses = (address for each in others if (address := private_address(each, outputs)))
+    return tuple(f"{address}@{server.source}" if server.source else str(address) for address in addresses)
 
 
 def _names(cluster: Cluster, outputs: Outputs) -> Iterator[tuple[str, IPv4Address]]:
