@@ -1,8 +1,4 @@
-"""The lab's machine and labs on it, for all tests in this folder.
-
-One machine serves all of them: they are one xdist group (`--dist loadgroup`), so one worker runs them in
-turn.
-"""
+"""The lab's machine, and labs on it, for all tests in this folder."""
 
 from __future__ import annotations
 
@@ -15,13 +11,12 @@ from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
-    for item in ours:
-        item.add_marker(pytest.mark.xdist_group("network"))
-    for first in ours[:1]:  # takes the others with it
-        first.add_marker("heavy")
+    """One worker runs these in turn, for minutes: the first starts early and takes the others with it."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("heavy")
+            break
 
 
 @pytest.fixture(scope="session")
