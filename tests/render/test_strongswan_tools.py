@@ -27,7 +27,7 @@ SCRIPTS = ("usr/local/sbin/site-tunnel", "usr/local/lib/causeway/tunnel-updown")
 BGPD = "/usr/lib/frr/bgpd"
 
 OWN_SPACES = ["unshare", "--map-root-user", "--mount", "--net", "--pid", "--kill-child"]
-"""A root of our own: daemons bind no port of the machine, see none of its files below /etc, and end with it."""
+"""A root of our own: daemons bind no port of the machine, see none of its files in /etc, and end with it."""
 
 CHARON = """\
 set -eu
