@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,20 @@ import pytest
 from network.lab import Lab
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
+
+
+_NEEDED = {
+    "charon-systemd": "charon-systemd",
+    "swanctl": "strongswan-swanctl",
+    "/usr/lib/frr/bgpd": "frr",
+    "openvpn": "openvpn",
+    "dnsmasq": "dnsmasq-base",
+    "nft": "nftables",
+    "ping": "iputils-ping",
+    "iperf3": "iperf3",
+    "socat": "socat",
+    "tcpdump": "tcpdump",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[Machine]:
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    if missing := [package for tool, package in _NEEDED.items() if not shutil.which(tool, path=path)]:
+        pytest.skip(f"the lab needs these packages: {', '.join(missing)}")
     try:
         made = made_machine()
     except Unavailable as fault:
