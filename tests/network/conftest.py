@@ -12,7 +12,6 @@ from network.lab import Lab
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
 
-
 _NEEDED = {
     "charon-systemd": "charon-systemd",
     "swanctl": "strongswan-swanctl",
