@@ -10,6 +10,7 @@ from infra.checks.facts import Facts, Place
 from infra.checks.registry import Finding, check
 from infra.checks.words import count
 from infra.errors import Level, Path, dotted
+from infra.spec import defaults
 from infra.spec.sites import Gateway, Routing
 
 _LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")
@@ -59,9 +60,10 @@ def links_too_small(facts: Facts) -> Iterator[Finding]:
     if not links.subnet_of(_LINK_LOCAL):
         return
     needed = 2 * sum(_connections(facts, place) for place in facts.places.values())
+    needed += sum(pairs for _, _, pairs in defaults.mesh_pairs(facts.spec))
     room = links.num_addresses // 4 - sum(taken.subnet_of(links) for taken in _LINKS_TAKEN)
     if needed > room:
-        message = f"{links} has room for {count(room, 'tunnel')}; the VPN connections have {needed:,}"
+        message = f"{links} has room for {count(room, 'tunnel')}; VPN connections and sites have {needed:,}"
         yield Finding(("network", "links"), message, "each takes a /30; AWS keeps seven for itself")
 
 
@@ -164,6 +166,18 @@ def gateway_addresses_twice(facts: Facts) -> Iterator[Finding]:
         if first is not path:
             message = f"{address} is {dotted(first)} already"
             yield Finding(path, message, "each VPN connection needs an address of its own")
+
+
+@check("NET038", Level.WARNING, "Two sites are both behind NAT, and neither can call the other.")
+def both_behind_nat(facts: Facts) -> Iterator[Finding]:
+    hidden = {
+        name for name, site in facts.racks.items() if site.gateway is not None and site.gateway.behind_nat
+    }
+    for first, second, _ in defaults.mesh_pairs(facts.spec):
+        if {first, second} <= hidden:
+            message = f"{first} is behind NAT too: neither can call the other"
+            hint = f"forward UDP 500 and 4500 to the gateway of {first} or {second}, and waive this"
+            yield Finding(("sites", second, "gateway", "behind_nat"), message, hint)
 
 
 @check("NET036", Level.WARNING, "A site's autonomous system number is not private: it belongs to somebody.")

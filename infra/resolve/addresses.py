@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
-from itertools import combinations
 from typing import Final
 
 from infra.errors import Problem, SpecError, dotted
@@ -16,6 +15,7 @@ from infra.spec import Spec
 from infra.spec.defaults import (
     SERVICES_PREFIX,
     linked_sites,
+    mesh_pairs,
     primary_of,
     server_prefix,
     vpn_sites,
@@ -55,19 +55,6 @@ def link_name(site: str, region: str, number: int) -> str:
 def clients_key(site: str) -> str:
     """The owner of the addresses that one VPN server gives to laptops."""
     return f"access/clients/{site}"
-
-
-def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
-    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
-    over how many pairs of public addresses."""
-    if not spec.network.site_mesh:
-        return []
-    joined = sorted(
-        (name, len(site.gateway.addresses))
-        for name, site in spec.sites.items()
-        if isinstance(site, PhysicalSite) and site.gateway is not None
-    )
-    return [(a, b, min(have, has)) for (a, have), (b, has) in combinations(joined, 2)]
 
 
 def plan_addresses(spec: Spec, lock: Lock) -> Plan:

@@ -9,9 +9,10 @@ from typing import Final
 from infra.model.places import Gateway, Link, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve import mtu
-from infra.resolve.addresses import link_name, mesh_pairs
+from infra.resolve.addresses import link_name
 from infra.resolve.names import aws_name
 from infra.spec import Spec
+from infra.spec.defaults import mesh_pairs
 
 _INTERFACE: Final = 15
 """Linux: IFNAMSIZ, less the byte that ends it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Final
 
 from infra.catalogue import instances, regions
@@ -50,6 +51,19 @@ def server_prefix(clients: int) -> int:
 def listener_prefix(clients: int) -> int:
     """The length of what one process of a server gives out: half of the server's part."""
     return server_prefix(clients) + 1
+
+
+def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
+    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
+    over how many pairs of public addresses."""
+    if not spec.network.site_mesh:
+        return []
+    joined = sorted(
+        (name, len(site.gateway.addresses))
+        for name, site in spec.sites.items()
+        if isinstance(site, PhysicalSite) and site.gateway is not None
+    )
+    return [(a, b, min(have, has)) for (a, have), (b, has) in combinations(joined, 2)]
 
 
 def region_order(spec: Spec) -> list[str]:
