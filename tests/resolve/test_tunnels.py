@@ -163,3 +163,9 @@ def test_laptops_send_all_of_the_cluster_and_nothing_else_through_the_tunnel() -
 
 def shipped(environment: str) -> Cluster:
     return resolve(load(ENVIRONMENTS / f"{environment}.yaml").spec, Lock(), environment)[0]
+
+
+@pytest.mark.parametrize("routing", ["bgp", "static"])
+def test_tunnels_are_routed_as_their_sites_are(tmp_path: Path, routing: str) -> None:
+    cluster = two_sites(tmp_path, network=f"routing: {routing}")
+    assert {tunnel.routing for gateway in cluster.gateways for tunnel in gateway.tunnels} == {routing}
