@@ -9,7 +9,7 @@ plan: install ## an embedded AWS on this machine, and the plan of a hybrid clust
 	$(BIN)/invoke plan
 
 test: install packages lint policy ## everything that CI runs
-	$(BIN)/pytest --numprocesses 4 --maxschedchunk 1 --cov --cov-report=term:skip-covered
+	$(BIN)/pytest --numprocesses 4 --cov --cov-report=term:skip-covered
 
 lint: install ## style, types and layers
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,3 +28,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rest = [item for item in items if not item.get_closest_marker("heavy")]
     pairs = itertools.chain.from_iterable(zip(heavy, rest, strict=False))
     items[:] = [*pairs, *heavy[len(rest) :], *rest[len(heavy) :]]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests go to workers one by one, in our order; the network lab's all to one: they share a machine.
+
+    xdist's own ``--dist loadgroup`` puts the group into a test's name, which pytest 9 does not read again.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist's has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return "network" if nodeid.startswith("tests/network/") else nodeid
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)

@@ -22,6 +22,7 @@ need chromium-driver chromedriver
 need charon-systemd charon-systemd
 need strongswan-swanctl swanctl
 need frr /usr/lib/frr/bgpd
+need frr-pythontools /usr/lib/frr/frr-reload.py
 need openvpn openvpn
 need dnsmasq-base dnsmasq
 need nftables nft
@@ -35,6 +36,7 @@ need tcpdump tcpdump
 need dnsutils dig
 need easy-rsa /usr/share/easy-rsa/easyrsa
 need openssl openssl
+need shellcheck shellcheck
 need procps sysctl
 # ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 need qemu-system-x86 qemu-system-x86_64
