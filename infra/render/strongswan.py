@@ -88,14 +88,8 @@ def _machine(gateway: SiteGateway, ipsec: Ipsec, outputs: Outputs) -> Files:
             f"{_TARGET}/site-gateway.nft.j2", announced=_set(gateway.announces), **wiring
         ),
         "etc/site-gateway/tunnels": fill(f"{_TARGET}/tunnels.j2", **wiring),
+        "etc/swanctl/conf.d/site-gateway.conf": fill(f"{_TARGET}/tunnels.conf.j2", **wiring),
     }
-    for row in rows:
-        rendered[f"etc/swanctl/conf.d/{row['name']}.conf"] = fill(
-            f"{_TARGET}/tunnel.conf.j2", tunnel=row, ipsec=policy
-        )
-        rendered[f"etc/site-gateway/interfaces/{row['interface']}.batch"] = fill(
-            f"{_TARGET}/interface.batch.j2", tunnel=row
-        )
     return merge([copied(_TARGET), rendered])
 
 

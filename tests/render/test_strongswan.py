@@ -88,7 +88,13 @@ def options(text: str) -> dict[str, str]:
 
 
 def connection(files: Files, site: str, tunnel: str) -> dict[str, str]:
-    return options(files[f"{site}/etc/swanctl/conf.d/{tunnel}.conf"])
+    return options(connections(files, site)[tunnel])
+
+
+def connections(files: Files, site: str) -> dict[str, str]:
+    """Of each connection, by name, what stands between its braces."""
+    text = files[f"{site}/etc/swanctl/conf.d/site-gateway.conf"]
+    return dict(re.findall(r"^    (\S+) \{\n(.*?)^    \}$", text, re.MULTILINE | re.DOTALL))
 
 
 def tunnel_of(gateway: SiteGateway, name: str) -> SiteTunnel:
@@ -104,16 +110,16 @@ def test_before_apply_the_tunnels_to_aws_are_missing_and_all_others_are_there(ma
     assert strongswan.missing(cluster, NO_OUTPUTS) == tuple(
         (site, f"us-west-2-{number}") for site in ("east", "west") for number in (1, 2)
     )
-    assert "east/etc/swanctl/conf.d/west-1.conf" in before
+    assert "west-1" in connections(before, "east")
     told = "".join(before.values())
     for word in ("us-west-2", str(tunnel_of(cluster.gateways[0], "us-west-2-1").inside_remote)):
         assert word not in told
     assert strongswan.missing(cluster, outputs_for(cluster)) == ()
-    assert "east/etc/swanctl/conf.d/us-west-2-2.conf" in rendered(cluster)
+    assert "us-west-2-2" in connections(rendered(cluster), "east")
 
 
 def test_nothing_but_what_changes_changes_when_a_tunnel_comes(make: Make) -> None:
-    """A reload leaves alone what is as it was."""
+    """A reload leaves alone what is as it was: whole files, and connections of the one that has them all."""
     cluster = make()
     before, after = strongswan.render(cluster, NO_OUTPUTS), rendered(cluster)
     assert before.keys() <= after.keys()
@@ -121,7 +127,10 @@ def test_nothing_but_what_changes_changes_when_a_tunnel_comes(make: Make) -> Non
         "etc/frr/frr.conf",
         "etc/nftables/site-gateway.nft",
         "etc/site-gateway/tunnels",
+        "etc/swanctl/conf.d/site-gateway.conf",
     }
+    kept = connections(before, "east")
+    assert kept.items() <= connections(after, "east").items()
 
 
 def test_a_gateway_without_tunnels_speaks_no_bgp(make: Make) -> None:
@@ -132,10 +141,8 @@ def test_a_gateway_without_tunnels_speaks_no_bgp(make: Make) -> None:
 
 def test_sites_alone_reach_each_other(make: Make) -> None:
     files = rendered(make(region=""))
-    assert [path for path in files if path.endswith("-1.conf")] == [
-        "east/etc/swanctl/conf.d/west-1.conf",
-        "west/etc/swanctl/conf.d/east-1.conf",
-    ]
+    assert list(connections(files, "east")) == ["west-1"]
+    assert list(connections(files, "west")) == ["east-1"]
 
 
 def test_no_gateway_no_files(tmp_path: Path) -> None:
@@ -193,10 +200,8 @@ def test_connection_interface_and_hook_are_of_one_number(make: Make) -> None:
             number = f"{tunnel.if_id:#x}"
             assert ike["if_id_in"] == ike["if_id_out"] == number
             assert ike["updown"].endswith(f"/tunnel-updown {tunnel.interface} {number}")
-            batch = files[f"{gateway.site}/etc/site-gateway/interfaces/{tunnel.interface}.batch"]
-            assert f"dev {tunnel.interface} type xfrm if_id {number}\n" in batch
-            assert f"mtu {tunnel.mtu}\n" in batch
             assert f"\n{tunnel.name} {tunnel.interface} {number} " in table
+            assert f" {tunnel.mtu} {tunnel.inside_local}/{tunnel.inside_prefix}\n" in table
 
 
 def test_a_dead_peer_is_noticed_in_some_20_seconds(make: Make) -> None:
@@ -285,7 +290,7 @@ def test_a_drained_tunnel_is_worse_than_any_other_and_better_than_none(make: Mak
         rows = [line.split() for line in table.splitlines() if not line.startswith("#")]
         assert len(rows) == len(cluster.gateways[0].tunnels)
         for row in rows:
-            preference, metric, drained_preference, drained_metric = map(int, row[6:])
+            preference, metric, drained_preference, drained_metric = map(int, row[6:10])
             assert drained_preference < min(int(each[6]) for each in rows) <= preference
             assert drained_metric > max(int(each[7]) for each in rows) >= metric
             assert not network or drained_metric < 254
