@@ -234,3 +234,33 @@ def test_what_it_does_not_know_changes_nothing(told: Told, words: tuple[str, ...
 def test_an_unknown_tunnel_is_told_with_those_there_are(told: Told) -> None:
     code, said = told("drain", "north-1")
     assert (code, said) == (2, ["site-tunnel: no tunnel 'north-1'; there are: east-1, west-1"])
+
+
+RUNNING = """\
+frr version 8.4.4
+hostname east
+no ipv6 forwarding
+!
+router bgp 65010
+ no bgp hard-administrative-reset
+ no bgp graceful-restart notification
+ bgp graceful-restart
+"""
+
+
+@pytest.mark.usefixtures("told")
+def test_a_reload_leaves_what_frr_adds_by_itself(tmp_path: Path) -> None:
+    """frr-reload would turn all of it round, as it stands in no file."""
+    answer = tmp_path / "running"
+    answer.write_text(RUNNING)
+    (tmp_path / "tools/vtysh").write_text(f"#!/bin/sh\ncat {answer}\n")
+    (tmp_path / "etc/frr.conf").write_text(
+        "frr defaults traditional\nrouter bgp 65010\n bgp router-id 10.0.0.1\n"
+    )
+    text = (tmp_path / "site-tunnel").read_text()
+    functions = text[: text.index('mkdir -p "$RUN"')]
+    wanted = run("sh", "-c", f"{functions}\nwanted_routes")
+    assert wanted == (
+        "hostname east\nno ipv6 forwarding\nfrr defaults traditional\nrouter bgp 65010\n"
+        " no bgp hard-administrative-reset\n no bgp graceful-restart notification\n bgp router-id 10.0.0.1\n"
+    )
