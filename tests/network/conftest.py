@@ -11,6 +11,7 @@ import pytest
 from network.lab import Lab
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
+from network.world import World, research
 
 _NEEDED = {
     "charon-systemd": "charon-systemd",
@@ -45,6 +46,14 @@ def machine() -> Iterator[Machine]:
         pytest.skip(str(fault))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def world(machine: Machine) -> Iterator[World]:
+    """research.yaml's network, healthy; a test leaves it so."""
+    lab = Lab(machine)
+    yield World.made(lab, research())
+    lab.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class Charon:
 
 @dataclass
 class Frr:
-    """zebra, staticd and bgpd on a node, with the node's /etc/frr/frr.conf."""
+    """zebra, staticd and bgpd on a node, with /etc/frr/frr.conf and the options of /etc/frr/daemons."""
 
     node: Node
     processes: dict[str, Process]
@@ -85,10 +86,21 @@ class Frr:
             "-c",
             "touch /etc/frr/vtysh.conf && mkdir -p /run/frr && chown -R frr:frr /run/frr /etc/frr",
         )
+        told = node.read("/etc/frr/daemons") if node.exists("/etc/frr/daemons") else ""
+        options = {
+            name: shlex.split(text) for name, text in re.findall(r'^(\w+)_options="(.*)"$', told, re.M)
+        }
+        daemons = [name for name in ("zebra", "staticd", "bgpd") if f"{name}=no" not in told.splitlines()]
         # Each waits for zebra by itself.
         processes = {
-            daemon: node.start(f"/usr/lib/frr/{daemon}", "-A", "127.0.0.1", "--log", "stdout", name=daemon)
-            for daemon in ("zebra", "staticd", "bgpd")
+            daemon: node.start(
+                f"/usr/lib/frr/{daemon}",
+                *options.get(daemon, ["-A", "127.0.0.1"]),
+                "--log",
+                "stdout",
+                name=daemon,
+            )
+            for daemon in daemons
         }
         node.wait_for(
             lambda: all(node.exists(f"/run/frr/{daemon}.vty") for daemon in processes), "sockets of FRR"

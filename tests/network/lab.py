@@ -55,7 +55,8 @@ class Lab:
 
     machine: Machine
     nodes: dict[str, Node] = field(default_factory=dict)
-    _segments: int = 0
+    _segments: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _peerings: itertools.count[int] = field(default_factory=itertools.count)
     _internet: Internet | None = None
 
     def node(self, name: str) -> Node:
@@ -79,8 +80,7 @@ class Lab:
 
     def segment(self, name: str, mtu: int = 1500) -> Segment:
         """A switch, to which nodes are attached."""
-        self._segments += 1
-        bridge = f"s{self._segments}"
+        bridge = f"s{next(self._segments)}"
         self.switches.ip(f"link add {bridge} mtu {mtu} type bridge", f"link set {bridge} up")
         return Segment(self, bridge, mtu)
 
@@ -137,13 +137,14 @@ class Lab:
         transitive)."""
         to_other, to_one = f"p-{other.name}"[:15], f"p-{one.name}"[:15]
         self.wire((one, to_other), (other, to_one))
-        for node, interface, own, theirs in (
-            (one, to_other, one_blocks, other_blocks),
-            (other, to_one, other_blocks, one_blocks),
+        # A node may have many peers, so each pair has two addresses of its own.
+        first = 2 * next(self._peerings)
+        near, far_end = f"169.254.255.{first}", f"169.254.255.{first + 1}"
+        for node, interface, own, theirs, local, remote in (
+            (one, to_other, one_blocks, other_blocks, near, far_end),
+            (other, to_one, other_blocks, one_blocks, far_end, near),
         ):
             node.forwards()
-            local = "169.254.255." + ("1" if node is one else "2")
-            remote = "169.254.255." + ("2" if node is one else "1")
             node.ip(
                 f"address add {local}/32 peer {remote} dev {interface}",
                 *(f"route add {block} via {remote} dev {interface}" for block in theirs),
@@ -180,10 +181,11 @@ class Internet:
     lab: Lab
     router: Node
     _wires: dict[str, str] = field(default_factory=dict)
+    _count: itertools.count[int] = field(default_factory=itertools.count)
 
     def attach(self, node: Node, *addresses: str, interface: str = "wan", mtu: int = 1500) -> None:
         """Gives a node public addresses (without length) and a default route."""
-        wire = f"to{len(self._wires)}"
+        wire = f"to{next(self._count)}"
         self._wires[node.name] = wire
         at_node = (
             *(f"address add {address}/32 dev {interface}" for address in addresses),

@@ -173,6 +173,6 @@ def test_regions_are_peered_but_no_transit(lab: Lab) -> None:
     inside.attach(one, "net", "10.31.1.1/24")
     inside.attach(host, "eth0", "10.31.1.9/24", gateway="10.31.1.1")
     lab.peer(one, ["10.31.0.0/16"], other, ["10.32.0.0/16"])
-    other.ip("route add 10.30.0.0/16 via 169.254.255.1 dev p-vpc-1")
+    other.ip("route add 10.30.0.0/16 via 169.254.255.0 dev p-vpc-1")
     assert host.reaches("10.32.0.1")
     assert not site.reaches("10.32.0.1", seconds=1)

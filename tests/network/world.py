@@ -1,0 +1,349 @@
+"""research.yaml's meaning, drawn in the lab: racks with gateways as we render them, regions in AWS's role.
+
+How a test uses it (fixture `world` of conftest.py, one for the whole session):
+
+    def test_site_reaches_region(world: World) -> None:
+        rack, region = world.sites["rack-a"], world.regions["us-west-2"]
+        assert rack.host.reaches(region.worker_address)         # a machine on the LAN, a worker in the VPC
+        assert region.worker.reaches(rack.host_address)
+        with world.lab.internet.cut(str(region.end("rack-a", 1).outside)):
+            ...                                                  # the first tunnel is dead, nobody is told
+        world.wait_healthy()                                     # every test leaves the world as it found it
+
+`rack.node` is the gateway, with strongSwan's, FRR's and nftables' files as rendered;
+`rack.tool("status")` is its `site-tunnel`. `region.node` is the VPC's router and AWS's ends of the
+tunnels (`aws.py`). Regions are peered.
+
+Further machines are made when first asked for: `world.instance("vpn-us-west-2")` is an instance of the
+cluster in its region's VPC at its private address, and, where it has one, at its public address on the
+internet, one to one as AWS's internet gateway has it; `world.machine("titan-a02")` is a machine of a
+rack, on its LAN behind the gateway. `world.pods()` joins the workers and one machine of each rack by
+flannel's VXLAN and starts a pod on each.
+
+A world of another spec: `World.made(lab, cluster, sites=["rack-a"], regions=["us-west-2"],
+prefix="nat-")`; its nodes' names begin with the prefix.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+from network.aws import AwsRegion
+from network.daemons import Charon, Frr
+from network.lab import Lab, OverlayMember, Segment, overlay, pod
+from network.node import Node, wait_for
+from strategies.outputs import outputs_for
+
+from infra.drive.vpn.keys import KEYS_FILE, keys
+from infra.files import Files
+from infra.load import load
+from infra.model import Cluster, Outputs
+from infra.model.places import PhysicalNode, PhysicalSite
+from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.render import strongswan
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import parse
+from infra.spec import Spec
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+TOOL = "/usr/local/sbin/site-tunnel"
+
+_SCRIPTS = ("usr/local/sbin/", "usr/local/lib/causeway/")
+
+
+def research(change: Callable[[str], str] = str) -> Cluster:
+    """environments/research.yaml, resolved with its lock file. `change`: of the spec's text."""
+    path = ENVIRONMENTS / "research.yaml"
+    lock = ENVIRONMENTS / "research.lock.yaml"
+    text = path.read_text(encoding="utf-8")
+    changed = change(text)
+    spec = load(path).spec if changed == text else _loaded(changed)
+    return resolve(spec, parse(lock.read_text(encoding="utf-8"), str(lock)), "research")[0]
+
+
+def _loaded(text: str) -> Spec:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ENVIRONMENTS.glob("*.yaml"):
+            shutil.copy(name, folder)
+        path = Path(folder) / "research.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load(path).spec
+
+
+@dataclass
+class Site:
+    """A rack: `node` is its gateway, `host` another machine on its LAN."""
+
+    gateway: SiteGateway
+    site: PhysicalSite
+    lab: Lab
+    node: Node
+    lan: Segment
+    prefix: str = ""
+    machines: dict[str, Node] = field(default_factory=dict)
+    charon: Charon = field(init=False)
+    frr: Frr = field(init=False)
+
+    @property
+    def name(self) -> str:
+        return self.gateway.site
+
+    @property
+    def host(self) -> Node:
+        return self.machine(self._others[0].name)
+
+    @property
+    def host_address(self) -> str:
+        return str(self._others[0].address)
+
+    def machine(self, name: str) -> Node:
+        """A machine of the rack other than the gateway."""
+        if name not in self.machines:
+            (found,) = (each for each in self._others if each.name == name)
+            node = self.lab.node(f"{self.prefix}{name}")
+            self.lan.attach(
+                node,
+                "eth0",
+                f"{found.address}/{self.gateway.lan.prefixlen}",
+                gateway=str(self.gateway.address),
+            )
+            self.machines[name] = node
+        return self.machines[name]
+
+    def tunnel(self, name: str) -> SiteTunnel:
+        """`us-west-2-1`, `rack-b-1`."""
+        return next(tunnel for tunnel in self.gateway.tunnels if tunnel.name == name)
+
+    def interface(self, peer: str, order: int = 1) -> str:
+        """Of the tunnel to a region or site, the best first."""
+        return self.tunnel(f"{peer}-{order}").interface
+
+    def tool(self, *arguments: str, timeout: float = 60) -> str:
+        """`site-tunnel …`, which has to end well."""
+        return self.node.check(TOOL, *arguments, timeout=timeout)
+
+    def install(self, files: Files, secret: str) -> None:
+        """Writes a tree as rendered, and the keys; starts nothing."""
+        scripts = {path: text for path, text in files.items() if path.startswith(_SCRIPTS)}
+        self.node.write_tree({path: text for path, text in files.items() if path not in scripts})
+        self.node.write_tree(scripts, 0o755)
+        self.node.write(KEYS_FILE, secret, 0o600)
+
+    def start(self) -> None:
+        """What systemd starts at boot, in the units' order."""
+        node = self.node
+        node.check("sysctl", "-q", "-p", "/etc/sysctl.d/60-site-gateway.conf")
+        node.check("nft", "-f", "/etc/nftables/site-gateway.nft")
+        self.tool("interfaces")
+        with ThreadPoolExecutor() as together:
+            charon, frr = together.submit(self._start_charon), together.submit(Frr.start, node)
+            charon.result()
+            self.frr = frr.result()
+
+    def stop_charon(self) -> None:
+        """`systemctl stop strongswan`."""
+        self.charon.process.stop()
+        self.tool("settle")
+
+    def start_charon(self) -> None:
+        """`systemctl start strongswan`."""
+        self._start_charon()
+
+    @property
+    def _others(self) -> list[PhysicalNode]:
+        return [node for node in self.site.nodes if node.name != self.gateway.node]
+
+    def _start_charon(self) -> None:
+        self.charon = Charon.start(self.node)
+        self.charon.load()
+
+
+@dataclass
+class World:
+    """A cluster in the lab."""
+
+    lab: Lab
+    cluster: Cluster
+    outputs: Outputs
+    kept: dict[str, str]
+    """The tunnels' keys, by secret's name: what the secrets store holds."""
+    prefix: str = ""
+    sites: dict[str, Site] = field(default_factory=dict)
+    regions: dict[str, AwsRegion] = field(default_factory=dict)
+    _pods: dict[str, tuple[Node, str]] = field(default_factory=dict)
+
+    @classmethod
+    def made(
+        cls,
+        lab: Lab,
+        cluster: Cluster,
+        *,
+        sites: Sequence[str] = (),
+        regions: Sequence[str] = (),
+        prefix: str = "",
+    ) -> World:
+        """Draws it, starts all daemons and waits until every tunnel carries traffic.
+
+        Args:
+            lab: Where.
+            cluster: What.
+            sites: Physical sites; all where none is named.
+            regions: AWS sites; all where none is named.
+            prefix: Of the nodes' names.
+        """
+        outputs = outputs_for(cluster)
+        secret = {
+            tunnel.secret: secrets.token_hex(16) for each in cluster.gateways for tunnel in each.tunnels
+        }
+        world = cls(lab, cluster, outputs, secret, prefix)
+        chosen = [each for each in cluster.gateways if not sites or each.site in sites]
+        names = [site.site for site in chosen]
+        far = [region.name for region in cluster.regions if not regions or region.name in regions]
+        _ = lab.internet, lab.switches
+        with ThreadPoolExecutor() as together:
+            made = {
+                name: together.submit(AwsRegion.made, lab, cluster, outputs, name, secret, names, prefix)
+                for name in far
+            }
+            drawn = {each.site: together.submit(world._draw, each) for each in chosen}
+            world.regions = {name: job.result() for name, job in made.items()}
+            world.sites = {name: job.result() for name, job in drawn.items()}
+            for one, other in combinations(world.regions.values(), 2):
+                lab.peer(one.node, [str(one.region.vpc)], other.node, [str(other.region.vpc)])
+            parts: list[Site | AwsRegion] = [*world.regions.values(), *world.sites.values()]
+            for job in [together.submit(part.start) for part in parts]:
+                job.result()
+        world.wait_healthy(60)
+        return world
+
+    def site_files(self, site: str, cluster: Cluster | None = None) -> Files:
+        """A gateway's tree as rendered, from the spec or from another cluster."""
+        rendered = strongswan.render(cluster or self.cluster, self.outputs)
+        return {
+            path.removeprefix(f"{site}/"): text
+            for path, text in rendered.items()
+            if path.startswith(f"{site}/")
+        }
+
+    def deliver_keys(self, names: Iterable[str], kept: Mapping[str, str] | None = None) -> None:
+        """What `invoke apply` does with the store's keys: the gateways of these sites get and load them."""
+        for name in names:
+            site = self.sites[name]
+            site.node.write(KEYS_FILE, keys(site.gateway, self.outputs, kept or self.kept), 0o600)
+            site.node.check("swanctl", "--load-creds", "--clear", "--noprompt")
+
+    def instance(self, hostname: str) -> Node:
+        """An instance of the cluster, in its VPC."""
+        address = self.outputs.instances[hostname].private
+        region = next(each for each in self.regions.values() if address in each.region.vpc)
+        return region.instance(hostname, str(address))
+
+    def machine(self, name: str) -> Node:
+        """A machine of a rack."""
+        (site,) = (site for site in self.sites.values() if any(each.name == name for each in site.site.nodes))
+        return site.node if name == site.gateway.node else site.machine(name)
+
+    def pods(self) -> Mapping[str, tuple[Node, str]]:
+        """Site's or region's name → a pod there and its address."""
+        if not self._pods:
+            blocks = self.cluster.network.pods.subnets(new_prefix=self.cluster.network.pods_node_prefix)
+            mtu = min(tunnel.mtu for site in self.sites.values() for tunnel in site.gateway.tunnels) - 50
+            hosts = {
+                **{name: (region.worker, region.worker_address) for name, region in self.regions.items()},
+                **{name: (site.host, site.host_address) for name, site in self.sites.items()},
+            }
+            places = [(name, *host, next(blocks)) for name, host in hosts.items()]
+            overlay([OverlayMember(node, at, str(block)) for _, node, at, block in places], mtu)
+            for name, node, _, block in places:
+                address = str(block[2])
+                made = pod(
+                    self.lab,
+                    f"{self.prefix}pod-{name}",
+                    node,
+                    f"{address}/{block.prefixlen}",
+                    str(block[1]),
+                    mtu,
+                )
+                self._pods[name] = made, address
+        return self._pods
+
+    def pairs(self) -> list[tuple[Site, AwsRegion]]:
+        """Every site with every region."""
+        return [(site, region) for site in self.sites.values() for region in self.regions.values()]
+
+    def paths(self) -> dict[tuple[str, str], str]:
+        """Who has a route to what → its interface: ``("rack-a", "10.2.0.0/16")`` → ``t1-us-west-2``."""
+        nodes: dict[str, Node] = {
+            **{name: site.node for name, site in self.sites.items()},
+            **{name: region.node for name, region in self.regions.items()},
+        }
+        with ThreadPoolExecutor() as together:
+            told = together.map(Node.routes, nodes.values())
+        return {
+            (name, block): interface
+            for name, routes in zip(nodes, told, strict=True)
+            for block, interface in routes.items()
+        }
+
+    def best_paths(self) -> dict[tuple[str, str], str]:
+        """`paths` to sites and regions, as they are when all is well."""
+        best = {}
+        for name, site in self.sites.items():
+            for tunnel in sorted(site.gateway.tunnels, key=lambda each: each.preference):
+                if tunnel.peer in self.sites or tunnel.peer in self.regions:
+                    best.update({(name, str(block)): tunnel.interface for block in tunnel.accepts})
+            for far in self.regions.values():
+                best[far.region.name, str(site.gateway.lan)] = far.end(name).name
+        return best
+
+    def wait_healthy(self, seconds: float = 30) -> None:
+        """Waits until every block is reached over the preferred tunnel, from both ends."""
+        best = self.best_paths()
+        nodes = [
+            *(site.node for site in self.sites.values()),
+            *(region.node for region in self.regions.values()),
+        ]
+
+        def missing() -> bool:
+            found = self.paths()
+            wrong = {key: (found.get(key), want) for key, want in best.items() if found.get(key) != want}
+            assert not wrong, f"routes that are not as they should be: {wrong}"
+            return True
+
+        wait_for(missing, "routes over the preferred tunnels", seconds, nodes, every=0.3)
+
+    def wait_path(self, who: str, block: object, interface: str, seconds: float = 30) -> None:
+        """Waits until a site or a region has this route."""
+        node = self.sites[who].node if who in self.sites else self.regions[who].node
+        wait_for(
+            lambda: node.routes().get(str(block)) == interface,
+            f"route to {block} over {interface}",
+            seconds,
+            [node],
+        )
+
+    def _draw(self, gateway: SiteGateway) -> Site:
+        (place,) = (site for site in self.cluster.sites if site.name == gateway.site)
+        assert place.gateway is not None
+        lab = self.lab
+        node = lab.node(f"{self.prefix}{gateway.node}")
+        if place.gateway.behind_nat:
+            box = lab.nat(
+                f"{self.prefix}nat-{gateway.site}", str(place.gateway.addresses[0]), "192.168.77.1/24"
+            )
+            box.attach(node, "wan", "192.168.77.2/24", gateway="192.168.77.1")
+        else:
+            lab.internet.attach(node, *map(str, place.gateway.addresses))
+        lan = lab.segment(f"{self.prefix}lan-{gateway.site}")
+        lan.attach(node, "lan", f"{gateway.address}/{gateway.lan.prefixlen}")
+        site = Site(gateway, place, lab, node, lan, self.prefix)
+        _ = site.host
+        site.install(self.site_files(gateway.site), keys(gateway, self.outputs, self.kept))
+        return site
