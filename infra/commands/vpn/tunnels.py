@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def status(understood: Understood, *, json: bool) -> int:
-    """Every tunnel as both ends see it; 1 when one of them is down at an end that could be asked."""
+    """Every tunnel as both ends see it; 1 when one is down at an end, or a gateway could not be asked."""
     gateways = [_live(each) for each in understood.cluster.gateways]
     if not gateways:
         raise UsageError(f"{understood.environment.spec_file} has no site with a gateway")
@@ -43,7 +43,7 @@ def status(understood: Understood, *, json: bool) -> int:
         for each, mine in zip(gateways, ours, strict=True):
             if isinstance(mine, str):
                 note(f"{each.gateway.site}: {mine}")
-    return 1 if any(row["down"] for row in rows) else 0
+    return 1 if any(row["down"] for row in rows) or any(isinstance(mine, str) for mine in ours) else 0
 
 
 def rotate(understood: Understood, site: str) -> int:
@@ -127,7 +127,7 @@ def _row(
         }
         if there
         else None,
-        "down": bool((here and not here.established) or (there and not there.up)),
+        "down": outside is not None and bool((here and not here.established) or (there and not there.up)),
     }
 
 
@@ -135,6 +135,8 @@ def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
     here, there = row["gateway"], row["aws"]
     if here is None:
         ours, session, routes = "?", "", ""
+    elif row["outside"] is None:
+        ours, session, routes = "not applied yet", "", ""
     else:
         ours = f"up {_long(here['seconds'])}" if here["established"] else f"DOWN ({here['state'].lower()})"
         session = here["session"].lower() or "static"

@@ -1,0 +1,129 @@
+"""What `vpn.status` and `vpn.rotate` say. Both ends are played here; `tests/network` asks real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from infra.commands.environment import Understood, find, understand
+from infra.commands.vpn import tunnels
+from infra.drive.folders import Folders
+from infra.drive.outputs import keep
+from infra.drive.vpn.cloud import CloudState
+from infra.drive.vpn.gateways import DOWN, LiveGateway, TunnelState
+from infra.errors import UsageError
+
+SPEC = """\
+version: 1
+name: lab
+domain: lab.internal
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+  eu-west-1: {kind: aws, zones: [eu-west-1a], overflow: 1}
+  rack:
+    kind: physical
+    cidr: 10.200.0.0/24
+    gateway: {addresses: [198.51.100.10]}
+    nodes: {gate: {address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}
+images: {cpu: {}}
+"""
+
+UP = TunnelState(True, "ESTABLISHED", 3 * 86400 + 4 * 3600, 1000, 2000, "Established", 1)
+THERE = CloudState(True, datetime(2031, 1, 1, tzinfo=UTC), 1, "")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+    """Applied in one of its two regions; all that can be asked is well."""
+    file = tmp_path / "environments" / "lab.yaml"
+    file.parent.mkdir()
+    file.write_text(SPEC, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    made = {"tunnels": [{"outside": "203.0.113.1"}, {"outside": "203.0.113.2"}]}
+    keep(Folders(tmp_path / "build" / "lab"), {"vpn_connections": {"rack-us-west-2": made}})
+    play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP})
+    return understand(find("lab"))
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch,
+    ours: Mapping[str, TunnelState] | str,
+    theirs: tuple[CloudState, CloudState] = (THERE, THERE),
+) -> None:
+    def states(gateway: LiveGateway) -> Mapping[str, TunnelState] | str:
+        if isinstance(ours, str):
+            return ours
+        return {tunnel.name: ours.get(tunnel.name, DOWN) for tunnel in gateway.gateway.tunnels}
+
+    outside = (IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2"))
+    monkeypatch.setattr(tunnels, "_states", states)
+    monkeypatch.setattr(tunnels, "_cloud", lambda _: dict(zip(outside, theirs, strict=True)))
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Tunnel → the rest of its line."""
+    return {line.split()[1]: line.split()[2:] for line in text.splitlines()[1:]}
+
+
+def test_every_tunnel_as_both_ends_see_it(lab: Understood, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tunnels.status(lab, json=False) == 0
+    told = rows(capsys.readouterr().out)
+    assert told["us-west-2-1"] == ["up", "3d", "4h", "established", "1", "up"]
+
+
+def test_a_tunnel_that_was_not_applied_yet_is_not_down(
+    lab: Understood, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tunnels.status(lab, json=True) == 0
+    told = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)}
+    assert told["eu-west-1-1"]["outside"] is None
+    assert told["eu-west-1-1"]["down"] is False
+    assert told["us-west-2-2"]["outside"] == "203.0.113.2"
+    assert told["us-west-2-2"]["aws"]["since"] == "2031-01-01T00:00:00+00:00"
+
+
+def test_a_tunnel_that_is_down_here(
+    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(
+        monkeypatch,
+        {"us-west-2-1": UP, "us-west-2-2": TunnelState(False, "CONNECTING", 0, 0, 0, "Active", 0)},
+    )
+    assert tunnels.status(lab, json=False) == 1
+    assert rows(capsys.readouterr().out)["us-west-2-2"][:3] == ["DOWN", "(connecting)", "active"]
+
+
+def test_a_tunnel_that_is_down_at_aws(
+    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = CloudState(False, None, 0, "IPSEC IS DOWN")
+    play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP}, (THERE, away))
+    assert tunnels.status(lab, json=False) == 1
+    assert rows(capsys.readouterr().out)["us-west-2-2"][-4:] == ["DOWN,", "IPSEC", "IS", "DOWN"]
+
+
+def test_a_gateway_that_can_not_be_asked_says_why(
+    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, "gate.lab.internal: can't be reached over SSH")
+    assert tunnels.status(lab, json=False) == 1, "nobody knows whether it works"
+    told = capsys.readouterr()
+    assert rows(told.out)["us-west-2-1"] == ["?", "up"]
+    assert "rack: gate.lab.internal: can't be reached over SSH" in told.err
+
+
+def test_rotating_the_keys_of_a_site_that_has_none(lab: Understood) -> None:
+    with pytest.raises(UsageError, match=r"rakc: no site with a gateway; did you mean rack\?"):
+        tunnels.rotate(lab, "rakc")
+
+
+def test_status_of_a_cluster_without_gateways(lab: Understood) -> None:
+    spec = Path("environments/lab.yaml")
+    spec.write_text(spec.read_text().replace("    gateway: {addresses: [198.51.100.10]}\n", ""))
+    with pytest.raises(UsageError, match="has no site with a gateway"):
+        tunnels.status(understand(find("lab"), changeable=True), json=False)
