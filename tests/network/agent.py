@@ -18,10 +18,12 @@ import base64
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,42 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     return {"pid": process.pid}
 
 
+def stream(request: dict[str, Any]) -> dict[str, Any]:
+    """Starts a process that `feed` and `take` talk to."""
+    process = subprocess.Popen(
+        within(request.get("node"), request["command"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        cwd="/",
+        start_new_session=True,
+    )
+    _processes[process.pid] = process
+    return {"pid": process.pid}
+
+
+def feed(request: dict[str, Any]) -> dict[str, Any]:
+    """Bytes for a stream's standard input; none closes it."""
+    pipe = _processes[request["pid"]].stdin
+    assert pipe is not None
+    data = base64.b64decode(request["data"])
+    if not data:
+        pipe.close()
+    while data:
+        data = data[os.write(pipe.fileno(), data) :]
+    return {}
+
+
+def take(request: dict[str, Any]) -> dict[str, Any]:
+    """What a stream's standard output has next; nothing at its end, or after `timeout` seconds: `late`."""
+    pipe = _processes[request["pid"]].stdout
+    assert pipe is not None
+    if not select.select([pipe], [], [], request["timeout"])[0]:
+        return {"data": "", "late": True}
+    return {"data": base64.b64encode(os.read(pipe.fileno(), 1 << 16)).decode(), "late": False}
+
+
 def node(request: dict[str, Any]) -> dict[str, Any]:
     """Starts the first process of a node, which tells its process id once its file tree is ready."""
     process = subprocess.Popen(
@@ -113,27 +151,46 @@ def poll(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def kill(request: dict[str, Any]) -> dict[str, Any]:
-    """Signals a process's whole group. `code` is null where it still runs after `timeout` seconds."""
+    """Signals a process's whole group. `code` is null where any of it still runs after `timeout` seconds."""
     process = _processes[request["pid"]]
-    _signal(process, request["signal"])
+    grouped = _signal(process, request["signal"])
+    deadline = time.monotonic() + request["timeout"]
     try:
-        return {"code": process.wait(request["timeout"])}
+        code = process.wait(request["timeout"])
     except subprocess.TimeoutExpired:
         return {"code": None}
+    # nsenter may go first: a daemon that takes its leave still has its port.
+    while grouped and _left(process.pid):
+        if time.monotonic() > deadline:
+            return {"code": None}
+        time.sleep(0.01)
+    return {"code": code}
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    # The group: nsenter waits for the process it made and does not pass signals on.
+def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether it was a group that got it: nsenter waits for the process it made and passes no signals on."""
     with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(process.pid) == process.pid:
-            os.killpg(process.pid, number)
-        else:
+        if process.returncode is None and os.getpgid(process.pid) != process.pid:
             process.send_signal(number)
+            return False
+        os.killpg(process.pid, number)
+    return True
+
+
+def _left(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "run": run,
     "start": start,
+    "stream": stream,
+    "feed": feed,
+    "take": take,
     "node": node,
     "log": log,
     "exists": exists,
