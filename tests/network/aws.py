@@ -64,7 +64,7 @@ connections {{
     if_id_out = {if_id}
     local {{
       auth = psk
-      id = {outside}
+      id = {identity}
     }}
     remote {{
       auth = psk
@@ -248,6 +248,7 @@ class AwsRegion:
             "metric": end.tunnel.number,
             "static": " ".join(map(str, link.site_blocks)) if link.routing == "static" else "",
             "outside": end.outside,
+            "identity": end.outside,
             "customer": link.address,
             "ike": _ike(ipsec),
             "esp": _esp(ipsec),
@@ -298,6 +299,14 @@ class AwsRegion:
         finally:
             self.load(end)
             self.node.check("vtysh", *router, "-c", f"no {neighbour} shutdown")
+
+    def announce(self, *blocks: str, withdraw: bool = False) -> None:
+        """Tells customers of further blocks, or takes that back."""
+        assert self.frr is not None
+        no = "no " if withdraw else ""
+        lines = [f"{no}network {block}" for block in blocks]
+        lines = ["configure terminal", f"router bgp {self.region.asn}", "address-family ipv4 unicast", *lines]
+        self.node.check("vtysh", *(word for line in lines for word in ("-c", line)))
 
     def told(self) -> dict[str, set[str]]:
         """What customers announce: neighbour's inside address → blocks. There is no filter at this end."""

@@ -1,11 +1,150 @@
-"""That sites and regions reach each other."""
+"""That sites, regions and pods reach each other: over the right tunnel, with packets of the right size."""
 
 from __future__ import annotations
 
-from network.world import World
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from network.aws import AwsRegion
+from network.node import Node, wait_for
+from network.world import Site, World
+
+
+def test_tools_take_the_files(world: World) -> None:
+    """The same that systemd's units load; each once more where everything is up."""
+    for site in world.sites.values():
+        names = {tunnel.name for tunnel in site.gateway.tunnels}
+        told = site.node.check("swanctl", "--load-all", "--noprompt")
+        assert set(re.findall(r"loaded connection '(.*)'", told)) == names
+        assert set(re.findall(r"loaded ike secret 'ike-(.*)'", told)) == names
+        site.node.check("nft", "--check", "--file", "/etc/nftables/site-gateway.nft")
+        site.node.check("vtysh", "--dryrun", "--inputfile", "/etc/frr/frr.conf")
+        told = site.tool("status")
+        for tunnel in site.gateway.tunnels:
+            assert re.search(rf"^{tunnel.name} +{tunnel.interface} +up +ESTABLISHED +\d+", told, re.M), told
 
 
 def test_every_site_and_region_reach_each_other(world: World) -> None:
+    with ThreadPoolExecutor() as together:
+        list(together.map(lambda pair: _reach_each_other(*pair), world.pairs()))
+
+
+def _reach_each_other(site: Site, region: AwsRegion) -> None:
+    assert site.host.pings(region.worker_address, count=3).lost == 0
+    assert region.worker.pings(site.host_address, count=3).lost == 0
+    # The gateway itself as well: it speaks from its address on the LAN.
+    assert site.node.reaches(region.worker_address)
+
+
+def test_packets_are_as_large_as_the_plan_says(world: World) -> None:
+    with ThreadPoolExecutor() as together:
+        list(together.map(lambda pair: _sizes(*pair), world.pairs()))
+
+
+def _sizes(site: Site, region: AwsRegion) -> None:
+    mtu = site.tunnel(f"{region.region.name}-1").mtu
+    assert site.host.fits(region.worker_address, mtu)
+    assert not site.host.fits(region.worker_address, mtu + 1)
+    assert region.worker.fits(site.host_address, mtu)
+    assert not region.worker.fits(site.host_address, mtu + 1)
+
+
+def test_tcp_fits_without_path_mtu_discovery(world: World) -> None:
+    """AWS's end tells nobody that a packet is too large, and machines in a VPC believe in 9001 bytes."""
+    with ThreadPoolExecutor() as together:
+        list(together.map(lambda pair: _tcp(*pair), world.pairs()))
+
+
+def _tcp(site: Site, region: AwsRegion) -> None:
+    mss = site.tunnel(f"{region.region.name}-1").mss
+    with _segments(region.worker) as at_worker, _segments(site.host) as at_host:
+        site.host.sends(region.worker, region.worker_address, 300_000)
+        region.worker.sends(site.host, site.host_address, 300_000)
+        # From the rack a machine offers what its LAN carries, a worker what its VPC does: neither arrives.
+        wait_for(lambda: at_worker(site.host_address) == {mss}, "segments at the worker", 5)
+        wait_for(lambda: at_host(region.worker_address) == {mss}, "segments in the rack", 5)
+
+
+@contextmanager
+def _segments(node: Node) -> Iterator[Callable[[str], set[int]]]:
+    """Who offers segments of which size to a machine, as its interface sees it."""
+    seen = node.start("tcpdump", "-n", "-l", "-i", "eth0", "-Q", "in", "tcp[tcpflags] & tcp-syn != 0")
+    node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
+    yield lambda source: {
+        int(mss) for mss in re.findall(rf"IP {re.escape(source)}\.\d+ > .* mss (\d+)", seen.log())
+    }
+    seen.stop()
+
+
+def test_both_directions_use_the_preferred_tunnel(world: World) -> None:
     for site, region in world.pairs():
-        assert site.host.pings(region.worker_address, count=3).lost == 0
-        assert region.worker.pings(site.host_address, count=3).lost == 0
+        first, second = (site.interface(region.region.name, order) for order in (1, 2))
+        before = site.packets()
+        pings = site.host.pings(region.worker_address, count=20, interval=0.02)
+        after = site.packets()
+        assert pings.lost == 0
+        for interface, least, most in ((first, 20, 40), (second, 0, 15)):
+            for direction in ("rx", "tx"):
+                count = after[interface][direction] - before[interface][direction]
+                assert least <= count <= most, f"{site.name} {interface} {direction}: {count}"
+
+
+def test_sites_reach_each_other_directly(world: World) -> None:
+    one, other = world.sites.values()
+    mesh = one.interface(other.name)
+    before = one.packets()[mesh]
+    assert one.host.pings(other.host_address, count=10, interval=0.02).lost == 0
+    assert one.packets()[mesh]["tx"] - before["tx"] >= 10
+    mtu = one.tunnel(f"{other.name}-1").mtu
+    assert one.host.fits(other.host_address, mtu)
+    assert not one.host.fits(other.host_address, mtu + 1)
+    one.host.sends(other.host, other.host_address, 300_000)
+
+
+def test_nothing_goes_in_the_clear_without_the_tunnel(world: World) -> None:
+    one, other = world.sites.values()
+    name, mesh = f"{other.name}-1", one.interface(other.name)
+    seen = one.node.start("tcpdump", "-n", "-l", "-i", "wan", "net 10.0.0.0/8")
+    one.node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
+    addresses = [str(site.gateway.tunnels[0].local) for site in (one, other)]
+    with world.cut_between(*addresses):
+        # First while nobody knows, then when charon does.
+        assert not one.host.reaches(other.host_address, seconds=1)
+        one.node.run("swanctl", "--terminate", "--ike", name, "--force", "--timeout", "1")
+        gone = f"no route to {other.gateway.lan} over {mesh}"
+        one.node.wait_for(lambda: one.node.routes().get(str(other.gateway.lan)) != mesh, gone, 15)
+        assert not one.host.reaches(other.host_address, count=3, seconds=3)
+        assert not one.node.reaches(other.host_address, seconds=1)
+    world.wait_healthy(60)
+    one.node.wait_for(lambda: one.host.reaches(other.host_address), "ping", 10)
+    seen.stop()
+    assert " IP " not in seen.log()
+
+
+def test_pods_reach_each_other(world: World) -> None:
+    pods = world.pods()
+    mtu = 1446 - 50  # the tunnels' less VXLAN's
+    ways = [(one, other) for one in pods for other in pods if one < other]
+
+    def reach(way: tuple[str, str]) -> None:
+        (source, _), (_, address) = (pods[name] for name in way)
+        assert source.fits(address, mtu), way
+
+    with ThreadPoolExecutor() as together:
+        list(together.map(reach, ways))
+
+
+def test_a_site_carries_nothing_from_region_to_region(world: World) -> None:
+    site = world.sites["rack-a"]
+    one, other = world.regions["us-west-2"], world.regions["us-east-1"]
+    assert one.worker.reaches(other.worker_address)  # by the regions' own line
+    told = site.dropped("from-us-west-2-1")
+    way = (f"{other.worker_address}/32", "dev", one.end(site.name).name)
+    one.node.check("ip", "route", "add", *way)
+    try:
+        assert not one.worker.reaches(other.worker_address, count=3, seconds=3)
+        assert site.dropped("from-us-west-2-1") >= told + 3
+    finally:
+        one.node.check("ip", "route", "delete", *way)

@@ -26,11 +26,14 @@ prefix="nat-")`; its nodes' names begin with the prefix.
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -128,6 +131,24 @@ class Site:
     def tool(self, *arguments: str, timeout: float = 60) -> str:
         """`site-tunnel …`, which has to end well."""
         return self.node.check(TOOL, *arguments, timeout=timeout)
+
+    def packets(self) -> dict[str, dict[str, int]]:
+        """Interface → packets that came in (`rx`) and went out (`tx`)."""
+        told = json.loads(self.node.check("ip", "-json", "-s", "link", "show"))
+        return {
+            link["ifname"]: {way: link["stats64"][way]["packets"] for way in ("rx", "tx")} for link in told
+        }
+
+    def dropped(self, chain: str) -> int:
+        """How many packets this chain of the firewall has dropped: ``from-us-west-2-1``."""
+        told = self.node.check("nft", "list", "chain", "inet", "site_gateway", chain)
+        (found,) = re.findall(r"counter packets (\d+)", told)
+        return int(found)
+
+    def log_from_here(self) -> Callable[[], str]:
+        """What charon will have said from now on, whenever asked."""
+        charon, start = self.charon, len(self.charon.log())
+        return lambda: charon.log()[start:]
 
     def install(self, files: Files, secret: str) -> None:
         """Writes a tree as rendered, and the keys; starts nothing."""
@@ -273,6 +294,18 @@ class World:
                 )
                 self._pods[name] = made, address
         return self._pods
+
+    @contextmanager
+    def cut_between(self, one: str, other: str) -> Iterator[None]:
+        """Drops what goes between two public addresses, and nothing else."""
+        router = self.lab.internet.router
+        both = f"{{ {one}, {other} }}"
+        router.nft(
+            "table ip cut_between {\n  chain pass {\n    type filter hook forward priority -300\n"
+            f"    ip saddr {both} ip daddr {both} drop\n  }}\n}}\n"
+        )
+        yield
+        router.check("nft", "delete", "table", "ip", "cut_between")
 
     def pairs(self) -> list[tuple[Site, AwsRegion]]:
         """Every site with every region."""
