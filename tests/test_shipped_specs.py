@@ -6,6 +6,7 @@ Real Terraform, real provider, the embedded AWS. Each spec runs in a project fol
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,24 @@ class Project:
         held: dict[str, Any] = told["inventory"]
         return held
 
+    def tunnel_keys(self) -> set[str]:
+        """All that gateways are given."""
+        files = self.folder.glob("build/*/strongswan/*/etc/swanctl/conf.d/90-keys.conf")
+        texts = [file.read_text(encoding="utf-8") for file in files]
+        return {key for text in texts for key in re.findall(r'secret = "(.*)"', text)}
+
+    def telling(self, keys: set[str]) -> list[Path]:
+        """Files that hold a key and that somebody else could read: neither they nor a folder are closed."""
+        return [
+            path
+            for path in self.folder.rglob("*")
+            if path.is_file() and self._open(path) and any(key.encode() in path.read_bytes() for key in keys)
+        ]
+
+    def _open(self, path: Path) -> bool:
+        above = [path, *path.parents]
+        return all(each.stat().st_mode & 0o077 for each in above[: above.index(self.folder)])
+
 
 @pytest.fixture
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
@@ -82,6 +101,8 @@ def test_from_nothing_to_everything_and_back(
     assert outputs["networks"][site]["vpc_id"].startswith("vpc-")
 
     assert "Nothing has changed" in project.invoke("diff")
+    assert bool(project.tunnel_keys()) is bool(outputs["vpn_connections"])
+    assert not project.telling(project.tunnel_keys())
 
     project.edit(old, new)
     changed = json.loads(project.invoke("diff", "--json"))["files"]

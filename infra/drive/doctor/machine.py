@@ -21,6 +21,16 @@ ROOM: Final = 2 * 1024**3
 
 REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
 
+_TOOLS: Final = {
+    "git": ("--version", "Install it from your system's packages."),
+    "ssh": ("-V", "Only `invoke vpn.push` and its like need it: install OpenSSH's client."),
+    "packer": (
+        "--version",
+        "Only baking images needs it: https://developer.hashicorp.com/packer/install",
+    ),
+}
+"""Programs beside Terraform: the option that makes them say their version, and how to mend their lack."""
+
 
 def python(_patient: Patient) -> Iterator[Finding]:
     # That it is new enough is seen to by whoever installs us.
@@ -104,19 +114,14 @@ def _reachable(url: str) -> Finding:
 
 
 def tools(patient: Patient) -> Iterator[Finding]:
-    wanted = {
-        "git": "Install it from your system's packages.",
-        "packer": "Only baking images needs it: https://developer.hashicorp.com/packer/install",
-    }
-    for tool, fix in wanted.items():
+    for tool, (option, fix) in _TOOLS.items():
         found = shutil.which(tool, path=patient.env.get("PATH"))
         if found is None:
             yield Finding(tool, "warn", "not on PATH", fix)
             continue
         try:
-            said = subprocess.run(
-                [found, "--version"], capture_output=True, text=True, timeout=20, check=True
-            ).stdout.splitlines()[0]
+            told = subprocess.run([found, option], capture_output=True, text=True, timeout=20, check=True)
+            said = (told.stdout or told.stderr).splitlines()[0]
         except (OSError, subprocess.SubprocessError, IndexError) as problem:
             yield Finding(tool, "warn", f"{found} does not say its version: {problem}", fix)
         else:
