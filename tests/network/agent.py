@@ -178,6 +178,10 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 def _left(group: int) -> bool:
+    # Orphans are ours where we are the machine's first process, and those that ended wait for us.
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
