@@ -9,7 +9,8 @@ kept=/var/lib/causeway/$1
 mkdir -p "$kept"
 rm -rf "$kept/incoming"
 mkdir "$kept/incoming"
-tar -x -p --no-same-owner -f - -C "$kept/incoming"
+# With the time of now: OpenVPN reads a revocation list again only if its time or size is another.
+tar -x -p -m --no-same-owner -f - -C "$kept/incoming"
 cd "$kept/incoming"
 find . -type f | sed 's/^\.//' | sort >"$kept/files.new"
 touch "$kept/files"
