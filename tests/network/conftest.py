@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from network.lab import Lab
+from network.laptops_place import Place, draw, place_machine
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
 from network.world import World, research
@@ -35,11 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             break
 
 
-@pytest.fixture(scope="session")
-def machine() -> Iterator[Machine]:
+def _check_packages() -> None:
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     if missing := [package for tool, package in _NEEDED.items() if not shutil.which(tool, path=path)]:
         pytest.skip(f"the lab needs these packages: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def machine() -> Iterator[Machine]:
+    _check_packages()
     try:
         made = made_machine()
     except Unavailable as fault:
@@ -61,4 +66,16 @@ def lab(machine: Machine) -> Iterator[Lab]:
     """A lab for the tests of one file, which draw it in fixtures of their own."""
     made = Lab(machine)
     yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Remote access on the least that carries it, for all tests of laptops that need no IPsec."""
+    _check_packages()
+    try:
+        made = place_machine()
+    except Unavailable as fault:
+        pytest.skip(str(fault))
+    yield draw(Lab(made), tmp_path_factory.mktemp("access"))
     made.close()

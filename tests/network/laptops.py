@@ -1,0 +1,395 @@
+"""Remote access as a cluster's files make it: VPN servers on nodes of the lab, and laptops that come in.
+
+A server's tree is rendered, given its certificates and brought to its node by the project's own code, and its
+daemons start with the users and capabilities of their units. A laptop is OpenVPN with a profile as
+`invoke vpn.profile` writes it, and stands behind a box that translates addresses.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from network.lab import Segment
+from network.node import Node, Process
+from strategies.outputs import outputs_for
+
+from infra.drive import private, ssh
+from infra.drive.pki import Certificate, Pki
+from infra.drive.secrets.local import LocalStore
+from infra.drive.ship import ship
+from infra.drive.vpn.profiles import inline, server_files
+from infra.model import Cluster, Outputs
+from infra.model.remote import Vpn, VpnServer
+from infra.render.openvpn import profile, render
+
+PASSPHRASE = "correct horse battery"
+LISTENERS = ("udp", "tcp")
+
+_TOOL = "/usr/local/sbin/remote-access"
+_UNITS = ("/lib/systemd/system", "/etc/systemd/system")
+_CONNECTED = "Initialization Sequence Completed"
+
+# What systemd-resolved is told on a Linux laptop (update-systemd-resolved), for a laptop without it: the
+# resolver and the search domains that the server pushes are this laptop's.
+_NAMES = r"""#!/bin/sh
+set -eu
+case $script_type in
+down) mv /run/resolv.conf /etc/resolv.conf; exit ;;
+esac
+cp /etc/resolv.conf /run/resolv.conf
+search= number=1
+: > /etc/resolv.conf
+while eval "option=\${foreign_option_$number-}" && [ -n "$option" ]; do
+  set -- $option
+  case $2 in
+  DNS) echo "nameserver $3" >> /etc/resolv.conf ;;
+  DOMAIN-SEARCH) search="$search $3" ;;
+  esac
+  number=$((number + 1))
+done
+echo "search$search" >> /etc/resolv.conf
+"""
+
+
+def with_vpn(cluster: Cluster, change: Callable[[Vpn], Vpn]) -> Cluster:
+    """The cluster that a spec with other words about remote access would make."""
+    return replace(cluster, access=replace(cluster.access, vpn=change(cluster.access.vpn)))
+
+
+class Clock:
+    """The PKI's time: now, or as many days ago as is said."""
+
+    def __init__(self) -> None:
+        self.days_ago = 0.0
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) - timedelta(days=self.days_ago)
+
+
+@dataclass
+class Access:
+    """A cluster's remote access: its PKI in a store of its own, and all that is made for its servers.
+
+    `expired_crl`: revocation lists that ended long ago. `expired`: a certificate of ada's that did, too.
+    """
+
+    cluster: Cluster
+    outputs: Outputs
+    build: Path
+    pki: Pki
+    expired_crl: str
+    expired: Certificate
+
+    @classmethod
+    def made(cls, cluster: Cluster, build: Path) -> Access:
+        clock = Clock()
+        pki = new_pki(cluster, build / "store", clock)
+        clock.days_ago = 400
+        pki.create(PASSPHRASE, cluster.name)
+        crl, expired = pki.crl(), pki.client("ada", "old", days=30)
+        clock.days_ago = 0
+        return cls(cluster, outputs_for(cluster), build, pki, crl, expired)
+
+    def server(self, site: str) -> VpnServer:
+        return next(each for each in self.cluster.access.vpn.servers if each.site == site)
+
+    def profile(
+        self, user: str, device: str = "", *, at: str = "", certificate: Certificate | None = None
+    ) -> str:
+        """A whole profile. `at`: with this site's server alone, to save the time that tries of others
+        take."""
+        made = certificate or self.pki.client(user, device)
+        head = profile(self.cluster, self.outputs, user)
+        if at:
+            others = [each.host for each in self.cluster.access.vpn.servers if each.site != at]
+            head = "".join(
+                line
+                for line in head.splitlines(keepends=True)
+                if not any(line.startswith(f"remote {host} ") for host in others)
+            )
+        return inline(head, made, self.pki.authorities())
+
+    def secrets(self) -> set[str]:
+        """A line of each key that there is: none may be read anywhere."""
+        texts = [self.pki.tls_crypt_server_key()]
+        for each in self.pki.certificates():
+            texts += [each.key or "", each.tls_crypt or ""]
+        return {
+            line for text in texts for line in text.splitlines() if re.fullmatch("[A-Za-z0-9+/=]{40,}", line)
+        }
+
+
+def new_pki(cluster: Cluster, folder: Path, clock: Callable[[], datetime]) -> Pki:
+    """A PKI that is still to be made, in an encrypted file."""
+    key = base64.b64encode(secrets.token_bytes(32)).decode()
+    return Pki(
+        LocalStore(cluster.name, folder, {"CAUSEWAY_SECRETS_KEY": key}), domain=cluster.domain, clock=clock
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shell(ssh.Machine):
+    """A node in the place of a machine that is reached by SSH."""
+
+    node: Node
+
+    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60) -> str:
+        result = self.node.run(*command, stdin=stdin, timeout=timeout)
+        if not result.ok:
+            raise ssh.RemoteError(f"{self.name}: {result}", result.code)
+        return result.stdout
+
+
+@dataclass
+class Server:
+    """A site's VPN server on a node."""
+
+    access: Access
+    site: str
+    node: Node
+    daemons: dict[str, Process] = field(default_factory=dict)
+
+    def ship(self, cluster: Cluster | None = None, crl: str = "") -> tuple[str, ...]:
+        """What `invoke vpn.push` does: paths that changed. `cluster` and `crl`: others than those there
+        are."""
+        access = self.access
+        cluster = cluster or access.cluster
+        folder = f"openvpn/{self.site}"
+        server = next(each for each in cluster.access.vpn.servers if each.site == self.site)
+        for path, text in render(cluster, access.outputs).items():
+            if path.startswith(f"{self.site}/"):
+                file = access.build / "openvpn" / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+        secret = server_files(access.pki, server, access.outputs)
+        if crl:
+            secret["etc/openvpn/server/crl.pem"] = crl
+        private.write(access.build, folder, secret)
+        return ship(Shell(self.site, self.node), access.build, folder, _TOOL, "reload")
+
+    def install(self) -> None:
+        """The machine's first files, with what systemd would make for them."""
+        node = self.node
+        node.check("sh", "-c", "test -c /dev/net/tun || modprobe tun")
+        sysusers = render(self.access.cluster)[f"{self.site}/etc/sysusers.d/remote-access.conf"]
+        node.check("systemd-sysusers", "-", stdin=sysusers)
+        node.forwards()
+        owner = "openvpn", "-g", "openvpn"
+        node.check("install", "-d", "-m", "750", "-o", *owner, "/run/openvpn-server")
+        node.check("install", "-d", "-m", "700", "-o", *owner, "/var/lib/openvpn-server")
+        self.ship()
+
+    def start(self, *listeners: str) -> None:
+        """OpenVPN, as its units would."""
+        for name in listeners or LISTENERS:
+            unit = Unit.read(self.node, "openvpn-server@", name)
+            for command in unit.before:
+                self.node.check(*command)
+            self.daemons[name] = self.node.start(*unit.command, name=f"openvpn-{name}")
+        for name in listeners or LISTENERS:
+            self.wait_log(_CONNECTED, listener=name)
+
+    def start_names(self) -> None:
+        """dnsmasq, as its unit would."""
+        unit = Unit.read(self.node, "remote-access-dns", "")
+        for command in unit.before:
+            self.node.check(*command)
+        self.daemons["names"] = self.node.start(*unit.command, name="names")
+
+    def restart(self, *listeners: str) -> None:
+        """`systemctl restart`."""
+        for name in listeners:
+            self.daemons[name].stop()
+        self.start(*listeners)
+
+    def tool(self, *arguments: str) -> str:
+        """`remote-access …`."""
+        return self.node.check(_TOOL, *arguments, timeout=60)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.tool("status"))
+        return found
+
+    def session(self, name: str) -> dict[str, Any] | None:
+        """A certificate's session by its common name: `alan`, `ada@phone`."""
+        return next((each for each in self.sessions() if each["name"] == name), None)
+
+    def log(self, listener: str = "udp") -> str:
+        """Since its start."""
+        return self.daemons[listener].log()
+
+    def wait_log(self, *words: str, listener: str = "udp", after: int = 0, seconds: float = 30) -> str:
+        """The first line with all these words, `after` so many characters of the log."""
+
+        def found() -> str:
+            lines = self.log(listener)[after:].splitlines()
+            return next((line for line in lines if all(word in line for word in words)), "")
+
+        return self.node.wait_for(found, f"{words} in the log of {listener} at {self.site}", seconds)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a unit of systemd starts, as a command of setpriv(1) that has the unit's user and rights."""
+
+    before: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
+
+    @classmethod
+    def read(cls, node: Node, name: str, instance: str) -> Unit:
+        """A unit with its drop-ins, as they stand on the node."""
+        paths = [f"{folder}/{name}.service{more}" for folder in _UNITS for more in ("", ".d/*.conf")]
+        told: dict[str, list[str]] = {}
+        for line in node.run("sh", "-c", f"cat {' '.join(paths)} 2>/dev/null").stdout.splitlines():
+            key, equals, value = line.partition("=")
+            if equals and not line.startswith("#"):
+                # An empty assignment takes back all before it: systemd.service(5).
+                told[key] = [*told.get(key, []), value] if value else []
+        words = {"%i": instance, "%t": "/run"}
+
+        def commands(key: str) -> tuple[tuple[str, ...], ...]:
+            return tuple(
+                tuple(re.sub("%[it]", lambda word: words[word[0]], part) for part in shlex.split(line))
+                for line in told.get(key, [])
+            )
+
+        user = told["User"][-1] if "User" in told else "nobody"
+        capabilities = " ".join(told["AmbientCapabilities"]).lower().replace("cap_", "").split()
+        rights = ",".join(["-all", *(f"+{each}" for each in capabilities)])
+        group = told["Group"][-1] if "Group" in told else "nogroup"
+        limit = [f"--nproc={each}" for each in told.get("LimitNPROC", [])[-1:]]
+        folder = told.get("WorkingDirectory", ["/"])[-1]
+        prefix = (
+            *("prlimit", *limit, "env", f"--chdir={folder}"),
+            *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"),
+            *(f"--inh-caps={rights}", f"--ambient-caps={rights}", f"--bounding-set={rights}"),
+        )
+        before = tuple((*prefix, *command) for command in commands("ExecStartPre"))
+        return cls(before, (*prefix, *commands("ExecStart")[-1]))
+
+
+@dataclass
+class Laptop:
+    """A machine behind a box that translates addresses."""
+
+    node: Node
+
+    @classmethod
+    def behind(cls, home: Segment, name: str, address: str, gateway: str, resolver: str) -> Laptop:
+        """`resolver`: whom it asks for names while it is not connected."""
+        node = home.lab.node(name)
+        home.attach(node, "eth0", address, gateway=gateway)
+        node.write("/etc/resolv.conf", f"nameserver {resolver}\n")
+        node.write("/usr/local/sbin/names", _NAMES, 0o755)
+        return cls(node)
+
+    def start(self, text: str, *options: str) -> Session:
+        """Imports a profile and connects; does not wait for it."""
+        file = f"/run/{secrets.token_hex(4)}.ovpn"
+        self.node.write(file, text, 0o600)
+        names = ("--script-security", "2", "--up", "/usr/local/sbin/names", "--down", "/usr/local/sbin/names")
+        command = ("openvpn", "--config", file, "--writepid", f"{file}.pid", *names, *options)
+        return Session(self.node, self.node.start(*command), f"{file}.pid")
+
+    @contextmanager
+    def connected(self, text: str, *options: str, seconds: float = 30) -> Iterator[Session]:
+        """Connected with a profile until the end of the `with`."""
+        session = self.start(text, *options)
+        try:
+            session.wait(seconds)
+            yield session
+        finally:
+            session.end()
+
+    def asks(self, address: str, port: int = 80) -> str:
+        """Whom the other end took us for; empty where it was not reached, or refused."""
+        to = f"tcp:{address}:{port},connect-timeout=2"
+        return self.node.run("socat", "-T3", "-u", to, "-", timeout=10).stdout.strip()
+
+    def resolves(self, name: str) -> str:
+        """A name's address as programs on this laptop find it, or nothing."""
+        answer = self.node.run("getent", "ahostsv4", name, timeout=20).stdout.split()
+        return answer[0] if answer else ""
+
+
+@dataclass
+class Session:
+    """A laptop's OpenVPN."""
+
+    node: Node
+    process: Process
+    pid_file: str
+
+    def log(self) -> str:
+        return self.process.log()
+
+    @property
+    def times(self) -> int:
+        """How often it has come in."""
+        return self.log().count(_CONNECTED)
+
+    @property
+    def host(self) -> str:
+        """`address:port` of the server it came to last."""
+        return _last(r"Peer Connection Initiated with \[AF_INET\](\S+)", self.log())
+
+    @property
+    def address(self) -> str:
+        """Its own in the tunnel."""
+        return _last(r"net_addr_v4_add: ([0-9.]+)/", self.log())
+
+    def wait(self, seconds: float = 30, times: int = 1) -> None:
+        """Waits until it has come in, so many times."""
+        self.node.wait_for(lambda: self.times >= times, "connection", seconds)
+
+    def end(self) -> None:
+        """Takes its leave. The first signal tells the server, the second one spares us the second that
+        OpenVPN would wait then."""
+        leaving = ("sending exit notification", "process exiting", "fatal error")
+        over = ("process exiting", "fatal error")
+        self._signal()
+        self.node.wait_for(lambda: any(each in self.log() for each in leaving), "exit notice", 10)
+        self._signal()
+        self.node.wait_for(lambda: any(each in self.log() for each in over), "end of a session", 10)
+
+    def _signal(self) -> None:
+        self.node.run("sh", "-c", f"kill $(cat {self.pid_file})")
+
+
+def echoes(node: Node, *ports: int) -> None:
+    """Tells callers whom it takes them for, on all of the node's addresses."""
+    for port in ports:
+        command = ("socat", f"TCP-LISTEN:{port},fork,reuseaddr", "SYSTEM:echo $SOCAT_PEERADDR")
+        node.start(*command, name=f"echo-{port}")
+    wanted = {str(port) for port in ports}
+
+    def listening() -> bool:
+        told = node.check("ss", "-Hltn").splitlines()
+        return wanted <= {line.split()[3].rpartition(":")[2] for line in told}
+
+    node.wait_for(listening, f"ports {ports}")
+
+
+def resolver(node: Node, addresses: Sequence[str], names: Mapping[str, str], *options: str) -> Process:
+    """A resolver that knows these names."""
+    listens = (f"--listen-address={address}" for address in addresses)
+    hosts = (f"--host-record={name},{address}" for name, address in names.items())
+    fixed = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--conf-file=/dev/null", "--pid-file")
+    more = ("--bind-interfaces", "--log-facility=-", "--user=root")
+    return node.start("dnsmasq", *fixed, *more, *listens, *hosts, *options, name="resolver")
+
+
+def _last(pattern: str, text: str) -> str:
+    found: list[str] = re.findall(pattern, text)
+    assert found, f"nothing like {pattern} in:\n{text}"
+    return found[-1]

@@ -1,0 +1,145 @@
+"""The small set-up for remote access: two servers of research.yaml, and all that is behind them on one node.
+
+::
+
+    laptop, desk ─ home ─┐            ┌─ igw ─ us-west-2 ─┐
+                         ├─ internet ─┤                   ├─ inside: pods, services, machines
+    other laptops ───────┘            └──────── rack-a ───┘
+
+There are no tunnels between sites here, so this kernel will do where it lets us make namespaces; the third
+server, in eu-west-1, does not answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from network.lab import Lab, Segment
+from network.laptops import Access, Laptop, Server, echoes, resolver
+from network.machine import Direct, Machine, MachineFault, Unavailable, machine
+from network.node import Node
+from network.world import research
+
+POD, SERVICE, LOGIN, MASTER, STORAGE = "10.4.0.5", "10.0.16.20", "10.2.0.13", "10.2.0.10", "10.200.0.3"
+METADATA = "169.254.169.254"
+WORLD = "198.51.100.80"
+"""Somebody on the internet, who also answers for its names."""
+
+REGION, RACK = "us-west-2", "rack-a"
+_PUBLIC = {REGION: "192.0.2.16", RACK: "198.51.100.10", "eu-west-1": "192.0.2.17"}
+HOME = "203.0.113.200"
+
+
+@dataclass
+class Place:
+    """All of it. `servers`: by site."""
+
+    lab: Lab
+    access: Access
+    servers: dict[str, Server]
+    inside: Node
+    world: Node
+    home: Segment
+    laptop: Laptop
+    desk: Laptop
+
+    @property
+    def region(self) -> Server:
+        return self.servers[REGION]
+
+    @property
+    def rack(self) -> Server:
+        return self.servers[RACK]
+
+
+def place_machine() -> Machine:
+    """This machine where its kernel has what laptops need, which starts programs far quicker than a VM."""
+    try:
+        direct = Direct()
+    except Unavailable:
+        return machine()
+    try:
+        trial = direct.run(["sh", "-c", "ip tuntap add t0 mode tun && nft list ruleset"])
+    except MachineFault:
+        direct.close()
+        return machine()
+    if trial.ok:
+        return direct
+    direct.close()
+    return machine()
+
+
+def draw(lab: Lab, folder: Path) -> Place:
+    """The whole set-up, with its daemons."""
+    access = Access.made(research(), folder)
+    inside, world = _inside(lab), _world(lab)
+    servers = {
+        REGION: Server(access, REGION, _in_region(lab, inside)),
+        RACK: Server(access, RACK, _in_rack(lab, inside)),
+    }
+    for server in servers.values():
+        server.node.write("/etc/resolv.conf", f"nameserver {WORLD}\n")
+        echoes(server.node, 22)
+        server.install()
+        server.start()
+        server.start_names()
+    home = lab.nat("home", HOME, "192.168.178.1/24")
+    laptop, desk = (
+        Laptop.behind(home, name, f"192.168.178.{number}/24", "192.168.178.1", WORLD)
+        for number, name in enumerate(("laptop", "desk"), 20)
+    )
+    return Place(lab, access, servers, inside, world, home, laptop, desk)
+
+
+def _inside(lab: Lab) -> Node:
+    node = lab.node("inside")
+    node.forwards()
+    addresses = (POD, SERVICE, LOGIN, MASTER, STORAGE, METADATA, "10.2.0.2", "10.0.16.10")
+    node.ip(*(f"address add {address}/32 dev lo" for address in addresses))
+    return node
+
+
+def _world(lab: Lab) -> Node:
+    node = lab.node("world")
+    lab.internet.attach(node, WORLD)
+    hosts = {f"vpn-{site}.research.lab.example": address for site, address in _PUBLIC.items()}
+    resolver(node, [WORLD], {"www.example.org": WORLD, **hosts})
+    echoes(node, 80)
+    return node
+
+
+def _in_region(lab: Lab, inside: Node) -> Node:
+    """A server in a VPC, whose internet gateway translates one address to one."""
+    private, public = "10.2.48.16", _PUBLIC[REGION]
+    vpc, gateway, server = lab.segment("vpc"), lab.node("igw"), lab.node(REGION)
+    lab.internet.attach(gateway, public)
+    gateway.forwards()
+    vpc.attach(gateway, "lan", "10.2.0.1/16")
+    gateway.nft(
+        "table ip nat {\n"
+        "  chain before {\n    type nat hook prerouting priority -100\n"
+        f"    iifname wan dnat to {private}\n  }}\n"
+        "  chain after {\n    type nat hook postrouting priority 100\n"
+        f"    oifname wan ip saddr {private} snat to {public}\n  }}\n}}\n"
+    )
+    vpc.attach(server, "ens5", f"{private}/16", gateway="10.2.0.1")
+    vpc.attach(inside, "vpc", "10.2.255.1/16")
+    server.ip("route add 10.0.0.0/8 via 10.2.255.1")
+    resolver(
+        inside,
+        ["10.2.0.2", "10.0.16.10"],
+        {"fs-1.research.internal": "10.2.0.99", "web.default.svc.cluster.local": SERVICE},
+    )
+    echoes(inside, 22, 80)
+    return server
+
+
+def _in_rack(lab: Lab, inside: Node) -> Node:
+    """A site's gateway, with a public address of its own."""
+    lan, server = lab.segment("rack"), lab.node(RACK)
+    lab.internet.attach(server, _PUBLIC[RACK])
+    lan.attach(server, "lan", "10.200.0.2/22")
+    lan.attach(inside, "rack", "10.200.3.1/22")
+    server.ip("route add 10.0.0.0/8 via 10.200.3.1")
+    return server
