@@ -33,23 +33,25 @@ def kept(gateway: SiteGateway, key: str = "aB3._xyz") -> dict[str, str]:
     return {tunnel.secret: f"{key}{number}" for number, tunnel in enumerate(gateway.tunnels)}
 
 
-def test_each_tunnel_has_its_key_by_both_identities(cluster: Cluster, gateway: SiteGateway) -> None:
+def test_each_tunnel_has_its_key_by_the_other_ends_identity_alone(
+    cluster: Cluster, gateway: SiteGateway
+) -> None:
     outputs, secrets = outputs_for(cluster), kept(gateway)
     text = keys(gateway, outputs, secrets)
     found = re.findall(
-        r'    ike-(\S+) \{\n        id-1 = (\S+)\n        id-2 = (\S+)\n        secret = "(\S+)"\n    \}',
+        r'    ike-(\S+) \{\n        id = (\S+)\n        secret = "(\S+)"\n    \}',
         text,
     )
     expected = [
         (
             tunnel.name,
-            tunnel.local_id,
             str(tunnel.remote or outputs.tunnels[tunnel.link][tunnel.number - 1]),
             secrets[tunnel.secret],
         )
         for tunnel in gateway.tunnels
     ]
     assert found == expected
+    assert len({remote for _, remote, _ in found}) == len(found)
     assert text.startswith("secrets {\n")
     assert text.endswith("}\n")
 

@@ -42,18 +42,14 @@ def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str
                 f"{tunnel.secret}: strongSwan would read this key as another one; it must be printable "
                 "ASCII and must not begin with 0x or 0s: delete it and a good one is made"
             )
-        entries.append(_entry(tunnel.name, tunnel.local_id, str(remote), key))
+        entries.append(_entry(tunnel.name, str(remote), key))
     return "secrets {\n" + "".join(entries) + "}\n"
 
 
-def _entry(name: str, local: str, remote: str, key: str) -> str:
-    return (
-        f"    ike-{name} {{\n"
-        f"        id-1 = {local}\n"
-        f"        id-2 = {remote}\n"
-        f"        secret = {_quoted(key)}\n"
-        "    }\n"
-    )
+def _entry(name: str, remote: str, key: str) -> str:
+    # The other end's identity alone, which no two tunnels share. strongSwan tries every key that has one of both
+    # ends' identities: with ours in each, any tunnel's key would open all of them.
+    return f"    ike-{name} {{\n        id = {remote}\n        secret = {_quoted(key)}\n    }}\n"
 
 
 def _quoted(text: str) -> str:
