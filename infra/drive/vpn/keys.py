@@ -47,8 +47,8 @@ def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str
 
 
 def _entry(name: str, remote: str, key: str) -> str:
-    # The other end's identity alone, which no two tunnels share. strongSwan tries every key that has one of both
-    # ends' identities: with ours in each, any tunnel's key would open all of them.
+    # The other end's identity alone, which no two tunnels share. strongSwan tries every key that has one of
+    # both ends' identities: with ours in each, any tunnel's key would open all of them.
     return f"    ike-{name} {{\n        id = {remote}\n        secret = {_quoted(key)}\n    }}\n"
 
 
