@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from infra.errors import DriveError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a tree belongs to /")
 
-FOLDER = "strongswan/lab"
+FOLDER = f"strongswan/lab-{os.getpid()}"
+"""Of this process alone: what was put onto a machine is remembered by this name, and tests run side by side."""
 
 
 @pytest.fixture(scope="module")
@@ -136,4 +137,4 @@ def test_an_empty_tree_is_not_sent(machine: Machine, tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_stays_on_this_machine() -> Iterator[None]:
     yield
-    subprocess.run(["rm", "-rf", "/var/lib/causeway/strongswan-lab"], check=False)
+    shutil.rmtree(Path("/var/lib/causeway") / FOLDER.replace("/", "-"), ignore_errors=True)

@@ -13,7 +13,7 @@ import pytest
 
 from infra.load import load
 from infra.model import Cluster
-from infra.render import render
+from infra.render import RENDERERS, render
 from infra.render.terraform import hcl
 from infra.render.terraform import render as render_terraform
 from infra.resolve.cluster import resolve
@@ -145,7 +145,7 @@ def test_two_renders_are_one() -> None:
 
 def test_everything_stands_in_the_folder_of_its_target() -> None:
     folders = {path.split("/")[0] for path in render(cluster("research"))}
-    assert folders == {"cluster.json", "terraform"}
+    assert folders == {"cluster.json", *RENDERERS}
 
 
 @pytest.mark.parametrize(
