@@ -18,7 +18,7 @@ from infra.errors import DriveError
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a tree belongs to /")
 
 FOLDER = f"strongswan/lab-{os.getpid()}"
-"""Of this process alone: what was put onto a machine is remembered by this name, and tests run side by side."""
+"""Of this process alone: a machine remembers a tree by this name, and tests run side by side."""
 
 
 @pytest.fixture(scope="module")
