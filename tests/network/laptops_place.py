@@ -104,7 +104,7 @@ def _world(lab: Lab) -> Node:
     node = lab.node("world")
     lab.internet.attach(node, WORLD)
     hosts = {f"vpn-{site}.research.lab.example": address for site, address in _PUBLIC.items()}
-    resolver(node, [WORLD], {"www.example.org": WORLD, **hosts})
+    resolver(node, [WORLD], {"www.example.org": WORLD, **hosts}, "--address=/#/")
     echoes(node, 80)
     return node
 
@@ -130,6 +130,7 @@ def _in_region(lab: Lab, inside: Node) -> Node:
         inside,
         ["10.2.0.2", "10.0.16.10"],
         {"fs-1.research.internal": "10.2.0.99", "web.default.svc.cluster.local": SERVICE},
+        "--address=/#/",
     )
     echoes(inside, 22, 80)
     return server
