@@ -178,15 +178,17 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 def _left(group: int) -> bool:
-    # Orphans are ours where we are the machine's first process, and those that ended wait for us.
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-group, os.WNOHANG)[0]:
-            pass
+    """Whether any of the group still runs; who ended may wait for a parent that never asks."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    return True
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, member, *_ = entry.read_text().rpartition(")")[2].split()
+            if int(member) == group and state != "Z":
+                return True
+    return False
 
 
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
