@@ -8,6 +8,7 @@ daemons start with the users and capabilities of their units. A laptop is OpenVP
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import secrets
@@ -21,6 +22,7 @@ from typing import Any
 
 from network.lab import Segment
 from network.node import Node, Process
+from network.world import World
 from strategies.outputs import outputs_for
 
 from infra.drive import private, ssh
@@ -180,7 +182,8 @@ class Server:
     def install(self) -> None:
         """The machine's first files, with what systemd would make for them."""
         node = self.node
-        node.check("sh", "-c", "test -c /dev/net/tun || modprobe tun")
+        # udev lets everybody open it (50-udev-default.rules), where there is udev.
+        node.check("sh", "-ec", "test -c /dev/net/tun || modprobe tun; chmod 666 /dev/net/tun")
         sysusers = render(self.access.cluster)[f"{self.site}/etc/sysusers.d/remote-access.conf"]
         node.check("systemd-sysusers", "-", stdin=sysusers)
         node.forwards()
@@ -387,6 +390,41 @@ def resolver(node: Node, addresses: Sequence[str], names: Mapping[str, str], *op
     fixed = ("--keep-in-foreground", "--no-hosts", "--no-resolv", "--conf-file=/dev/null", "--pid-file")
     more = ("--bind-interfaces", "--log-facility=-", "--user=root")
     return node.start("dnsmasq", *fixed, *more, *listens, *hosts, *options, name="resolver")
+
+
+def join_overlay(world: World, joining: Sequence[tuple[Node, str]]) -> None:
+    """Makes nodes, with their addresses among nodes, further members of the overlay that `world.pods` draws,
+    as flannel on a VPN server does."""
+    pods = world.cluster.network
+    blocks = list(
+        itertools.islice(pods.pods.subnets(new_prefix=pods.pods_node_prefix), len(world.pods()) + 9)
+    )
+    there = [
+        *((region.worker, region.worker_address) for region in world.regions.values()),
+        *((site.host, site.host_address) for site in world.sites.values()),
+    ]
+    (link,) = json.loads(there[0][0].check("ip", "-json", "link", "show", "flannel.1"))
+    rows = [
+        (node, at, blocks[number - 1], f"0e:00:00:00:00:{number:02x}")
+        for number, (node, at) in enumerate([*there, *joining], 1)
+    ]
+    fresh = rows[len(there) :]
+    for node, at, block, mac in fresh:
+        node.ip(
+            f"link add flannel.1 address {mac} mtu {link['mtu']} type vxlan id 1 local {at} dstport 8472"
+            " nolearning",
+            f"address add {block[0]}/32 dev flannel.1",
+            "link set flannel.1 up",
+        )
+    for node, _, own, _ in rows:
+        others = fresh if node in [each for each, _ in there] else rows
+        for _, at, block, mac in others:
+            if block != own:
+                node.ip(
+                    f"neighbour replace {block[0]} lladdr {mac} dev flannel.1 nud permanent",
+                    f"route replace {block} via {block[0]} dev flannel.1 onlink",
+                )
+                node.check("bridge", "fdb", "replace", mac, "dev", "flannel.1", "dst", at)
 
 
 def _last(pattern: str, text: str) -> str:
