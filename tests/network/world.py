@@ -31,7 +31,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -139,6 +139,11 @@ class Site:
             link["ifname"]: {way: link["stats64"][way]["packets"] for way in ("rx", "tx")} for link in told
         }
 
+    def is_up(self, interface: str) -> bool:
+        """Whether an interface is."""
+        (link,) = json.loads(self.node.check("ip", "-json", "link", "show", "dev", interface))
+        return "UP" in link["flags"]
+
     def dropped(self, chain: str) -> int:
         """How many packets this chain of the firewall has dropped: ``from-us-west-2-1``."""
         told = self.node.check("nft", "list", "chain", "inet", "site_gateway", chain)
@@ -244,21 +249,14 @@ class World:
         world.wait_healthy(60)
         return world
 
-    def site_files(self, site: str, cluster: Cluster | None = None) -> Files:
-        """A gateway's tree as rendered, from the spec or from another cluster."""
-        rendered = strongswan.render(cluster or self.cluster, self.outputs)
+    def site_files(self, site: str, outputs: Outputs | None = None) -> Files:
+        """A gateway's tree as rendered; `outputs`: others than the world's."""
+        rendered = strongswan.render(self.cluster, outputs or self.outputs)
         return {
             path.removeprefix(f"{site}/"): text
             for path, text in rendered.items()
             if path.startswith(f"{site}/")
         }
-
-    def deliver_keys(self, names: Iterable[str], kept: Mapping[str, str] | None = None) -> None:
-        """What `invoke apply` does with the store's keys: the gateways of these sites get and load them."""
-        for name in names:
-            site = self.sites[name]
-            site.node.write(KEYS_FILE, keys(site.gateway, self.outputs, kept or self.kept), 0o600)
-            site.node.check("swanctl", "--load-creds", "--clear", "--noprompt")
 
     def instance(self, hostname: str) -> Node:
         """An instance of the cluster, in its VPC."""
