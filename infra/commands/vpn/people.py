@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from infra.commands.environment import Understood
-from infra.commands.terminal import columns, note, say, say_json
+from infra.commands.terminal import ask_secret, columns, note, say, say_json
 from infra.commands.vpn import keeping, trees
 from infra.errors import UsageError
 from infra.nearest import nearest
 
 if TYPE_CHECKING:
     from infra.drive.pki import Certificate, Pki
+
+THEIRS: Final = "CAUSEWAY_EASYRSA_PASSPHRASE"
+"""The environment variable that holds the passphrase of a CA key of easy-rsa's."""
 
 
 def init(understood: Understood) -> int:
@@ -67,9 +70,6 @@ def profiles(understood: Understood, *, everybody: bool, json: bool) -> int:
             continue
         for device in sorted(devices | {""}):
             certificate = pki.client(user.login, device, days)
-            if not certificate.key:
-                note(f"left out: {certificate.name} was imported; `invoke vpn.renew --user {user.login}`")
-                continue
             written.append(str(_write(understood, pki, certificate, None)))
     if json:
         say_json(written)
@@ -187,7 +187,7 @@ def take_over(understood: Understood, folder: str) -> int:
     kept = keeping.store(understood)
     pki = keeping.pki(understood, kept)
     ours = keeping.passphrase("A passphrase for the root key in our store:", again=True)
-    theirs = os.environ.get("CAUSEWAY_EASYRSA_PASSPHRASE", "")
+    theirs = os.environ.get(THEIRS) or ask_secret("The passphrase of easy-rsa's CA key, empty for none:")
     pki.import_easy_rsa(Path(folder), theirs, ours)
     certificates = pki.certificates()
     valid = sum(each.valid(keeping.now()) for each in certificates)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from infra.drive.pki import Certificate, Pki
-from infra.errors import DriveError
 from infra.model import Outputs
 from infra.model.remote import VpnServer
 
@@ -15,13 +14,8 @@ _FOLDER: Final = "etc/openvpn/server"
 def inline(head: str, certificate: Certificate, authorities: str) -> str:
     """A whole profile: its settings, and in blocks (openvpn(8), "INLINE FILE SUPPORT") all that is secret.
 
-    ``DriveError`` for an imported certificate: its key is with its owner, not with us.
+    Not of an imported certificate, whose key is with its owner; ``Pki.client`` never gives one of those.
     """
-    if not certificate.key or not certificate.tls_crypt:
-        raise DriveError(
-            f"{certificate.name}: its certificate was imported without its key; give it a successor first: "
-            f"invoke vpn.renew --user {certificate.user}"
-        )
     blocks = {
         "ca": authorities,
         "cert": certificate.chain,
