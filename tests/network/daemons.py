@@ -84,7 +84,8 @@ class Frr:
         node.check(
             "sh",
             "-c",
-            "touch /etc/frr/vtysh.conf && mkdir -p /run/frr && chown -R frr:frr /run/frr /etc/frr",
+            "touch /etc/frr/vtysh.conf && mkdir -p /run/frr && rm -f /run/frr/*.vty"
+            " && chown -R frr:frr /run/frr /etc/frr",
         )
         told = node.read("/etc/frr/daemons") if node.exists("/etc/frr/daemons") else ""
         options = {
