@@ -197,7 +197,7 @@
   );
   const ranges = new Map(items.map((item) => [item, item.blocks.map(block).filter(Boolean)]));
 
-  const joins = new Set(["VPN connection", "peering"]);
+  const joins = new Set(["VPN connection", "site tunnel", "peering"]);
   const wiresOf = (item) => (joins.has(item.kind) ? item.via.flatMap((wire) => drawn.get(wire) || []) : []);
 
   function matches(text) {

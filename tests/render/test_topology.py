@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from ipaddress import IPv4Network
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,9 +19,10 @@ from render.topology_clusters import CHANGES, SHIPPED, made_up, shipped
 
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES
-from infra.render.topology import contents, places, render
+from infra.render.topology import render
 from infra.render.topology.layout import lay_out
 from infra.render.topology.measure import cut, width
+from infra.render.topology.page import tell
 from infra.render.topology.shapes import Picture, route
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&amp;{{ 7 }}\x00\x1b\ufffe\u2028é日本"
@@ -38,9 +40,7 @@ def drawn(svg: str) -> set[str]:
 
 
 def laid_out(cluster: Cluster, changes: dict[str, str] | None = None) -> Picture:
-    return lay_out(
-        cluster, {item.id: item for item in (*places.tell(cluster), *contents.tell(cluster))}, changes or {}
-    )
+    return lay_out(cluster, tell(cluster), changes or {})
 
 
 def expected(cluster: Cluster) -> set[str]:
@@ -50,6 +50,7 @@ def expected(cluster: Cluster) -> set[str]:
     found |= {f"{region.name}/subnets/{each.name}" for region in cluster.regions for each in region.subnets}
     found |= {f"{site.name}/nodes/{node.name}" for site in cluster.sites for node in site.nodes}
     found |= {f"link/{link.name}" for link in cluster.network.links}
+    found |= {f"link/{tunnel.link}" for gateway in cluster.gateways for tunnel in gateway.tunnels}
     found |= {f"peering/{peering.name}" for peering in cluster.network.peerings}
     machines = [*cluster.ssh_nodes, *cluster.access_gateways]
     machines += cluster.control_plane.masters if cluster.control_plane else ()
@@ -57,6 +58,8 @@ def expected(cluster: Cluster) -> set[str]:
     found |= {f"{each.region}/efs/{each.name}" for each in cluster.storage.efs}
     found |= {f"{each.region}/s3/{each.name}" for each in cluster.storage.s3}
     found |= {f"{each.site}/nfs/{each.name}" for each in cluster.storage.nfs}
+    found |= {f"access/clients/{server.site}" for server in cluster.access.vpn.servers}
+    found |= {f"access/groups/{group.name}" for group in cluster.access.vpn.groups}
     return found | {"supernet", "kubernetes/pods", "kubernetes/services", "access/clients"}
 
 
@@ -101,6 +104,91 @@ def test_a_connection_shows_its_inside_blocks_and_systems() -> None:
         assert f"AS {link.site_asn}, {link.aws_asn}" in svg
 
 
+def test_sites_tunnel_is_told_once_with_both_its_ends() -> None:
+    files = render(shipped("research"))
+    known = data(files["topology.html"])
+    between = {name: item for name, item in known.items() if item["kind"] == "site tunnel"}
+    assert list(between) == ["link/rack-a-rack-b"]
+    told = between["link/rack-a-rack-b"]
+    assert told["title"] == "rack-a – rack-b"  # noqa: RUF001 (an en dash)
+    assert told["related"] == ["rack-a", "rack-b"]
+    (block,) = told["blocks"]
+    first, second = list(IPv4Network(block).hosts())
+    facts = dict(told["facts"])
+    assert facts["rack-a"] == f"198.51.100.10 · inside {first} · LAN 10.200.0.0/22"
+    assert facts["rack-b"] == f"198.51.100.20 · inside {second} · LAN 10.200.4.0/22"
+    assert facts["Routing"] == "BGP, AS 65010 and AS 65020"
+    for site, other in (("rack-a", "rack-b"), ("rack-b", "rack-a")):
+        assert {"link/rack-a-rack-b", other} <= set(known[site]["related"])
+        assert dict(known[site]["facts"])["To other sites"] == "1 tunnel"
+    svg = files["topology.svg"]
+    assert svg.count('data-id="link/rack-a-rack-b"') == 2  # the line and its words
+    assert f">{block}</text>" in svg
+    for words in ("AS 65010, 65020", "13 × /30: 12 to AWS, 1 between sites"):  # noqa: RUF001
+        assert f">{words}</text>" in svg
+    assert svg.count("· 7 tunnels</text>") == 2
+
+
+def test_two_addresses_a_site_give_two_lanes_and_static_routes_are_dashed(tmp_path: Path) -> None:
+    cluster = made_up(tmp_path, 1, 2, spare=True)
+    wires = {wire.id: wire for wire in laid_out(cluster).wires if wire.look.startswith("tunnel")}
+    assert list(wires) == ["link/rack-00-rack-01", "link/rack-00-rack-01-2"]
+    assert {wire.look for wire in wires.values()} == {"tunnel bgp"}
+    one, other = (corners(wire.d) for wire in wires.values())
+    assert not any(cross(a, b) for a in pairwise(one) for b in pairwise(other))
+    static = laid_out(made_up(tmp_path, 1, 2, "network: {routing: static}"))
+    assert [wire.look for wire in static.wires if wire.look.startswith("tunnel")] == ["tunnel static"]
+    words = [text.text for wire in static.samples for text in wire.texts]
+    assert "tunnel between sites, static routes" in words
+    assert "IPsec tunnel between sites" not in words
+
+
+def test_sites_without_a_mesh_have_no_tunnels_between(tmp_path: Path) -> None:
+    for sites in (2, 5):
+        cluster = made_up(tmp_path, 2, sites, "network: {site_mesh: false}")
+        files = render(cluster)
+        assert not any(item["kind"] == "site tunnel" for item in data(files["topology.html"]).values())
+        assert "between sites" not in files["topology.svg"]
+        assert 'class="wire tunnel' not in files["topology.svg"]
+
+
+def test_a_row_of_sites_shares_a_lane_that_ends_at_its_last_site(tmp_path: Path) -> None:
+    picture = laid_out(made_up(tmp_path, 2, 5))
+    paths = {wire.id: corners(wire.d) for wire in picture.wires if wire.id.startswith("bus/sites/")}
+    assert set(paths) == {f"bus/sites/rack-{index:02}" for index in range(5)}
+    assert {path[-1] for path in paths.values()} == {paths["bus/sites/rack-04"][-1]}
+    (last,) = (mark.rects[0] for mark in picture.marks if mark.id == "rack-04")
+    assert last.x < paths["bus/sites/rack-04"][-1][0] < last.x + last.w
+    assert "Full mesh · 10 tunnels between sites" in [text.text for text in picture.captions]
+
+
+def test_a_vpn_server_tells_its_ports_and_the_blocks_it_gives() -> None:
+    known = data(render(shipped("research"))["topology.html"])
+    servers = {server.site: server for server in shipped("research").access.vpn.servers}
+    for site, name in (("us-west-2", "machines/vpn-us-west-2"), ("rack-a", "nodes/gateway-a")):
+        udp, tcp = (str(each.block) for each in servers[site].listeners)
+        assert known[f"access/clients/{site}"]["blocks"] == [udp, tcp]
+        for item in (known[f"access/clients/{site}"], known[f"{site}/{name}"]):
+            facts = dict(item["facts"])
+            assert facts["Listens"] == "UDP 1194, TCP 443"
+            assert facts["Gives laptops"] == f"{udp} (UDP), {tcp} (TCP)"
+        assert f"access/clients/{site}" in known[f"{site}/{name}"]["related"]
+    assert dict(known["access/clients/rack-a"]["facts"])["Seen inside as"] == "10.200.0.2"
+
+
+def test_a_group_tells_what_it_may_reach_and_who_is_in_it() -> None:
+    known = data(render(shipped("research"))["topology.html"])
+    group = known["access/groups/researchers"]
+    facts = dict(group["facts"])
+    assert group["note"] == "pods, services, ssh"
+    assert facts["People"] == "2: alan, grace"
+    assert facts["Pods"] == str(shipped("research").network.pods)
+    assert facts["Ssh"] == "login-1, login-eu-1, login-gpu-1 · TCP 22"
+    assert "us-west-2/machines/login-1" in group["related"]
+    routes = dict(known["access/clients"]["facts"])["Routes"]
+    assert routes == ", ".join(map(str, shipped("research").access.vpn.routes))
+
+
 def test_the_same_cluster_gives_the_same_bytes() -> None:
     backwards = dict(reversed(CHANGES.items()))
     assert render(shipped("research"), CHANGES) == render(shipped("research"), backwards)
@@ -117,6 +205,10 @@ def test_many_places_are_drawn_in_brief_and_told_in_full(tmp_path: Path) -> None
     assert known["link/rack-07-eu-west-1"]["via"] == ["bus/vpn/rack-07", "bus/vpn/eu-west-1"]
     assert "1,500 VPN connections · 3,000 tunnels" in files["topology.svg"]
     assert "Full mesh · 435 VPC peerings" in files["topology.svg"]
+    assert "Full mesh · 1,225 tunnels between sites" in files["topology.svg"]
+    assert {f"bus/sites/{site.name}" for site in cluster.sites} <= shown
+    assert known["link/rack-07-rack-12"]["via"] == ["bus/sites/rack-07", "bus/sites/rack-12"]
+    assert sum(item["kind"] == "site tunnel" for item in known.values()) == 1225
     assert len(files["topology.svg"]) < 200_000
 
 

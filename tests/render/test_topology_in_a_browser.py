@@ -100,8 +100,12 @@ class Page:
 
     def told(self) -> dict[str, str]:
         """The tooltip's facts."""
-        terms = self.browser.find_elements(By.CSS_SELECTOR, "#tip dt")
-        values = self.browser.find_elements(By.CSS_SELECTOR, "#tip dd")
+        return self.told_by("#tip")
+
+    def told_by(self, where: str) -> dict[str, str]:
+        """The facts in the tooltip or in the panel."""
+        terms = self.browser.find_elements(By.CSS_SELECTOR, f"{where} dt")
+        values = self.browser.find_elements(By.CSS_SELECTOR, f"{where} dd")
         return {term.text: value.text for term, value in zip(terms, values, strict=True)}
 
     def log(self, kind: str) -> list[dict[str, str]]:
@@ -167,10 +171,11 @@ def test_a_line_lights_up_with_its_ends(page: Page) -> None:
 
 
 def test_a_place_lights_up_with_its_lines_and_what_they_lead_to(page: Page) -> None:
-    width = page.element("rack-b").size["width"]
-    page.hover("rack-b", right=int(width * 0.3), down=-int(page.element("rack-b").size["height"] / 2) + 12)
-    assert page.ids(".wire.lit") == {f"link/rack-b-{end}" for end in ("us-west-2", "us-east-1", "eu-west-1")}
-    assert page.ids(".place.lit") == {"rack-b", "us-west-2", "us-east-1", "eu-west-1"}
+    size = page.element("rack-b").size
+    page.hover("rack-b", right=int(size["width"] * 0.3), down=-int(size["height"] / 2) + 12)
+    regions = {"us-west-2", "us-east-1", "eu-west-1"}
+    assert page.ids(".wire.lit") == {f"link/rack-b-{end}" for end in regions} | {"link/rack-a-rack-b"}
+    assert page.ids(".place.lit") == {"rack-a", "rack-b"} | regions
 
 
 def test_a_change_is_told(page: Page) -> None:
@@ -209,6 +214,31 @@ def test_a_tunnels_inside_address_is_found_on_its_line(page: Page) -> None:
     page.search(str(links["rack-a-us-east-1"].tunnels[1].site_inside))
     assert page.ids(".wire.hit") == {"link/rack-a-us-east-1"}
     assert page.ids(".place.holds") == {"rack-a", "us-east-1"}
+
+
+def test_a_tunnel_between_sites_is_found_and_lights_up_with_its_ends(page: Page) -> None:
+    tunnels = {each.link: each for gateway in shipped("research").gateways for each in gateway.tunnels}
+    page.search(str(tunnels["rack-a-rack-b"].inside_remote))
+    assert page.one("#found").text == "1 found"
+    assert page.ids(".wire.hit") == {"link/rack-a-rack-b"}
+    assert page.ids(".place.holds") == {"rack-a", "rack-b"}
+    page.one("#query").clear()
+    page.hover_line("link/rack-a-rack-b")
+    assert page.ids(".wire.lit") == {"link/rack-a-rack-b"}
+    assert page.ids(".place.lit") == {"rack-a", "rack-b"}
+    assert page.told()["Routing"] == "BGP, AS 65010 and AS 65020"
+    for right in (1, -2):  # along the line, one event each: what is drawn above it must not take them
+        nudge = ActionChains(page.browser, duration=0).move_by_offset(right, 0)
+        nudge.perform()
+        assert page.ids(".wire.at") == {"link/rack-a-rack-b"}
+
+
+def test_a_laptops_address_is_found_at_the_server_that_gave_it(page: Page) -> None:
+    servers = {server.site: server for server in shipped("research").access.vpn.servers}
+    page.search(str(servers["rack-a"].listeners[1].block[9]))
+    assert page.ids(".mark.hit") == {"access/clients/rack-a", "access/clients"}
+    page.one("#query").send_keys(Keys.ENTER)
+    assert page.told_by("#panel")["Listens"] == "UDP 1194, TCP 443"
 
 
 def test_escape_takes_back_what_was_opened(page: Page) -> None:
@@ -287,5 +317,8 @@ def test_thirty_regions_can_be_read_and_searched(browser: WebDriver, tmp_path: P
     assert page.one("#panel h2").text == "titan-07a"
     page.search("rack-07 – eu-west-1")  # noqa: RUF001 (an en dash)
     assert page.ids(".wire.hit") == {"bus/vpn/rack-07", "bus/vpn/eu-west-1"}
+    page.search("rack-07 – rack-12")  # noqa: RUF001 (an en dash)
+    assert page.ids(".wire.hit") == {"bus/sites/rack-07", "bus/sites/rack-12"}
+    assert page.ids(".place.holds") == {"rack-07", "rack-12"}
     assert browser.save_screenshot(str(tmp_path / "thirty.png"))
     page.quiet()

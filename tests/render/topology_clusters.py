@@ -29,8 +29,11 @@ def shipped(name: str) -> Cluster:
     return resolve(load(Path(f"environments/{name}.yaml")).spec, Lock(), name)[0]
 
 
-def made_up(folder: Path, regions: int, sites: int, more: str = "") -> Cluster:
-    """So many regions and physical sites, a pool in each region and three nodes at each site."""
+def made_up(folder: Path, regions: int, sites: int, more: str = "", *, spare: bool = False) -> Cluster:
+    """So many regions and physical sites, a pool in each region and three nodes at each site.
+
+    With ``spare`` each site has a second public address.
+    """
     commercial = [
         name for name in catalogue.names() if (found := catalogue.find(name)) and found.partition == "aws"
     ]
@@ -39,9 +42,10 @@ def made_up(folder: Path, regions: int, sites: int, more: str = "") -> Cluster:
     lines = ["version: 1", "name: made-up", "domain: made-up.internal", "supernet: 10.0.0.0/8", "sites:"]
     for index in range(sites):
         lan = f"10.250.{index * 2}"
+        addresses = [f"198.51.100.{index + 1}", *([f"203.0.113.{index + 1}"] if spare else [])]
         lines.append(
             f"  rack-{index:02}: {{kind: physical, cidr: {lan}.0/23,"
-            f" gateway: {{addresses: [198.51.100.{index + 1}], asn: {65000 + index}}}, nodes: {{"
+            f" gateway: {{addresses: [{', '.join(addresses)}], asn: {65000 + index}}}, nodes: {{"
             f"gw-{index:02}: {{address: {lan}.2, cpus: 8, memory: 16 GiB, roles: [site-gateway]}},"
             f" titan-{index:02}a: {{address: {lan}.11, cpus: 32, memory: 128 GiB,"
             " gpus: {model: titan-x-pascal, count: 4}},"

@@ -26,8 +26,10 @@ def render(cluster: Cluster, changes: Mapping[str, str] | None = None) -> Files:
     ``us-west-2/efs/NAME``          a file system; ``…/s3/NAME`` a bucket, ``rack-a/nfs/NAME`` an export
     ``rack-a/nodes/NAME``           a physical node
     ``link/rack-a-us-west-2``       a VPN connection
+    ``link/rack-a-rack-b``          a tunnel between two physical sites
     ``peering/A-B``                 a peering, by its name
     ``access/clients``              laptops; ``access/clients/us-west-2`` where they come in
+    ``access/groups/researchers``   a group of people, with what it may reach
     ``kubernetes/pods``             a range; also ``kubernetes/services``, ``supernet``, ``links``
     ==============================  =====================================================
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from infra.model import Cluster
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalSite, Region
+from infra.model.tunnels import SiteGateway
 from infra.render.topology import wording
 from infra.render.topology.items import machines
 from infra.render.topology.marks import text
@@ -17,7 +18,7 @@ from infra.render.topology.sections import Card, Draw
 from infra.render.topology.shapes import Rect, Text
 
 REGION_HEIGHT: Final = 98
-SITE_HEIGHT: Final = 74
+SITE_HEIGHT: Final = 88
 _PAD: Final = 8
 _LOOKS: Final = ("mono-small", "small ink", "small ink", "small dim")
 
@@ -75,18 +76,23 @@ def region_drawing(region: Region, lines: Sequence[tuple[str, str]]) -> Draw:
     return draw
 
 
-def site_drawing(site: PhysicalSite) -> Draw:
+def site_drawing(site: PhysicalSite, gateways: Mapping[str, SiteGateway]) -> Draw:
     """A physical site in brief."""
     cards = sum(node.gpus.count for node in site.nodes if node.gpus)
     gpus = wording.count(cards, "GPU") if cards else ""
-    return _small("site", site.name, str(site.lan), wording.count(len(site.nodes), "node"), gpus)
+    gateway = gateways.get(site.name)
+    tunnels = wording.count(len(gateway.tunnels), "tunnel") if gateway else ""
+    facts = [fact for fact in (wording.count(len(site.nodes), "node"), gpus, tunnels) if fact]
+    return _small("site", site.name, str(site.lan), *facts)
 
 
 def laptops_drawing(cluster: Cluster) -> Draw:
     """Laptops in brief."""
     doors = wording.count(len(cluster.access.vpn.servers), "VPN server")
     users = wording.count(sum(user.vpn for user in cluster.access.users), "user")
-    return _small("laptops", "Laptops", str(cluster.network.clients), doors, users)
+    number = len(cluster.access.vpn.groups)
+    groups = (wording.count(number, "group"),) if number else ()
+    return _small("laptops", "Laptops", str(cluster.network.clients), doors, users, *groups)
 
 
 def _small(kind: str, name: str, block: str, *facts: str) -> Draw:

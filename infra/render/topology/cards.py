@@ -65,6 +65,8 @@ def site_drawing(pen: Pen, cluster: Cluster, site: PhysicalSite) -> Draw:
     where = [site.location] if site.location else []
     if gateway:
         where.append(f"gateway {', '.join(map(str, gateway.addresses))}")
+    tunnels = next((len(each.tunnels) for each in cluster.gateways if each.site == site.name), 0)
+    where += [wording.count(tunnels, "tunnel")] if tunnels else []
     system = f"AS {gateway.asn}" if gateway and gateway.routing == "bgp" else ""
 
     def draw(x: int, y: int, w: int) -> Card:
@@ -78,7 +80,7 @@ def site_drawing(pen: Pen, cluster: Cluster, site: PhysicalSite) -> Draw:
 
 
 def laptops_drawing(pen: Pen, cluster: Cluster) -> Draw:
-    """Laptops, and where they come in, in order."""
+    """Laptops, where they come in, in order, and what each group may reach."""
     vpn = cluster.access.vpn
     people = wording.count(sum(user.vpn for user in cluster.access.users), "user")
     traffic = "all traffic" if vpn.full_tunnel else "the cluster's traffic only"
@@ -87,6 +89,7 @@ def laptops_drawing(pen: Pen, cluster: Cluster) -> Draw:
         writer = Writer(pen, x, y, w)
         writer.head("Laptops", str(vpn.clients), f"OpenVPN, {traffic}", people)
         writer.doors(vpn)
+        writer.groups(vpn)
         return writer.done("laptops", y)
 
     return draw

@@ -7,7 +7,7 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.render.topology import wording
-from infra.render.topology.items import CLIENTS, Item, facts, machines
+from infra.render.topology.items import CLIENTS, Item, door_id, facts, machines, server_facts, servers
 
 _ROLES: Final = {"control-plane": "master", "ssh-node": "SSH node", "access-gateway": "VPN end point"}
 
@@ -55,8 +55,9 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
 
 
 def _machines(cluster: Cluster) -> Iterator[Item]:
-    plane = cluster.control_plane
+    plane, known = cluster.control_plane, servers(cluster)
     for machine in machines(cluster):
+        server = known.get((machine.region, machine.hostname))
         yield Item(
             f"{machine.region}/machines/{machine.hostname}",
             _ROLES[machine.role],
@@ -73,11 +74,12 @@ def _machines(cluster: Cluster) -> Iterator[Item]:
                 ("Behind", f"{plane.endpoint}:{plane.port}" if plane and machine in plane.masters else None),
                 ("Price", wording.hourly(machine.hourly_price)),
                 ("Instance", machine.name),
+                *(server_facts(server) if server else ()),
             ),
             parent=machine.region,
             related=(
                 f"{machine.region}/subnets/{machine.subnet}",
-                *((CLIENTS,) if machine.role == "access-gateway" else ()),
+                *((CLIENTS, door_id(machine.region)) if server else ()),
             ),
         )
 

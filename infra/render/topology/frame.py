@@ -7,7 +7,16 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.render.topology import wording
-from infra.render.topology.items import ACTIONS, CLIENTS, LINK_LOCAL, PODS, SERVICES, SUPERNET, TUNNELS
+from infra.render.topology.items import (
+    ACTIONS,
+    CLIENTS,
+    LINK_LOCAL,
+    PODS,
+    SERVICES,
+    SUPERNET,
+    TUNNELS,
+    site_tunnels,
+)
 from infra.render.topology.marks import Pen, text
 from infra.render.topology.measure import width
 from infra.render.topology.sections import ROW
@@ -29,6 +38,8 @@ def title(cluster: Cluster, left: int, room: int) -> tuple[Text, Text]:
         about.append(wording.count(sites, "physical site"))
     if regions > 1:
         about.append(f"regions joined by {wording.peering(cluster.network)}")
+    if site_tunnels(cluster):
+        about.append("sites joined by IPsec")
     names = [cluster.name] if cluster.name == cluster.environment else [cluster.name, cluster.environment]
     return (
         text(left, 40, " · ".join(names), "title", room),
@@ -45,9 +56,11 @@ def address_plan(pen: Pen, cluster: Cluster, left: int, y: int, inner: int) -> l
         (SERVICES, "Services", str(network.services), wording.size(network.services)),
         (CLIENTS, "Laptops", str(network.clients), wording.size(network.clients)),
     ]
-    tunnels = sum(len(link.tunnels) for link in network.links)
-    if tunnels:
-        words = f"{tunnels:,} {wording.TIMES} /30, two a connection"
+    to_aws = sum(len(link.tunnels) for link in network.links)
+    between = len(site_tunnels(cluster))
+    if to_aws or between:
+        words = f"{to_aws + between:,} {wording.TIMES} /30"
+        words += f": {to_aws:,} to AWS, {between:,} between sites" if between else ", two a connection"
         cells.append((TUNNELS, "Tunnels", str(LINK_LOCAL), words))
     each = inner // len(cells)
     marks = []
@@ -83,9 +96,12 @@ def samples(cluster: Cluster, left: int, y: int) -> tuple[Wire, ...]:
     """One of each kind of line, with its meaning."""
     network = cluster.network
     static = {link.routing == "static" for link in network.links}
+    between = {tunnel.routing == "static" for _, tunnel in site_tunnels(cluster)}
     lines = [
         ("vpn", "VPN connection, two tunnels", False in static),
         ("vpn static", "VPN connection, static routes", True in static),
+        ("tunnel", "IPsec tunnel between sites", False in between),
+        ("tunnel static", "tunnel between sites, static routes", True in between),
         ("peering", wording.peering(network), bool(network.peerings)),
         ("door", "laptops, OpenVPN", bool(cluster.access.vpn.servers)),
     ]

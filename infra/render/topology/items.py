@@ -12,6 +12,8 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.model.machines import Instance, NodeGroup, NodePool
+from infra.model.remote import VpnServer
+from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.render.topology import wording
 
 ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -51,7 +53,7 @@ class Item:
 
 
 def link_id(name: str) -> str:
-    """``link/rack-a-us-west-2``."""
+    """``link/rack-a-us-west-2``, ``link/rack-a-rack-b``."""
     return f"link/{name}"
 
 
@@ -65,6 +67,11 @@ def door_id(place: str) -> str:
     return f"{CLIENTS}/{place}"
 
 
+def group_id(name: str) -> str:
+    """A group of people with laptops: ``access/groups/researchers``."""
+    return f"access/groups/{name}"
+
+
 def bus_id(bus: str, place: str) -> str:
     """The wire from a place to a bus: ``bus/vpn/us-west-2``."""
     return f"bus/{bus}/{place}"
@@ -74,6 +81,30 @@ def machines(cluster: Cluster) -> tuple[Instance, ...]:
     """Masters, VPN end points and SSH nodes."""
     masters = cluster.control_plane.masters if cluster.control_plane else ()
     return (*masters, *cluster.access_gateways, *cluster.ssh_nodes)
+
+
+def servers(cluster: Cluster) -> dict[tuple[str, str], VpnServer]:
+    """VPN servers by site and machine."""
+    return {(server.site, server.node): server for server in cluster.access.vpn.servers}
+
+
+def site_tunnels(cluster: Cluster) -> tuple[tuple[SiteGateway, SiteTunnel], ...]:
+    """Each tunnel between physical sites once, as the first of its gateways sees it."""
+    found: dict[str, tuple[SiteGateway, SiteTunnel]] = {}
+    for gateway in cluster.gateways:
+        for tunnel in gateway.tunnels:
+            if tunnel.kind == "site":
+                found.setdefault(tunnel.link, (gateway, tunnel))
+    return tuple(found.values())
+
+
+def server_facts(server: VpnServer) -> tuple[tuple[str, str], ...]:
+    """Where a VPN server listens, and what it gives to laptops."""
+    return facts(
+        ("Listens", ", ".join(f"{each.name.upper()} {each.port}" for each in server.listeners)),
+        ("Gives laptops", ", ".join(f"{each.block} ({each.name.upper()})" for each in server.listeners)),
+        ("Seen inside as", server.source or "its private address, known after apply"),
+    )
 
 
 def groups_by_region(cluster: Cluster) -> dict[str, list[tuple[NodePool, NodeGroup]]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.render.topology import boxes, cards, frame, wires, wording
-from infra.render.topology.items import CLIENTS, GONE, Item, groups_by_region
+from infra.render.topology.items import CLIENTS, GONE, Item, groups_by_region, site_tunnels
 from infra.render.topology.marks import Pen
 from infra.render.topology.measure import width
 from infra.render.topology.sections import Draw
@@ -154,7 +154,8 @@ def _site_draws(pen: Pen, cluster: Cluster, full: bool) -> dict[str, Draw]:
     if full:
         draws = {site.name: cards.site_drawing(pen, cluster, site) for site in cluster.sites}
         return {**draws, CLIENTS: cards.laptops_drawing(pen, cluster)}
-    draws = {site.name: boxes.site_drawing(site) for site in cluster.sites}
+    gateways = {gateway.site: gateway for gateway in cluster.gateways}
+    draws = {site.name: boxes.site_drawing(site, gateways) for site in cluster.sites}
     return {**draws, CLIENTS: boxes.laptops_drawing(cluster)}
 
 
@@ -203,17 +204,22 @@ def _apart(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid)
     sheet.wires += wires.doors(pen, cluster, sheet.slots, lane)
     sheet.wires += wires.peerings(pen, cluster, sheet.slots)
     sheet.wires += wires.links(pen, cluster, sheet.slots, top)
+    sheet.wires += wires.tunnels(pen, cluster, sheet.slots)
+    sheet.y += LANE * len(site_tunnels(cluster))
 
 
 def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Grid) -> None:
-    """Rows of regions, rows of sites, and three buses: VPN and laptops at the left, the mesh at the right."""
+    """Rows of regions, rows of sites, and their buses: VPN and laptops at the left, meshes at the right."""
     network = cluster.network
     mesh = len(cluster.regions) > 1
+    tunnels = site_tunnels(cluster)
     words = wires.bus_words(cluster)
     above: dict[str, int] = {}
     """The mesh's lane of each region."""
     beside: dict[str, int] = {}
     """The VPN's lane of each place: below a region, above a site."""
+    below: dict[str, int] = {}
+    """The lane of each site for tunnels to others."""
     hub = sheet.y + 12
     draws = _region_draws(pen, cluster, regions.full)
     for row in _rows(draws, regions):
@@ -225,13 +231,16 @@ def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Gri
     middle = sheet.y + 12
     sheet.y += 18
     sheet.band(_premises(cluster))
+    band = sheet.y - 10
     draws = _site_draws(pen, cluster, sites.full)
     for row in _rows(draws, sites):
         sheet.y += 22
         beside.update(dict.fromkeys(row, sheet.y - 13))
         _row(sheet, pen, draws, row, sites)
-        sheet.y += 4
+        below.update(dict.fromkeys(row, sheet.y + 10))
+        sheet.y += 14 if tunnels else 4
     ends = {end for link in network.links for end in (link.region, link.site)}
+    joined = {end for gateway, tunnel in tunnels for end in (gateway.site, tunnel.peer)}
     servers = {server.site for server in cluster.access.vpn.servers}
 
     def line(bus: Bus, lanes: Mapping[str, int], members: set[str]) -> None:
@@ -243,6 +252,15 @@ def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Gri
     if mesh:
         line(Bus("mesh", "peering", sheet.right + 22, hub, 0, words.mesh), above, set(above))
         sheet.captions.append(Text(sheet.right, hub - 22, words.mesh, "small strong halo", "end"))
+    if joined:
+        hub = min(below[name] for name in joined)
+        trunk, words_at = sheet.right + 22, Text(sheet.right, band, words.sites, "small strong halo", "end")
+        if all(below[name] == hub for name in joined):
+            # One row needs no trunk: the lane ends below its last site.
+            trunk = max(sheet.slots[name].middle for name in joined)
+            words_at = Text(trunk + 12, hub + 6, words.sites, "small strong halo")
+        line(Bus("sites", "tunnel", trunk, hub, 0, words.sites), below, joined)
+        sheet.captions.append(words_at)
     if ends:
         line(Bus("vpn", "vpn", sheet.left - 20, middle, -4, words.vpn), beside, ends)
         sheet.captions.append(Text(sheet.left, middle + 4, words.vpn, "small strong halo"))

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from infra.files import Files
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES, fill
-from infra.render.topology import contents, places
+from infra.render.topology import contents, joins, laptops, places
 from infra.render.topology.items import ACTIONS, Item, gone
 from infra.render.topology.layout import lay_out
 
@@ -28,7 +28,7 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
     for name, action in changes.items():
         if action not in ACTIONS:
             raise ValueError(f"{name}: {action!r} is not one of {', '.join(ACTIONS)}")
-    told = {item.id: item for item in (*places.tell(cluster), *contents.tell(cluster))}
+    told = tell(cluster)
     told |= {name: gone(name) for name in sorted(changes) if name not in told}
     picture = lay_out(cluster, told, changes)
     style = _static("colours.css") + _static("diagram.css") + _static("page.css")
@@ -53,6 +53,12 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
         picture=picture,
     )
     return {"topology.html": _printable(html), "topology.svg": _printable(svg)}
+
+
+def tell(cluster: Cluster) -> dict[str, Item]:
+    """Everything there is to tell, by element."""
+    sections = (places.tell, laptops.tell, joins.tell, contents.tell)
+    return {item.id: item for section in sections for item in section(cluster)}
 
 
 @cache

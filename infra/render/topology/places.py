@@ -1,16 +1,17 @@
-"""Places, the address plan and the lines between places, told."""
+"""Places and the address plan, told."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from infra.catalogue import regions as known
 from infra.model import Cluster
-from infra.model.places import Link, PhysicalNode, PhysicalSite, Region, Subnet, Tunnel
+from infra.model.places import Link, PhysicalNode, PhysicalSite, Region, Subnet
+from infra.model.remote import VpnServer
 from infra.render.topology import wording
 from infra.render.topology.items import (
-    CLIENTS,
     LINK_LOCAL,
     PODS,
     SERVICES,
@@ -23,6 +24,9 @@ from infra.render.topology.items import (
     groups_by_region,
     link_id,
     peering_id,
+    server_facts,
+    servers,
+    site_tunnels,
 )
 
 _RESERVED: Final = 5
@@ -30,16 +34,14 @@ _RESERVED: Final = 5
 
 
 def tell(cluster: Cluster) -> Iterator[Item]:
-    """Ranges, regions and their subnets, sites and their nodes, VPN connections, peerings."""
+    """Ranges, regions and their subnets, sites and their nodes."""
     yield from _ranges(cluster)
     yield from _regions(cluster)
     yield from _sites(cluster)
-    yield from _links(cluster)
-    yield from _peerings(cluster)
 
 
 def _ranges(cluster: Cluster) -> Iterator[Item]:
-    network, vpn = cluster.network, cluster.access.vpn
+    network = cluster.network
     yield Item(
         SUPERNET,
         "range",
@@ -73,53 +75,24 @@ def _ranges(cluster: Cluster) -> Iterator[Item]:
         facts(("Block", network.services), ("Size", wording.size(network.services))),
         (str(network.services),),
     )
-    if network.links:
-        routing = sorted({link.routing for link in network.links})
+    between = [tunnel for _, tunnel in site_tunnels(cluster)]
+    routing = {link.routing for link in network.links} | {tunnel.routing for tunnel in between}
+    if routing:
         yield Item(
             TUNNELS,
             "range",
             "Tunnels",
             str(LINK_LOCAL),
             facts(
-                ("Connections", len(network.links)),
-                ("Tunnels", sum(len(link.tunnels) for link in network.links)),
-                ("Routing", ", ".join(routing)),
+                ("VPN connections", len(network.links)),
+                ("Their tunnels", sum(len(link.tunnels) for link in network.links)),
+                ("Between sites", len(between)),
+                ("Routing", ", ".join(sorted(routing))),
             ),
-            related=tuple(link_id(link.name) for link in network.links),
-        )
-    users = sum(user.vpn for user in cluster.access.users)
-    yield Item(
-        CLIENTS,
-        "laptops",
-        "Laptops",
-        str(network.clients),
-        facts(
-            ("Block", network.clients),
-            ("Come in at", ", ".join(f"{each.site} ({each.host or each.node})" for each in vpn.servers)),
-            ("Order", "at random" if vpn.random else "as listed"),
-            ("Traffic", "all through the VPN" if vpn.full_tunnel else "the cluster's only"),
-            ("People", wording.count(users, "user")),
-            ("Certificates", wording.count(vpn.certificate_days, "day")),
-        ),
-        (str(network.clients),),
-        related=tuple(other for each in vpn.servers for other in (each.site, door_id(each.site))),
-        via=tuple(bus_id("access", each.site) for each in vpn.servers),
-    )
-    for order, server in enumerate(vpn.servers, start=1):
-        folder = "machines" if server.kind == "aws" else "nodes"
-        yield Item(
-            door_id(server.site),
-            "way in",
-            f"Laptops {wording.DASH} {server.site}",
-            server.host or server.node,
-            facts(
-                ("Connect to", server.host or "an elastic address, known after apply"),
-                ("Served by", f"{server.node} in {server.site}"),
-                ("Place", "any, at random" if vpn.random else order),
+            related=(
+                *(link_id(link.name) for link in network.links),
+                *(link_id(tunnel.link) for tunnel in between),
             ),
-            parent=CLIENTS,
-            related=(server.site, f"{server.site}/{folder}/{server.node}"),
-            via=(bus_id("access", server.site), bus_id("access", CLIENTS)),
         )
 
 
@@ -203,6 +176,14 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
     links: dict[str, list[Link]] = {}
     for link in cluster.network.links:
         links.setdefault(link.site, []).append(link)
+    between: dict[str, dict[str, None]] = {}
+    """Tunnels to other sites, and those sites."""
+    count: Counter[str] = Counter()
+    for start, tunnel in site_tunnels(cluster):
+        for here, there in ((start.site, tunnel.peer), (tunnel.peer, start.site)):
+            between.setdefault(here, {}).update({link_id(tunnel.link): None, there: None})
+            count[here] += 1
+    known = servers(cluster)
     for site in cluster.sites:
         gateway = site.gateway
         connected = links.get(site.name, [])
@@ -222,20 +203,22 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
                 ("Nodes", len(site.nodes)),
                 ("GPUs", gpus or None),
                 ("VPN", wording.count(len(connected), "connection")),
+                ("To other sites", wording.count(count[site.name], "tunnel")),
             ),
             (str(site.lan), *(str(address) for address in (gateway.addresses if gateway else ()))),
             related=(
                 *(link_id(link.name) for link in connected),
                 *(link.region for link in connected),
+                *between.get(site.name, ()),
                 *((door_id(site.name),) if site.name in doors else ()),
             ),
-            via=(bus_id("vpn", site.name), bus_id("access", site.name)),
+            via=(bus_id("vpn", site.name), bus_id("sites", site.name), bus_id("access", site.name)),
         )
         for node in site.nodes:
-            yield _node(site, node)
+            yield _node(site, node, known.get((site.name, node.name)))
 
 
-def _node(site: PhysicalSite, node: PhysicalNode) -> Item:
+def _node(site: PhysicalSite, node: PhysicalNode, server: VpnServer | None) -> Item:
     cards = node.gpus
     return Item(
         f"{site.name}/nodes/{node.name}",
@@ -253,46 +236,9 @@ def _node(site: PhysicalSite, node: PhysicalNode) -> Item:
             ("GPUs", f"{wording.card(cards)}, {wording.memory(cards.memory_mib)} each" if cards else None),
             ("Driver", cards.driver if cards else None),
             ("Disks", ", ".join(f"{wording.memory(disk.size_mib)} {disk.use}" for disk in node.disks)),
+            *(server_facts(server) if server else ()),
         ),
         (str(node.address),),
         parent=site.name,
+        related=(door_id(site.name),) if server else (),
     )
-
-
-def _links(cluster: Cluster) -> Iterator[Item]:
-    for link in cluster.network.links:
-        yield Item(
-            link_id(link.name),
-            "VPN connection",
-            f"{link.site} {wording.DASH} {link.region}",
-            " · ".join(str(tunnel.inside) for tunnel in link.tunnels),
-            facts(
-                ("Site", f"{link.site}, {link.address}"),
-                ("Routing", wording.routing(link.routing, link.site_asn, link.aws_asn)),
-                *((f"Tunnel {tunnel.number}", _tunnel(tunnel)) for tunnel in link.tunnels),
-                ("From the site", ", ".join(map(str, link.site_blocks))),
-                ("From AWS", ", ".join(map(str, link.aws_blocks))),
-            ),
-            tuple(str(tunnel.inside) for tunnel in link.tunnels),
-            related=(link.site, link.region),
-            via=(bus_id("vpn", link.site), bus_id("vpn", link.region)),
-        )
-
-
-def _tunnel(tunnel: Tunnel) -> str:
-    return f"{tunnel.inside} · AWS {tunnel.aws_inside} · site {tunnel.site_inside}"
-
-
-def _peerings(cluster: Cluster) -> Iterator[Item]:
-    blocks = {region.name: str(region.vpc) for region in cluster.regions}
-    for peering in cluster.network.peerings:
-        ends = (peering.requester, peering.accepter)
-        yield Item(
-            peering_id(peering.name),
-            "peering",
-            f"{peering.requester} {wording.DASH} {peering.accepter}",
-            wording.peering(cluster.network),
-            facts(("Asks", f"{ends[0]}, {blocks[ends[0]]}"), ("Accepts", f"{ends[1]}, {blocks[ends[1]]}")),
-            related=ends,
-            via=tuple(bus_id("mesh", end) for end in ends),
-        )

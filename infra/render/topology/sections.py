@@ -13,7 +13,7 @@ from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode, PhysicalSite, Region, Tier
 from infra.model.remote import Vpn
 from infra.render.topology import wording
-from infra.render.topology.items import door_id
+from infra.render.topology.items import door_id, group_id
 from infra.render.topology.marks import Pen, text
 from infra.render.topology.measure import width
 from infra.render.topology.shapes import Mark, Rect, Text
@@ -171,10 +171,10 @@ class Writer:
             self._row(f"{region.name}/{pool.name}", "pool", texts)
         self._rest(len(groups) - len(shown), "more pools")
 
-    def _row(self, name: str, look: str, texts: Sequence[Text]) -> None:
-        rect = Rect(self.left - 8, self.y, self.w - 2 * PAD + 16, ROW, "row", 3)
+    def _row(self, name: str, look: str, texts: Sequence[Text], height: int = ROW) -> None:
+        rect = Rect(self.left - 8, self.y, self.w - 2 * PAD + 16, height, "row", 3)
         self.marks.append(self.pen.mark(name, look, rect, texts))
-        self.y += ROW
+        self.y += height
 
     def _rest(self, number: int, words: str) -> None:
         if number > 0:
@@ -241,7 +241,7 @@ class Writer:
         self._rest(len(inside) - len(shown), "more nodes")
 
     def doors(self, vpn: Vpn) -> None:
-        """A table of VPN servers."""
+        """A table of VPN servers: name, ports, and the blocks that laptops get from them."""
         if not vpn.servers:
             self.caption("No VPN server")
             return
@@ -250,7 +250,28 @@ class Writer:
         for server in vpn.servers:
             where = text(self.left, self.y + 15, server.site, "body strong", 140)
             host = text(middle, self.y + 15, server.host or server.node, "dim", self.right - middle)
-            self._row(door_id(server.site), "door", [where, host])
+            texts = [where, host]
+            for index, each in enumerate(server.listeners):
+                x = middle + index * (self.right - middle) // 2
+                texts.append(Text(x, self.y + 31, f"{each.name.upper()} {each.port}", "small dim"))
+                texts.append(Text(x + 56, self.y + 31, str(each.block), "mono-small dim"))
+            self._row(door_id(server.site), "door", texts, _NODE)
+
+    def groups(self, vpn: Vpn) -> None:
+        """A table of groups: what they may reach, and how many people they have."""
+        if not vpn.groups:
+            return
+        self.caption("Groups", [(self.right, "may reach")])
+        shown = vpn.groups[:_MOST_CELLS]
+        for group in shown:
+            people = wording.count(sum(group.name in user.groups for user in vpn.users), "user")
+            name = text(self.left, self.y + 15, group.name, "body strong", 140)
+            number = Text(self.left + 150, self.y + 15, people, "dim")
+            may = text(
+                self.right, self.y + 15, wording.may_reach(group), "dim ink", self.w - 2 * PAD - 240, "end"
+            )
+            self._row(group_id(group.name), "group", [name, number, may])
+        self._rest(len(vpn.groups) - len(shown), "more groups")
 
     def done(self, kind: str, top: int) -> Card:
         """The card, with room below its last line."""

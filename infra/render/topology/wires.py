@@ -8,8 +8,9 @@ from typing import Final
 
 from infra.model import Cluster
 from infra.model.places import Link
+from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.render.topology import wording
-from infra.render.topology.items import CLIENTS, bus_id, door_id, link_id, peering_id
+from infra.render.topology.items import CLIENTS, bus_id, door_id, link_id, peering_id, site_tunnels
 from infra.render.topology.marks import Pen, text
 from infra.render.topology.measure import width
 from infra.render.topology.shapes import Text, Wire, route
@@ -136,6 +137,33 @@ def _link_words(link: Link, x: int, y: int, room: int) -> Iterator[Text]:
     yield Text(x, y, rest, "small dim halo")
 
 
+def tunnels(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot]) -> Iterator[Wire]:
+    """Each tunnel between the sites of a single row, under the cards: regions' peerings mirrored."""
+    for index, (gateway, tunnel) in enumerate(site_tunnels(cluster)):
+        start, end = sorted((slots[gateway.site], slots[tunnel.peer]), key=lambda slot: slot.x)
+        y = start.bottom + LANE * (index + 1)
+        left, right = start.right - _PEER - PORT * index, end.x + _PEER + PORT * index
+        name = link_id(tunnel.link)
+        yield Wire(
+            name,
+            f"tunnel {tunnel.routing} {pen.changes.get(name, '')}".strip(),
+            route([(left, start.bottom), (left, y), (right, y), (right, end.bottom)]),
+            tuple(_tunnel_words(gateway, tunnel, (left + right) // 2, y - 6)),
+            pen.badge(name, left, y),
+            pen.label(name),
+        )
+
+
+def _tunnel_words(gateway: SiteGateway, tunnel: SiteTunnel, middle: int, y: int) -> Iterator[Text]:
+    """``169.254.2.4/30  AS 65010, 65020``, over the middle of the lane."""
+    block = wording.inside(tunnel)
+    rest = f"AS {gateway.asn}, {tunnel.remote_asn}" if tunnel.routing == "bgp" else "static routes"
+    first, second = round(width(block, "mono-small")), round(width(rest, "small"))
+    x = middle - (first + 8 + second) // 2
+    yield Text(x, y, block, "mono-small dim halo")
+    yield Text(x + first + 8, y, rest, "small dim halo")
+
+
 def doors(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot], y: int) -> Iterator[Wire]:
     """Laptops to each VPN server, along one lane over the lower row."""
     start = slots[CLIENTS]
@@ -202,14 +230,19 @@ class BusWords:
 
     vpn: str
     mesh: str
+    sites: str
     access: str
 
 
 def bus_words(cluster: Cluster) -> BusWords:
-    """What the buses carry: VPN connections, regions' mesh, laptops."""
+    """What the buses carry: VPN connections, regions' mesh, tunnels between sites, laptops."""
     network = cluster.network
+    between = site_tunnels(cluster)
+    pairs = {(gateway.site, tunnel.peer) for gateway, tunnel in between}
+    ends = {end for pair in pairs for end in pair}
+    sites = f"{wording.mesh(len(ends), len(pairs))}{wording.count(len(between), 'tunnel')} between sites"
     tunnels = sum(len(link.tunnels) for link in network.links)
     vpn = f"{wording.count(len(network.links), 'VPN connection')} · {wording.count(tunnels, 'tunnel')}"
     mesh = f"Full mesh · {wording.count(len(network.peerings), wording.peering(network))}"
     servers = wording.count(len(cluster.access.vpn.servers), "VPN server")
-    return BusWords(vpn, mesh, f"Laptops · {servers}")
+    return BusWords(vpn, mesh, sites, f"Laptops · {servers}")

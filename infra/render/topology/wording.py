@@ -9,10 +9,14 @@ from typing import Final
 from infra.catalogue import gpus
 from infra.model.machines import Market, NodeGroup, NodePool
 from infra.model.places import Gpus, Network, Routing
+from infra.model.remote import VpnGroup
+from infra.model.tunnels import SiteTunnel
 
 DASH: Final = "\N{EN DASH}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _ABBREVIATION: Final = 3
+_FEW: Final = 8
+_PAIR: Final = 2
 MINUS: Final = "\N{MINUS SIGN}"
 
 
@@ -101,6 +105,16 @@ def routing(kind: Routing, *systems: int) -> str:
     return f"BGP, {' and '.join(f'AS {each}' for each in systems)}" if kind == "bgp" else "static routes"
 
 
+def inside(tunnel: SiteTunnel) -> str:
+    """The block inside a tunnel: ``169.254.2.4/30``."""
+    return str(IPv4Network((int(tunnel.inside_local), tunnel.inside_prefix), strict=False))
+
+
+def may_reach(group: VpnGroup) -> str:
+    """``pods, services, ssh``; ``nothing`` for a group without rights."""
+    return ", ".join(reach.name for reach in group.reach) or "nothing"
+
+
 def services(names: Iterable[str]) -> str:
     """Names of AWS services; those of three letters and fewer are abbreviations: ``S3, dynamodb``."""
     return ", ".join(name.upper() if len(name) <= _ABBREVIATION else name for name in names)
@@ -114,3 +128,15 @@ def peering(network: Network) -> str:
 def hourly(price: float | None) -> str | None:
     """``$0.768 an hour on demand``; None without a price."""
     return f"{money(price)} an hour on demand" if price else None
+
+
+def some(blocks: Iterable[object]) -> str:
+    """The first few, and how many more: ``10.1.0.0/16, 10.2.0.0/16 and 78 more``."""
+    every = [str(each) for each in blocks]
+    more = f" and {len(every) - _FEW:,} more" if len(every) > _FEW else ""
+    return ", ".join(every[:_FEW]) + more
+
+
+def mesh(ends: int, pairs: int) -> str:
+    """That each end is joined to each other one, where it is worth a word."""
+    return "Full mesh · " if ends > _PAIR and pairs == ends * (ends - 1) // 2 else ""
