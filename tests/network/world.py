@@ -175,7 +175,7 @@ class Site:
 
     def stop_charon(self) -> None:
         """`systemctl stop strongswan`."""
-        self.charon.process.stop()
+        self.charon.process.stop(seconds=60)
         self.tool("settle")
 
     def start_charon(self) -> None:
