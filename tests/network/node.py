@@ -287,7 +287,8 @@ class Node:
         """Destination → interface of its first next hop, as the kernel has it."""
         found = json.loads(self.check("ip", "-json", "-4", "route", "show", "table", table))
         return {
-            route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "") for route in found
+            route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "")
+            for route in reversed(found)  # of many to one destination the best is told first
         }
 
     def cut(self, *addresses: str) -> Cut:

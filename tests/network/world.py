@@ -246,6 +246,8 @@ class World:
             parts: list[Site | AwsRegion] = [*world.regions.values(), *world.sites.values()]
             for job in [together.submit(part.start) for part in parts]:
                 job.result()
+            # The timer's task: who calls while the other end has no connections yet is turned away for good.
+            list(together.map(lambda site: site.tool("revive", timeout=120), world.sites.values()))
         world.wait_healthy(60)
         return world
 
