@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from network.lab import service
 from network.laptops import Access, Laptop, Server, echoes, join_overlay, resolver
-from network.node import Node, Process, wait_for
+from network.node import Node, wait_for
 from network.world import World
 
 _REGION, _RACK = "us-west-2", "rack-a"
@@ -23,7 +23,6 @@ class Reach:
     access: Access
     servers: dict[str, Server]
     laptop: Laptop
-    started: list[Process]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def reach(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
     names = {"web.default.svc.cluster.local": _WEB}
     resolver(web, [web_address], names, "--address=/#/")
     vpc = world.regions[_REGION].instance("resolver", str(access.server(_REGION).resolver))
-    started = [resolver(vpc, [str(access.server(_REGION).resolver)], {"fs-1.research.internal": "10.2.0.99"})]
+    resolver(vpc, [str(access.server(_REGION).resolver)], {"fs-1.research.internal": "10.2.0.99"})
     out_there = lab.node("world")
     lab.internet.attach(out_there, _WORLD)
     hosts = {
@@ -61,7 +60,7 @@ def reach(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
         server.start_names()
     home = lab.nat("home", "203.0.113.200", "192.168.178.1/24")
     laptop = Laptop.behind(home, "laptop", "192.168.178.20/24", "192.168.178.1", _WORLD)
-    yield Reach(world, access, servers, laptop, started)
+    yield Reach(world, access, servers, laptop)
     for server in servers.values():
         for daemon in server.daemons.values():
             daemon.stop()
@@ -93,7 +92,7 @@ def test_an_engineer_reaches_nodes_pods_and_services_everywhere(reach: Reach, si
             **{f"pod in {name}": address for name, (_, address) in world.pods().items()},
         }
         lost = [what for what, address in wanted.items() if not laptop.node.reaches(address, seconds=4)]
-        assert lost == []
+        assert not lost, lost
         assert laptop.asks(_WEB), "the service"
 
 
@@ -121,7 +120,7 @@ def test_the_largest_packets_pass(reach: Reach, site: str) -> None:
     rack = world.sites["rack-b"]
     pod, address = world.pods()["us-east-1"]
     with laptop.connected(reach.access.profile("ada", at=site), seconds=60):
-        assert laptop.node.fits(rack.host_address, mtu)
+        assert laptop.node.fits(rack.host_address, mtu), f"{mtu} bytes do not fit"
         assert not laptop.node.fits(rack.host_address, mtu + 1)
         laptop.node.sends(rack.host, rack.host_address, 300_000)
         laptop.node.sends(pod, address, 300_000)
