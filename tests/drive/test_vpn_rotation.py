@@ -67,11 +67,6 @@ class World:
             self.up.add(tunnel.name)
         self._look()
 
-    def authenticate(self, tunnel: SiteTunnel) -> None:
-        self.steps.append(f"authenticate {tunnel.name}")
-        if tunnel.kind == "site":
-            self.theirs[tunnel.name] = self.ours[tunnel.name]
-
     def change_key(self, tunnel: SiteTunnel, key: str) -> None:
         if self.refuses == tunnel.name:
             raise DriveError("AWS refuses")
@@ -83,6 +78,9 @@ class World:
     def deliver(self, sites: Iterable[str]) -> None:
         keys = gateway_keys([self.gateway], self.store)
         self.ours = {tunnel.name: keys[tunnel.secret] for tunnel in self.gateway.tunnels}
+        for tunnel in self.gateway.tunnels:
+            if tunnel.peer in sites:
+                self.theirs[tunnel.name] = keys[tunnel.secret]
 
     def _look(self) -> None:
         """Every region must stay within reach at every step."""

@@ -90,11 +90,6 @@ class LiveGateway:
             # Not waited for: the other end may need a moment for its new key, and strongSwan tries again.
             _each(session.initiate({"child": tunnel.name, "ike": tunnel.name, "timeout": "-1"}), ignore=True)
 
-    def authenticate(self, tunnel: SiteTunnel) -> None:
-        """Prove both ends' keys again; the new associations are there before the old ones go."""
-        with self._vici() as session:
-            session.rekey({"ike": tunnel.name, "reauth": "yes"})
-
     def _peers(self) -> dict[str, Any]:
         told = self.machine.run("vtysh", "-c", "show bgp ipv4 unicast summary json")
         try:

@@ -1,8 +1,10 @@
 """New keys for a site's tunnels, one tunnel at a time, while traffic goes on over the others.
 
 A tunnel to AWS has a sibling: traffic is moved there, both ends get the new key, traffic may come back. A
-tunnel between two sites may be their only one: both ends get the key and prove it to each other anew, and the
-new associations are there before the old ones go.
+tunnel between two sites may be their only one: both ends get the key, and what they agreed on with the old
+one stays until they next meet anew. (IKE's keys are made of random numbers; the pre-shared one only proves who
+made them, RFC 7296, 2.15. Proving it at once, make before break, loses what the answering end sends before the
+other is ready.)
 
 The next key waits in the store under ``<name>.next`` until AWS has it. Whatever moment a run is cut off at,
 running it again finishes the work, and applying puts both ends on the key that the store then holds.
@@ -32,7 +34,6 @@ class Gate(Protocol):
     def drain(self, tunnel: SiteTunnel) -> None: ...
     def restore(self, tunnel: SiteTunnel) -> None: ...
     def reconnect(self, tunnel: SiteTunnel) -> None: ...
-    def authenticate(self, tunnel: SiteTunnel) -> None: ...
 
 
 class Keys(Protocol):
@@ -98,11 +99,9 @@ class Rotation:
         self.say(f"{tunnel.name}: both ends get a new key")
         self.store.put(tunnel.secret, tunnel_key())
         self.deliver([site, tunnel.peer])
-        if self.gate.carries(tunnel):
-            self.gate.authenticate(tunnel)
-        else:
+        if not self.gate.carries(tunnel):
             self.gate.reconnect(tunnel)
-        self._until_up(tunnel)
+            self._until_up(tunnel)
         self.say(f"{tunnel.name}: done")
 
     def _until_up(self, tunnel: SiteTunnel) -> None:
