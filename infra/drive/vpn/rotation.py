@@ -2,9 +2,9 @@
 
 A tunnel to AWS has a sibling: traffic is moved there, both ends get the new key, traffic may come back. A
 tunnel between two sites may be their only one: both ends get the key, and what they agreed on with the old
-one stays until they next meet anew. (IKE's keys are made of random numbers; the pre-shared one only proves who
-made them, RFC 7296, 2.15. Proving it at once, make before break, loses what the answering end sends before the
-other is ready.)
+one stays until they next meet anew. (IKE's keys are made of random numbers; the pre-shared one only proves
+who made them, RFC 7296, 2.15. Proving it at once, make before break, loses what the answering end sends
+before the other is ready.)
 
 The next key waits in the store under ``<name>.next`` until AWS has it. Whatever moment a run is cut off at,
 running it again finishes the work, and applying puts both ends on the key that the store then holds.
