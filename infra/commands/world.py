@@ -72,11 +72,13 @@ def secrets(understood: Understood, env: Mapping[str, str]) -> Store:
 
 
 def forget_tunnels(understood: Understood, env: Mapping[str, str]) -> None:
-    """Delete the keys of tunnels that are gone; the next apply makes new ones."""
+    """Delete the keys of all tunnels; the next apply makes new ones. Those between sites go on with what they
+    have until then."""
     store = secrets(understood, env)
-    for tunnel in (tunnel for each in understood.cluster.gateways for tunnel in each.tunnels):
-        if tunnel.kind == "aws":
-            store.delete(tunnel.secret)
+    links = (tunnel for link in understood.cluster.network.links for tunnel in link.tunnels)
+    ends = (tunnel for gateway in understood.cluster.gateways for tunnel in gateway.tunnels)
+    for name in sorted({each.secret for each in (*links, *ends)}):
+        store.delete(name)
 
 
 def job(understood: Understood) -> Job:
