@@ -75,9 +75,10 @@ def forget_tunnels(understood: Understood, env: Mapping[str, str]) -> None:
     """Delete the keys of all tunnels; the next apply makes new ones. Those between sites go on with what they
     have until then."""
     store = secrets(understood, env)
-    links = (tunnel for link in understood.cluster.network.links for tunnel in link.tunnels)
-    ends = (tunnel for gateway in understood.cluster.gateways for tunnel in gateway.tunnels)
-    for name in sorted({each.secret for each in (*links, *ends)}):
+    cluster = understood.cluster
+    names = {tunnel.secret for link in cluster.network.links for tunnel in link.tunnels}
+    names |= {tunnel.secret for gateway in cluster.gateways for tunnel in gateway.tunnels}
+    for name in sorted(names):
         store.delete(name)
 
 
