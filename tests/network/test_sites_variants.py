@@ -54,7 +54,8 @@ def test_static_routes_fail_over(variants: World) -> None:
     there = site.host.pinging(region.worker_address, 0.1)
     variants.wait_path(site.name, vpc, first, 60)
     variants.wait_healthy(30)
-    assert there.stop().lost == 0
+    # Without BGP neither end knows when the other turns back: what is on its way in that moment may be lost.
+    assert there.stop().longest_gap < 1
 
 
 def test_static_routes_drain(variants: World) -> None:
