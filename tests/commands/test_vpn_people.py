@@ -334,3 +334,13 @@ def test_trees_hold_keys_and_nobody_else_reads_them(lab: Callable[[], Understood
 def test_a_site_without_machines(lab: Callable[[], Understood]) -> None:
     with pytest.raises(UsageError, match=r"rakc: no site with a gateway or .*; did you mean rack\?"):
         trees.places(lab(), ["rakc"])
+
+
+def test_a_tree_without_its_tunnels_is_not_brought(lab: Callable[[], Understood]) -> None:
+    """On a colleague's machine, say: the gateway would take its tunnels down."""
+    Path("build/lab/state/outputs.json").unlink()
+    said = r"us-west-2-1, us-west-2-2 are not known here.*invoke outputs --env lab reads them"
+    with pytest.raises(UsageError, match=said):
+        trees.push(lab(), (), json=False)
+    with pytest.raises(UsageError, match=said):
+        trees.deliver(lab(), keeping.store(lab()), ["rack"])

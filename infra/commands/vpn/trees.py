@@ -118,6 +118,7 @@ def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
     found = places(understood, sites)
     if not found:
         raise UsageError(f"{understood.environment.spec_file} has no gateway and no VPN server")
+    _whole(understood, found)
     kept = keeping.store(understood)
     prepare(understood, kept)
     if any(each.target == OPENVPN for each in found):
@@ -129,6 +130,21 @@ def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
         for (target, site), result in told.items():
             say(f"{site}: {target}: {result['error'] or _changed(result['changed'])}")
     return 1 if any(result["error"] for result in told.values()) else 0
+
+
+def _whole(understood: Understood, wanted: Iterable[Place]) -> None:
+    """``UsageError`` for a gateway's tree that lacks tunnels: the gateway would end those that it has."""
+    from infra.render.strongswan import missing
+
+    sites = {each.site for each in wanted if each.target == STRONGSWAN}
+    lost = [name for site, name in missing(understood.cluster, understood.outputs) if site in sites]
+    if lost:
+        environment = understood.environment
+        raise UsageError(
+            f"AWS's addresses of {', '.join(sorted(set(lost)))} are not known here, and a gateway without "
+            f"them would end these tunnels; invoke outputs {environment.options} reads them from the state, "
+            f"where somebody else has applied them; else: invoke apply {environment.options}"
+        )
 
 
 def _changed(paths: object) -> str:
@@ -166,8 +182,9 @@ def bring(
 
 def deliver(understood: Understood, kept: Store, sites: Iterable[str]) -> None:
     """Bring new keys to the gateways of some sites. ``DriveError`` when one is not reached."""
-    prepare(understood, kept)
     wanted = [each for each in places(understood, sites) if each.target == STRONGSWAN]
+    _whole(understood, wanted)
+    prepare(understood, kept)
     failed = [str(result["error"]) for result in bring(understood, wanted).values() if result["error"]]
     if failed:
         raise DriveError("\n".join(failed))
