@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -14,7 +15,7 @@ from infra.commands.environment import Understood, find, understand
 from infra.commands.vpn import tunnels
 from infra.drive.folders import Folders
 from infra.drive.outputs import keep
-from infra.drive.vpn.cloud import CloudState
+from infra.drive.vpn.cloud import Cloud, CloudState
 from infra.drive.vpn.gateways import DOWN, LiveGateway, TunnelState
 from infra.errors import UsageError
 
@@ -120,6 +121,22 @@ def test_a_gateway_that_can_not_be_asked_says_why(
 def test_rotating_the_keys_of_a_site_that_has_none(lab: Understood) -> None:
     with pytest.raises(UsageError, match=r"rakc: no site with a gateway; did you mean rack\?"):
         tunnels.rotate(lab, "rakc")
+
+
+def test_keys_are_not_rotated_while_the_gateways_tree_lacks_a_tunnel(
+    lab: Understood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree can't be brought then: AWS would have a new key, and the gateway the old one."""
+    touched: list[str] = []
+    gate = MagicMock()
+    gate.machine.run.side_effect = lambda *_: touched.append("asked")
+    gate.carries.return_value = True
+    gate.drain.side_effect = lambda tunnel: touched.append(f"{tunnel.name} drained")
+    monkeypatch.setattr(tunnels, "_live", lambda _: gate)
+    monkeypatch.setattr(Cloud, "change_key", lambda _, tunnel, __: touched.append(f"{tunnel.name} changed"))
+    with pytest.raises(UsageError, match="eu-west-1-1, eu-west-1-2 are not known here"):
+        tunnels.rotate(lab, "rack")
+    assert touched == []
 
 
 def test_status_of_a_cluster_without_gateways(lab: Understood) -> None:

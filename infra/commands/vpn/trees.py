@@ -118,7 +118,7 @@ def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
     found = places(understood, sites)
     if not found:
         raise UsageError(f"{understood.environment.spec_file} has no gateway and no VPN server")
-    _whole(understood, found)
+    require_whole(understood, [each.site for each in found if each.target == STRONGSWAN])
     kept = keeping.store(understood)
     prepare(understood, kept)
     if any(each.target == OPENVPN for each in found):
@@ -132,11 +132,11 @@ def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
     return 1 if any(result["error"] for result in told.values()) else 0
 
 
-def _whole(understood: Understood, wanted: Iterable[Place]) -> None:
+def require_whole(understood: Understood, sites: Iterable[str]) -> None:
     """``UsageError`` for a gateway's tree that lacks tunnels: the gateway would end those that it has."""
     from infra.render.strongswan import missing
 
-    sites = {each.site for each in wanted if each.target == STRONGSWAN}
+    sites = set(sites)
     lost = [name for site, name in missing(understood.cluster, understood.outputs) if site in sites]
     if lost:
         environment = understood.environment
@@ -183,7 +183,7 @@ def bring(
 def deliver(understood: Understood, kept: Store, sites: Iterable[str]) -> None:
     """Bring new keys to the gateways of some sites. ``DriveError`` when one is not reached."""
     wanted = [each for each in places(understood, sites) if each.target == STRONGSWAN]
-    _whole(understood, wanted)
+    require_whole(understood, [each.site for each in wanted])
     prepare(understood, kept)
     failed = [str(result["error"]) for result in bring(understood, wanted).values() if result["error"]]
     if failed:

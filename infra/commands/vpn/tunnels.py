@@ -47,7 +47,11 @@ def status(understood: Understood, *, json: bool) -> int:
 
 
 def rotate(understood: Understood, site: str) -> int:
-    """New keys for all tunnels of a site, one after the other, while traffic goes on."""
+    """New keys for all tunnels of a site, one after the other, while traffic goes on.
+
+    ``UsageError`` before anything is touched while a tunnel of the site, or of one that it has a tunnel to,
+    is not applied.
+    """
     from infra.drive.vpn.cloud import Cloud
     from infra.drive.vpn.rotation import Rotation
 
@@ -61,17 +65,19 @@ def rotate(understood: Understood, site: str) -> int:
     env = keeping.environ(understood)
     kept = keeping.store(understood, env)
     gateway = known[site]
-    for name in {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}:
-        _live(known[name]).machine.run("true")  # before anything is touched
-    live = [each for each in gateway.tunnels if each.remote or each.link in understood.outputs.tunnels]
+    # All that could refuse a key once its other end has it refuses here, before anything is touched.
+    involved = {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}
+    trees.require_whole(understood, involved)
+    for name in sorted(involved):
+        _live(known[name]).machine.run("true")
     Rotation(
         gate=_live(gateway),
         cloud=Cloud(understood.cluster, understood.outputs, env),
         store=kept,
         deliver=lambda sites: trees.deliver(understood, kept, sites),
         say=note,
-    ).run(site, live)
-    say(f"{site}: {len(live)} tunnels have new keys.")
+    ).run(site, gateway.tunnels)
+    say(f"{site}: {len(gateway.tunnels)} tunnels have new keys.")
     return 0
 
 
