@@ -1,8 +1,8 @@
-"""The word that was probably meant."""
+"""The word that was probably meant, and how messages say it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -11,3 +11,25 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     by_fold = {one.casefold(): one for one in known}
     return next((by_fold[one] for one in get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)), "")
+
+
+def meant(word: str) -> str:
+    """``did you mean p3.2xlarge?``, or nothing where no word is near."""
+    return f"did you mean {word}?" if word else ""
+
+
+def meant_one_of(word: str, known: Collection[str]) -> str:
+    """The nearest of the known words, else what words there are."""
+    if near := nearest(word, known):
+        return meant(near)
+    return f"there are {listed(sorted(known), most=8)}" if known else "there are none"
+
+
+def listed(words: Iterable[str], most: int = 5) -> str:
+    """``a, b and c``; of more than ``most`` only the first, and how many more there are."""
+    every = list(words)
+    if len(every) > most:
+        return f"{', '.join(every[:most])} and {len(every) - most} more"
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} and {every[-1]}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from infra.errors import Position, Problem, SpecError, UsageError, undotted
 from infra.load import Loaded, load
-from infra.nearest import nearest
+from infra.nearest import meant_one_of
 from infra.resolve.lockfile import Lock, dump, parse
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def find(name: str = "", *, rehearsed: bool = False) -> Environment:
         return found
     if not SPECS.is_dir():
         raise UsageError(f"there is no folder {SPECS}/ here; run this in the project's own folder")
-    known = _known()
-    near = nearest(Path(wanted).name.split(".")[0], known)
-    hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
+    hint = meant_one_of(Path(wanted).name.split(".")[0], _known())
     raise UsageError(f"{wanted}: no such environment in {SPECS}/; {hint}")
 
 

@@ -23,7 +23,7 @@ from infra.drive.saved import Inputs, SavedPlan
 from infra.drive.terraform import LOCK_FILE, Listener, Terraform, TerraformError
 from infra.errors import DriveError, ProtectedError, UsageError
 from infra.files import Files
-from infra.nearest import nearest
+from infra.nearest import meant_one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,7 @@ def targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
     for wanted in only:
         modules = [module for module, site in sites.items() if site == wanted]
         if not modules:
-            known = sorted(set(sites.values()))
-            near = nearest(wanted, known)
-            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}"
+            hint = meant_one_of(wanted, set(sites.values()))
             raise UsageError(f"no AWS site {wanted!r} to plan for; {hint}")
         found += [f"module.{module}" for module in modules]
     return tuple(found)

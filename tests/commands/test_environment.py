@@ -62,7 +62,7 @@ def test_what_others_start_from_is_not_offered(project: Path) -> None:
     (project / "environments" / "big.yaml").write_text("extends: lab.yaml\n", encoding="utf-8")
     (project / "environments" / "lab.yaml").write_text(f"extends: common.yaml\n{SPEC}", encoding="utf-8")
     (project / "environments" / "torn.yaml").write_text("name: [", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"there are: big, lab, torn$"):
+    with pytest.raises(UsageError, match=r"there are big, lab and torn$"):
         find("zzzzzzzz")
 
 

@@ -11,7 +11,7 @@ from infra.commands.environment import Understood
 from infra.commands.terminal import ask_secret, columns, note, say, say_json
 from infra.commands.vpn import keeping, trees
 from infra.errors import UsageError
-from infra.nearest import nearest
+from infra.nearest import meant, meant_one_of, nearest
 
 if TYPE_CHECKING:
     from infra.drive.pki import Certificate, Pki
@@ -108,8 +108,7 @@ def revoke(
     clients = [each for each in pki.certificates() if each.kind == "client"]
     known = sorted({each.user for each in clients})
     if user not in known:
-        near = nearest(user, known)
-        hint = f"did you mean {near}?" if near else "see: invoke vpn.list"
+        hint = meant(nearest(user, known)) or "see: invoke vpn.list"
         raise UsageError(f"{user} never had a certificate; {hint}")
     taken = pki.revoke(user, device, reason=reason, passphrase=os.environ.get(keeping.PASSPHRASE, ""))
     trees.prepare(understood, kept)
@@ -231,9 +230,7 @@ def _user(understood: Understood, login: str) -> str:
     where = understood.environment.spec_file
     if any(each.login == login for each in understood.cluster.access.users):
         raise UsageError(f"{where}: access.users.{login}.vpn is false: {login} gets no profile")
-    near = nearest(login, entitled)
-    hint = f"did you mean {near}?" if near else f"there are: {', '.join(entitled) or 'none'}"
-    raise UsageError(f"{where}: access.users has no {login}; {hint}")
+    raise UsageError(f"{where}: access.users has no {login}; {meant_one_of(login, entitled)}")
 
 
 def _clashes(understood: Understood, home: str) -> tuple[str, ...]:

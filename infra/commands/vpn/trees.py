@@ -13,7 +13,7 @@ from infra.commands.rendering import write
 from infra.commands.terminal import note, say, say_json
 from infra.commands.vpn import keeping
 from infra.errors import CausewayError, DriveError, UsageError
-from infra.nearest import nearest
+from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
     from infra.drive.secrets import Store
@@ -52,10 +52,9 @@ def places(understood: Understood, sites: Iterable[str] = ()) -> tuple[Place, ..
         for each in cluster.access.vpn.servers
     ]
     wanted = set(sites)
-    known = sorted({each.site for each in found})
-    if lost := sorted(wanted - set(known)):
-        near = nearest(lost[0], known)
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
+    known = {each.site for each in found}
+    if lost := sorted(wanted - known):
+        hint = meant_one_of(lost[0], known)
         raise UsageError(f"{lost[0]}: no site with a gateway or a VPN server; {hint}")
     return tuple(each for each in found if not wanted or each.site in wanted)
 

@@ -11,7 +11,7 @@ from infra.commands.environment import Understood
 from infra.commands.terminal import columns, note, say, say_json
 from infra.commands.vpn import keeping, trees
 from infra.errors import DriveError, UsageError
-from infra.nearest import nearest
+from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +57,7 @@ def rotate(understood: Understood, site: str) -> int:
 
     known = {each.site: each for each in understood.cluster.gateways}
     if site not in known:
-        near = nearest(site, list(known))
-        hint = f"did you mean {near}?" if near else f"there are: {', '.join(known) or 'none'}"
-        raise UsageError(f"{site or 'no site'}: no site with a gateway; {hint}")
+        raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
     if world.is_embedded(understood.environment, understood.cluster):
         raise UsageError("there are no machines behind the embedded AWS: nothing to rotate")
     env = keeping.environ(understood)
