@@ -15,7 +15,6 @@ from infra.errors import UsageError
 if TYPE_CHECKING:
     from infra.drive.pki import Certificate, Due, Pki
     from infra.drive.secrets import Store
-    from infra.model import Outputs
 
 PASSPHRASE: Final = "CAUSEWAY_PKI_PASSPHRASE"  # noqa: S105 - the variable's name
 """The environment variable that holds the root key's passphrase, where nobody can be asked."""
@@ -50,11 +49,6 @@ def existing(understood: Understood, kept: Store) -> Pki:
             f"invoke vpn.init {understood.environment.options}"
         )
     return found
-
-
-def outputs(understood: Understood) -> Outputs:
-    """What AWS decided in the last apply."""
-    return understood.outputs
 
 
 def now() -> datetime:
