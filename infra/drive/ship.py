@@ -11,9 +11,6 @@ from infra.drive import private
 from infra.drive.ssh import Machine
 from infra.errors import DriveError
 
-_PROGRAMS: Final = ("usr/local/sbin/", "usr/local/lib/causeway/")
-"""Where the trees keep what can be run."""
-
 _PUBLIC: Final = (".crt", "/crl.pem")
 """Certificates and revocation lists: they stand among secrets, and daemons that are not root read them."""
 
@@ -21,15 +18,15 @@ _RECEIVE: Final = Path(__file__).parents[2] / "templates" / "ship" / "receive.sh
 
 
 def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
-    """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for programs, 0600 for
-    secrets, 0644 for the rest."""
+    """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for what can be run
+    here, 0600 for secrets, 0644 for the rest."""
     root = build / folder
     secrets = {path for path in private.below(build, folder) if not path.endswith(_PUBLIC)}
     found = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and not path.name.endswith((".new", ".orig")):
-            mode = 0o600 if name in secrets else 0o755 if name.startswith(_PROGRAMS) else 0o644
+            mode = 0o600 if name in secrets else 0o755 if path.stat().st_mode & 0o100 else 0o644
             found[name] = (path.read_bytes(), mode)
     return found
 

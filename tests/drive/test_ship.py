@@ -81,8 +81,14 @@ def test_a_configuration_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_same_tree_makes_the_same_bytes(build: Path) -> None:
     assert archive(tree(build, FOLDER)) == archive(tree(build, FOLDER))
+
+
+def test_modes_are_told_by_the_files(build: Path, target: Path) -> None:
+    root = build / FOLDER / target.relative_to("/")
+    (root / "reload").write_text("#!/bin/sh\n")
+    (root / "reload").chmod(0o755)
     modes = {path.rpartition("/")[2]: mode for path, (_, mode) in tree(build, FOLDER).items()}
-    assert modes == {"frr.conf": 0o644, "old.conf": 0o644, "keys.conf": 0o600}
+    assert modes == {"frr.conf": 0o644, "old.conf": 0o644, "keys.conf": 0o600, "reload": 0o755}
 
 
 @needs_root

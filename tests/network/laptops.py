@@ -12,7 +12,6 @@ import itertools
 import json
 import re
 import secrets
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,10 +21,12 @@ from typing import Any
 
 from network.lab import Segment
 from network.node import Node, Process
+from network.shell import Shell
+from network.systemctl import Unit, files
 from network.world import World
 from strategies.outputs import outputs_for
 
-from infra.drive import private, ssh
+from infra.drive import private, workspace
 from infra.drive.pki import Certificate, Pki
 from infra.drive.secrets.local import LocalStore
 from infra.drive.ship import ship
@@ -38,7 +39,6 @@ PASSPHRASE = "correct horse battery"
 LISTENERS = ("udp", "tcp")
 
 _TOOL = "/usr/local/sbin/remote-access"
-_UNITS = ("/lib/systemd/system", "/etc/systemd/system")
 _CONNECTED = "Initialization Sequence Completed"
 
 # What systemd-resolved is told on a Linux laptop (update-systemd-resolved), for a laptop without it: the
@@ -139,19 +139,6 @@ def new_pki(cluster: Cluster, folder: Path, clock: Callable[[], datetime]) -> Pk
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shell(ssh.Machine):
-    """A node in the place of a machine that is reached by SSH."""
-
-    node: Node
-
-    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60) -> str:
-        result = self.node.run(*command, stdin=stdin, timeout=timeout)
-        if not result.ok:
-            raise ssh.RemoteError(f"{self.name}: {result}", result.code)
-        return result.stdout
-
-
 @dataclass
 class Server:
     """A site's VPN server on a node."""
@@ -168,11 +155,8 @@ class Server:
         cluster = cluster or access.cluster
         folder = f"openvpn/{self.site}"
         server = next(each for each in cluster.access.vpn.servers if each.site == self.site)
-        for path, text in render(cluster, access.outputs).items():
-            if path.startswith(f"{self.site}/"):
-                file = access.build / "openvpn" / path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
+        rendered = render(cluster, access.outputs)
+        workspace.write(access.build, {f"openvpn/{path}": text for path, text in rendered.items()})
         secret = server_files(access.pki, server, access.outputs)
         if crl:
             secret["etc/openvpn/server/crl.pem"] = crl
@@ -195,7 +179,7 @@ class Server:
     def start(self, *listeners: str) -> None:
         """OpenVPN, as its units would."""
         for name in listeners or LISTENERS:
-            unit = Unit.read(self.node, "openvpn-server@", name)
+            unit = self._unit(f"openvpn-server@{name}.service", name)
             for command in unit.before:
                 self.node.check(*command)
             self.daemons[name] = self.node.start(*unit.command, name=f"openvpn-{name}")
@@ -204,7 +188,7 @@ class Server:
 
     def start_names(self) -> None:
         """dnsmasq, as its unit would."""
-        unit = Unit.read(self.node, "remote-access-dns", "")
+        unit = self._unit("remote-access-dns.service")
         for command in unit.before:
             self.node.check(*command)
         self.daemons["names"] = self.node.start(*unit.command, name="names")
@@ -214,6 +198,10 @@ class Server:
         for name in listeners:
             self.daemons[name].stop()
         self.start(*listeners)
+
+    def _unit(self, name: str, instance: str = "") -> Unit:
+        """A unit with its drop-ins, as they stand on the node."""
+        return Unit.parse(self.node.run("sh", "-c", f"cat {' '.join(files(name))}").stdout, instance)
 
     def tool(self, *arguments: str) -> str:
         """`remote-access …`."""
@@ -239,46 +227,6 @@ class Server:
             return next((line for line in lines if all(word in line for word in words)), "")
 
         return self.node.wait_for(found, f"{words} in the log of {listener} at {self.site}", seconds)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What a unit of systemd starts, as a command of setpriv(1) that has the unit's user and rights."""
-
-    before: tuple[tuple[str, ...], ...]
-    command: tuple[str, ...]
-
-    @classmethod
-    def read(cls, node: Node, name: str, instance: str) -> Unit:
-        """A unit with its drop-ins, as they stand on the node."""
-        paths = [f"{folder}/{name}.service{more}" for folder in _UNITS for more in ("", ".d/*.conf")]
-        told: dict[str, list[str]] = {}
-        for line in node.run("sh", "-c", f"cat {' '.join(paths)} 2>/dev/null").stdout.splitlines():
-            key, equals, value = line.partition("=")
-            if equals and not line.startswith("#"):
-                # An empty assignment takes back all before it: systemd.service(5).
-                told[key] = [*told.get(key, []), value] if value else []
-        words = {"%i": instance, "%t": "/run"}
-
-        def commands(key: str) -> tuple[tuple[str, ...], ...]:
-            return tuple(
-                tuple(re.sub("%[it]", lambda word: words[word[0]], part) for part in shlex.split(line))
-                for line in told.get(key, [])
-            )
-
-        user = told["User"][-1] if "User" in told else "nobody"
-        capabilities = " ".join(told["AmbientCapabilities"]).lower().replace("cap_", "").split()
-        rights = ",".join(["-all", *(f"+{each}" for each in capabilities)])
-        group = told["Group"][-1] if "Group" in told else "nogroup"
-        limit = [f"--nproc={each}" for each in told.get("LimitNPROC", [])[-1:]]
-        folder = told.get("WorkingDirectory", ["/"])[-1]
-        prefix = (
-            *("prlimit", *limit, "env", f"--chdir={folder}"),
-            *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"),
-            *(f"--inh-caps={rights}", f"--ambient-caps={rights}", f"--bounding-set={rights}"),
-        )
-        before = tuple((*prefix, *command) for command in commands("ExecStartPre"))
-        return cls(before, (*prefix, *commands("ExecStart")[-1]))
 
 
 @dataclass

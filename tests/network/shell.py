@@ -1,9 +1,10 @@
-"""A node in the place of a machine that is reached by SSH."""
+"""A node in the place of a machine that is reached by SSH, and lines from this machine into nodes."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import shutil
 import signal
 import socket
 import tempfile
@@ -32,22 +33,43 @@ class Shell(ssh.Machine):
 
     def command(self, command: Sequence[str]) -> list[str]:
         """A command line of this machine whose input and output are those of the command on the node."""
-        folder = tempfile.mkdtemp(prefix="causeway-lab-")
-        path = Path(folder) / "line"
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen(1)
-        threading.Thread(target=self._serve, args=(listener, path, list(command)), daemon=True).start()
-        return ["socat", "-", f"UNIX-CONNECT:{path}"]
+        return Line(self.node, *command, calls=1).command
 
-    def _serve(self, listener: socket.socket, path: Path, command: list[str]) -> None:
-        with listener:
-            line = listener.accept()[0]
-        path.unlink()
-        path.parent.rmdir()
-        machine = self.node.machine
-        pid = machine.ask("stream", command=command, node=self.node.first)["pid"]
-        back = threading.Thread(target=self._back, args=(line, pid), daemon=True)
+
+class Line:
+    """A socket of this machine; who connects to it talks to a command of its own on a node.
+
+    `command`: a program of this machine that connects standard input and output to it. It takes so many
+    `calls`, without a number any until `close`.
+    """
+
+    def __init__(self, node: Node, *command: str, calls: int = -1) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="causeway-lab-"))  # pytest's are too long for a socket
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self._folder / "line"))
+        self._listener.listen()
+        self.command = ["socat", "-", f"UNIX-CONNECT:{self._folder / 'line'}"]
+        threading.Thread(target=self._serve, args=(node, list(command), calls), daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it may have ended by itself
+            self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, node: Node, command: list[str], calls: int) -> None:
+        with contextlib.suppress(OSError), self._listener:
+            while calls:
+                line = self._listener.accept()[0]
+                threading.Thread(target=_join, args=(line, node, command), daemon=True).start()
+                calls -= 1
+        shutil.rmtree(self._folder)
+
+
+def _join(line: socket.socket, node: Node, command: list[str]) -> None:
+    """Joins a connection with a command that is started for it."""
+    machine = node.machine
+    with line, contextlib.suppress(MachineFault):
+        pid = machine.ask("stream", command=command, node=node.first)["pid"]
+        back = threading.Thread(target=_back, args=(line, node, pid), daemon=True)
         back.start()
         with contextlib.suppress(OSError, MachineFault):
             while data := line.recv(1 << 16):
@@ -56,14 +78,14 @@ class Shell(ssh.Machine):
         with contextlib.suppress(MachineFault):
             machine.ask("kill", pid=pid, signal=signal.SIGKILL)
         back.join()
-        line.close()
 
-    def _back(self, line: socket.socket, pid: int) -> None:
-        with contextlib.suppress(OSError, MachineFault):
-            while True:
-                told = self.node.machine.ask("take", pid=pid)
-                if data := base64.b64decode(told["data"]):
-                    line.sendall(data)
-                elif not told["late"]:
-                    break
-            line.shutdown(socket.SHUT_WR)
+
+def _back(line: socket.socket, node: Node, pid: int) -> None:
+    with contextlib.suppress(OSError, MachineFault):
+        while True:
+            told = node.machine.ask("take", pid=pid)
+            if data := base64.b64decode(told["data"]):
+                line.sendall(data)
+            elif not told["late"]:
+                break
+        line.shutdown(socket.SHUT_WR)
