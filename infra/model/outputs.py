@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Final
 
+from infra.model.tunnels import SiteTunnel
+
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -24,6 +26,13 @@ class Outputs:
     """Link → the outside addresses of AWS's two tunnel ends."""
     instances: Mapping[str, Addresses] = field(default_factory=dict)
     """Host name → addresses of masters, SSH nodes and VPN servers."""
+
+    def remote(self, tunnel: SiteTunnel) -> IPv4Address | None:
+        """The public address of a tunnel's other end; None while only AWS knows it."""
+        if tunnel.remote is not None:
+            return tunnel.remote
+        pair = self.tunnels.get(tunnel.link)
+        return pair[tunnel.number - 1] if pair else None
 
 
 NO_OUTPUTS: Final = Outputs()

@@ -44,30 +44,18 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     )
 
 
-def remote_address(tunnel: SiteTunnel, outputs: Outputs) -> IPv4Address | None:
-    """The public address of the other end; None while only AWS knows it."""
-    if tunnel.remote is not None:
-        return tunnel.remote
-    pair = outputs.tunnels.get(tunnel.link)
-    return pair[tunnel.number - 1] if pair else None
-
-
 def missing(cluster: Cluster, outputs: Outputs) -> tuple[tuple[str, str], ...]:
     """Site and name of each tunnel that was left out, as the other end's address is not known yet."""
     return tuple(
         (gateway.site, tunnel.name)
         for gateway in cluster.gateways
         for tunnel in gateway.tunnels
-        if remote_address(tunnel, outputs) is None
+        if outputs.remote(tunnel) is None
     )
 
 
 def _machine(gateway: SiteGateway, ipsec: Ipsec, outputs: Outputs) -> Files:
-    known = [
-        (tunnel, remote)
-        for tunnel in gateway.tunnels
-        if (remote := remote_address(tunnel, outputs)) is not None
-    ]
+    known = [(tunnel, remote) for tunnel in gateway.tunnels if (remote := outputs.remote(tunnel)) is not None]
     rows = [_tunnel(gateway, tunnel, remote) for tunnel, remote in known]
     policy = {**_policy(ipsec), "keepalive": ipsec.keepalive, "hold": ipsec.hold}
     wiring = {"site": gateway.site, "tunnels": rows, "ipsec": policy}

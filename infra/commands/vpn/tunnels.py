@@ -113,9 +113,7 @@ def _row(
     theirs: Mapping[IPv4Address, CloudState],
     understood: Understood,
 ) -> dict[str, Any]:
-    outside = tunnel.remote
-    if tunnel.kind == "aws" and tunnel.link in understood.outputs.tunnels:
-        outside = understood.outputs.tunnels[tunnel.link][tunnel.number - 1]
+    outside = understood.outputs.remote(tunnel)
     here = mine[tunnel.name] if not isinstance(mine, str) else None
     there = theirs.get(outside) if outside is not None and tunnel.kind == "aws" else None
     return {

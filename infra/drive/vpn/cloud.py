@@ -69,7 +69,7 @@ class Cloud:
     def change_key(self, tunnel: SiteTunnel, key: str) -> None:
         """Give a tunnel another pre-shared key, and wait until AWS has it."""
         region = self._regions[tunnel.link]
-        outside = str(self._outputs.tunnels[tunnel.link][tunnel.number - 1])
+        outside = str(self._outputs.remote(tunnel))
         connection = next(
             (
                 name

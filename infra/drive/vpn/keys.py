@@ -29,9 +29,7 @@ def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str
     """
     entries = []
     for tunnel in gateway.tunnels:
-        remote = tunnel.remote
-        if remote is None and (pair := outputs.tunnels.get(tunnel.link)):
-            remote = pair[tunnel.number - 1]
+        remote = outputs.remote(tunnel)
         if remote is None:
             continue
         key = kept.get(tunnel.secret)
