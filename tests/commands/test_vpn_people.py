@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -252,6 +254,17 @@ def test_a_user_who_left_the_spec_is_to_be_revoked(
     assert note.startswith("to be revoked: bob, who is not in the spec, has 1 valid certificate; ")
     assert note.endswith("; invoke vpn.revoke --env lab --user bob")
     assert listed(lab(), capsys)[0]["state"] == "valid, to be revoked"
+
+
+def test_without_a_pki_a_plan_does_not_wait_for_its_libraries(spec: Path) -> None:
+    program = (
+        "import sys\n"
+        "from infra.commands.environment import find, understand\n"
+        "from infra.commands.vpn import keeping\n"
+        "print(keeping.notes(understand(find('lab')), {}), 'cryptography' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "() False\n"
 
 
 def test_what_ends_soon_is_told_and_renewed(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from infra.commands import world
 from infra.commands.environment import Understood
 from infra.commands.terminal import ask_secret
-from infra.errors import UsageError
+from infra.errors import DriveError, UsageError
 
 if TYPE_CHECKING:
     from infra.drive.pki import Certificate, Due, Pki
@@ -99,12 +99,13 @@ def notes(understood: Understood, env: Mapping[str, str]) -> tuple[str, ...]:
     """
     if not understood.cluster.access.vpn.servers:
         return ()
-    from infra.errors import DriveError
+    from infra.drive.secrets.names import PKI_ROOT
 
     try:
-        found = pki(understood, store(understood, env))
-        if not found.exists():
+        kept = store(understood, env)
+        if kept.get(PKI_ROOT) is None:  # so that a plan need not wait for the libraries of a PKI
             return ()
+        found = pki(understood, kept)
         certificates, due = found.certificates(), found.due()
     except DriveError as problem:
         return (f"certificates can't be looked at: {problem}",)

@@ -31,8 +31,9 @@ from cryptography.hazmat.primitives import serialization
 
 from infra.drive.pki import making, tls_crypt
 from infra.drive.pki.making import Entry, Kind, Signer
+from infra.drive.secrets.names import PKI_ROOT
 
-ROOT: Final = "pki/root"
+ROOT: Final = PKI_ROOT
 _VERSION: Final = 1
 
 
