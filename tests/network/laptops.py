@@ -83,6 +83,7 @@ class Access:
     """A cluster's remote access: its PKI in a store of its own, and all that is made for its servers.
 
     `expired_crl`: revocation lists that ended long ago. `expired`: a certificate of ada's that did, too.
+    `key`: of the store, `build/store`.
     """
 
     cluster: Cluster
@@ -91,16 +92,17 @@ class Access:
     pki: Pki
     expired_crl: str
     expired: Certificate
+    key: str
 
     @classmethod
     def made(cls, cluster: Cluster, build: Path) -> Access:
-        clock = Clock()
-        pki = new_pki(cluster, build / "store", clock)
+        clock, key = Clock(), store_key()
+        pki = new_pki(cluster, build / "store", clock, key)
         clock.days_ago = 400
         pki.create(PASSPHRASE, cluster.name)
         crl, expired = pki.crl(), pki.client("ada", "old", days=30)
         clock.days_ago = 0
-        return cls(cluster, outputs_for(cluster), build, pki, crl, expired)
+        return cls(cluster, outputs_for(cluster), build, pki, crl, expired, key)
 
     def server(self, site: str) -> VpnServer:
         return next(each for each in self.cluster.access.vpn.servers if each.site == site)
@@ -131,9 +133,13 @@ class Access:
         }
 
 
-def new_pki(cluster: Cluster, folder: Path, clock: Callable[[], datetime]) -> Pki:
+def store_key() -> str:
+    """A key for a local store of secrets."""
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def new_pki(cluster: Cluster, folder: Path, clock: Callable[[], datetime], key: str) -> Pki:
     """A PKI that is still to be made, in an encrypted file."""
-    key = base64.b64encode(secrets.token_bytes(32)).decode()
     return Pki(
         LocalStore(cluster.name, folder, {"CAUSEWAY_SECRETS_KEY": key}), domain=cluster.domain, clock=clock
     )

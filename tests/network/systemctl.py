@@ -13,7 +13,6 @@ of units, new starts of what has ended, and that timers fire.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -74,7 +73,7 @@ class Unit:
         dynamic = last("DynamicUser", "no") == "yes"
         user = last("User", "nobody" if dynamic else "root")
         group = last("Group", "nogroup" if dynamic else user)
-        rights = ()
+        rights: tuple[str, ...] = ()
         if user != "root":
             capabilities = last("AmbientCapabilities", "").lower().replace("cap_", "").split()
             only = ",".join(["-all", *(f"+{each}" for each in capabilities)])
@@ -142,10 +141,11 @@ def _stop(name: str) -> None:
 
 
 def _alive(number: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(number, 0)
-        return True
-    return False
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"  # who has ended, and nobody has asked how
 
 
 def main(arguments: list[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from network.laptops import Access, Laptop, Session, new_pki, with_vpn
+from network.laptops import Access, Laptop, Session, new_pki, store_key, with_vpn
 from network.laptops_place import MASTER, POD, Place
 from network.node import wait_for
 
@@ -34,7 +34,7 @@ def _trying(laptop: Laptop, text: str) -> Iterator[Session]:
 def _others(access: Access, place: Place) -> Certificate:
     """ada's certificate of somebody else's PKI of the same names."""
     folder = access.build / f"others-{secrets.token_hex(4)}"
-    pki = new_pki(access.cluster, folder, lambda: datetime.now(UTC))
+    pki = new_pki(access.cluster, folder, lambda: datetime.now(UTC), store_key())
     pki.create(_PASSPHRASE, access.cluster.name)
     return pki.client("ada")
 
