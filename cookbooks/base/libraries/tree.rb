@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require 'find'
+
+module Causeway
+  # A tree of files laid out like `/`, and the list of what earlier ones brought to this machine. The list is
+  # the one that `invoke vpn.push` keeps (templates/ship/receive.sh): each takes away what the other brought.
+  class Tree
+    # Read by those who are not root, though they stand among secrets.
+    PUBLIC = %w(*.crt crl.pem).freeze
+    # Known by name, whatever mode the files came here with.
+    SECRET = %w(*.key *-keys.conf */private/* */secrets/*).freeze
+
+    attr_reader :source
+
+    def initialize(source, list)
+      @source = source.chomp('/')
+      @list = list
+    end
+
+    # Path on the machine, sorted. Links and empty folders are no part of a tree.
+    def paths
+      @paths ||= Find.find(@source).select { |each| ::File.file?(each) && !::File.symlink?(each) }
+        .map { |each| each.delete_prefix(@source) }.sort
+    end
+
+    def content(path)
+      ::File.binread("#{@source}#{path}")
+    end
+
+    def mode(path)
+      return '0600' if secret?(path)
+
+      content(path).start_with?('#!') ? '0755' : '0644'
+    end
+
+    # Of files that others may not read here, others may not read there.
+    def secret?(path)
+      return false if among?(PUBLIC, path)
+
+      among?(SECRET, path) || (stands_here?(path) && (::File.stat("#{@source}#{path}").mode & 0o077).zero?)
+    end
+
+    # What the list has; nothing before the first tree.
+    def brought
+      ::File.exist?(@list) ? ::File.readlines(@list, chomp: true).reject(&:empty?) : []
+    end
+
+    # To be taken away. Secrets are brought and taken away by those who have them: a tree that comes without
+    # them says nothing about them.
+    def gone
+      (brought - paths).reject { |path| secret?(path) }
+    end
+
+    # Whether the machine has something else than the tree.
+    def differs?
+      paths.any? { |path| differs_at?(path) } || gone.any? { |path| ::File.exist?(path) }
+    end
+
+    # The list while files are being replaced: a run that is cut off is made good by the next one.
+    def listing_before
+      lines((brought + paths).uniq)
+    end
+
+    def listing
+      lines((paths + (brought - gone)).uniq)
+    end
+
+    private
+
+    def differs_at?(path)
+      return true unless ::File.file?(path)
+
+      ::File.binread(path) != content(path) || format('%04o', ::File.stat(path).mode & 0o7777) != mode(path)
+    end
+
+    def stands_here?(path)
+      ::File.file?("#{@source}#{path}")
+    end
+
+    def among?(patterns, path)
+      patterns.any? { |pattern| ::File.fnmatch(pattern.include?('/') ? pattern : "*/#{pattern}", path) }
+    end
+
+    def lines(paths)
+      paths.sort.map { |path| "#{path}\n" }.join
+    end
+  end
+end

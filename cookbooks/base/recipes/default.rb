@@ -1,0 +1,6 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: base
+# Recipe:: default
+#
