@@ -13,6 +13,8 @@ a traceback)::
         │   └── StoppedError       Terraform was stopped by Ctrl-C; exit code 130 (infra.drive.terraform)
         ├── StalePlanError         the saved plan is not one of this spec or of this state
         ├── ProtectedError         the plan would destroy something stateful that was not named
+        ├── AwsError               AWS refused, or could not be asked (infra.drive.aws)
+        ├── RegionsError           not all regions did what they should (infra.drive.aws)
         ├── SecretsError           a secret can't be read or kept (infra.drive.secrets)
         ├── PkiError               certificates can't be issued or read (infra.drive.pki)
         ├── UnreachedError         a machine does not answer over SSH (infra.drive.ssh)

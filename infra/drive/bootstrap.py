@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from infra.drive.aws import Aws, told
 from infra.errors import DriveError
 from infra.model import Cluster
 
@@ -19,40 +20,9 @@ def state_bucket(cluster: Cluster, env: Mapping[str, str]) -> tuple[str, ...]:
     state = cluster.state
     if state.kind != "s3" or state.bucket is None:
         return ()
-    import botocore.exceptions
-
-    library: Any = botocore.exceptions  # it has no annotations
-    try:
-        return tuple(
-            _made(_client(state.region or "", cluster, env), state.bucket, state.region or "", cluster)
-        )
-    except (library.ClientError, library.BotoCoreError) as problem:
-        raise DriveError(
-            f"the state's bucket {state.bucket}: {problem}; `invoke doctor` looks at the credentials"
-        ) from None
-
-
-def _client(region: str, cluster: Cluster, env: Mapping[str, str]) -> Any:
-    import boto3
-    import botocore.config
-
-    library: Any = boto3  # it has no annotations
-    config: Any = botocore.config
-    endpoint = env.get("AWS_ENDPOINT_URL")
-    session = library.Session(
-        aws_access_key_id=env.get("AWS_ACCESS_KEY_ID"),
-        aws_secret_access_key=env.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=env.get("AWS_SESSION_TOKEN") or None,
-        profile_name=None if endpoint else cluster.aws.profile,
-        region_name=region,
-    )
-    return session.client(
-        "s3",
-        endpoint_url=endpoint,
-        config=config.Config(retries={"mode": "standard"}, connect_timeout=5, s3={"addressing_style": "path"})
-        if endpoint
-        else None,
-    )
+    region = state.region or ""
+    with told(f"set up the state's bucket {state.bucket}", quoting=True):
+        return tuple(_made(Aws(env).client("s3", region), state.bucket, region, cluster))
 
 
 def _made(s3: Any, bucket: str, region: str, cluster: Cluster) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from infra.drive.aws import Aws
 from infra.drive.bootstrap import state_bucket
 from infra.errors import DriveError
 from infra.load import load
@@ -65,7 +66,7 @@ def test_a_bucket_of_somebody_else_is_told(s3: Any, cluster: Cluster) -> None:
         raise ClientError({"ResponseMetadata": {"HTTPStatusCode": 403}}, "HeadBucket")
 
     with (
-        patch("infra.drive.bootstrap._client", return_value=SimpleNamespace(head_bucket=refused)),
+        patch.object(Aws, "client", return_value=SimpleNamespace(head_bucket=refused)),
         pytest.raises(DriveError, match=r"is another account's.*choose another"),
     ):
         state_bucket(cluster, ENV)

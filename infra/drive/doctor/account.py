@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from infra.drive.doctor.patient import Finding, Patient, aws_errors
+from infra.drive.aws import errors
+from infra.drive.doctor.patient import Finding, Patient
 
 SKEW: Final = 240
 """Seconds that our clock may be off. AWS refuses requests that are signed five minutes early or late
@@ -67,7 +68,7 @@ def regions(patient: Patient) -> Iterator[Finding]:
         return
     try:
         said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
-    except aws_errors() as problem:
+    except errors() as problem:
         yield Finding("regions", "warn", str(problem), "Allow ec2:DescribeRegions.")
         return
     status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
@@ -101,7 +102,7 @@ def quotas(patient: Patient) -> Iterator[Finding]:
             quota = patient.client("service-quotas", region).get_service_quota(
                 ServiceCode=known.service, QuotaCode=known.code
             )["Quota"]
-        except aws_errors() as problem:
+        except errors() as problem:
             yield Finding(
                 "quotas", "warn", f"{name} in {region}: {problem}", "Allow servicequotas:GetServiceQuota."
             )
@@ -141,7 +142,7 @@ def state_bucket(patient: Patient) -> Iterator[Finding]:
                 "Another account may own that name: choose one of your own in `state.bucket`.",
             )
         return
-    except aws_errors() as problem:
+    except errors() as problem:
         yield Finding("state", "fail", f"bucket {patient.bucket}: {problem}")
         return
     if versioning == "Enabled":

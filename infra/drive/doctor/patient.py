@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from infra.drive.aws import Aws, errors
+
 State: TypeAlias = Literal["ok", "warn", "fail"]
 
 
@@ -46,34 +48,18 @@ class Patient:
 
     def client(self, service: str, region: str | None = None) -> Any:
         """A boto3 client that gives up soon, by default in a region that nobody has to enable."""
-        import botocore.config
-
-        library: Any = botocore.config  # it has no annotations
-        return self._session.client(
-            service,
-            region_name=region or _always_on(self.regions[0] if self.regions else ""),
-            endpoint_url=self.env.get("AWS_ENDPOINT_URL"),
-            config=library.Config(connect_timeout=4, read_timeout=10, retries={"max_attempts": 2}),
-        )
+        return self._aws.client(service, region or _always_on(self.regions[0] if self.regions else ""))
 
     @cached_property
-    def _session(self) -> Any:
-        import boto3
-
-        library: Any = boto3  # it has no annotations
-        return library.Session(
-            aws_access_key_id=self.env.get("AWS_ACCESS_KEY_ID"),
-            aws_secret_access_key=self.env.get("AWS_SECRET_ACCESS_KEY"),
-            aws_session_token=self.env.get("AWS_SESSION_TOKEN"),
-            profile_name=None if self.embedded else self.profile,
-        )
+    def _aws(self) -> Aws:
+        return Aws(self.env, attempts=3, read_timeout=10)
 
     @cached_property
     def identity(self) -> Mapping[str, Any] | Exception:
         """Who AWS takes us for, asked once; or why it takes us for nobody."""
         try:
             said: Mapping[str, Any] = self.client("sts").get_caller_identity()
-        except aws_errors() as problem:
+        except errors() as problem:
             return problem
         return said
 
@@ -87,11 +73,3 @@ def _always_on(region: str) -> str:
     if region.startswith("cn-"):
         return "cn-north-1"
     return "us-gov-west-1" if region.startswith("us-gov-") else "us-east-1"
-
-
-def aws_errors() -> tuple[type[Exception], ...]:
-    from botocore.exceptions import BotoCoreError, ClientError
-    from botocore.parsers import ResponseParserError
-
-    # The last is what a captive portal's page, or a proxy's, ends as.
-    return BotoCoreError, ClientError, ResponseParserError

@@ -8,12 +8,11 @@ are throttled, 40 reads and 3 writes a second for everybody in the account: boto
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, Final
 
+from infra.drive.aws import Aws, AwsError, told
 from infra.drive.secrets.store import SecretsError, check_name, check_value
 
 _AT_ONCE: Final = 10
@@ -28,6 +27,15 @@ ACTIONS: Final = (
 """What an IAM policy must allow on ``arn:aws:ssm:<region>:<account>:parameter<prefix>`` and
 ``…<prefix>/*``. The account's own key for Parameter Store, aws/ssm, needs no permission."""
 
+_ADVICE: Final = {
+    "ParameterLimitExceeded": (
+        "the region holds as many parameters as your account may have; ask AWS for more"
+    ),
+    "ValidationException": (
+        "secrets.prefix must start with '/', but not with /aws or /ssm, and hold only a-z A-Z 0-9 . _ - /"
+    ),
+}
+
 
 class SsmStore:
     """Secrets of one environment under ``prefix`` (``/causeway/research``) in one region."""
@@ -37,7 +45,7 @@ class SsmStore:
         self._prefix = prefix.rstrip("/")
         self._region = region
         self._environment = environment
-        self._env = env
+        self._aws = Aws(env, attempts=10, read_timeout=20)
 
     def __str__(self) -> str:
         return f"Parameter Store {self._prefix} in {self._region or 'the default region'}"
@@ -103,82 +111,14 @@ class SsmStore:
     def _name(self, path: str) -> str:
         return path.removeprefix(f"{self._prefix}/")
 
-    @cached_property
+    @property
     def _client(self) -> Any:
-        import botocore.config
-        import botocore.session
-
-        library: Any = botocore  # it has no annotations
-        session = library.session.Session(profile=self._env.get("AWS_PROFILE") or None)
-        for variable, setting in (
-            ("AWS_CONFIG_FILE", "config_file"),
-            ("AWS_SHARED_CREDENTIALS_FILE", "credentials_file"),
-        ):
-            if variable in self._env:
-                session.set_config_variable(setting, self._env[variable])
-        return session.create_client(
-            "ssm",
-            region_name=self._region or self._env.get("AWS_REGION") or self._env.get("AWS_DEFAULT_REGION"),
-            endpoint_url=self._env.get("AWS_ENDPOINT_URL_SSM") or self._env.get("AWS_ENDPOINT_URL") or None,
-            aws_access_key_id=self._env.get("AWS_ACCESS_KEY_ID") or None,
-            aws_secret_access_key=self._env.get("AWS_SECRET_ACCESS_KEY") or None,
-            aws_session_token=self._env.get("AWS_SESSION_TOKEN") or None,
-            config=library.config.Config(
-                connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 10}
-            ),
-        )
+        return self._aws.client("ssm", self._region)
 
     @contextmanager
     def _told(self, doing: str) -> Iterator[None]:
-        """botocore's errors in our words, and its debug log, which holds whole requests, kept shut.
-
-        No response's message is quoted: a ValidationException repeats what was sent.
-        """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        with _shut("botocore"):
-            try:
+        try:
+            with told(f"{doing} secrets", needs=ACTIONS, advice=_ADVICE):
                 yield
-            except ClientError as problem:
-                code = problem.response.get("Error", {}).get("Code", "unknown")
-                raise SecretsError(
-                    f"{self}: AWS refuses to {doing} secrets ({code}); {_advice(code)}"
-                ) from None
-            except BotoCoreError as problem:
-                raise SecretsError(
-                    f"{self}: can't {doing} secrets ({type(problem).__name__}); look at the credentials, the "
-                    "region and the network with: invoke doctor"
-                ) from None
-
-
-def _advice(code: str) -> str:
-    if code in {"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"}:
-        return f"your IAM policy must allow {', '.join(ACTIONS)} there"
-    if code in {
-        "ExpiredTokenException",
-        "ExpiredToken",
-        "UnrecognizedClientException",
-        "InvalidClientTokenId",
-    }:
-        return "log in to AWS again"
-    if code in {"ThrottlingException", "TooManyUpdates"}:
-        return "too many calls at once in this account; run this again in a minute"
-    if code == "ParameterLimitExceeded":
-        return "the region holds as many parameters as your account may have; ask AWS for more"
-    if code == "ValidationException":
-        return (
-            "secrets.prefix must start with '/', but not with /aws or /ssm, and hold only a-z A-Z 0-9 . _ - /"
-        )
-    return "run this again; if it stays, see the AWS documentation of that code"
-
-
-@contextmanager
-def _shut(logger: str) -> Iterator[None]:
-    """Debug messages of a library don't come out, whatever somebody turned on."""
-    found = logging.getLogger(logger)
-    before = found.level
-    found.setLevel(max(found.getEffectiveLevel(), logging.INFO))
-    try:
-        yield
-    finally:
-        found.setLevel(before)
+        except AwsError as problem:
+            raise SecretsError(f"{self}: {problem}") from None

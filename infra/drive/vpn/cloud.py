@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any, Final
 
+from infra.drive.aws import Aws, each_region, told
 from infra.errors import DriveError
 from infra.model import Cluster, Outputs
 from infra.model.tunnels import SiteTunnel
@@ -48,15 +48,14 @@ class Cloud:
             if link.name in outputs.tunnels
         }
         self._outputs = outputs
-        self._env = env
+        self._aws = Aws(env)
         self._wait = wait
-        self._clients: dict[str, Any] = {}
 
     def states(self) -> Mapping[IPv4Address, CloudState]:
         """By the tunnels' outside addresses."""
         found: dict[IPv4Address, CloudState] = {}
-        for region in sorted(set(self._regions.values())):
-            for connection in self._connections(region).values():
+        for connections in each_region(sorted(set(self._regions.values())), self._connections).values():
+            for connection in connections.values():
                 for row in connection.get("VgwTelemetry", ()):
                     found[IPv4Address(row["OutsideIpAddress"])] = CloudState(
                         row.get("Status") == "UP",
@@ -82,8 +81,8 @@ class Cloud:
             raise DriveError(
                 f"{region} has no VPN connection with the tunnel {outside}; see what `invoke plan` says"
             )
-        with _told(f"change the key of {tunnel.name}"):
-            self._client(region).modify_vpn_tunnel_options(
+        with told(f"change the key of {tunnel.name}"):
+            self._aws.client("ec2", region).modify_vpn_tunnel_options(
                 VpnConnectionId=connection,
                 VpnTunnelOutsideIpAddress=outside,
                 TunnelOptions={"PreSharedKey": key},
@@ -98,27 +97,11 @@ class Cloud:
             waited += _BETWEEN
 
     def _connections(self, region: str) -> dict[str, Any]:
-        with _told("read VPN connections"):
-            answer = self._client(region).describe_vpn_connections(
+        with told("read VPN connections"):
+            answer = self._aws.client("ec2", region).describe_vpn_connections(
                 Filters=[{"Name": "state", "Values": ["pending", "available", "modifying"]}]
             )
         return {each["VpnConnectionId"]: each for each in answer["VpnConnections"]}
-
-    def _client(self, region: str) -> Any:
-        if region not in self._clients:
-            import boto3
-
-            library: Any = boto3  # it has no annotations
-            endpoint = self._env.get("AWS_ENDPOINT_URL")
-            session = library.Session(
-                aws_access_key_id=self._env.get("AWS_ACCESS_KEY_ID"),
-                aws_secret_access_key=self._env.get("AWS_SECRET_ACCESS_KEY"),
-                aws_session_token=self._env.get("AWS_SESSION_TOKEN") or None,
-                profile_name=None if endpoint else self._env.get("AWS_PROFILE"),
-                region_name=region,
-            )
-            self._clients[region] = session.client("ec2", endpoint_url=endpoint)
-        return self._clients[region]
 
 
 def _options(connection: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -127,21 +110,3 @@ def _options(connection: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for row in connection.get("Options", {}).get("TunnelOptions", ())
         if row.get("OutsideIpAddress") is not None
     ]
-
-
-@contextmanager
-def _told(doing: str) -> Iterator[None]:
-    """botocore's errors in our words. No response's message is quoted: it may repeat what was sent."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except ClientError as problem:
-        code = problem.response.get("Error", {}).get("Code", "unknown")
-        raise DriveError(
-            f"AWS refuses to {doing} ({code}); `invoke doctor` looks at the credentials"
-        ) from None
-    except BotoCoreError as problem:
-        raise DriveError(
-            f"can't {doing} ({type(problem).__name__}); `invoke doctor` looks at credentials and network"
-        ) from None

@@ -1,0 +1,276 @@
+"""AWS's APIs: clients, several regions at once, and what went wrong in words for a person.
+
+::
+
+    aws = Aws(env)
+
+    def newest(region: str) -> str:
+        with told(f"look for images in {region}", quoting=True):
+            return aws.client("ec2", region).describe_images(...)["Images"][0]["ImageId"]
+
+    images = each_region(["us-west-2", "eu-west-1"], newest)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+from infra.errors import DriveError
+
+_T = TypeVar("_T")
+
+CONNECT_TIMEOUT: Final = 5
+"""Seconds."""
+
+_AT_ONCE: Final = 16
+"""Regions that are worked in at the same time."""
+
+_DENIED: Final = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_LOGIN: Final = {
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "RequestExpired",
+    "UnrecognizedClientException",
+}
+_THROTTLED: Final = {
+    "RequestLimitExceeded",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TooManyUpdates",
+}
+
+_NO_CREDENTIALS: Final = {
+    "CredentialRetrievalError",
+    "LoginError",
+    "NoAuthTokenError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "RefreshWithMFAUnsupportedError",
+    "SSOError",
+    "TokenRetrievalError",
+}
+"""Classes of botocore's, some of which not every release has."""
+_NO_NETWORK: Final = {"ConnectionError", "HTTPClientError"}
+
+
+class AwsError(DriveError):
+    """AWS refused, or could not be asked."""
+
+    def __init__(self, text: str, code: str) -> None:
+        self.code = code
+        """AWS's word, ``InvalidAMIID.NotFound``; botocore's, ``NoCredentialsError``, where AWS has none."""
+        super().__init__(text)
+
+
+class RegionsError(DriveError):
+    """What was done in several regions did not work out in all of them."""
+
+    def __init__(self, done: Mapping[str, Any], failed: Mapping[str, DriveError]) -> None:
+        self.done = done
+        """Region → what its work gave."""
+        self.failed = failed
+        """Region → why it did not work out."""
+        super().__init__("\n".join(f"{region}: {problem}" for region, problem in failed.items()))
+
+
+class Aws:
+    """One account's APIs. May be shared by threads; a client is made once for a service and region."""
+
+    def __init__(self, env: Mapping[str, str], *, attempts: int = 5, read_timeout: int = 60) -> None:
+        """``env`` is as Terraform sees it: credentials, AWS_PROFILE, AWS_ENDPOINT_URL; AWS_MAX_ATTEMPTS goes
+        before ``attempts``, how often a call is made that AWS throttles or fails. ``read_timeout``: seconds
+        without a byte of the answer."""
+        self._env = env
+        wanted = env.get("AWS_MAX_ATTEMPTS", "")
+        self._attempts = int(wanted) if wanted.isdecimal() and int(wanted) else attempts
+        self._read_timeout = read_timeout
+        self._lock = Lock()
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    def client(self, service: str, region: str = "") -> Any:
+        """boto3's client; of the region of the environment, or of the profile, without one.
+
+        May raise botocore's errors, as its calls may: call it within ``told``.
+        """
+        with self._lock:  # clients may be shared by threads; what makes them may not
+            if (service, region) not in self._clients:
+                self._clients[service, region] = self._made(service, region)
+            return self._clients[service, region]
+
+    def _made(self, service: str, region: str) -> Any:
+        import botocore.config
+
+        library: Any = botocore.config  # it has no annotations
+        of_service = self._core.get_service_model(service).service_id.replace(" ", "_").upper()
+        endpoint = self._get(f"AWS_ENDPOINT_URL_{of_service}") or self._get("AWS_ENDPOINT_URL")
+        return self._session.client(
+            service,
+            region_name=region or self._get("AWS_REGION") or self._get("AWS_DEFAULT_REGION"),
+            endpoint_url=endpoint,
+            config=library.Config(
+                connect_timeout=CONNECT_TIMEOUT,
+                read_timeout=self._read_timeout,
+                retries={"mode": "standard", "total_max_attempts": self._attempts},
+                # At an endpoint of somebody's own a bucket is hardly a host name.
+                s3={"addressing_style": "path"} if endpoint else None,
+            ),
+        )
+
+    @cached_property
+    def _session(self) -> Any:
+        import boto3
+
+        library: Any = boto3  # it has no annotations
+        return library.Session(
+            botocore_session=self._core,
+            aws_access_key_id=self._get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=self._get("AWS_SECRET_ACCESS_KEY"),
+            aws_session_token=self._get("AWS_SESSION_TOKEN"),
+        )
+
+    @cached_property
+    def _core(self) -> Any:
+        import botocore.session
+
+        core: Any = botocore.session.Session(profile=self._get("AWS_PROFILE"))
+        for variable, setting in (
+            ("AWS_CONFIG_FILE", "config_file"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "credentials_file"),
+        ):
+            if variable in self._env:
+                core.set_config_variable(setting, self._env[variable])
+        return core
+
+    def _get(self, variable: str) -> str | None:
+        """Blank is the same as not set."""
+        return self._env.get(variable) or None
+
+
+def each_region(regions: Iterable[str], work: Callable[[str], _T]) -> dict[str, _T]:
+    """Do ``work`` in all regions at once: region → what it gave, in the order of ``regions``.
+
+    Each is worked in to the end, also when another fails. ``RegionsError`` then, with what was done.
+    """
+    ordered = list(dict.fromkeys(regions))
+
+    def one(region: str) -> tuple[_T | None, DriveError | None]:
+        try:
+            return work(region), None
+        except DriveError as problem:
+            return None, problem
+
+    done: dict[str, Any] = {}
+    failed: dict[str, DriveError] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for region, (result, problem) in zip(ordered, pool.map(one, ordered), strict=True):
+            if problem is None:
+                done[region] = result
+            else:
+                failed[region] = problem
+    if failed:
+        raise RegionsError(done, failed)
+    return done
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """What a call of botocore's raises: AWS refuses, it can't be asked, something else answers."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    # The last is what a captive portal's page, or a proxy's, ends as.
+    return BotoCoreError, ClientError, ResponseParserError
+
+
+@contextmanager
+def told(
+    doing: str,
+    *,
+    needs: Collection[str] = (),
+    advice: Mapping[str, str] | None = None,
+    quoting: bool = False,
+) -> Iterator[None]:
+    """botocore's errors as ``AwsError``: ``AWS refuses to <doing>``, ``can't <doing>``, and what to do.
+
+    ``needs``: the IAM actions it takes. ``advice``: AWS's code → what to do, before what is said to all.
+    ``quoting`` what AWS says is only for calls that send no secret: AWS may repeat it. For the same reason
+    botocore's debug log, which has whole requests, is kept shut meanwhile.
+    """
+    with _SHUT:
+        try:
+            yield
+        except errors() as problem:
+            raise _in_words(problem, doing, needs, advice or {}, quoting=quoting) from None
+
+
+def _in_words(
+    problem: Exception, doing: str, needs: Collection[str], advice: Mapping[str, str], *, quoting: bool
+) -> AwsError:
+    response = getattr(problem, "response", None)
+    if isinstance(response, dict):
+        said = response.get("Error", {})
+        code = str(said.get("Code", "unknown"))
+        reason = f"{code}: {said['Message']}" if quoting and said.get("Message") else code
+        remedy = advice.get(code) or _remedy(code, needs)
+        return AwsError(f"AWS refuses to {doing} ({reason}); {remedy}", code)
+    kinds = [each.__name__ for each in type(problem).__mro__]
+    reason = f"{kinds[0]}: {problem}" if quoting else kinds[0]
+    if not _NO_CREDENTIALS.isdisjoint(kinds):
+        remedy = "log in to AWS, or name a profile that can; credentials are looked at by: invoke doctor"
+    elif not _NO_NETWORK.isdisjoint(kinds):
+        remedy = "AWS, or the way there, does not answer; look at the region and the network: invoke doctor"
+    elif kinds[0] == "ResponseParserError":
+        remedy = "it is not AWS that answers; look for a proxy, or a network that wants you to log in"
+    else:
+        remedy = "look at the credentials, the region and the network with: invoke doctor"
+    return AwsError(f"can't {doing} ({reason}); {remedy}", kinds[0])
+
+
+def _remedy(code: str, needs: Collection[str]) -> str:
+    if code in _DENIED:
+        what = ", ".join(needs) or "it"
+        return f"your IAM policy must allow {what} there; who you are to AWS says: invoke doctor"
+    if code in _LOGIN:
+        return "log in to AWS again; credentials are looked at by: invoke doctor"
+    if code in _THROTTLED:
+        return "too many calls at once in this account; run this again in a minute"
+    if code == "OptInRequired":
+        return "the account has to be enabled for this service or this region first; see: invoke doctor"
+    return "run this again; if it stays, see the AWS documentation of that code"
+
+
+class _Shut:
+    """A library's debug messages don't come out while any thread is within, whatever somebody turned on."""
+
+    def __init__(self, logger: str) -> None:
+        self._logger = logging.getLogger(logger)
+        self._lock = Lock()
+        self._within = 0
+        self._before = logging.NOTSET
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._within:
+                self._before = self._logger.level
+                self._logger.setLevel(max(self._logger.getEffectiveLevel(), logging.INFO))
+            self._within += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within:
+                self._logger.setLevel(self._before)
+
+
+_SHUT: Final = _Shut("botocore")
