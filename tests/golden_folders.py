@@ -54,12 +54,16 @@ def kept_files(files: Files, lock: str) -> dict[str, str]:
 
 
 def _is_copy(path: str, text: str) -> bool:
-    """Whether the file is one of ``templates/``, letter by letter: at the same place, or, of a target that is
-    rendered once a site (``<target>/<site>/…``), in its ``static`` folder."""
+    """Whether the file is one of ``templates/``, letter by letter: at the same place, or in the ``static``
+    folder of its target, which may be rendered once a site (``<target>/<site>/…``)."""
     target, _, below = path.partition("/")
     return any(
         static.is_file() and static.read_text(encoding="utf-8") == text
-        for static in (TEMPLATES / path, TEMPLATES / target / "static" / below.partition("/")[2])
+        for static in (
+            TEMPLATES / path,
+            TEMPLATES / target / "static" / below,
+            TEMPLATES / target / "static" / below.partition("/")[2],
+        )
     )
 
 

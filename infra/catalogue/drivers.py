@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from infra.catalogue.gpus import Card
 from infra.catalogue.tables import table
+
+OPEN_MODULES_SINCE: Final = 515
+"""The first branch with open kernel modules (NVIDIA's driver documentation)."""
 
 Lifetime: TypeAlias = Literal["long-term", "production", "new-feature", "legacy"]
 """Three years, one year, until the next branch; or old, and kept for cards that no newer branch knows."""

@@ -22,8 +22,6 @@ _AMI: Final = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
 _OWNER: Final = re.compile(r"\d{12}|amazon|aws-marketplace|self")
 LEAST_ROOT_MIB: Final = 8 * 1024
 """The root volume of Canonical's server images."""
-OPEN_MODULES_SINCE: Final = 515
-"""The first branch with open kernel modules (NVIDIA's driver documentation)."""
 
 
 def _with_driver(facts: Facts) -> Iterator[tuple[str, ImageGpu, list[tuple[Use, Card]]]]:
@@ -60,8 +58,9 @@ def open_modules(facts: Facts) -> Iterator[Finding]:
         path = ("images", name, "gpu", "open_kernel_modules")
         if not gpu.open_kernel_modules:
             continue
-        if gpu.driver < OPEN_MODULES_SINCE:
-            message = f"driver {gpu.driver} has no open kernel modules; {OPEN_MODULES_SINCE} was the first"
+        if gpu.driver < drivers.OPEN_MODULES_SINCE:
+            first = drivers.OPEN_MODULES_SINCE
+            message = f"driver {gpu.driver} has no open kernel modules; {first} was the first"
             yield Finding(path, message, "leave it out")
             continue
         closed = [(use, card) for use, card in cards if not card.open_kernel_modules]

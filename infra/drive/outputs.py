@@ -11,7 +11,7 @@ from typing import Any
 from infra.drive.folders import Folders, private
 from infra.errors import DriveError
 from infra.model import NO_OUTPUTS, Outputs
-from infra.model.outputs import Addresses
+from infra.model.outputs import Addresses, FileSystemIds
 
 
 def parse(values: Mapping[str, Any]) -> Outputs:
@@ -29,7 +29,12 @@ def parse(values: Mapping[str, Any]) -> Outputs:
         for host, one in (values.get("instances") or {}).items()
         if one["private_ip"]
     }
-    return Outputs(tunnels, instances)
+    file_systems = {
+        site: {name: FileSystemIds(one["id"], dict(one["access_points"])) for name, one in named.items()}
+        for site, named in (values.get("file_systems") or {}).items()
+        if named
+    }
+    return Outputs(tunnels, instances, file_systems)
 
 
 def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
@@ -44,6 +49,13 @@ def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
             "instances": {
                 host: {"private_ip": str(one.private), "public_ip": str(one.public) if one.public else None}
                 for host, one in sorted(outputs.instances.items())
+            },
+            "file_systems": {
+                site: {
+                    name: {"id": one.id, "access_points": dict(sorted(one.access_points.items()))}
+                    for name, one in sorted(named.items())
+                }
+                for site, named in sorted(outputs.file_systems.items())
             },
         },
         indent=1,

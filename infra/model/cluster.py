@@ -10,6 +10,7 @@ from typing import Literal
 from infra.model.machines import ControlPlane, Image, Instance, NodePool
 from infra.model.places import Network, PhysicalSite, Region
 from infra.model.platform import Access, Autoscaler, Dns, Kubernetes, Storage
+from infra.model.software import GpuFamily, Pin
 from infra.model.tunnels import SiteGateway
 
 
@@ -77,6 +78,10 @@ class Cluster:
     dns: Dns
     access: Access
     autoscaler: Autoscaler
+    software: tuple[Pin, ...]
+    """What machines install from outside of their distribution, by name."""
+    gpu_families: tuple[GpuFamily, ...]
+    """Architectures of the cards that there are, by name."""
 
     def region(self, name: str) -> Region:
         """The region of an AWS site's name. KeyError for any other."""

@@ -19,6 +19,16 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
+class FileSystemIds:
+    """Of one EFS file system."""
+
+    id: str
+    """``fs-0123456789abcdef0``."""
+    access_points: Mapping[str, str] = field(default_factory=dict)
+    """Name → id: ``fsap-0123456789abcdef0``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outputs:
     """The part of Terraform's outputs that renderers need; empty before the first apply."""
 
@@ -26,6 +36,8 @@ class Outputs:
     """Link → the outside addresses of AWS's two tunnel ends."""
     instances: Mapping[str, Addresses] = field(default_factory=dict)
     """Host name → addresses of masters, SSH nodes and VPN servers."""
+    file_systems: Mapping[str, Mapping[str, FileSystemIds]] = field(default_factory=dict)
+    """Site → the name of an EFS file system → its ids."""
 
     def remote(self, tunnel: SiteTunnel) -> IPv4Address | None:
         """The public address of a tunnel's other end; None while only AWS knows it."""

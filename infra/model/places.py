@@ -83,6 +83,10 @@ class Gpus:
     gpu_class: Literal["old", "standard", "new"]
     driver: int
     """NVIDIA driver branch."""
+    family: str
+    """The architecture: ``pascal``."""
+    open_kernel_modules: bool
+    """Whether NVIDIA's open kernel modules drive the cards with that branch."""
 
 
 @dataclass(frozen=True, slots=True)

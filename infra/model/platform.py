@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from ipaddress import IPv4Network
+from typing import Literal, TypeAlias
 
 from infra.model.remote import Vpn
 
@@ -98,11 +99,58 @@ class NfsExport:
 
     name: str
     site: str
+    node: str
+    """The server's host name."""
     server: str
     """The server's full name."""
     export: str
     path: str
     read_only: bool
+    clients: tuple[IPv4Network, ...]
+    """Who may mount it: the sites that do. Laptops are none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NfsMount:
+    """A path that an NFS server serves."""
+
+    path: str
+    name: str
+    read_only: bool
+    server: str
+    """Its full name."""
+    export: str
+    kind: Literal["nfs"] = "nfs"
+
+
+@dataclass(frozen=True, slots=True)
+class EfsMount:
+    """A path that an EFS file system of the own region serves."""
+
+    path: str
+    name: str
+    region: str
+    """The AWS region."""
+    access_point: str | None
+    """The name of the access point to come in by."""
+    kind: Literal["efs"] = "efs"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Mount:
+    """A path that shows a bucket."""
+
+    path: str
+    name: str
+    read_only: bool
+    bucket: str
+    """Its global name."""
+    region: str
+    """The AWS region."""
+    kind: Literal["s3"] = "s3"
+
+
+Mount: TypeAlias = NfsMount | EfsMount | S3Mount
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +160,8 @@ class Storage:
     efs: tuple[FileSystem, ...]
     s3: tuple[Bucket, ...]
     nfs: tuple[NfsExport, ...]
+    mounts: Mapping[str, tuple[Mount, ...]]
+    """Site → what its machines mount, by path: one source a path, the nearest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +224,24 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class Departed:
+    """A user or group that the spec does not have any more, and whose number the lock file keeps."""
+
+    name: str
+    number: int
+    """Its uid or gid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """Who sets machines up: the account that a fresh physical node has."""
+
+    login: str
+    ssh_keys: tuple[str, ...]
+    """Those of the users who may become root."""
+
+
+@dataclass(frozen=True, slots=True)
 class SshAccess:
     """Who may log in to a set of SSH nodes."""
 
@@ -190,6 +258,12 @@ class Access:
     ssh: tuple[SshAccess, ...]
     groups: tuple[Group, ...]
     users: tuple[User, ...]
+    departed_groups: tuple[Departed, ...]
+    departed_users: tuple[Departed, ...]
+    """Whom machines must not know any more."""
+    node_groups: tuple[str, ...]
+    """Groups whose users may log in to any machine: those that may reach nodes, or become root."""
+    admin: Admin
     internal_domain: str
 
 

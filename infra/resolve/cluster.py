@@ -25,6 +25,7 @@ from infra.resolve.instances import (
 from infra.resolve.ipsec import resolve_ipsec
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_pools
+from infra.resolve.mounts import Joined
 from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
@@ -37,6 +38,7 @@ from infra.resolve.platform import (
     resolve_storage,
 )
 from infra.resolve.remote import resolve_vpn
+from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
 from infra.spec import Spec
 from infra.spec.defaults import node_prefix
@@ -83,6 +85,8 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     network = _network(spec, plan, numbers.numbers)
     ssh = resolve_ssh(spec, ssh_nodes)
     vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh)
+    site_gateways = resolve_gateways(spec, sites, network.links, blocks)
+    pools = resolve_pools(spec, environment, regions, images, facts)
     cluster = Cluster(
         name=spec.name,
         environment=environment,
@@ -99,17 +103,21 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         network=network,
         regions=regions,
         sites=sites,
-        gateways=resolve_gateways(spec, sites, network.links, blocks),
+        gateways=site_gateways,
         images=images,
-        pools=resolve_pools(spec, environment, regions, images, facts),
+        pools=pools,
         control_plane=masters,
         ssh_nodes=ssh_nodes,
         access_gateways=gateways,
         kubernetes=resolve_kubernetes(spec),
-        storage=resolve_storage(spec, environment, zone, regions, sites),
+        storage=resolve_storage(
+            spec, environment, zone, regions, sites, Joined(network.links, site_gateways)
+        ),
         dns=resolve_dns(spec, zone, sites),
-        access=resolve_access(spec, zone, numbers.numbers, ssh, vpn),
+        access=resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn),
         autoscaler=resolve_autoscaler(spec),
+        software=resolve_software(spec),
+        gpu_families=resolve_gpu_families(spec, sites, pools),
     )
     return cluster, replace(lock, blocks=plan.lock, numbers=numbers.lock)
 

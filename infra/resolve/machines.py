@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.catalogue import gpus, instances, prices, releases
+from infra.catalogue import drivers, gpus, instances, prices, releases
 from infra.model import machines as made
 from infra.model.places import Gpus, Region
 from infra.resolve.lockfile import Lock
@@ -25,8 +25,6 @@ _BUILD_TYPES: Final = {
     ("arm64", False): "m7g.xlarge",
     ("arm64", True): "g5g.xlarge",
 }
-OPEN_MODULES_SINCE: Final = 515
-"""The first driver branch with open kernel modules (NVIDIA's driver documentation)."""
 
 
 def resolve_images(spec: Spec, lock: Lock) -> tuple[made.Image, ...]:
@@ -62,7 +60,7 @@ def _image_gpu(spec: Spec, name: str, gpu: written.ImageGpu) -> made.ImageGpu:
         for weighted in pool.instance_types
         if (found := instances.find(weighted.type)) and found.gpus and (card := gpus.find(found.gpus.model))
     ]
-    fits = gpu.driver >= OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
+    fits = gpu.driver >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
     opened = gpu.open_kernel_modules
     return made.ImageGpu(gpu.driver, gpu.cuda, fits if opened is None else opened, gpu.fabric_manager)
 
@@ -146,8 +144,11 @@ def _pool_gpus(first: instances.InstanceType, image: made.Image) -> Gpus | None:
     if first.gpus is None or image.gpu is None:
         return None
     card = gpus.find(first.gpus.model)
-    gpu_class = card.gpu_class if card is not None else "standard"
-    return Gpus(first.gpus.model, first.gpus.count, first.gpus.memory_mib, gpu_class, image.gpu.driver)
+    assert card is not None, "the catalogue knows the cards of its own types"
+    return Gpus(
+        first.gpus.model, first.gpus.count, first.gpus.memory_mib, card.gpu_class, image.gpu.driver,
+        card.architecture, image.gpu.open_kernel_modules,
+    )  # fmt: skip
 
 
 def _market(market: written.Market) -> made.Market:

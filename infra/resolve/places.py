@@ -101,7 +101,7 @@ def resolve_sites(spec: Spec, zone: str, numbers: Mapping[str, int]) -> tuple[Ph
             location=site.location,
             lan=site.cidr,
             gateway=_gateway(spec, name, site, numbers),
-            nodes=tuple(_node(name, host, node, zone) for host, node in sorted(site.nodes.items())),
+            nodes=tuple(_node(spec, name, host, node, zone) for host, node in sorted(site.nodes.items())),
             tags=thing_tags(name, "site"),
         )
         for name, site in sorted(spec.sites.items())
@@ -126,10 +126,11 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
     return (gateway.routing or spec.network.routing).value
 
 
-def _node(site: str, host: str, node: written.PhysicalNode, zone: str) -> PhysicalNode:
+def _node(spec: Spec, site: str, host: str, node: written.PhysicalNode, zone: str) -> PhysicalNode:
     cards = _cards(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
     labels = {
+        **spec.kubernetes.labels,
         f"{LABEL_PREFIX}/site": site,
         **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
         **gpu_labels(cards),
@@ -157,7 +158,8 @@ def _cards(model: str, count: int, driver: int | None) -> Gpus | None:
         return None
     newest = drivers.newest_for([card])
     branch = driver or (newest.branch if newest else card.first_driver)
-    return Gpus(card.slug, count, card.memory_mib, card.gpu_class, branch)
+    opened = card.open_kernel_modules and branch >= drivers.OPEN_MODULES_SINCE
+    return Gpus(card.slug, count, card.memory_mib, card.gpu_class, branch, card.architecture, opened)
 
 
 def gpu_labels(cards: Gpus | None) -> dict[str, str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from infra.model import platform as made
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
+from infra.resolve.mounts import Joined, with_mounts
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
-from infra.spec.defaults import primary_of, vpn_host, vpn_sites
+from infra.spec.defaults import ADMIN, primary_of, vpn_host, vpn_sites
 
 
 def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
@@ -36,9 +37,14 @@ def resolve_kubernetes(spec: Spec) -> made.Kubernetes:
 
 
 def resolve_storage(
-    spec: Spec, environment: str, zone: str, regions: tuple[Region, ...], sites: tuple[PhysicalSite, ...]
+    spec: Spec,
+    environment: str,
+    zone: str,
+    regions: tuple[Region, ...],
+    sites: tuple[PhysicalSite, ...],
+    joined: Joined,
 ) -> made.Storage:
-    """File systems and buckets, each where it stands."""
+    """File systems and buckets, each where it stands, and who mounts which."""
     by_name = {region.name: region for region in regions}
     efs = tuple(
         made.FileSystem(
@@ -79,12 +85,12 @@ def resolve_storage(
     )
     nfs = tuple(
         made.NfsExport(
-            name, each.site, f"{each.node or _nfs_server(sites, each.site)}.{zone}", each.export, each.path,
-            each.read_only,
+            name, each.site, node, f"{node}.{zone}", each.export, each.path, each.read_only, ()
         )
         for name, each in sorted(spec.storage.nfs.items())
+        for node in (each.node or _nfs_server(sites, each.site),)
     )  # fmt: skip
-    return made.Storage(efs, s3, nfs)
+    return with_mounts(made.Storage(efs, s3, nfs, {}), regions, sites, joined)
 
 
 def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:
@@ -155,10 +161,17 @@ def resolve_ssh(spec: Spec, ssh_nodes: tuple[Instance, ...]) -> tuple[made.SshAc
 
 
 def resolve_access(
-    spec: Spec, zone: str, numbers: Mapping[str, int], ssh: tuple[made.SshAccess, ...], vpn: Vpn
+    spec: Spec,
+    zone: str,
+    numbers: Mapping[str, int],
+    held: Mapping[str, int],
+    ssh: tuple[made.SshAccess, ...],
+    vpn: Vpn,
 ) -> made.Access:
-    """Doors and people."""
+    """Doors and people. ``held``: the lock file's numbers, those of who left among them."""
     written = spec.access
+    roots = {name for name, group in written.groups.items() if group.sudo}
+    reaching = {name for name, group in written.groups.items() if {"nodes", "everything"} & {*group.reach}}
     return made.Access(
         vpn=vpn,
         ssh=ssh,
@@ -180,8 +193,34 @@ def resolve_access(
             )
             for login, user in sorted(written.users.items())
         ),
+        departed_groups=_departed(gid_key, held, written.groups),
+        departed_users=_departed(uid_key, held, written.users),
+        node_groups=tuple(sorted(roots | reaching)),
+        admin=made.Admin(
+            ADMIN,
+            tuple(
+                dict.fromkeys(
+                    key
+                    for _, user in sorted(written.users.items())
+                    if roots & {*user.groups}
+                    for key in user.ssh_keys
+                )
+            ),
+        ),
         internal_domain=written.internal_domain or zone,
     )
+
+
+def _departed(
+    key: Callable[[str], str], held: Mapping[str, int], present: Collection[str]
+) -> tuple[made.Departed, ...]:
+    head, _, tail = key("*").partition("*")
+    gone = (
+        (owner[len(head) : -len(tail)], number)
+        for owner, number in sorted(held.items())
+        if owner.startswith(head) and owner.endswith(tail)
+    )
+    return tuple(made.Departed(name, number) for name, number in gone if name not in present)
 
 
 def resolve_autoscaler(spec: Spec) -> made.Autoscaler:

@@ -13,6 +13,7 @@ from infra.spec.platform import Autoscaler, Dns, Kubernetes, Storage
 from infra.spec.policy import IN_PLACE, NEVER, ROLLING
 from infra.spec.pools import Image, Pool, Quotas
 from infra.spec.sites import Network, Site
+from infra.spec.software import Software
 from infra.spec.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
 
 
@@ -104,6 +105,9 @@ class Spec(Part):
     """Doors and people."""
     autoscaler: Annotated[Autoscaler, IN_PLACE] = Field(default_factory=Autoscaler)
     """The batch autoscaler."""
+    software: Annotated[Software, ROLLING] = Field(default_factory=dict)
+    """Versions other than the tested ones of what machines install from outside of their distribution:
+    ``{torch: 2.9.1}``, or a mapping with a place to download it from."""
     quotas: Annotated[Quotas, IN_PLACE] = Field(default_factory=dict)
     """The account's vCPU quotas by AWS site, ``{us-west-2: {on-demand-p: 512}}``; pools must stay under."""
     waivers: Annotated[tuple[Waiver, ...], IN_PLACE] = ()

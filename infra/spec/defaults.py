@@ -16,6 +16,9 @@ ZONES: Final = 3
 SERVICES_PREFIX: Final = 20
 """The length of an allocated range of services."""
 
+ADMIN: Final = "causeway"
+"""The account by which fresh physical machines are set up; its group has the same name."""
+
 AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
 """What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 
 from infra.model import Cluster, Outputs
-from infra.model.outputs import Addresses
+from infra.model.outputs import Addresses, FileSystemIds
 
 OUTSIDE = IPv4Network("203.0.113.0/24")
 """RFC 5737, TEST-NET-3: AWS's ends of tunnels, from the first address up."""
@@ -26,4 +26,10 @@ def outputs_for(cluster: Cluster) -> Outputs:
         block = next(subnet.block for subnet in region.subnets if subnet.name == one.subnet)
         # AWS keeps the first four addresses of a subnet.
         instances[one.hostname] = Addresses(block[10 + index], PUBLIC[10 + index] if one.public else None)
-    return Outputs(tunnels, instances)
+    file_systems: dict[str, dict[str, FileSystemIds]] = {}
+    for index, system in enumerate(cluster.storage.efs, start=1):
+        points = {
+            point.name: f"fsap-{index:08x}{each:09x}" for each, point in enumerate(system.access_points, start=1)
+        }
+        file_systems.setdefault(system.region, {})[system.name] = FileSystemIds(f"fs-{index:017x}", points)
+    return Outputs(tunnels, instances, file_systems)

@@ -1,0 +1,58 @@
+"""The Chef roles that machines can have, and the recipes that each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from infra.catalogue.tables import table
+
+GPU_WORKER: Final = "gpu-worker"
+SERVERS_FIRST: Final = (
+    "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
+)  # fmt: skip
+"""The order in which a machine with several roles takes them on: what serves others comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A Chef role."""
+
+    name: str
+    description: str
+    run_list: tuple[str, ...]
+    """``role[…]`` and ``recipe[…]``, in the order they run."""
+
+
+@cache
+def roles() -> Mapping[str, Role]:
+    """Name → role, without those of a family of cards: ``gpu-worker-pascal``."""
+    return {
+        name: Role(name, row["description"], tuple(row["run_list"])) for name, row in table("roles").items()
+    }
+
+
+def family_role(family: str) -> str:
+    """``gpu-worker-pascal``, of an architecture's name."""
+    return f"{GPU_WORKER}-{family}"
+
+
+def family_of(role: str) -> str | None:
+    """The architecture that a role names, whether there is such a one or not; None for any other role."""
+    return role.removeprefix(f"{GPU_WORKER}-") if role.startswith(f"{GPU_WORKER}-") else None
+
+
+def recipes(run_list: Sequence[str]) -> tuple[str, ...]:
+    """A run list without roles: ``base``, ``kubernetes::worker``; each recipe where it comes first."""
+    found: dict[str, None] = {}
+    for entry in run_list:
+        kind, _, name = entry.rstrip("]").partition("[")
+        if kind == "recipe":
+            found.setdefault(name)
+        else:
+            family = family_of(name)
+            inner = roles()[GPU_WORKER if family else name].run_list
+            found.update(dict.fromkeys(recipes(inner)))
+    return tuple(found)

@@ -1,0 +1,30 @@
+"""The cookbooks that there are, and their versions: facts of ``cookbooks/``, as templates are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from infra.errors import RenderError
+
+COOKBOOKS: Final = Path(__file__).parents[3] / "cookbooks"
+
+_VERSION: Final = re.compile(r"^version\s+(['\"])(\d+\.\d+(?:\.\d+)?)\1\s*$", re.MULTILINE)
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Cookbook → the version that its ``metadata.rb`` states, by name. A folder's name is its cookbook's.
+
+    ``RenderError`` for metadata without a plain version.
+    """
+    found = {}
+    for metadata in sorted(COOKBOOKS.glob("*/metadata.rb")):
+        match = _VERSION.search(metadata.read_text(encoding="utf-8"))
+        if match is None:
+            raise RenderError(f"cookbooks/{metadata.parent.name}/metadata.rb states no version")
+        found[metadata.parent.name] = match[2]
+    return found

@@ -1,0 +1,142 @@
+"""The environment: what is the same for all machines, and which cookbooks they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.files import Files
+from infra.model import Cluster, Outputs, to_json
+from infra.model.platform import EfsMount, Mount, NfsExport, NfsMount, S3Mount
+from infra.model.software import Pin
+from infra.render.chef import objects
+from infra.render.chef.cookbooks import versions
+
+
+def render(cluster: Cluster, outputs: Outputs) -> Files:
+    """``environments/<env>.json``."""
+    name = cluster.environment
+    pins = {cookbook: f"= {version}" for cookbook, version in versions().items()}
+    description = f"The cluster {cluster.name}, environment {name}."
+    made = objects.environment(name, description, pins, attributes(cluster, outputs))
+    return {f"environments/{name}.json": to_json(made)}
+
+
+def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
+    """Default attributes of every machine, by cookbook."""
+    return {
+        "causeway": _cluster(cluster),
+        "base": _base(cluster),
+        "container_runtime": {"version": _version(cluster, "containerd"), "registry_mirrors": {}},
+        "kubernetes": _kubernetes(cluster),
+        "storage": {"sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts}},
+        "ssh_node": {"access": _ssh_access(cluster)},
+        "software": {pin.name: _pin(pin) for pin in cluster.software},
+    }
+
+
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    network = cluster.network
+    return {
+        "cluster": cluster.name,
+        "environment": cluster.environment,
+        "domain": cluster.domain,
+        "api": _endpoint(cluster),
+        "private": [str(block) for block in network.private],
+        "pods": str(network.pods),
+        "services": str(network.services),
+        "cluster_dns": str(cluster.access.vpn.cluster_resolver),
+        "supernet": str(network.supernet),
+    }
+
+
+def _base(cluster: Cluster) -> dict[str, Any]:
+    access = cluster.access
+    return {
+        "time_servers": [],
+        "sudo_groups": [group.name for group in access.groups if group.sudo],
+        # Whoever sets a machine up must not be locked out by it.
+        "login_groups": [access.admin.login, *access.node_groups],
+        "packages": [],
+        "unattended_upgrades": True,
+        "journald": {"max_use": "1G", "retention": "30day"},
+        "node_exporter": True,
+        "users_data_bag": "users",
+        "groups_data_bag": "groups",
+    }
+
+
+def _kubernetes(cluster: Cluster) -> dict[str, Any]:
+    kubernetes = cluster.kubernetes
+    return {
+        "version": kubernetes.version,
+        "package_version": f"{kubernetes.version}.*",
+        "pods_per_node": kubernetes.pods_per_node,
+        "endpoint": _endpoint(cluster),
+        "audit": kubernetes.audit,
+        "cluster_domain": cluster.access.vpn.cluster_domain,
+    }
+
+
+def _endpoint(cluster: Cluster) -> str | None:
+    plane = cluster.control_plane
+    return f"{plane.endpoint}:{plane.port}" if plane else None
+
+
+def _ssh_access(cluster: Cluster) -> dict[str, list[str]]:
+    """Host name → groups: cloud machines have no node object of their own to say it."""
+    groups = {fqdn: each.groups for each in cluster.access.ssh for fqdn in each.nodes}
+    return {node.hostname: list(groups[node.fqdn]) for node in cluster.ssh_nodes}
+
+
+def _storage(cluster: Cluster, outputs: Outputs, site: str) -> dict[str, Any]:
+    return {
+        "mounts": [_mount(mount, outputs, site) for mount in cluster.storage.mounts[site]],
+        "exports": [_export(export) for export in cluster.storage.nfs if export.site == site],
+    }
+
+
+def _mount(mount: Mount, outputs: Outputs, site: str) -> dict[str, Any]:
+    common = {"path": mount.path, "kind": mount.kind, "name": mount.name}
+    match mount:
+        case NfsMount():
+            return {
+                **common, "read_only": mount.read_only, "server": mount.server, "export": mount.export,
+            }  # fmt: skip
+        case EfsMount():
+            ids = outputs.file_systems.get(site, {}).get(mount.name)
+            point = ids.access_points.get(mount.access_point) if ids and mount.access_point else None
+            return {
+                **common,
+                "read_only": False,
+                "file_system": ids.id if ids else None,
+                "region": mount.region,
+                "access_point": point,
+                "tls": True,
+            }
+        case S3Mount():
+            return {
+                **common,
+                "read_only": mount.read_only,
+                "bucket": mount.bucket,
+                "region": mount.region,
+                "prefix": "",
+            }
+
+
+def _export(export: NfsExport) -> dict[str, Any]:
+    return {
+        "name": export.name,
+        "export": export.export,
+        "clients": [str(block) for block in export.clients],
+        "read_only": export.read_only,
+        "node": export.node,
+    }
+
+
+def _version(cluster: Cluster, name: str) -> str | None:
+    return next(pin.version for pin in cluster.software if pin.name == name)
+
+
+def _pin(pin: Pin) -> dict[str, Any]:
+    archive = {"url": pin.url, "sha256": dict(pin.sha256)} if pin.url is not None else {}
+    return {"version": pin.version, **archive}

@@ -1,0 +1,43 @@
+"""Roles: those that the catalogue has, and one for each family of cards that the cluster has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.catalogue import roles as catalogue
+from infra.files import Files
+from infra.model import Cluster, to_json
+from infra.model.software import GpuFamily
+from infra.render.chef import objects
+
+
+def render(cluster: Cluster) -> Files:
+    """``<role>.json``."""
+    plain = [
+        objects.role(role.name, role.description, role.run_list, {}) for role in catalogue.roles().values()
+    ]
+    families = [_family(family) for family in cluster.gpu_families]
+    return {f"{role['name']}.json": to_json(role) for role in [*plain, *families]}
+
+
+def run_lists(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """Role → its recipes, other roles spelt out: for what knows no roles."""
+    names = [*catalogue.roles(), *(catalogue.family_role(family.name) for family in cluster.gpu_families)]
+    return {name: catalogue.recipes([f"role[{name}]"]) for name in sorted(names)}
+
+
+def _family(family: GpuFamily) -> dict[str, Any]:
+    return objects.role(
+        catalogue.family_role(family.name),
+        f"A Kubernetes node with cards of the {family.name.title()} architecture.",
+        [f"role[{catalogue.GPU_WORKER}]"],
+        {
+            "gpu": {
+                "driver": family.driver,
+                "cuda": None,
+                "open_kernel_modules": family.open_kernel_modules,
+                "fabric_manager": False,
+                "family": family.name,
+            }
+        },
+    )

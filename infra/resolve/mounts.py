@@ -1,0 +1,94 @@
+"""Which source serves each path at each site: one mount a path, and the nearest one.
+
+The same path is the same everywhere; where it comes from is a matter of distance. A site's own NFS server
+comes first, then EFS of the region, then the NFS server of another site over a tunnel, and last a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, collapse_addresses
+
+from infra.model.places import Link, PhysicalSite, Region
+from infra.model.platform import EfsMount, FileSystem, Mount, NfsExport, NfsMount, S3Mount, Storage
+from infra.model.tunnels import SiteGateway
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Which places have a line to each other."""
+
+    links: tuple[Link, ...]
+    gateways: tuple[SiteGateway, ...]
+
+    def reach(self, site: str) -> frozenset[str]:
+        """The places that a physical site has a tunnel to. Tunnels carry nothing on to a third place."""
+        regions = {link.region for link in self.links if link.site == site}
+        sites = {
+            tunnel.peer
+            for gateway in self.gateways
+            if gateway.site == site
+            for tunnel in gateway.tunnels
+            if tunnel.kind == "site"
+        }
+        return frozenset(regions | sites)
+
+
+def with_mounts(
+    storage: Storage, regions: tuple[Region, ...], sites: tuple[PhysicalSite, ...], joined: Joined
+) -> Storage:
+    """The same storage with every site's mounts, and each export's clients: the places that mount it."""
+    aws = {region.name: region for region in regions}
+    blocks = {**{site.name: site.lan for site in sites}, **{name: each.vpc for name, each in aws.items()}}
+    reach = {export.site: joined.reach(export.site) for export in storage.nfs}
+    chosen = {site: _nearest(storage, site, aws, reach) for site in blocks}
+    served = {
+        export.name: tuple(
+            collapse_addresses(
+                blocks[site]
+                for site, mounts in chosen.items()
+                if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
+            )
+        )
+        for export in storage.nfs
+    }
+    exports = tuple(replace(export, clients=_sorted(served[export.name])) for export in storage.nfs)
+    return replace(storage, nfs=exports, mounts=dict(sorted(chosen.items())))
+
+
+def _nearest(
+    storage: Storage, site: str, aws: dict[str, Region], reach: dict[str, frozenset[str]]
+) -> tuple[Mount, ...]:
+    found: dict[str, Mount] = {}
+    for mount in _sources(storage, site, aws, reach):
+        found.setdefault(mount.path, mount)
+    return tuple(found[path] for path in sorted(found))
+
+
+def _sources(
+    storage: Storage, site: str, aws: dict[str, Region], reach: dict[str, frozenset[str]]
+) -> Iterator[Mount]:
+    """What a site could mount, the nearest first; of two equally far, the first by name."""
+    yield from (_nfs(export) for export in storage.nfs if export.site == site)
+    yield from (_efs(system, aws[site]) for system in storage.efs if system.region == site)
+    yield from (_nfs(export) for export in storage.nfs if site in reach[export.site])
+    for bucket in storage.s3:
+        if bucket.path is not None:
+            yield S3Mount(
+                bucket.path, bucket.name, bucket.read_only, bucket.bucket, aws[bucket.region].region
+            )
+
+
+def _nfs(export: NfsExport) -> NfsMount:
+    return NfsMount(export.path, export.name, export.read_only, export.server, export.export)
+
+
+def _efs(system: FileSystem, region: Region) -> EfsMount:
+    # An only access point is the way in. Among several, a machine can't know whose it is to use.
+    points = system.access_points
+    return EfsMount(system.path, system.name, region.region, points[0].name if len(points) == 1 else None)
+
+
+def _sorted(blocks: tuple[IPv4Network, ...]) -> tuple[IPv4Network, ...]:
+    return tuple(sorted(blocks))

@@ -1,0 +1,73 @@
+"""Versions of what machines install from outside of their distribution, and the families of their cards."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from infra.catalogue import drivers, gpus, instances, software
+from infra.catalogue.gpus import Card
+from infra.catalogue.roles import family_of
+from infra.model.machines import NodePool
+from infra.model.places import PhysicalSite
+from infra.model.software import GpuFamily, Pin
+from infra.spec import Spec
+from infra.spec import software as written
+
+
+def resolve_software(spec: Spec) -> tuple[Pin, ...]:
+    """Every pin, by name: the spec's, else the catalogue's."""
+    return tuple(_pin(name, spec.software.get(name)) for name in software.names())
+
+
+def _pin(name: str, stated: written.Pin | None) -> Pin:
+    known = software.find(name)
+    assert known is not None
+    version = stated.version if stated is not None else known.version
+    url = stated.url if stated is not None else None
+    sums = dict(stated.sha256) if stated is not None else {}
+    if not sums and version == known.version and url is None:
+        sums = dict(known.sha256)
+    if url is None and version is not None:
+        url = known.url_of(version)
+    return Pin(name, version, url, dict(sorted(sums.items())))
+
+
+def resolve_gpu_families(
+    spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]
+) -> tuple[GpuFamily, ...]:
+    """The architectures of all cards that there are, and those that an image's roles name."""
+    cards: defaultdict[str, dict[str, Card]] = defaultdict(dict)
+    for model in _models(spec, sites, pools):
+        card = gpus.find(model)
+        if card is not None:
+            cards[card.architecture][card.slug] = card
+    for image in spec.images.values():
+        for role in image.roles:
+            family = family_of(role)
+            if family is not None and family not in cards:
+                cards[family] = {card.slug: card for card in _of(family)}
+    return tuple(_family(name, tuple(found.values())) for name, found in sorted(cards.items()) if found)
+
+
+def _models(spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]) -> Iterable[str]:
+    yield from (pool.gpus.model for pool in pools if pool.gpus is not None)
+    yield from {node.gpus.model for site in sites for node in site.nodes if node.gpus is not None}
+    for ssh in spec.access.ssh_nodes.values():
+        found = instances.find(ssh.instance_type)
+        if found is not None and found.gpus is not None:
+            yield found.gpus.model
+
+
+def _of(family: str) -> tuple[Card, ...]:
+    found = (gpus.find(name) for name in gpus.names())
+    return tuple(card for card in found if card is not None and card.architecture == family)
+
+
+def _family(name: str, cards: tuple[Card, ...]) -> GpuFamily:
+    best = drivers.newest_for(cards)
+    if best is None:
+        # No branch runs the oldest and the newest of them: the newest cards' stands, and nodes say their own.
+        best = max(found for card in cards if (found := drivers.newest_for([card])) is not None)
+    opened = best.branch >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
+    return GpuFamily(name, best.branch, opened)
