@@ -115,16 +115,16 @@ def revoke(
     # Also whose certificates were revoked before: an earlier run may not have reached every server.
     cut = sorted({each.name for each in clients if each.user == user and device in {None, each.device}})
     told = _cut(understood, cut) if push else {}
-    failed = {site: str(result["error"]) for (_, site), result in told.items() if result["error"]}
+    failed = {place.site: each.error for place, each in told.items() if each.error}
     if json:
         say_json({"revoked": [each.id for each in taken], "failed": failed})
     else:
         count = len(taken)
         said = f"{count} certificate{'s' * (count != 1)} revoked" if count else "no certificate is valid"
         say(f"{user}: {said}.")
-        for (_, site), result in told.items():
-            said = "knows, and has cut the connection" if not result["error"] else "was NOT reached"
-            say(f"{site}: {said}{': ' if result['error'] else '.'}{result['error']}")
+        for place, each in told.items():
+            said = f"was NOT reached: {each.error}" if each.error else "knows, and has cut the connection."
+            say(f"{place.site}: {said}")
         if failed:
             again = f"invoke vpn.revoke {understood.environment.options} --user {user}"
             note(f"error: {', '.join(failed)} still let {user} in; run this again: {again}")
@@ -133,7 +133,7 @@ def revoke(
     return 1 if failed else 0
 
 
-def _cut(understood: Understood, names: list[str]) -> dict[tuple[str, str], dict[str, object]]:
+def _cut(understood: Understood, names: list[str]) -> dict[trees.Place, trees.Brought]:
     """Ship the revocation list to every server, and end the sessions there."""
     servers = [each for each in trees.places(understood) if each.target == trees.OPENVPN]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from infra.commands import world
@@ -36,6 +36,16 @@ class Place:
     def folder(self) -> str:
         """Below the build folder."""
         return f"{self.target}/{self.site}"
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """How bringing a tree to its machine went."""
+
+    changed: tuple[str, ...] = ()
+    """Paths of files, as the machine tells."""
+    error: str = ""
+    """Why the machine does not have it; empty when all is well."""
 
 
 def places(understood: Understood, sites: Iterable[str] = ()) -> tuple[Place, ...]:
@@ -124,11 +134,13 @@ def push(understood: Understood, sites: Iterable[str], *, json: bool) -> int:
         keeping.existing(understood, kept)
     told = bring(understood, found)
     if json:
-        say_json([{"site": site, "target": target, **result} for (target, site), result in told.items()])
+        say_json(
+            [{"site": place.site, "target": place.target, **asdict(each)} for place, each in told.items()]
+        )
     else:
-        for (target, site), result in told.items():
-            say(f"{site}: {target}: {result['error'] or _changed(result['changed'])}")
-    return 1 if any(result["error"] for result in told.values()) else 0
+        for place, each in told.items():
+            say(f"{place.site}: {place.target}: {each.error or _changed(len(each.changed))}")
+    return 1 if any(each.error for each in told.values()) else 0
 
 
 def require_whole(understood: Understood, sites: Iterable[str]) -> None:
@@ -146,8 +158,7 @@ def require_whole(understood: Understood, sites: Iterable[str]) -> None:
         )
 
 
-def _changed(paths: object) -> str:
-    count = len(paths) if isinstance(paths, list) else 0
+def _changed(count: int) -> str:
     return f"{count} file{'s' * (count != 1)} changed" if count else "up to date"
 
 
@@ -155,10 +166,10 @@ def bring(
     understood: Understood,
     wanted: Iterable[Place],
     then: Callable[[Place], None] = lambda _: None,
-) -> dict[tuple[str, str], dict[str, object]]:
+) -> dict[Place, Brought]:
     """Ship each tree, all machines at once, and do ``then`` on each that took it.
 
-    (target, site) → what changed there, or the error: one machine that is down keeps no other from its files.
+    One machine that is down keeps no other from its files.
     """
     from infra.drive.ship import ship
 
@@ -166,17 +177,17 @@ def bring(
         note("There are no machines behind the embedded AWS: nothing was brought anywhere.")
         return {}
 
-    def one(place: Place) -> dict[str, object]:
+    def one(place: Place) -> Brought:
         try:
             changed = ship(place.machine, understood.environment.build, place.folder, *place.reload)
             then(place)
         except CausewayError as problem:
-            return {"changed": [], "error": str(problem)}
-        return {"changed": list(changed), "error": ""}
+            return Brought(error=str(problem))
+        return Brought(tuple(changed))
 
     wanted = list(wanted)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return dict(zip([(each.target, each.site) for each in wanted], pool.map(one, wanted), strict=True))
+        return dict(zip(wanted, pool.map(one, wanted), strict=True))
 
 
 def deliver(understood: Understood, kept: Store, sites: Iterable[str]) -> None:
@@ -184,6 +195,6 @@ def deliver(understood: Understood, kept: Store, sites: Iterable[str]) -> None:
     wanted = [each for each in places(understood, sites) if each.target == STRONGSWAN]
     require_whole(understood, [each.site for each in wanted])
     prepare(understood, kept)
-    failed = [str(result["error"]) for result in bring(understood, wanted).values() if result["error"]]
+    failed = [each.error for each in bring(understood, wanted).values() if each.error]
     if failed:
         raise DriveError("\n".join(failed))
