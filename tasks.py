@@ -336,6 +336,107 @@ def status(_: Context, env: str = "", json: bool = False, rehearse: bool = False
     return embedded.status(_find(env, rehearse), json=json)
 
 
+# -- Physical machines ------------------------------------------------------------------------------------
+
+MACHINES: Final = {
+    "site": "a physical site",
+    "nodes": "only these nodes, titan-01 or titan-*; may be given several times",
+}
+
+
+@task(
+    iterable=["nodes"],
+    help={
+        **ENV,
+        **JSON,
+        **MACHINES,
+        "all": "every physical node of every site",
+        "why_run": "only say what would change",
+        "at_once": "how many machines at a time",
+    },
+)
+@reported
+def converge(
+    _: Context,
+    env: str = "",
+    site: str = "",
+    nodes: Sequence[str] | None = None,
+    all: bool = False,  # noqa: A002 - the option's name
+    why_run: bool = False,
+    at_once: int = 8,
+    json: bool = False,
+) -> int:
+    """Bring physical machines in line with the spec: cookbooks over rsync, then Chef, over SSH.
+
+    Example: invoke converge --env research --site rack-a --nodes titan-a01 --why-run
+    """
+    from infra.commands.machines import converging
+
+    return converging.converge(
+        _understand(env),
+        site,
+        tuple(nodes or ()),
+        everything=all,
+        why_run=why_run,
+        at_once=at_once,
+        json=json,
+    )
+
+
+@task(iterable=["nodes"], help={**ENV, **JSON, **MACHINES})
+@reported
+def nodes(
+    _: Context, env: str = "", site: str = "", nodes: Sequence[str] | None = None, json: bool = False
+) -> int:
+    """Show each physical machine: its last converge, drift, versions, GPUs; exit code 1 when one is not well.
+
+    Example: invoke nodes --env research --site rack-a
+    """
+    from infra.commands.machines import surveying
+
+    return surveying.nodes(_understand(env), site, tuple(nodes or ()), json=json)
+
+
+@task(
+    iterable=["nodes"],
+    help={
+        **ENV,
+        **MACHINES,
+        "login": "the account that a bare machine has, and its address where DNS does not know it: "
+        "ubuntu@10.200.0.11",
+        "fingerprint": "its host key's SHA256 fingerprint, where nobody can be asked",
+        "force": "also a machine that is not the one the spec means",
+        "converge": "converge it at once",
+    },
+)
+@reported
+def enroll(
+    _: Context,
+    env: str = "",
+    site: str = "",
+    nodes: Sequence[str] | None = None,
+    login: str = "",
+    fingerprint: str = "",
+    force: bool = False,
+    converge: bool = False,
+) -> int:
+    """Meet a bare machine: remember its host key, compare it with the spec, install what a converge needs.
+
+    Example: invoke enroll --env research --nodes titan-a01 --login ubuntu@10.200.0.11 --converge
+    """
+    from infra.commands.machines import enrolling
+
+    return enrolling.enroll(
+        _understand(env),
+        site,
+        tuple(nodes or ()),
+        login=login,
+        fingerprint=fingerprint,
+        force=force,
+        then_converge=converge,
+    )
+
+
 # -- The private network: tunnels between sites ------------------------------------------------------------
 
 
@@ -601,6 +702,7 @@ namespace = Collection(
     validate, spec, schema, addresses, catalogue,
     render, diff, topology,
     plan, apply, destroy, outputs, drift, doctor, bootstrap,
+    converge, nodes, enroll,
     docs, bench,
     local=Collection(up, down, reset, status),
     vpn=Collection(

@@ -36,6 +36,8 @@ need tcpdump tcpdump
 need dnsutils dig
 need easy-rsa /usr/share/easy-rsa/easyrsa
 need openssl openssl
+need rsync rsync
+need util-linux unshare
 need shellcheck shellcheck
 need procps sysctl
 # ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.

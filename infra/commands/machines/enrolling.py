@@ -1,0 +1,88 @@
+"""`invoke enroll`: first contact with bare machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import choose
+from infra.commands.machines.converging import converge
+from infra.commands.terminal import ask, note, say
+from infra.errors import CausewayError, UsageError
+
+if TYPE_CHECKING:
+    from infra.drive.machines.connection import Confirm
+
+INSTALL_CHEF: Final = Path("packer") / "scripts" / "install-chef.sh"
+"""The very script that images are baked with."""
+
+
+def enroll(
+    understood: Understood,
+    site: str,
+    names: Sequence[str],
+    *,
+    login: str,
+    fingerprint: str,
+    force: bool,
+    then_converge: bool,
+) -> int:
+    """Meet bare machines: check that they are the ones meant, and give them what a converge needs."""
+    from infra.drive.machines.connection import opened
+    from infra.drive.machines.enroll import differences, equip
+    from infra.drive.machines.survey import survey
+
+    chosen = choose(understood, site, names)
+    if not (site or names):
+        raise UsageError("which machines? Say --site or --nodes")
+    if len(chosen) > 1 and ("@" in login or fingerprint):
+        raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
+    script = INSTALL_CHEF.read_text(encoding="utf-8")
+    settings = _chef(understood)
+    ready = []
+    for each in chosen:
+        name = each.node.name
+        note(f"{name}: connecting")
+        try:
+            address = login if "@" in login else f"{login}@{each.node.fqdn}" if login else ""
+            with opened(each.node.fqdn, login=address, confirm=_agreed(name, fingerprint)) as remote:
+                found = differences(each.node, survey(remote))
+                for one in found:
+                    note(f"{name}: {one}")
+                if any(one.grave for one in found) and not force:
+                    raise UsageError(
+                        f"{name}: this is not the machine that the spec means; nothing was done to it "
+                        "(--force enrolls it all the same)"
+                    )
+                note(f"{name}: installing rsync and Chef, where they are missing")
+                equip(remote, script, settings)
+        except CausewayError as problem:
+            note(f"error: {problem}")
+            continue
+        ready.append(each)
+        say(f"{name}: enrolled")
+    if then_converge and ready:
+        wanted = [each.node.name for each in ready]
+        code = converge(understood, "", wanted, everything=False, why_run=False, at_once=8, json=False)
+        return code or (0 if len(ready) == len(chosen) else 1)
+    return 0 if len(ready) == len(chosen) else 1
+
+
+def _agreed(name: str, expected: str) -> Confirm:
+    def confirm(shown: str) -> bool:
+        if expected:
+            return shown.rpartition(" ")[2] == expected.rpartition(" ")[2]
+        note(f"{name} shows the host key {shown}.")
+        note(
+            "Its console shows the same at boot; or, there: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+        )
+        return ask("Is that the one? (yes/no)").casefold() == "yes"
+
+    return confirm
+
+
+def _chef(understood: Understood) -> dict[str, str]:
+    """What the script that installs Chef is told."""
+    raise NotImplementedError

@@ -1,0 +1,121 @@
+"""`invoke nodes`: every physical machine as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.rendering import write
+from infra.commands.terminal import columns, note, say, say_json
+from infra.errors import CausewayError
+
+if TYPE_CHECKING:
+    from infra.drive.machines.survey import Facts
+
+
+def nodes(understood: Understood, site: str, names: Sequence[str], *, json: bool) -> int:
+    """Every physical machine as it is now; 1 when one is down, failed its last run, or has a sick GPU."""
+    from infra.drive.machines.survey import everywhere, survey
+
+    chosen = choose(understood, site, names)
+    found = everywhere([(each.node.name, each.node.fqdn) for each in chosen], survey)
+    wanted = _inputs(understood, chosen)
+    rows = [_row(each, found[each.node.name], wanted.get(each.node.name)) for each in chosen]
+    if json:
+        say_json(rows)
+    else:
+        heading = ("node", "site", "state", "converged", "drift", "gpus", "os", "kernel", "versions")
+        say(columns(heading, [_line(row) for row in rows]))
+        for row in rows:
+            if row["error"]:
+                note(row["error"])
+    return 0 if all(row["state"] == "ok" for row in rows) else 1
+
+
+def _inputs(understood: Understood, chosen: Iterable[Chosen]) -> dict[str, str]:
+    """Node → the digest of what it would be sent now; nothing for one that can't be told without its keys."""
+    from infra.drive.machines.payload import payload, shared
+
+    write(understood)
+    build = understood.environment.build
+    common = shared(build)
+    found = {}
+    for each in chosen:
+        try:
+            found[each.node.name] = payload(build, each.node.name, each.site, each.node.roles, common).inputs
+        except CausewayError:
+            continue
+    return found
+
+
+def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"node": chosen.node.name, "site": chosen.site, "error": None}
+    cards = chosen.node.gpus.count if chosen.node.gpus else 0
+    if isinstance(found, CausewayError):
+        return {**row, "state": "down", "error": str(found)}
+    report = found.report
+    healthy = None if found.cards is None else sum(card.healthy for card in found.cards)
+    sick = [
+        f"GPU {card.index}: {reason}"
+        for card in found.cards or ()
+        if not card.healthy
+        for reason in card.reasons or ("sick",)
+    ]
+    state = (
+        "never converged" if report is None
+        else "failed" if not report.success
+        else "sick GPU" if sick or (healthy is not None and healthy < cards)
+        else "ok"
+    )  # fmt: skip
+    drift = (
+        None if report is None or wanted is None
+        else "none" if report.inputs == wanted
+        else "spec or cookbooks changed"
+    )  # fmt: skip
+    return {
+        **row,
+        "state": state,
+        "converged": report.ended.isoformat() if report else None,
+        "updated": len(report.updated) if report else None,
+        "drift": drift,
+        "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
+        "gpus": {"spec": cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
+        "os": found.os,
+        "kernel": found.kernel,
+        "booted": found.booted.isoformat() if found.booted else None,
+        "reboot_required": found.reboot,
+        "chef": report.chef if report else None,
+        "cookbooks": dict(report.cookbooks) if report else {},
+        "packages": dict(found.packages),
+    }
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    if row["state"] == "down":
+        return (row["node"], row["site"], "down", *[""] * 6)
+    gpus = row["gpus"]
+    seen = gpus["present"] if gpus["healthy"] is None else gpus["healthy"]
+    return (
+        row["node"],
+        row["site"],
+        row["state"] + (", reboot" if row["reboot_required"] else ""),
+        _ago(row["converged"]),
+        {"none": "none", None: "?"}.get(row["drift"], "changed"),
+        f"{seen}/{gpus['spec']}" if gpus["spec"] or gpus["present"] else "·",
+        row["os"],
+        row["kernel"],
+        ", ".join(f"{name} {version}" for name, version in row["packages"].items()),
+    )
+
+
+def _ago(moment: str | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"

@@ -1,0 +1,92 @@
+"""First contact with a bare machine: is it the one the spec means, and has it what a converge needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import Final
+
+from infra.drive.machines.connection import Remote
+from infra.drive.machines.survey import Facts
+from infra.errors import DriveError
+from infra.model.places import PhysicalNode
+
+RELEASES: Final = ("ubuntu 22.04", "ubuntu 24.04", "debian 12")
+"""What the cookbooks hold on."""
+
+_ARCHITECTURES: Final = ("x86_64", "aarch64")
+
+_LESS: Final = 0.93
+"""Firmware and kernel keep some of the memory that was bought; makers count disks in powers of ten."""
+
+_CLOCK: Final = 60
+"""Seconds a clock may be off: certificates and signed packages mind more than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not as the spec says."""
+
+    what: str
+    spec: str
+    found: str
+    grave: bool
+    """It is another machine than the one meant, or one that no cookbook holds on."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: the spec says {self.spec}, the machine {self.found}"
+
+
+def differences(node: PhysicalNode, facts: Facts) -> tuple[Difference, ...]:
+    """Where a machine is not what the spec says, the gravest first."""
+    return tuple(sorted(_differences(node, facts), key=lambda each: not each.grave))
+
+
+def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
+    if facts.os not in RELEASES:
+        yield Difference("system", " or ".join(RELEASES), facts.os, True)
+    if facts.architecture not in _ARCHITECTURES:
+        yield Difference("architecture", " or ".join(_ARCHITECTURES), facts.architecture, True)
+    if node.mac is not None and node.mac.lower() not in facts.macs:
+        yield Difference("MAC address", node.mac, ", ".join(sorted(facts.macs)) or "none", True)
+    if str(node.address) not in facts.addresses:
+        yield Difference("address", str(node.address), ", ".join(sorted(facts.addresses)) or "none", False)
+    if facts.cpus < node.cpus:
+        yield Difference("CPUs", str(node.cpus), str(facts.cpus), False)
+    if facts.memory_mib < node.memory_mib * _LESS:
+        yield Difference("memory", f"{node.memory_mib} MiB", f"{facts.memory_mib} MiB", False)
+    for disk in node.disks:
+        if disk.device.startswith("/dev/disk/"):
+            continue  # a link of udev's; lsblk names the device itself
+        size = facts.disks.get(disk.device)
+        if size is None:
+            yield Difference("disk", disk.device, ", ".join(sorted(facts.disks)) or "none", False)
+        elif size < disk.size_mib * _LESS:
+            yield Difference(f"size of {disk.device}", f"{disk.size_mib} MiB", f"{size} MiB", False)
+    wanted = node.gpus.count if node.gpus else 0
+    if facts.gpus != wanted:
+        yield Difference("GPUs", str(wanted), str(facts.gpus), False)
+    if abs(facts.behind) > _CLOCK:
+        way = "behind" if facts.behind > 0 else "ahead"
+        yield Difference("clock", "the time here", f"{abs(facts.behind):.0f} s {way}", False)
+
+
+_RSYNC: Final = """\
+if ! command -v rsync >/dev/null; then
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && apt-get install -qq -y --no-install-recommends rsync >/dev/null
+fi
+"""
+
+
+def equip(remote: Remote, install_chef: str, settings: Mapping[str, str]) -> None:
+    """Install rsync and Chef where they are missing. ``DriveError`` with what the machine said.
+
+    ``install_chef`` is the very script that images are baked with, ``settings`` its environment.
+    """
+    remote.run(_RSYNC)
+    given = "".join(f"export {name}={quote(value)}\n" for name, value in sorted(settings.items()))
+    code, said = remote.run(given + install_chef, check=False)
+    if code:
+        raise DriveError(f"{remote.name}: Chef could not be installed:\n{said.strip()[-800:]}")

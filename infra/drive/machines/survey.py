@@ -1,0 +1,151 @@
+"""What a machine tells of itself, asked by one script: ``templates/converge/survey.sh``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from infra.drive.machines.connection import Remote, opened
+from infra.drive.machines.report import Report, parse
+from infra.errors import CausewayError, DriveError
+
+SCRIPT: Final = Path(__file__).parents[3] / "templates" / "converge" / "survey.sh"
+
+AT_ONCE: Final = 32
+"""Machines asked at the same time."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU, as the health check on the machine sees it."""
+
+    index: int
+    name: str
+    healthy: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A machine as it is."""
+
+    os: str
+    """``ubuntu 24.04``."""
+    kernel: str
+    architecture: str
+    booted: datetime | None
+    behind: float
+    """Seconds its clock is behind ours."""
+    cpus: int
+    memory_mib: int
+    macs: frozenset[str]
+    addresses: frozenset[str]
+    disks: Mapping[str, int]
+    """Device → MiB."""
+    gpus: int
+    """NVIDIA cards on the PCI bus."""
+    cards: tuple[Card, ...] | None
+    """None before the health check has run."""
+    packages: Mapping[str, str]
+    """Installed versions of what matters: kubelet, containerd, nvidia, …"""
+    reboot: bool
+    """Whether it waits for a reboot."""
+    report: Report | None
+    """Of the last run of Chef."""
+    rehearsal: Report | None
+    """Of the last why-run."""
+
+
+@dataclass(slots=True)
+class _Said:
+    one: dict[str, Any] = field(default_factory=dict)
+    many: dict[str, list[str]] = field(default_factory=dict)
+
+
+def survey(remote: Remote) -> Facts:
+    """Ask a machine. ``DriveError`` for an answer that makes no sense."""
+    asked = datetime.now(UTC)
+    _, text = remote.run(SCRIPT.read_text(encoding="utf-8"))
+    said = _read(text)
+    try:
+        return _facts(said, asked)
+    except (KeyError, ValueError, TypeError, AttributeError) as problem:
+        raise DriveError(f"{remote.name}: what it tells of itself makes no sense: {problem}") from None
+
+
+def _read(text: str) -> _Said:
+    said = _Said()
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue  # a report that was cut off in the middle, or what a login script printed
+        if isinstance(found, dict):
+            for key, value in found.items():
+                said.one[key] = value
+                said.many.setdefault(key, []).append(str(value))
+    return said
+
+
+def _facts(said: _Said, asked: datetime) -> Facts:
+    assert said.one["end"] == "yes"  # the last line: without it, a KeyError says that the answer breaks off
+    now = datetime.fromisoformat(said.one["now"])
+    booted = said.one.get("booted")
+    gpu = said.one.get("gpu")
+    return Facts(
+        os=said.one["os"],
+        kernel=said.one["kernel"],
+        architecture=said.one["architecture"],
+        booted=datetime.fromisoformat(booted) if booted else None,
+        behind=(asked - now).total_seconds(),
+        cpus=int(said.one["cpus"]),
+        memory_mib=int(said.one["memory_kib"]) // 1024,
+        macs=frozenset(said.many.get("mac", ())),
+        addresses=frozenset(said.many.get("address", ())),
+        disks={
+            device: int(size) // 2**20
+            for device, _, size in (each.partition(" ") for each in said.many.get("disk", ()))
+        },
+        gpus=int(said.one["gpus"]),
+        cards=_cards(gpu) if isinstance(gpu, dict) else None,
+        packages=dict(each.split(" ", 1) for each in said.many.get("package", ())),
+        reboot="reboot" in said.one,
+        report=parse(said.one.get("report")),
+        rehearsal=parse(said.one.get("rehearsal")),
+    )
+
+
+def _cards(gpu: Mapping[str, Any]) -> tuple[Card, ...]:
+    return tuple(
+        Card(
+            int(each["index"]),
+            str(each["name"]),
+            bool(each["healthy"]),
+            tuple(map(str, each.get("reasons", ()))),
+        )
+        for each in gpu.get("gpus", ())
+    )
+
+
+def everywhere(
+    machines: Iterable[tuple[str, str]], ask: Callable[[Remote], Answer]
+) -> dict[str, Answer | CausewayError]:
+    """Name → what ``ask`` found on each machine (name, full name), or why it could not be asked."""
+
+    def one(machine: tuple[str, str]) -> Answer | CausewayError:
+        try:
+            with opened(machine[1]) as remote:
+                return ask(remote)
+        except CausewayError as problem:
+            return problem
+
+    wanted = list(machines)
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        return dict(zip([name for name, _ in wanted], pool.map(one, wanted), strict=True))

@@ -1,0 +1,37 @@
+# One run of Chef Infra Client in local mode, on the machine. Standard input says how long: when it ends, because
+# the engineer's end stopped or was lost, the run is ended too. Arguments: the node's name, then chef-client's options.
+set -u
+name=$1
+shift
+
+client=${CHEF_CLIENT:-}
+for candidate in chef-client cinc-client /opt/chef/bin/chef-client /opt/cinc/bin/cinc-client; do
+  [ -n "$client" ] || client=$(command -v "$candidate" 2>/dev/null) || client=""
+done
+if [ -z "$client" ]; then
+  echo "there is no chef-client here" >&2
+  exit 127
+fi
+
+: >/run/causeway-converge
+# A session of its own: the whole run is ended by one signal, also what it has started.
+export CHEF_LICENSE=accept-no-persist
+setsid "$client" --local-mode --config /var/lib/causeway/chef/client.rb --node-name "$name" \
+  --no-color --force-formatter --logfile /var/log/causeway-converge.log "$@" </dev/null 2>&1 &
+run=$!
+# A background job's input is /dev/null unless it is said otherwise.
+exec 3<&0
+{
+  cat >/dev/null
+  kill -TERM "-$run"
+  # Chef ends at the next resource, a package manager at its next step; both have a minute.
+  sleep 60
+  kill -KILL "-$run"
+} <&3 >/dev/null 2>&1 &
+watch=$!
+
+wait "$run"
+code=$?
+kill "$watch" 2>/dev/null
+pkill -P "$watch" 2>/dev/null
+exit "$code"
