@@ -4,6 +4,7 @@ Each renderer is a module of its own, imported when it is used::
 
     chef        roles, environment, data bags and nodes of the Chef repository that cookbooks run with
     openvpn     OpenVPN, nftables and dnsmasq on the servers that laptops come to
+    packer      the template that bakes a machine image, its values and its checks
     strongswan  strongSwan, FRR and nftables on the gateways of physical sites
     terraform   the root module's wiring, its values, and the static modules
     topology    one HTML page and an SVG: the whole cluster as a picture
@@ -32,7 +33,7 @@ def _renderer(target: str) -> Renderer:
 
 
 RENDERERS: Final[Mapping[str, Renderer]] = MappingProxyType(
-    {target: _renderer(target) for target in ("chef", "openvpn", "strongswan", "terraform")}
+    {target: _renderer(target) for target in ("chef", "openvpn", "packer", "strongswan", "terraform")}
 )
 """Target → its renderer. What it gives stands in ``build/<env>/<target>/``."""
 
