@@ -175,8 +175,9 @@ def test_before_the_first_apply_there_is_nowhere_to_connect_to(lab: Callable[[],
     Path("build/lab/state/outputs.json").unlink()
     spec = Path("environments/lab.yaml")
     spec.write_text(spec.read_text().replace("servers: [us-west-2, rack]", "servers: [us-west-2]"))
-    with pytest.raises(UsageError, match=r"no server's address is known; invoke apply --env lab"):
+    with pytest.raises(UsageError, match=r"no VPN server's address is known yet: .* 'invoke apply', "):
         profile(lab(), "ada")
+    assert not Path("build/lab/profiles").exists()
 
 
 def test_profiles_of_everybody_who_has_none(

@@ -286,8 +286,12 @@ def test_a_server_that_aws_has_yet_to_place_is_left_out() -> None:
 
 
 def test_nobody_else_gets_a_profile() -> None:
+    cluster = golden("research")
     with pytest.raises(UsageError, match="mallory gets no profile"):
-        profile(golden("research"), NO_OUTPUTS, "mallory")
+        profile(cluster, NO_OUTPUTS, "mallory")
+    without = replace(cluster, access=replace(cluster.access, vpn=replace(cluster.access.vpn, servers=())))
+    with pytest.raises(UsageError, match=r"access\.vpn\.servers: there is no VPN server"):
+        profile(without, NO_OUTPUTS, "ada")
 
 
 # -- Homes ------------------------------------------------------------------------------------------------

@@ -252,19 +252,11 @@ def _write(understood: Understood, pki: Pki, certificate: Certificate, out: Path
     from infra.render.openvpn import unknown_hosts
 
     cluster, outputs = understood.cluster, understood.outputs
-    unknown = unknown_hosts(cluster, outputs)
-    if len(unknown) == len(cluster.access.vpn.servers):
-        environment = understood.environment
-        if not unknown:
-            raise UsageError(f"{environment.spec_file}: access.vpn.servers: there is no VPN server")
-        raise UsageError(
-            f"{environment.name} was not applied from here, so that no server's address is known; "
-            f"invoke apply {environment.options}"
-        )
-    if unknown:
+    settings = head(cluster, outputs, certificate.user)
+    if unknown := unknown_hosts(cluster, outputs):
         note(f"left out until they are applied: {', '.join(unknown)}")
     path = out or understood.environment.build / "profiles" / f"{certificate.name.replace('@', '-')}.ovpn"
-    write_file(path, inline(head(cluster, outputs, certificate.user), certificate, pki.authorities()))
+    write_file(path, inline(settings, certificate, pki.authorities()))
     return path
 
 

@@ -19,17 +19,19 @@ def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
     Servers whose address AWS has yet to decide are left out, see ``unknown_hosts``.
 
     Raises:
-        UsageError: No user of that login may have a profile, or no server's address is known.
+        UsageError: No user of that login may have a profile, or no server has an address that is known.
     """
     vpn = cluster.access.vpn
     if login not in {user.login for user in vpn.users}:
         raise UsageError(f"{login} gets no profile: access.users has nobody of that name with 'vpn: true'")
+    if not vpn.servers:
+        raise UsageError("access.vpn.servers: there is no VPN server")
     hosts = {server.site: host for server in vpn.servers if (host := public_host(server, outputs))}
     known = [server for server in vpn.servers if server.site in hosts]
     if not known:
         raise UsageError(
-            "no VPN server's address is known yet: AWS decides it in 'invoke apply', or a public zone gives "
-            "it a name (dns.public)"
+            "no VPN server's address is known yet: AWS decides it in 'invoke apply', 'invoke outputs' reads "
+            "it where somebody else has applied, or a public zone gives it a name (dns.public)"
         )
     ordered = sorted(known, key=lambda server: _rank(login, server)) if vpn.random else known
     # Every server by UDP first: TCP inside TCP is slow on a line that loses packets.
