@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 from golden_folders import GOLDEN, SPEC
 from strategies.outputs import outputs_for
+from strategies.two_sites import two_sites
 
 from infra.files import Files
 from infra.load import load
@@ -18,32 +20,6 @@ from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.render import strongswan
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
-
-ENVIRONMENTS = Path(__file__).parents[2] / "environments"
-
-SITES = """\
-version: 1
-name: tiny
-domain: tiny.internal
-sites:
-  east:
-    kind: physical
-    cidr: 10.200.0.0/24
-    gateway: {{addresses: [198.51.100.1{second}], behind_nat: {nat}{east}}}
-    nodes: {{gate-e: {{address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
-  west:
-    kind: physical
-    cidr: 10.200.1.0/24
-    gateway: {{addresses: [198.51.100.3]}}
-    nodes: {{gate-w: {{address: 10.200.1.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
-{region}
-network: {{{network}}}
-"""
-REGION = """\
-  us-west-2: {kind: aws, zones: [us-west-2a]}
-images:
-  cpu: {}
-"""
 
 Make = Callable[..., Cluster]
 
@@ -55,27 +31,7 @@ def cluster_of(path: Path) -> Cluster:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     """Two sites and a region, with changes."""
-
-    def made(
-        *,
-        nat: bool = False,
-        second: bool = False,
-        network: str = "",
-        east: str = "",
-        region: str = REGION,
-    ) -> Cluster:
-        spec = tmp_path / "tiny.yaml"
-        text = SITES.format(
-            nat=str(nat).lower(),
-            second=", 198.51.100.2" if second else "",
-            network=network,
-            east=east,
-            region=region,
-        )
-        spec.write_text(text, encoding="utf-8")
-        return cluster_of(spec)
-
-    return made
+    return partial(two_sites, tmp_path)
 
 
 def rendered(cluster: Cluster) -> Files:

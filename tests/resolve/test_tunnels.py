@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+from strategies.two_sites import two_sites as _two_sites
 
 from infra.load import load
 from infra.model import Cluster
@@ -16,33 +18,9 @@ from infra.resolve.lockfile import Lock
 
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 
-SITES = """\
-version: 1
-name: tiny
-domain: tiny.internal
-sites:
-  east:
-    kind: physical
-    cidr: 10.200.0.0/24
-    gateway: {{addresses: [198.51.100.1, 198.51.100.2], behind_nat: {nat}}}
-    nodes: {{gate-e: {{address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
-  west:
-    kind: physical
-    cidr: 10.200.1.0/24
-    gateway: {{addresses: [198.51.100.3], behind_nat: {west_nat}}}
-    nodes: {{gate-w: {{address: 10.200.1.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
-  a-region-with-a-long-name: {{kind: aws, region: us-west-2, zones: [us-west-2a]}}
-images:
-  cpu: {{}}
-network: {{{network}}}
-"""
+REGION = "a-region-with-a-long-name"
 
-
-def two_sites(folder: Path, *, nat: bool = False, west_nat: bool = False, network: str = "") -> Cluster:
-    spec = folder / "tiny.yaml"
-    text = SITES.format(nat=str(nat).lower(), west_nat=str(west_nat).lower(), network=network)
-    spec.write_text(text, encoding="utf-8")
-    return resolve(load(spec).spec, Lock(), "tiny")[0]
+two_sites = partial(_two_sites, second=True, region=REGION)
 
 
 def named(gateway: SiteGateway) -> dict[str, SiteTunnel]:
@@ -51,13 +29,12 @@ def named(gateway: SiteGateway) -> dict[str, SiteTunnel]:
 
 def test_both_tunnels_of_each_public_address_to_each_region(tmp_path: Path) -> None:
     east, west = two_sites(tmp_path).gateways
-    region = "a-region-with-a-long-name"
-    assert sorted(named(east)) == [*(f"{region}-{number}" for number in (1, 2, 3, 4)), "west-1"]
-    assert sorted(named(west)) == [f"{region}-1", f"{region}-2", "east-1"]
-    third = named(east)[f"{region}-3"]
+    assert sorted(named(east)) == [*(f"{REGION}-{number}" for number in (1, 2, 3, 4)), "west-1"]
+    assert sorted(named(west)) == [f"{REGION}-1", f"{REGION}-2", "east-1"]
+    third = named(east)[f"{REGION}-3"]
     assert (third.local, third.link, third.number) == (
         IPv4Address("198.51.100.2"),
-        f"east-{region}-2",
+        f"east-{REGION}-2",
         1,
     )
 
