@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+require 'date'
+require 'etc'
+
+module Causeway
+  # People and their groups, as the data bags have them.
+  module People
+    # Keys that this cookbook put there, one file a person: their home may be on another machine.
+    KEYS = '/etc/ssh/authorized_keys.d'
+
+    module_function
+
+    # The items of a data bag, for a recipe. One without items is a folder that was not brought along.
+    def items(recipe, bag)
+      recipe.data_bag(bag).sort.map { |id| recipe.data_bag_item(bag, id) }
+    rescue Net::HTTPClientException => e
+      raise unless e.response.code == '404'
+
+      []
+    end
+
+    # Whether somebody still has access: `expires` is the last day.
+    def active?(person, today = Date.today)
+      person['action'] != 'remove' && (person['expires'].nil? || Date.parse(person['expires']) >= today)
+    end
+
+    # The first day on which shadow(5) lets nobody in. Nil: every day is fine.
+    def shut_from(expires)
+      expires && (Date.parse(expires) + 1).iso8601
+    end
+
+    # The groups whose members may do everything.
+    def administrators(groups, named)
+      trusted = groups.select { |group| group['sudo'] && group['action'] != 'remove' }
+      (named.to_a + trusted.map { |group| group['id'] }).uniq.sort
+    end
+
+    # Of a group, those who have accounts.
+    def members(group, people)
+      known = people.select { |person| active?(person) }.map { |person| person['id'] }
+      (group['members'].to_a & known).sort
+    end
+
+    # Accounts that were made here, of people whom nobody knows any more.
+    def forgotten(people)
+      Dir.children(KEYS).sort - people.map { |person| person['id'] }
+    rescue Errno::ENOENT
+      []
+    end
+
+    # The groups that sshd lets in; none of them stands for everybody.
+    def login_groups(wanted, administrators, always)
+      wanted.to_a.empty? ? [] : (wanted.to_a + administrators + always.to_a).uniq.sort
+    end
+
+    # Whoever runs Chef by sudo and is in none of the groups: they would never come back.
+    def locked_out(groups, account = ENV.fetch('SUDO_USER', nil))
+      return if groups.empty? || account.nil? || account == 'root'
+
+      own = [Etc.getgrgid(Etc.getpwnam(account).gid).name]
+      Etc.group { |group| own << group.name if group.mem.include?(account) }
+      account if (own & groups).empty?
+    rescue ArgumentError # no such account, or no such group
+      nil
+    end
+
+    # Whether shadow(5) has an expiry for an account.
+    def expiry?(login, shadow = '/etc/shadow')
+      line = ::File.foreach(shadow).find { |each| each.start_with?("#{login}:") }
+      !line.nil? && !line.split(':')[7].to_s.strip.empty?
+    end
+  end
+end

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Causeway
+  # Where a machine is, as its facts (`node['causeway']`) and Ohai have it.
+  module Place
+    module_function
+
+    # The address that other machines of the cluster know it by. While an image is baked there is none yet.
+    def private_address(node)
+      baking?(node) ? '127.0.0.1' : node.read('causeway', 'address') || node['ipaddress']
+    end
+
+    # Whether an image is being made, which is to become many machines at other sites.
+    def baking?(node)
+      node.read('causeway', 'baking') == true
+    end
+
+    def on_aws?(node)
+      !node['ec2'].nil?
+    end
+
+    # Whether another machine holds the homes.
+    def homes_elsewhere?(node)
+      mounts = node.read('storage', 'sites', node.read('causeway', 'site'), 'mounts') || []
+      mounts.any? { |mount| mount['path'] == node['base']['homes'] }
+    end
+  end
+end

@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: base
+# Recipe:: packages
+#
+# First of all: how APT behaves where nobody can be asked.
+#
+
+directory '/etc/causeway'
+
+# What `invoke converge` brings, or a cloud machine fetches: keys, join tokens.
+directory '/etc/causeway/secrets' do
+  mode '0700'
+end
+
+directory '/var/lib/causeway'
+
+cookbook_file '/etc/apt/apt.conf.d/50causeway-unasked' do
+  source 'apt-unasked.conf'
+  mode '0644'
+  verify 'apt-config --config-file=%{path} dump'
+end
+
+directory '/etc/needrestart/conf.d' do
+  recursive true
+end
+
+template '/etc/needrestart/conf.d/causeway.conf' do
+  source 'needrestart.conf.erb'
+  mode '0644'
+  verify 'perl -c %{path}'
+end
+
+apt_update 'daily' do
+  frequency 86_400
+  action :periodic
+end
+
+package (node['base']['tools'].to_a + node['base']['packages'].to_a).uniq.sort

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: base
+# Recipe:: ssh
+#
+# sshd, by a file that is read before the distribution's and cloud-init's own.
+#
+
+groups = Causeway::People.items(self, node['base']['groups_data_bag'])
+administrators = Causeway::People.administrators(groups, node['base']['sudo_groups'])
+
+package 'openssh-server'
+
+directory '/etc/ssh/sshd_config.d'
+
+# Groups and their members are known once `base::users` is through.
+template '/etc/ssh/sshd_config.d/10-causeway.conf' do
+  source 'sshd.conf.erb'
+  mode '0644'
+  variables(
+    lazy do
+      allowed = Causeway::People.login_groups(
+        node['base']['login_groups'], administrators, node['base']['ssh']['always_groups']
+      )
+      if (account = Causeway::People.locked_out(allowed))
+        raise "#{account}, who runs this, would be locked out, as sshd would let in #{allowed.join(', ')}; " \
+              'name one of its groups in base.ssh.always_groups'
+      end
+      { groups: allowed }
+    end
+  )
+  # Where systemd waits for the first connection, nothing has made that folder yet.
+  verify 'mkdir -p /run/sshd && /usr/sbin/sshd -t -f %{path}'
+  notifies :reload, 'service[ssh]', :delayed
+end
+
+service 'ssh' do
+  supports reload: true
+  action :nothing
+end
