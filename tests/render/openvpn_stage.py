@@ -198,7 +198,7 @@ class Stage:
     # -- Laptops' side ----------------------------------------------------------------------------------
 
     @contextmanager
-    def laptop(self, user: str, profile: str, device: str = "", *, refused: bool = False) -> Iterator[str]:
+    def laptop(self, user: str, profile: str, device: str = "") -> Iterator[str]:
         """A laptop that has imported a profile; its own address inside."""
         made = self.pki.client(user, device)
         blocks = {
@@ -210,9 +210,6 @@ class Stage:
         file = f"/run/{user}.ovpn"
         self.write(file, profile + "".join(f"<{name}>\n{text}</{name}>\n" for name, text in blocks.items()))
         with self.started(user, "openvpn", "--config", file, at=user):
-            if refused:
-                yield ""
-                return
             self.until(lambda: "Initialization Sequence Completed" in self.log(user), f"{user}'s tunnel")
             yield self.until(lambda: self.session(made.name), f"{user}'s session")["address"]
 
