@@ -56,6 +56,14 @@ class Charon:
         told = self.node.check("swanctl", "--list-sas", "--raw")
         return set(re.findall(r"([^\s{}]+)-\d+ \{[^{}]*state=INSTALLED", told))
 
+    def associations(self) -> dict[str, list[str]]:
+        """Child's name → the SPIs of its associations that are installed, in any order."""
+        told = self.node.check("swanctl", "--list-sas", "--raw")
+        found: dict[str, list[str]] = {}
+        for name, spi in re.findall(r"\{name=(\S+) [^{}]*state=INSTALLED [^{}]*spi-in=(\w+)", told):
+            found.setdefault(name, []).append(spi)
+        return found
+
     def wait_established(self, *children: str, seconds: float = 30) -> None:
         """Waits until these children are installed."""
         self.node.wait_for(

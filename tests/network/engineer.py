@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from network.shell import Line
 
 from infra.drive.folders import Folders
 from infra.drive.outputs import keep
+from infra.drive.ssh import CONFIG
 from infra.model import Outputs
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +45,17 @@ class Engineer:
     folder: Path
     environment: str
     env: Mapping[str, str]
-    _lines: list[Line] = field(default_factory=list)
+    _control: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="causeway-lab-")))
+    _lines: dict[str, Line] = field(default_factory=dict)
 
     @classmethod
     def made(
-        cls, folder: Path, environment: str, specs: Mapping[str, str], outputs: Outputs, **env: str
+        cls,
+        folder: Path,
+        environment: str,
+        specs: Mapping[str, str],
+        outputs: Outputs,
+        env: Mapping[str, str],
     ) -> Engineer:
         """Somebody whose last apply gave these outputs. `specs`: files of `environments/`."""
         (folder / "environments").mkdir(parents=True)
@@ -63,7 +71,7 @@ class Engineer:
         )
         kind, key, *_ = (folder / "host.pub").read_text().split()
         (folder / "known_hosts").write_text(f"node {kind} {key}\n")
-        return cls(folder, environment, {**os.environ, **env, "CAUSEWAY_SSH_CONFIG": str(config)})
+        return cls(folder, environment, {**os.environ, **env, CONFIG: str(config)})
 
     def reaches(self, host: str, node: Node, *, by: Node, address: str, port: int = 22) -> None:
         """Starts the OpenSSH server of `host` on `node`; we come to its `address` by way of another node."""
@@ -72,10 +80,17 @@ class Engineer:
         node.write("/etc/ssh/lab_config", _SSHD.format(port=port))
         node.start("/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/lab_config", name="sshd")
         node.wait_for(lambda: node.check("ss", "-Hltn", f"sport = {port}"), "OpenSSH server")
-        line = Line(by, "socat", "-", f"TCP:{address}:{port}")
-        self._lines.append(line)
+        line = self._lines[host] = Line(by, "socat", "-", f"TCP:{address}:{port}")
         with (self.folder / "ssh_config").open("a") as config:
             config.write(f"Host {host}\n  ProxyCommand {' '.join(line.command)}\n")
+
+    def stays_connected(self) -> None:
+        """One connection to each machine carries all commands (ssh_config(5), ControlMaster), as people have
+        it who reach far or slow machines."""
+        with (self.folder / "ssh_config").open("a") as config:
+            config.write(
+                f"Host *\n  ControlMaster auto\n  ControlPersist yes\n  ControlPath {self._control}/%n\n"
+            )
 
     def change(self, old: str, new: str) -> None:
         """Other words in the spec."""
@@ -109,8 +124,11 @@ class Engineer:
         return json.loads(self.done(task, "--json", *arguments))
 
     def close(self) -> None:
-        for line in self._lines:
+        for host, line in self._lines.items():
+            command = ["ssh", "-F", self.env[CONFIG], "-O", "exit", host]
+            subprocess.run(command, capture_output=True, check=False)  # there may be no connection
             line.close()
+        shutil.rmtree(self._control)
 
 
 def remember(folders: Folders, outputs: Outputs) -> None:

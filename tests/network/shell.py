@@ -9,7 +9,6 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,36 +30,29 @@ class Shell(ssh.Machine):
             raise ssh.RemoteError(f"{self.name}: {result}", result.code)
         return result.stdout
 
-    def command(self, command: Sequence[str]) -> list[str]:
-        """A command line of this machine whose input and output are those of the command on the node."""
-        return Line(self.node, *command, calls=1).command
-
 
 class Line:
-    """A socket of this machine; who connects to it talks to a command of its own on a node.
+    """A socket of this machine; who connects to it talks to a command of its own on a node, until `close`.
 
-    `command`: a program of this machine that connects standard input and output to it. It takes so many
-    `calls`, without a number any until `close`.
+    `command`: a program of this machine that connects standard input and output to it.
     """
 
-    def __init__(self, node: Node, *command: str, calls: int = -1) -> None:
+    def __init__(self, node: Node, *command: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="causeway-lab-"))  # pytest's are too long for a socket
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._folder / "line"))
         self._listener.listen()
         self.command = ["socat", "-", f"UNIX-CONNECT:{self._folder / 'line'}"]
-        threading.Thread(target=self._serve, args=(node, list(command), calls), daemon=True).start()
+        threading.Thread(target=self._serve, args=(node, list(command)), daemon=True).start()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # it may have ended by itself
-            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.shutdown(socket.SHUT_RDWR)  # which wakes who waits for the next call
 
-    def _serve(self, node: Node, command: list[str], calls: int) -> None:
+    def _serve(self, node: Node, command: list[str]) -> None:
         with contextlib.suppress(OSError), self._listener:
-            while calls:
+            while True:
                 line = self._listener.accept()[0]
                 threading.Thread(target=_join, args=(line, node, command), daemon=True).start()
-                calls -= 1
         shutil.rmtree(self._folder)
 
 

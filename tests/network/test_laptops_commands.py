@@ -70,8 +70,7 @@ def desk(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
         "research",
         specs,
         access.outputs,
-        CAUSEWAY_SECRETS_KEY=access.key,
-        CAUSEWAY_PKI_PASSPHRASE=PASSPHRASE,
+        {"CAUSEWAY_SECRETS_KEY": access.key, "CAUSEWAY_PKI_PASSPHRASE": PASSPHRASE},
     )
     (folder / ".secrets").symlink_to(access.build / "store")
     fresh = place.lab.node(_FRESH)

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from network.daemons import Charon
 from network.node import Node, wait_for
-from network.shell import Shell
 from network.world import Site, World
 
-from infra.drive.secrets.local import LocalStore
-from infra.drive.vpn.gateways import LiveGateway
-from infra.drive.vpn.keys import KEYS_FILE, keys
-from infra.drive.vpn.rotation import Rotation
-from infra.model.tunnels import SiteTunnel
+from infra.drive.vpn.keys import keys
 
 
 def wait_single(charon: Charon, *names: str) -> None:
     """Waits until each of these tunnels has one IKE SA, with one child."""
 
     def single() -> bool:
-        found, children = connections(charon), associations(charon)
+        found, children = connections(charon), charon.associations()
         assert [(found.get(name), len(children.get(name, []))) for name in names] == [(1, 1) for _ in names]
         return True
 
     wait_for(single, f"single associations of {', '.join(names)}", 45, [charon.node])
-
-
-def associations(charon: Charon) -> dict[str, list[str]]:
-    """Child's name → the SPIs of its associations that are installed, in any order."""
-    told = charon.node.check("swanctl", "--list-sas", "--raw")
-    found: dict[str, list[str]] = {}
-    for name, spi in re.findall(r"\{name=(\S+) [^{}]*state=INSTALLED [^{}]*spi-in=(\w+)", told):
-        found.setdefault(name, []).append(spi)
-    return found
 
 
 def connections(charon: Charon) -> dict[str, int]:
@@ -95,10 +78,10 @@ def test_rekeying_under_traffic(world: World) -> None:
 
 
 def _rekey_child(site: Site, node: Node, name: str) -> None:
-    before = associations(site.charon)["us-west-2-1"]
+    before = site.charon.associations()["us-west-2-1"]
     node.check("swanctl", "--rekey", "--child", name)
     site.node.wait_for(
-        lambda: not set(before) & set(associations(site.charon)["us-west-2-1"]), "new SPIs", 15
+        lambda: not set(before) & set(site.charon.associations()["us-west-2-1"]), "new SPIs", 15
     )
 
 
@@ -110,13 +93,13 @@ def test_tunnels_come_and_go_and_others_do_not_notice(world: World) -> None:
     )
     gone = {tunnel.name for tunnel in site.gateway.tunnels if tunnel.link == link}
     interfaces = {tunnel.interface for tunnel in site.gateway.tunnels if tunnel.link == link}
-    before = {name: spis for name, spis in associations(site.charon).items() if name not in gone}
+    before = {name: spis for name, spis in site.charon.associations().items() if name not in gone}
 
     far = world.regions["us-west-2"]
     there = site.host.pinging(far.worker_address, 0.1)
     site.install(world.site_files(site.name, outputs=without), keys(site.gateway, without, world.kept))
     site.tool("reload", timeout=120)
-    assert associations(site.charon) == before
+    assert site.charon.associations() == before
     assert not interfaces & site.packets().keys()
     assert str(region.region.vpc) not in site.node.routes()
     assert len(site.frr.peers()) == len(before)
@@ -124,83 +107,7 @@ def test_tunnels_come_and_go_and_others_do_not_notice(world: World) -> None:
     site.install(world.site_files(site.name), keys(site.gateway, world.outputs, world.kept))
     site.tool("reload", timeout=120)
     world.wait_healthy(60)
-    now = associations(site.charon)
+    now = site.charon.associations()
     assert {name: spis for name, spis in now.items() if name not in gone} == before
     assert gone <= now.keys()
     assert there.stop().lost == 0
-
-
-def dropped(site: Site) -> dict[str, int]:
-    """Tunnel → how often its BGP session has ended."""
-    peers = site.frr.show("bgp ipv4 unicast summary")["peers"]
-    return {each.name: peers[str(each.inside_remote)]["connectionsDropped"] for each in site.gateway.tunnels}
-
-
-@dataclass(frozen=True)
-class Aws:
-    """AWS's end in a rotation, as `Cloud` is: ModifyVpnTunnelOptions."""
-
-    world: World
-    site: str
-
-    def change_key(self, tunnel: SiteTunnel, key: str) -> None:
-        region = self.world.regions[tunnel.peer]
-        region.change_key(region.end(self.site, tunnel.number), key)
-
-
-def test_keys_are_rotated_while_traffic_flows(world: World, tmp_path: Path) -> None:
-    site, region, other = world.sites["rack-a"], world.regions["us-west-2"], world.sites["rack-b"]
-    names = ("rack-b-1", "us-west-2-1", "us-west-2-2")
-    tunnels = [site.tunnel(name) for name in names]
-    key = base64.b64encode(secrets.token_bytes(32)).decode()
-    store = LocalStore("lab", tmp_path, {"CAUSEWAY_SECRETS_KEY": key})
-    store.add(world.kept)
-
-    def deliver(sites: Iterable[str]) -> None:
-        for each in sites:
-            to = world.sites[each]
-            to.node.write(KEYS_FILE, keys(to.gateway, world.outputs, store.read(world.kept)), 0o600)
-            to.tool("reload", timeout=120)
-
-    gateway = LiveGateway(site.gateway, Shell("gateway-a", site.node))
-    said: list[str] = []
-    pings = [
-        site.host.pinging(region.worker_address, 0.1),
-        region.worker.pinging(site.host_address, 0.1),
-        site.host.pinging(other.host_address, 0.1),
-        other.host.pinging(site.host_address, 0.1),
-    ]
-    before = associations(site.charon)
-    sessions = dropped(site)
-    Rotation(gateway, Aws(world, site.name), store, deliver, said.append).run(site.name, tunnels)
-    world.wait_healthy()
-    seen = [pinging.stop() for pinging in pings]
-    now = store.read(world.kept)
-    old, world.kept = world.kept, dict(now)
-    assert [each.lost for each in seen] == [0, 0, 0, 0], said
-    assert dropped(site)["rack-b-1"] == sessions["rack-b-1"]
-    assert [name for name in names if now[site.tunnel(name).secret] == old[site.tunnel(name).secret]] == []
-    assert store.names("") == tuple(sorted(now))  # no next key waits any more
-    states = gateway.states()
-    assert all(states[name].established and states[name].session == "Established" for name in names)
-    after = associations(site.charon)
-    begun_anew = names[1:]  # sites prove the new key to each other when they next meet
-    assert all(len(after[name]) == 1 and after[name] != before[name] for name in begun_anew)
-    assert {name: spis for name, spis in after.items() if name not in begun_anew} == {
-        name: spis for name, spis in before.items() if name not in begun_anew
-    }
-    site.tool("restart", names[0])
-    world.wait_healthy(60)
-    log = site.charon.log() + other.charon.log()
-    assert not [name for name, value in {**old, **now}.items() if value in log]
-
-
-def test_a_gateway_tells_how_its_tunnels_are(world: World) -> None:
-    site = world.sites["rack-b"]
-    states = LiveGateway(site.gateway, Shell("gateway-b", site.node)).states()
-    assert states.keys() == {tunnel.name for tunnel in site.gateway.tunnels}
-    for name, state in states.items():
-        assert state.established, name
-        assert (state.state, state.session) == ("ESTABLISHED", "Established")
-        assert state.routes == len(site.tunnel(name).accepts)
-        assert state.bytes_in > 0 < state.bytes_out

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +43,7 @@ from network.lab import Lab, OverlayMember, Segment, overlay, pod
 from network.node import Node, wait_for
 from strategies.outputs import outputs_for
 
+from infra.drive.secrets import tunnel_key
 from infra.drive.vpn.keys import KEYS_FILE, keys
 from infra.files import Files
 from infra.load import load
@@ -69,6 +69,11 @@ def research(change: Callable[[str], str] = str) -> Cluster:
     changed = change(text)
     spec = load(path).spec if changed == text else _loaded(changed)
     return resolve(spec, parse(lock.read_text(encoding="utf-8"), str(lock)), "research")[0]
+
+
+def new_keys(cluster: Cluster) -> dict[str, str]:
+    """A key for each tunnel of a cluster, by secret's name."""
+    return {tunnel.secret: tunnel_key() for each in cluster.gateways for tunnel in each.tunnels}
 
 
 def _loaded(text: str) -> Spec:
@@ -150,6 +155,13 @@ class Site:
         (found,) = re.findall(r"counter packets (\d+)", told)
         return int(found)
 
+    def sessions_ended(self) -> dict[str, int]:
+        """Tunnel → how often its BGP session has."""
+        peers = self.frr.show("bgp ipv4 unicast summary")["peers"]
+        return {
+            each.name: peers[str(each.inside_remote)]["connectionsDropped"] for each in self.gateway.tunnels
+        }
+
     def log_from_here(self) -> Callable[[], str]:
         """What charon will have said from now on, whenever asked."""
         charon, start = self.charon, len(self.charon.log())
@@ -214,6 +226,8 @@ class World:
         sites: Sequence[str] = (),
         regions: Sequence[str] = (),
         prefix: str = "",
+        outputs: Outputs | None = None,
+        kept: Mapping[str, str] | None = None,
     ) -> World:
         """Draws it, starts all daemons and waits until every tunnel carries traffic.
 
@@ -223,11 +237,11 @@ class World:
             sites: Physical sites; all where none is named.
             regions: AWS sites; all where none is named.
             prefix: Of the nodes' names.
+            outputs: What AWS decided, where somebody plays its API too.
+            kept: The tunnels' keys, where they are known elsewhere.
         """
-        outputs = outputs_for(cluster)
-        secret = {
-            tunnel.secret: secrets.token_hex(16) for each in cluster.gateways for tunnel in each.tunnels
-        }
+        outputs = outputs or outputs_for(cluster)
+        secret = dict(kept or new_keys(cluster))
         world = cls(lab, cluster, outputs, secret, prefix)
         chosen = [each for each in cluster.gateways if not sites or each.site in sites]
         names = [site.site for site in chosen]
