@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+# The minor, `1.36`. kubeadm goes up one minor at a time.
+default['kubernetes']['version'] = '1.36'
+
+# Versions of the packages that may be installed, as apt_preferences(5) has it: `1.36.*`, or `1.36.2-*`.
+# nil: all of the minor.
+default['kubernetes']['package_version'] = nil
+
+# The minor's archive; `%<minor>s` stands for the minor. A mirror may be named. Without `key_url`, the key is
+# at `key_path` already. The project renews its keys now and then, so that there is no checksum.
+default['kubernetes']['repository'] = {
+  'uri' => 'https://pkgs.k8s.io/core:/stable:/v%<minor>s/deb/',
+  'suites' => ['/'],
+  'components' => [],
+  'key_url' => 'https://pkgs.k8s.io/core:/stable:/v%<minor>s/deb/Release.key',
+  'key_path' => '/etc/apt/keyrings/kubernetes.asc',
+}
+
+# Where the API is: `api.research.internal:6443`. nil: `node['causeway']['api']`.
+default['kubernetes']['endpoint'] = nil
+
+# The DNS domain of services and pods.
+default['kubernetes']['cluster_domain'] = 'cluster.local'
+
+# Pods a node may have. The kubelet's memory and the node's pod range grow with it.
+default['kubernetes']['pods_per_node'] = 110
+
+# Whether the API server keeps an audit log.
+default['kubernetes']['audit'] = true
+
+# The node's name in the cluster. nil: `node['causeway']['name']`, or the host's.
+default['kubernetes']['node_name'] = nil
+
+# Labels the node registers with, and taints: `key=value:Effect`, or {'key', 'value', 'effect'}.
+default['kubernetes']['labels'] = {}
+default['kubernetes']['taints'] = []
+
+# The address by which others reach the kubelet. nil: that of the default route.
+default['kubernetes']['node_ip'] = nil
+
+# What is kept from pods: {'cpu' => '100m', 'memory' => '512Mi', …} for the system (SSH, Chef, caches of file
+# systems) and for kubelet and containerd. Worked out from the machine's size where it is not given.
+default['kubernetes']['reserved'] = { 'system' => {}, 'kube' => {} }
+
+# The kubelet evicts pods when less than this is left.
+default['kubernetes']['eviction'] = {
+  'memory.available' => '500Mi',
+  'nodefs.available' => '10%',
+  'nodefs.inodesFree' => '5%',
+  'imagefs.available' => '10%',
+}
+
+# Images are removed from `high` percent of the disk down to `low`, and when nobody used them for
+# `maximum_age`.
+default['kubernetes']['image_gc'] = { 'high' => 80, 'low' => 65, 'maximum_age' => '336h' }
+
+# Seconds that pods have when the machine shuts down, and the last of them that critical pods (storage,
+# network) have for themselves. A spot instance is told two minutes ahead.
+default['kubernetes']['shutdown'] = { 'grace' => 90, 'critical' => 20 }
+
+# Further fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1), and flags without dashes.
+default['kubernetes']['kubelet'] = {}
+default['kubernetes']['kubelet_arguments'] = {}
+
+# The file with what a node needs to join: `token`, `ca_cert_hashes`, for masters also `certificate_key`.
+default['kubernetes']['join'] = { 'file' => '/etc/causeway/secrets/kubernetes-join.yaml' }
+
+# Masters. `first` is the name of the one that begins the cluster, where there is none. `pki` (a folder like
+# /etc/kubernetes/pki, perhaps with the authority alone) and `encryption` (an EncryptionConfiguration) are
+# used where they are there. `cluster` and `init` go over ClusterConfiguration and InitConfiguration; `config`
+# names a whole kubeadm configuration that is used instead. A bake pulls the images if `pull_images` says so.
+default['kubernetes']['control_plane'] = {
+  'first' => 'master-1',
+  'pki' => '/etc/causeway/secrets/kubernetes-pki',
+  'encryption' => '/etc/causeway/secrets/kubernetes-encryption.yaml',
+  'cert_sans' => [],
+  'cluster' => {},
+  'init' => {},
+  'config' => nil,
+  'pull_images' => true,
+  'audit_log' => { 'days' => 30, 'files' => 10, 'mib' => 100 },
+}
+
+# Upgrades. `kubeconfig` may drain nodes and hold the lease; nil: admin.conf on a master, the file
+# /etc/causeway/secrets/kubernetes-upgrade.conf elsewhere. Times are seconds: how long pods have to leave, how
+# long to wait for one's turn, for the node to be ready, and when a lease counts as forgotten.
+default['kubernetes']['upgrade'] = {
+  'kubeconfig' => nil,
+  'lease' => 'causeway-upgrade',
+  'namespace' => 'kube-system',
+  'drain_timeout' => 900,
+  'turn_timeout' => 3600,
+  'ready_timeout' => 300,
+  'lease_duration' => 7200,
+}

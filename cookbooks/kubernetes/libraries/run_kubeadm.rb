@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+module Causeway
+  module Kubeadm
+    # kubeadm, run by a resource's action with a configuration that holds secrets.
+    module Run
+      # In memory, and gone when kubeadm is done.
+      CONFIG = '/run/causeway/kubeadm.yaml'
+      # Half a master can't be told from a whole one, and to undo it may undo a cluster: people decide.
+      UNFINISHED = '/etc/kubernetes/kubeadm-unfinished'
+
+      def kubeadm(command, *options)
+        text = yield
+        directory ::File.dirname(CONFIG) do
+          mode '0700'
+        end
+        file CONFIG do
+          content text
+          mode '0600'
+          sensitive true
+          backup false
+          verify 'kubeadm config validate --config %{path}'
+        end
+        mark(command)
+        execute "kubeadm #{command}" do
+          command ['kubeadm', command, '--config', CONFIG, *options]
+          timeout 1200
+        end
+        mark(nil)
+      ensure
+        file CONFIG do
+          backup false
+          action :delete
+        end
+      end
+
+      def mark(command)
+        return unless command.nil? || master?
+
+        file UNFINISHED do
+          content "kubeadm #{command}\n"
+          backup false
+          action command ? :create : :delete
+        end
+      end
+
+      def master?
+        !new_resource.respond_to?(:master) || new_resource.master
+      end
+
+      def unfinished?
+        ::File.exist?(UNFINISHED)
+      end
+
+      def refuse_unfinished
+        return unless unfinished?
+
+        raise "`#{::File.read(UNFINISHED).strip}` did not end on this master. See `journalctl -u kubelet` " \
+          "and `crictl ps -a`. If all is well, remove #{UNFINISHED}; if not, `kubeadm reset` and remove it"
+      end
+
+      # 'v1.36.2', of the kubeadm that is installed.
+      def kubeadm_version
+        shell_out!('kubeadm', 'version', '--output', 'short').stdout.strip
+      end
+    end
+  end
+end

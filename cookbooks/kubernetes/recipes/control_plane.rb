@@ -1,0 +1,128 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: kubernetes
+# Recipe:: control_plane
+#
+# A master. The first one begins the cluster, unless there is one; the others join it, and so does a first one
+# that was replaced. A bake brings packages and images, no more.
+
+include_recipe 'kubernetes::default'
+
+settings = node['kubernetes']
+plane = settings['control_plane']
+
+# Set aside in a bake: a master then starts in seconds, also where a registry is slow or away.
+execute 'kubeadm config images pull' do
+  command ['kubeadm', 'config', 'images', 'pull', '--cri-socket', Causeway::NodeRegistration::SOCKET]
+  timeout 1800
+  only_if { node.read('causeway', 'baking') && plane['pull_images'] }
+  not_if do
+    wanted = shell_out!('kubeadm', 'config', 'images', 'list').stdout.split
+    here = shell_out!('crictl', 'images', '--output', 'json').stdout
+    wanted.all? { |image| here.include?("\"#{image}\"") }
+  end
+end
+
+return if node.read('causeway', 'baking')
+
+name = settings['node_name'] || node.read('causeway', 'name') || node['hostname']
+endpoint = settings['endpoint'] || node['causeway']['api']
+secrets = settings['join']['file']
+encrypted = ::File.exist?(plane['encryption'])
+
+directory '/etc/kubernetes' do
+  mode '0755'
+end
+
+cookbook_file Causeway::Kubeadm::AUDIT_POLICY do
+  source 'audit-policy.yaml'
+  mode '0600'
+  only_if { settings['audit'] }
+end
+
+directory Causeway::Kubeadm::AUDIT_LOGS do
+  mode '0700'
+  recursive true
+  only_if { settings['audit'] }
+end
+
+remote_file Causeway::Kubeadm::ENCRYPTION do
+  source "file://#{plane['encryption']}"
+  mode '0600'
+  sensitive true
+  backup false
+  only_if { encrypted }
+end
+
+# An authority that is known beforehand lets nodes know their API before there is one. What kubeadm finds, it
+# keeps.
+Dir.glob('**/*', base: plane['pki']).sort.each do |path|
+  next unless ::File.file?("#{plane['pki']}/#{path}")
+
+  directory ::File.dirname("/etc/kubernetes/pki/#{path}") do
+    mode '0755'
+    recursive true
+  end
+
+  remote_file "/etc/kubernetes/pki/#{path}" do
+    source "file://#{plane['pki']}/#{path}"
+    mode path.end_with?('.key') ? '0600' : '0644'
+    sensitive true
+    backup false
+    action :create_if_missing
+  end
+end
+
+cluster = Causeway::Kubeadm.cluster(
+  name: node['causeway']['cluster'],
+  endpoint: endpoint,
+  pods: node['causeway']['pods'],
+  services: node['causeway']['services'],
+  domain: settings['cluster_domain'],
+  pods_per_node: settings['pods_per_node'],
+  sans: ([endpoint.split(':').first, node.read('causeway', 'fqdn'), settings['node_ip']].compact +
+    plane['cert_sans'].to_a).uniq,
+  audit: settings['audit'] ? plane['audit_log'] : nil,
+  encrypted: encrypted
+)
+init = Causeway::Kubeadm.init(name: name, address: settings['node_ip'])
+shared = {
+  'apiVersion' => Causeway::Kubeadm::KUBELET_API,
+  'kind' => 'KubeletConfiguration',
+  'cgroupDriver' => 'systemd',
+}
+
+# With the join file there is a cluster to join, whichever master this is.
+kubernetes_init name do
+  config [
+    Causeway::Kubeadm.merge(init, plane['init']), Causeway::Kubeadm.merge(cluster, plane['cluster']), shared,
+  ]
+  config_file plane['config'] if plane['config']
+  endpoint endpoint
+  only_if { name == plane['first'] && !::File.exist?(secrets) }
+end
+
+log 'the secret to join the masters is not here yet' do
+  message "#{secrets} is not here yet: this machine does not join the masters in this run"
+  level :warn
+  not_if { ::File.exist?('/etc/kubernetes/admin.conf') || ::File.exist?(secrets) }
+end
+
+kubernetes_join name do
+  endpoint endpoint
+  secrets secrets
+  address settings['node_ip'] if settings['node_ip']
+  master true
+  only_if { ::File.exist?(secrets) }
+end
+
+directory '/root/.kube' do
+  mode '0700'
+end
+
+link '/root/.kube/config' do
+  to '/etc/kubernetes/admin.conf'
+  only_if { ::File.exist?('/etc/kubernetes/admin.conf') }
+  not_if { ::File.exist?('/root/.kube/config') && !::File.symlink?('/root/.kube/config') }
+end

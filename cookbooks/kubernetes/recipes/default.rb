@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: kubernetes
+# Recipe:: default
+#
+# What every node has before it is one: packages, a kubelet that knows its size, no swap. Nothing here needs
+# the site, so a bake does all of it; a machine's own first run then only writes what is its own.
+
+settings = node['kubernetes']
+minor = settings['version']
+archive = settings['repository']
+
+base_apt_source 'kubernetes' do
+  uri format(archive['uri'], minor: minor)
+  suites archive['suites']
+  components archive['components']
+  key_url format(archive['key_url'], minor: minor) if archive['key_url']
+  key_path archive['key_path']
+  pin_packages %w(kubeadm kubectl kubelet)
+  pin_version settings['package_version'] || "#{minor}.*"
+end
+
+%w(kubelet kubeadm kubectl).each do |name|
+  kubernetes_package name
+end
+
+kubernetes_swap 'off' do
+  action :off
+end
+
+directory '/etc/kubernetes/kubelet.conf.d' do
+  mode '0755'
+  recursive true
+end
+
+# Over /var/lib/kubelet/config.yaml, which kubeadm writes for all nodes alike and writes anew at each upgrade.
+file '/etc/kubernetes/kubelet.conf.d/50-causeway.conf' do
+  content Causeway::Kubeadm.yaml(Causeway::KubeletConfiguration.document(node))
+  mode '0644'
+  notifies :restart, 'service[kubelet]', :delayed
+end
+
+template '/etc/default/kubelet' do
+  source 'kubelet.erb'
+  mode '0644'
+  variables(
+    arguments: Causeway::NodeRegistration.arguments(
+      labels: Causeway::NodeRegistration.labels(settings['labels'].to_h),
+      node_ip: settings['node_ip'],
+      further: settings['kubelet_arguments'].to_h
+    )
+  )
+  notifies :restart, 'service[kubelet]', :delayed
+end
+
+directory '/etc/systemd/system/kubelet.service.d' do
+  mode '0755'
+end
+
+cookbook_file '/etc/systemd/system/kubelet.service.d/20-causeway.conf' do
+  source 'kubelet-unit.conf'
+  mode '0644'
+  notifies :run, 'execute[systemctl daemon-reload for the kubelet]', :immediately
+end
+
+execute 'systemctl daemon-reload for the kubelet' do
+  command %w(systemctl daemon-reload)
+  action :nothing
+end
+
+directory '/etc/systemd/logind.conf.d' do
+  mode '0755'
+end
+
+cookbook_file '/etc/systemd/logind.conf.d/zz-kubelet.conf' do
+  source 'logind-shutdown.conf'
+  mode '0644'
+  notifies :run, 'execute[logind reads its configuration]', :immediately
+end
+
+# The unit has no reload; the signal is how logind reads its configuration again without losing sessions.
+execute 'logind reads its configuration' do
+  command %w(systemctl kill --signal=HUP systemd-logind.service)
+  action :nothing
+end
+
+service 'kubelet' do
+  action :enable
+end
+
+log 'another version of Kubernetes is installed' do
+  message lazy { "kubelet is #{Causeway::Packages.installed('kubelet')}, #{minor} is wanted: kubernetes::upgrade" }
+  level :warn
+  only_if { Causeway::Packages.another_minor?('kubelet', minor) }
+end

@@ -1,0 +1,187 @@
+# frozen_string_literal: true
+
+provides :kubernetes_upgrade
+unified_mode true
+
+description 'A node at the version that is pinned, in the order of the kubeadm documentation, and only one ' \
+  'node at a time: whoever holds the lease. A run that was cut off is taken up where it stopped.'
+
+property :node_name, String,
+  name_property: true,
+  description: "The node's name"
+
+property :kubeconfig, String,
+  required: true,
+  description: 'Credentials that may drain nodes and hold the lease'
+
+property :lease, String,
+  default: 'causeway-upgrade',
+  description: "The lease's name"
+
+property :namespace, String,
+  default: 'kube-system',
+  description: "The lease's namespace"
+
+property :lease_duration, Integer,
+  default: 7200,
+  description: 'Seconds after which a lease counts as forgotten'
+
+property :turn_timeout, Integer,
+  default: 3600,
+  description: "Seconds to wait for one's turn"
+
+property :drain_timeout, Integer,
+  default: 900,
+  description: 'Seconds that pods have to leave'
+
+property :ready_timeout, Integer,
+  default: 300,
+  description: 'Seconds that the node has to be ready again'
+
+property :state, String,
+  default: '/var/lib/causeway/kubernetes-upgrade',
+  description: 'What is remembered of an upgrade under way: whether the node was cordoned before it'
+
+action :upgrade, description: 'Upgrade the node, if it is not at the version that is pinned.' do
+  return if current? && !under_way?
+
+  check_credentials
+  check_order
+  wait_for_turn
+
+  directory ::File.dirname(new_resource.state) do
+    mode '0755'
+    recursive true
+  end
+  unless under_way?
+    file new_resource.state do
+      content cluster.cordoned?(new_resource.node_name) ? "cordoned\n" : "schedulable\n"
+      backup false
+    end
+  end
+
+  kubernetes_package 'kubeadm' do
+    action :upgrade
+  end
+
+  # Before the node is drained: it restarts nothing but a master's own pods.
+  execute 'kubeadm upgrade' do
+    command(lazy { kubeadm_upgrade })
+    timeout 1800
+  end
+
+  execute "drain #{new_resource.node_name}" do
+    command kubectl(
+      'drain', new_resource.node_name, '--ignore-daemonsets', '--delete-emptydir-data',
+      "--timeout=#{new_resource.drain_timeout}s"
+    )
+    timeout new_resource.drain_timeout + 60
+  end
+
+  %w(kubelet kubectl).each do |name|
+    kubernetes_package name do
+      action :upgrade
+    end
+  end
+
+  # The package may have brought another unit; systemd reads it first.
+  execute 'systemctl daemon-reload for the new kubelet' do
+    command %w(systemctl daemon-reload)
+  end
+
+  service 'kubelet' do
+    action :restart
+  end
+
+  execute "wait until #{new_resource.node_name} is ready" do
+    command kubectl(
+      'wait', '--for=condition=Ready', "node/#{new_resource.node_name}", "--timeout=#{new_resource.ready_timeout}s"
+    )
+    timeout new_resource.ready_timeout + 60
+  end
+
+  execute "uncordon #{new_resource.node_name}" do
+    command kubectl('uncordon', new_resource.node_name)
+    not_if { ::File.read(new_resource.state).strip == 'cordoned' }
+  end
+
+  file new_resource.state do
+    backup false
+    action :delete
+  end
+
+  converge_by("give the turn to the next node (lease #{new_resource.lease})") { turn.give_back }
+end
+
+action_class do
+  PACKAGES = %w(kubeadm kubelet kubectl).freeze
+
+  def current?
+    PACKAGES.none? { |name| Causeway::Packages.outdated?(name) }
+  end
+
+  def under_way?
+    ::File.exist?(new_resource.state)
+  end
+
+  def master?
+    ::File.exist?('/etc/kubernetes/manifests/kube-apiserver.yaml')
+  end
+
+  def cluster
+    @cluster ||= Causeway::Cluster.new(new_resource.kubeconfig)
+  end
+
+  def turn
+    @turn ||= Causeway::Turn.new(
+      cluster, new_resource.namespace, new_resource.lease, new_resource.node_name, new_resource.lease_duration
+    )
+  end
+
+  def kubectl(*arguments)
+    ['kubectl', '--kubeconfig', new_resource.kubeconfig, *arguments]
+  end
+
+  def check_credentials
+    return if ::File.exist?(new_resource.kubeconfig)
+
+    raise "#{new_resource.kubeconfig} is not here: a node may not drain itself with its own credentials"
+  end
+
+  # A kubelet is never newer than its API server, and no minor is left out.
+  def check_order
+    wanted = Causeway::Packages.candidate('kubelet') ||
+      raise('APT has no kubelet of the version that is pinned: see apt-cache policy kubelet')
+    there = cluster.version || raise('The cluster has no ConfigMap kube-system/kubeadm-config')
+    step = minor(wanted) - minor(there)
+    raise "The cluster is at #{there}, kubelet #{wanted} is wanted: kubeadm goes up one minor at a time" if step > 1
+    raise "The cluster is at #{there}, not yet at #{wanted}: upgrade its masters first" if step.positive? && !master?
+  end
+
+  # '1.36.2-1.1', 'v1.36.2' → 36
+  def minor(version)
+    Integer(version[/\Av?1\.(\d+)/, 1])
+  end
+
+  def wait_for_turn
+    converge_by("take the turn to upgrade (lease #{new_resource.lease})") do
+      last = Process.clock_gettime(Process::CLOCK_MONOTONIC) + new_resource.turn_timeout
+      until turn.take
+        if Process.clock_gettime(Process::CLOCK_MONOTONIC) > last
+          raise "It is the turn of #{turn.taken_by}: see that node, or delete the lease #{new_resource.lease} " \
+            "in #{new_resource.namespace}"
+        end
+        sleep 10
+      end
+    end
+  end
+
+  # The first master brings the cluster up, the others and workers follow.
+  def kubeadm_upgrade
+    version = shell_out!('kubeadm', 'version', '--output', 'short').stdout.strip
+    ahead = Gem::Version.new(version.delete_prefix('v')) > Gem::Version.new(cluster.version.delete_prefix('v'))
+    return %w(kubeadm upgrade node) unless master? && ahead
+
+    ['kubeadm', 'upgrade', 'apply', version, '--yes']
+  end
+end
