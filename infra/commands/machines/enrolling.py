@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 INSTALL_CHEF: Final = Path("packer") / "scripts" / "install-chef.sh"
 """The very script that images are baked with."""
+
+DEBIAN_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""As uname(1) calls an architecture, and as Debian does."""
 
 
 def enroll(
@@ -40,7 +44,6 @@ def enroll(
     if len(chosen) > 1 and ("@" in login or fingerprint):
         raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
     script = INSTALL_CHEF.read_text(encoding="utf-8")
-    settings = _chef(understood)
     ready = []
     for each in chosen:
         name = each.node.name
@@ -48,7 +51,8 @@ def enroll(
         try:
             address = login if "@" in login else f"{login}@{each.node.fqdn}" if login else ""
             with opened(each.node.fqdn, login=address, confirm=_agreed(name, fingerprint)) as remote:
-                found = differences(each.node, survey(remote))
+                facts = survey(remote)
+                found = differences(each.node, facts)
                 for one in found:
                     note(f"{name}: {one}")
                 if any(one.grave for one in found) and not force:
@@ -57,7 +61,7 @@ def enroll(
                         "(--force enrolls it all the same)"
                     )
                 note(f"{name}: installing rsync and Chef, where they are missing")
-                equip(remote, script, settings)
+                equip(remote, script, _chef(understood, facts.architecture))
         except CausewayError as problem:
             note(f"error: {problem}")
             continue
@@ -83,6 +87,13 @@ def _agreed(name: str, expected: str) -> Confirm:
     return confirm
 
 
-def _chef(understood: Understood) -> dict[str, str]:
-    """What the script that installs Chef is told."""
-    raise NotImplementedError
+def _chef(understood: Understood, architecture: str) -> dict[str, str]:
+    """What the script that installs Chef is told: the spec's pin, and a repository that is named here."""
+    pin = next(pin for pin in understood.cluster.software if pin.name == "chef")
+    given = {name: value for name, value in os.environ.items() if name.startswith("CHEF_APT")}
+    return {
+        **given,
+        "CHEF_VERSION": pin.version or "",
+        "CHEF_URL": pin.url or "",
+        "CHEF_SHA256": pin.sha256.get(DEBIAN_NAMES[architecture], ""),
+    }

@@ -44,8 +44,8 @@ def differences(node: PhysicalNode, facts: Facts) -> tuple[Difference, ...]:
 
 
 def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
-    if facts.os not in RELEASES:
-        yield Difference("system", " or ".join(RELEASES), facts.os, True)
+    if facts.os != f"ubuntu {node.ubuntu}":
+        yield Difference("system", f"ubuntu {node.ubuntu}", facts.os, facts.os not in RELEASES)
     if facts.architecture not in _ARCHITECTURES:
         yield Difference("architecture", " or ".join(_ARCHITECTURES), facts.architecture, True)
     if node.mac is not None and node.mac.lower() not in facts.macs:

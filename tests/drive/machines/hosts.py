@@ -25,11 +25,14 @@ CHEF = '''#!/usr/bin/env python3
 """A stand-in for chef-client."""
 import datetime, json, os, pathlib, signal, sys, time
 
+if "--version" in sys.argv:
+    print("Chef Infra Client: 18.0.0")
+    sys.exit(0)
 root = pathlib.Path("/var/lib/causeway")
 name = sys.argv[sys.argv.index("--node-name") + 1]
 why_run = "--why-run" in sys.argv
 node = json.loads((root / "chef" / "nodes" / f"{name}.json").read_text())
-plan = node["normal"]["stand_in"]
+plan = node["normal"].get("stand_in", {"resources": ["file[/etc/motd]"]})
 (root / "pid").write_text(str(os.getpid()))
 print(f"Chef stand-in, run list {node['run_list']}", flush=True)
 state = root / "state.json"
@@ -137,7 +140,7 @@ def _start(folder: Path, name: str, chef: Path) -> Host:
     (own / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {own}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
-        f"PermitRootLogin yes\nSetEnv CHEF_CLIENT={chef}\n"
+        f"PermitRootLogin yes\nSetEnv PATH={chef.parent}:/usr/sbin:/usr/bin:/sbin:/bin\n"
     )
     # Everything a run writes lands in a file system of the machine's own.
     start = (

@@ -1,0 +1,118 @@
+"""What a bare machine is compared with, and a first contact over a real sshd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from drive.machines.hosts import running
+
+from infra.drive.machines.connection import HostKeyError, opened
+from infra.drive.machines.enroll import Difference, differences, equip
+from infra.drive.machines.survey import Facts, survey
+from infra.drive.ssh import CONFIG
+from infra.errors import DriveError
+from infra.model.places import Gpus, PhysicalDisk, PhysicalNode
+
+NODE = PhysicalNode(
+    name="titan-01",
+    fqdn="titan-01.test.internal",
+    address=IPv4Address("10.200.0.11"),
+    mac="0C:c4:7a:00:00:11",
+    rack=None,
+    cpus=32,
+    memory_mib=128 * 1024,
+    disks=(
+        PhysicalDisk("/dev/sda", 480 * 1024, "system"),
+        PhysicalDisk("/dev/disk/by-id/nvme-x", 1024 * 1024, "scratch"),
+    ),
+    gpus=Gpus("titan-x-pascal", 4, 12288, "old", 580, "pascal", open_kernel_modules=False),
+    roles=("gpu-worker",),
+    labels={},
+    ubuntu="24.04",
+    router=IPv4Address("10.200.0.2"),
+    resolvers=(),
+)
+
+FACTS = Facts(
+    os="ubuntu 24.04",
+    kernel="6.8.0",
+    architecture="x86_64",
+    booted=None,
+    behind=0.2,
+    cpus=32,
+    memory_mib=125_800,
+    macs=frozenset({"0c:c4:7a:00:00:11", "0c:c4:7a:00:00:12"}),
+    addresses=frozenset({"10.200.0.11"}),
+    disks={"/dev/sda": 457_862},
+    gpus=4,
+    cards=None,
+    packages={},
+    reboot=False,
+    report=None,
+    rehearsal=None,
+)
+
+
+def test_the_machine_that_is_meant_has_no_difference() -> None:
+    assert differences(NODE, FACTS) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "what", "grave"),
+    [
+        (replace(FACTS, os="ubuntu 20.04"), "system", True),
+        (replace(FACTS, os="ubuntu 22.04"), "system", False),
+        (replace(FACTS, architecture="riscv64"), "architecture", True),
+        (replace(FACTS, macs=frozenset({"0c:c4:7a:00:00:99"})), "MAC address", True),
+        (replace(FACTS, addresses=frozenset({"192.0.2.7"})), "address", False),
+        (replace(FACTS, cpus=16), "CPUs", False),
+        (replace(FACTS, memory_mib=64 * 1024), "memory", False),
+        (replace(FACTS, disks={"/dev/nvme0n1": 900_000}), "disk", False),
+        (replace(FACTS, disks={"/dev/sda": 228_936}), "size of /dev/sda", False),
+        (replace(FACTS, gpus=3), "GPUs", False),
+        (replace(FACTS, behind=-3600.0), "clock", False),
+    ],
+)
+def test_each_difference_is_told(facts: Facts, what: str, grave: bool) -> None:
+    found = differences(NODE, facts)
+    assert [(each.what, each.grave) for each in found] == [(what, grave)]
+
+
+def test_the_gravest_come_first_and_read_as_a_sentence() -> None:
+    found = differences(NODE, replace(FACTS, gpus=3, os="debian 11"))
+    assert [each.grave for each in found] == [True, False]
+    assert str(Difference("GPUs", "4", "3", False)) == "GPUs: the spec says 4, the machine 3"
+
+
+def test_first_contact_shows_the_key_asks_and_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path, "titan-01") as hosts:
+        monkeypatch.setenv(CONFIG, str(hosts.config))
+        hosts.known.write_text("")
+        asked: list[str] = []
+
+        def no(fingerprint: str) -> bool:
+            asked.append(fingerprint)
+            return False
+
+        with pytest.raises(HostKeyError, match="was not agreed to"), opened(NODE.fqdn, confirm=no):
+            pass
+        assert asked
+        assert asked[0].startswith("ED25519 SHA256:")
+        assert hosts.known.read_text() == ""
+        with opened(NODE.fqdn, confirm=lambda _: True) as remote:
+            assert survey(remote).architecture
+        assert hosts.known.read_text().startswith(f"{NODE.fqdn} ssh-ed25519 ")
+        with opened(NODE.fqdn) as remote:
+            equip(
+                remote,
+                "echo have $CHEF_VERSION >/var/lib/causeway/chef-was",
+                {"CHEF_VERSION": "18.1; reboot"},
+            )
+            assert hosts["titan-01"].shell("cat /var/lib/causeway/chef-was") == "have 18.1; reboot\n"
+            with pytest.raises(DriveError, match=r"(?s)Chef could not be installed:.*no such package"):
+                equip(remote, "echo no such package; exit 1", {})
