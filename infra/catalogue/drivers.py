@@ -33,6 +33,8 @@ class Driver:
     """The newest CUDA version it runs: ``12.8``."""
     ends: str | None
     """The month after which NVIDIA does not update it, ``2026-02``; None where it did not say."""
+    last_ubuntu: str | None = None
+    """The last Ubuntu release that it is built for, its later kernels too; None while it is updated."""
 
     def runs_cuda(self, version: str) -> bool:
         """Whether a CUDA version (``12.8``) runs on it.
@@ -48,7 +50,9 @@ class Driver:
 def find(branch: int) -> Driver | None:
     """The branch of that number, or None."""
     row = table("drivers").get(str(branch))
-    return Driver(branch, row["lifetime"], row["cuda"], row.get("ends")) if row else None
+    return (
+        Driver(branch, row["lifetime"], row["cuda"], row.get("ends"), row.get("last_ubuntu")) if row else None
+    )
 
 
 @cache

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from infra.catalogue.tables import table
 from infra.nearest import nearest
@@ -17,6 +17,8 @@ from infra.nearest import nearest
 Architecture: TypeAlias = Literal[
     "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"
 ]
+ARCHITECTURES: Final = get_args(Architecture)
+"""NVIDIA's architectures, oldest first."""
 GpuClass: TypeAlias = Literal["old", "standard", "new"]
 
 _CLASSES: Final[Mapping[str, GpuClass]] = {

@@ -17,6 +17,7 @@ from infra.checks import (
     declared,
     dns,
     images,
+    installing,
     kubernetes,
     launch,
     links,
@@ -25,6 +26,7 @@ from infra.checks import (
     quotas,
     rooms,
     sites,
+    software,
     storage,
     waivers,
 )
@@ -36,8 +38,8 @@ from infra.spec import Spec
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    declared, blocks, links, rooms, sites, pools, launch, images, kubernetes, storage, dns, access,
-    autoscaler, names, quotas, waivers,
+    declared, blocks, links, rooms, sites, installing, pools, launch, images, software, kubernetes, storage,
+    dns, access, autoscaler, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 

@@ -15,6 +15,7 @@ from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
+from infra.spec import defaults
 from infra.spec.access import User
 from infra.spec.sites import NodeRole
 
@@ -137,7 +138,7 @@ def taken_number(facts: Facts) -> Iterator[Finding]:
 def taken_name(facts: Facts) -> Iterator[Finding]:
     for kind, names in (("users", facts.spec.access.users), ("groups", facts.spec.access.groups)):
         for name in names:
-            if name in _TAKEN or name.startswith("systemd-"):
+            if name in _TAKEN or name == defaults.ADMIN or name.startswith("systemd-"):
                 yield Finding(
                     ("access", kind, name), f"every machine has {name} already", "take another name"
                 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from infra.catalogue import drivers, instances
+from infra.catalogue import drivers, gpus, instances, roles
 from infra.catalogue.gpus import Card
 from infra.checks.facts import Facts, Use
 from infra.checks.pools import meant_type
@@ -205,3 +205,22 @@ def packages(facts: Facts) -> Iterator[Finding]:
                 path = ("images", name, "packages", index)
                 message = f"{package!r} is no name of a Debian package"
                 yield Finding(path, message, "as apt-get takes it: htop, or htop=3.3.0-4")
+
+
+@check("IMG016", Level.ERROR, "An image has a role that does not exist.", waivable=False)
+def known_role(facts: Facts) -> Iterator[Finding]:
+    known = [*roles.roles(), *(roles.family_role(family) for family in gpus.ARCHITECTURES)]
+    for name, image in facts.spec.images.items():
+        for index, role in enumerate(image.roles):
+            if role not in known:
+                hint = meant_one_of(role, known)
+                yield Finding(("images", name, "roles", index), f"there is no role {role}", hint)
+
+
+@check("IMG017", Level.ERROR, "An image has the role of GPU nodes, and no GPU software.")
+def role_without_driver(facts: Facts) -> Iterator[Finding]:
+    for name, image in facts.spec.images.items():
+        for index, role in enumerate(image.roles):
+            if image.gpu is None and (role == roles.GPU_WORKER or roles.family_of(role)):
+                message = f"{role} installs a driver, and it is not said which"
+                yield Finding(("images", name, "roles", index), message, "add 'gpu:', or take 'worker'")

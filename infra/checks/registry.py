@@ -19,6 +19,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "SITE": "Sites and regions",
     "POOL": "Node pools",
     "IMG": "Images and drivers",
+    "SOFT": "Software from outside of the distribution",
     "K8S": "Kubernetes",
     "STO": "Storage and state",
     "DNS": "Names in DNS",

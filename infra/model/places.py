@@ -104,6 +104,11 @@ class PhysicalNode:
     gpus: Gpus | None
     roles: tuple[str, ...]
     labels: Mapping[str, str]
+    ubuntu: str
+    """The release that is installed on it."""
+    router: IPv4Address
+    """Its way to everywhere but the LAN."""
+    resolvers: tuple[IPv4Address, ...]
 
 
 @dataclass(frozen=True, slots=True)

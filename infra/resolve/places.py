@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
 
 from infra.catalogue import drivers, gpus, regions
@@ -101,7 +101,7 @@ def resolve_sites(spec: Spec, zone: str, numbers: Mapping[str, int]) -> tuple[Ph
             location=site.location,
             lan=site.cidr,
             gateway=_gateway(spec, name, site, numbers),
-            nodes=tuple(_node(spec, name, host, node, zone) for host, node in sorted(site.nodes.items())),
+            nodes=tuple(_node(spec, name, site, host, zone) for host in sorted(site.nodes)),
             tags=thing_tags(name, "site"),
         )
         for name, site in sorted(spec.sites.items())
@@ -113,12 +113,22 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
     gateway = site.gateway
     if gateway is None:
         return None
-    role = written.NodeRole.SITE_GATEWAY
-    node = gateway.node or next(
-        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
-    )
     return Gateway(
-        gateway.addresses, numbers[asn_key(name)], node, gateway.behind_nat, _routing(spec, gateway)
+        gateway.addresses,
+        numbers[asn_key(name)],
+        _gateway_node(site),
+        gateway.behind_nat,
+        _routing(spec, gateway),
+    )
+
+
+def _gateway_node(site: written.PhysicalSite) -> str | None:
+    """The host name of the machine that is the site's gateway; None where there is none."""
+    if site.gateway is None:
+        return None
+    role = written.NodeRole.SITE_GATEWAY
+    return site.gateway.node or next(
+        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
     )
 
 
@@ -126,12 +136,14 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
     return (gateway.routing or spec.network.routing).value
 
 
-def _node(spec: Spec, site: str, host: str, node: written.PhysicalNode, zone: str) -> PhysicalNode:
+def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: str) -> PhysicalNode:
+    node = site.nodes[host]
+    router = _router(site, host)
     cards = _cards(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
     labels = {
         **spec.kubernetes.labels,
-        f"{LABEL_PREFIX}/site": site,
+        f"{LABEL_PREFIX}/site": name,
         **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
         **gpu_labels(cards),
         **node.labels,
@@ -148,7 +160,20 @@ def _node(spec: Spec, site: str, host: str, node: written.PhysicalNode, zone: st
         gpus=cards,
         roles=tuple(role.value for role in node.roles or (default,)),
         labels=dict(sorted(labels.items())),
+        ubuntu=node.ubuntu or site.ubuntu,
+        router=router,
+        resolvers=site.resolvers or (router,),
     )
+
+
+def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
+    """A node's way out of the LAN: as stated, else the gateway's node, else where routers mostly are."""
+    first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
+    if site.router is not None:
+        return site.router
+    name = _gateway_node(site)
+    gateway = site.nodes.get(name) if name is not None and name != host else None
+    return gateway.address if gateway is not None else first
 
 
 @cache

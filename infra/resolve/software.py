@@ -26,7 +26,7 @@ def _pin(name: str, stated: written.Pin | None) -> Pin:
     version = stated.version if stated is not None else known.version
     url = stated.url if stated is not None else None
     sums = dict(stated.sha256) if stated is not None else {}
-    if not sums and version == known.version and url is None:
+    if not sums and version == known.version:
         sums = dict(known.sha256)
     if url is None and version is not None:
         url = known.url_of(version)

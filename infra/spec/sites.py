@@ -95,6 +95,8 @@ class PhysicalNode(Part):
     """What it is for. Default: ``gpu-worker`` with GPUs, ``worker`` without."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Kubernetes labels beside the ones derived."""
+    ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is installed anew, by hand")] = None
+    """The Ubuntu release that is installed on it. Default: its site's."""
 
 
 class Gateway(Part):
@@ -132,6 +134,17 @@ class PhysicalSite(Part):
     """Its end of the VPN connections. Without one the site is an island: a warning says so."""
     nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)
     """Its machines, by host name."""
+    ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are installed anew, by hand")] = "24.04"
+    """The Ubuntu release that is installed on its machines."""
+    router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None
+    """The LAN's way to everywhere else. Default: the gateway's node; for that one itself, and at a site
+    without, the LAN's first address."""
+    resolvers: Annotated[
+        tuple[Address, ...],
+        Field(max_length=3),
+        IN_PLACE("machines that are installed from now on have them"),
+    ] = ()
+    """DNS servers of its machines, at most three (resolv.conf(5)). Default: the router."""
 
 
 class SubnetSizes(Part):

@@ -1,0 +1,97 @@
+"""Versions of what machines install from outside of their distribution (SOFT)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from infra.catalogue import software
+from infra.catalogue.software import ARCHITECTURES, Software
+from infra.checks.facts import Facts
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed, meant_one_of
+from infra.errors import Level, Path
+from infra.spec.software import Pin
+
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~_-]*")
+"""Debian Policy 5.6.12, and PEP 440, which asks for less."""
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_PLACEHOLDER: Final = re.compile(r"%\{([^}]*)\}")
+_FILLED: Final = ("arch", "machine")
+"""What cookbooks put into a URL."""
+_FETCHED: Final = ("archive", "signed")
+"""Ways that have a URL."""
+
+
+def _known(facts: Facts) -> Iterator[tuple[Path, Pin, Software]]:
+    for name, pin in facts.spec.software.items():
+        found = software.find(name)
+        if found is not None:
+            yield ("software", name), pin, found
+
+
+@check("SOFT001", Level.ERROR, "Software that no cookbook installs.")
+def known_name(facts: Facts) -> Iterator[Finding]:
+    for name in facts.spec.software:
+        if software.find(name) is None:
+            hint = meant_one_of(name, software.names())
+            yield Finding(("software", name), f"no cookbook installs {name}", hint)
+
+
+@check("SOFT002", Level.ERROR, "The version of software is none.")
+def version_form(facts: Facts) -> Iterator[Finding]:
+    for path, pin, found in _known(facts):
+        if not _VERSION.fullmatch(pin.version):
+            hint = f"as in {found.version or '1.7.24-0ubuntu1~24.04.2'}"
+            yield Finding((*path, "version"), f"{pin.version!r} is no version", hint)
+
+
+@check("SOFT003", Level.ERROR, "A checksum of software is none, or of an architecture that we do not have.")
+def checksum_form(facts: Facts) -> Iterator[Finding]:
+    for path, pin, _ in _known(facts):
+        for architecture, digest in pin.sha256.items():
+            at = (*path, "sha256", architecture)
+            if architecture not in ARCHITECTURES:
+                message = f"{architecture} is no architecture that machines have"
+                yield Finding(at, message, meant_one_of(architecture, ARCHITECTURES))
+            elif not _SHA256.fullmatch(digest):
+                message = "a SHA-256 has 64 hexadecimal digits in lower case"
+                yield Finding(at, message, "as sha256sum prints it")
+
+
+@check("SOFT004", Level.ERROR, "The place to download software from is no address.")
+def url_form(facts: Facts) -> Iterator[Finding]:
+    for path, pin, _ in _known(facts):
+        if pin.url is None:
+            continue
+        parts = urlsplit(pin.url)
+        unknown = [each for each in _PLACEHOLDER.findall(pin.url) if each not in _FILLED]
+        if parts.scheme not in ("https", "http") or not parts.netloc:
+            yield Finding((*path, "url"), f"{pin.url!r} is no address to download from", "as in https://…")
+        elif unknown:
+            message = f"nothing is known to put in for %{{{unknown[0]}}}"
+            yield Finding((*path, "url"), message, "there are %{arch} and %{machine}")
+
+
+@check(
+    "SOFT005",
+    Level.ERROR,
+    "A download that nothing can check: another version than ours, without a checksum.",
+)
+def unchecked(facts: Facts) -> Iterator[Finding]:
+    for path, pin, found in _known(facts):
+        # A mirror serves what the makers serve: the catalogue's sums of its own version hold there too.
+        if found.way == "archive" and pin.version != found.version and not pin.sha256:
+            message = f"the sums we have are of {found.version}, not of {pin.version}"
+            yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
+
+
+@check("SOFT006", Level.WARNING, "A place to download software from that comes by a package manager.")
+def url_unused(facts: Facts) -> Iterator[Finding]:
+    for path, pin, found in _known(facts):
+        for field, stated in (("url", pin.url), ("sha256", pin.sha256)):
+            if stated and found.way not in _FETCHED:
+                message = f"{found.name} comes by {found.way}: this has no effect"
+                yield Finding((*path, field), message, "take it out")

@@ -1,0 +1,61 @@
+"""A machine's seed: what the installer asks, answered."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from typing import Any, Final
+
+from infra.files import Files
+from infra.model import Cluster
+from infra.model.places import PhysicalNode, PhysicalSite
+from infra.render.templating import fill
+
+_TEMPLATES: Final = "autoinstall"
+
+_BY_ID: Final = re.compile(r"/dev/disk/by-id/(?:ata|nvme|scsi|usb|virtio)-(?!eui\.|nvme\.|0x)(.+)")
+"""Links that udev names by a disk's ID_SERIAL (systemd, 60-persistent-storage.rules)."""
+
+
+def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
+    """``user-data``, ``meta-data`` and ``network-config``."""
+    system = next((disk.device for disk in node.disks if disk.use == "system"), None)
+    values: dict[str, object] = {
+        key: quoted(value) for key, value in _values(cluster, site, node, system).items()
+    }
+    # Which disk may be erased is not ours to guess: where nobody says it, whoever stands there is asked.
+    values["asked"] = [] if system else [quoted(["storage"])]
+    names = ("user-data", "meta-data", "network-config")
+    return {name: fill(f"{_TEMPLATES}/{name}.j2", node=node.name, site=site.name, **values) for name in names}
+
+
+def quoted(value: object) -> str:
+    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3)."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _values(
+    cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: str | None
+) -> dict[str, Any]:
+    admin = cluster.access.admin
+    return {
+        "instance": f"{cluster.environment}-{node.name}",
+        "hostname": node.name,
+        "fqdn": node.fqdn,
+        "domain": cluster.domain,
+        "mac": node.mac,
+        "address": f"{node.address}/{site.lan.prefixlen}",
+        "router": str(node.router),
+        "resolvers": [str(each) for each in node.resolvers],
+        "storage": {**({"layout": _layout(system)} if system else {}), "swap": {"size": 0}},
+        "login": admin.login,
+        "keys": list(admin.ssh_keys),
+    }
+
+
+def _layout(device: str) -> dict[str, Any]:
+    """One file system on one disk, whatever firmware there is; no other disk is touched."""
+    named = _BY_ID.fullmatch(device)
+    match = {"serial": glob.escape(named[1])} if named else {"path": glob.escape(device)}
+    return {"name": "direct", "match": match}
