@@ -89,16 +89,27 @@ connections {{
 }}
 """
 
-# A connection with static routes: a route leads into the first tunnel that is up.
+# A connection with static routes: a route leads into the first tunnel that is up. Where both ends began at
+# once a tunnel has two children for a while: the route goes with the last of them, and not with the first.
 _ROUTE = """\
 #!/bin/sh
-interface=$1 metric=$2
+interface=$1 metric=$2 children=/run/vpn-route-$1
 shift 2
+exec 9>>"$children"
+flock 9
+count=$(cat "$children")
+case $PLUTO_VERB in
+up-*) count=$((${count:-0} + 1)) ;;
+down-*) count=$((${count:-0} - 1)) ;;
+*) exit 0 ;;
+esac
+echo "$count" >"$children"
 for block in "$@"; do
-  case $PLUTO_VERB in
-  up-*) ip route replace "$block" dev "$interface" metric "$metric" ;;
-  down-*) ip route delete "$block" dev "$interface" metric "$metric" ;;
-  esac
+  if [ "$count" -gt 0 ]; then
+    ip route replace "$block" dev "$interface" metric "$metric"
+  else
+    ip route delete "$block" dev "$interface" metric "$metric"
+  fi
 done
 exit 0
 """
