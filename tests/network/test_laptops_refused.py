@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from network.laptops import Access, Laptop, Session, new_pki, store_key, with_vpn
@@ -72,6 +73,17 @@ def test_an_expired_certificate_is_refused(place: Place) -> None:
     access, server = place.access, place.region
     with _trying(place.laptop, access.profile("ada", at=server.site, certificate=access.expired)):
         server.wait_log("VERIFY ERROR", "certificate has expired", "ada@old")
+
+
+def test_a_certificate_of_tomorrow_is_refused(place: Place) -> None:
+    access, server = place.access, place.region
+    folder = (
+        access.build / f"tomorrow-{secrets.token_hex(4)}"
+    )  # of the same authority, whose clock goes ahead
+    shutil.copytree(access.build / "store", folder)
+    pki = new_pki(access.cluster, folder, lambda: datetime.now(UTC) + timedelta(days=1), access.key)
+    with _trying(place.laptop, access.profile("ada", at=server.site, certificate=pki.client("ada", "early"))):
+        server.wait_log("VERIFY ERROR", "certificate is not yet valid", "ada@early")
 
 
 def test_a_certificate_of_another_authority_is_refused(place: Place) -> None:
