@@ -46,10 +46,11 @@ module Causeway
       ::File.exist?(@list) ? ::File.readlines(@list, chomp: true).reject(&:empty?) : []
     end
 
-    # To be taken away. Secrets are brought and taken away by those who have them: a tree that comes without
-    # them says nothing about them.
+    # To be taken away. A tree that comes without any secrets was brought by somebody who has none, and says
+    # nothing about them.
     def gone
-      (brought - paths).reject { |path| secret?(path) }
+      lost = brought - paths
+      paths.any? { |path| secret?(path) } ? lost : lost.reject { |path| secret?(path) }
     end
 
     # Whether the machine has something else than the tree.
