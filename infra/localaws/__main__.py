@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from infra.localaws.machines import BODIES
 from infra.localaws.server import Application, Identity
 
 
@@ -40,6 +41,7 @@ def main() -> None:
     threading.Thread(target=application.warm, daemon=True).start()
     server.serve_forever(poll_interval=0.05)
     server.server_close()
+    BODIES.end()
     # Taking each of thousands of objects apart would only make who stops us wait.
     os._exit(0)
 

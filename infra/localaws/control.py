@@ -26,7 +26,8 @@ class Control:
     nonce: str
 
     def health(self) -> dict[str, Any]:
-        """``environment``, ``pid`` and ``started`` (seconds since 1970); ``NotOursError`` if it is gone."""
+        """``environment``, ``pid``, ``started`` (seconds since 1970), and whether its instances have
+        ``machines`` behind them; ``NotOursError`` if it is gone."""
         return self._ask("GET", "/health")  # type: ignore[no-any-return]
 
     def inventory(self) -> dict[str, dict[str, list[str]]]:

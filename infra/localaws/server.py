@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from infra.localaws import faults
+from infra.localaws import faults, machines
 from infra.localaws.replies import Replies
 from infra.localaws.request import Call, Environ, identify, read_body
 
@@ -99,6 +99,7 @@ class Application:
                     "environment": self.identity.environment,
                     "pid": os.getpid(),
                     "started": self.identity.started,
+                    "machines": bool(machines.program()),
                 })  # fmt: skip
             case ("GET", "/faults"):
                 return _answer(start_response, 200, faults.dumps(faults.FAULTS.waiting()))

@@ -4,7 +4,7 @@ set -eu
 
 chef=/var/lib/causeway/chef
 mkdir -p "$chef/nodes"
-node=image-$CAUSEWAY_IMAGE
+node=bake-$CAUSEWAY_IMAGE
 # chef-zero picks the node object by its name, and writes what it found back into it.
 cp "$chef/images/$CAUSEWAY_IMAGE.json" "$chef/nodes/$node.json"
 

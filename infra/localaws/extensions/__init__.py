@@ -13,7 +13,9 @@ from typing import Final, cast
 
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
+        "CopyImage": "machine_images",
         "CreateCustomerGateway": "customer_gateways",
+        "CreateFleet": "instant_fleets",
         "CreateLaunchTemplate": "launch_templates",
         "CreatePlacementGroup": "placement_groups",
         "CreateVpnConnection": "vpn_connections",
@@ -26,6 +28,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "ModifySecurityGroupRules": "security_group_rules",
         "MonitorInstances": "monitoring",
         "RunInstances": "run_instances",
+        "TerminateInstances": "instance_bodies",
     },
     "autoscaling": {
         "CreateAutoScalingGroup": "auto_scaling_groups",

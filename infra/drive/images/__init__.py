@@ -1,0 +1,16 @@
+"""Machine images: baked by Packer, looked up, and thrown away once nothing uses them.
+
+::
+
+    bake        one image, from its inputs to AMIs in every region; nothing stays behind when it fails
+    payload     what is uploaded to the build instance, as an archive that is the same for the same inputs
+    inputs      the hash of all that goes in: what was baked already is not baked again
+    packer      the one place that knows how Packer is called (packer-py builds its command lines)
+    phases      what Packer is doing, as a person sees it
+    ground      what a build instance stands on: a subnet, a security group, a key pair
+    journal     bakes that were begun, so that one that was killed can be cleaned up after
+    sweep       take away whatever a bake left in any region
+    shelf       the AMIs there are
+    usage       who uses them
+    prune       which may go
+"""

@@ -1,0 +1,339 @@
+"""Bake one image: from its inputs to an AMI in every region, or nothing at all.
+
+Whatever goes wrong, at whatever point, what was made is taken back: by Packer, then by a sweep over all regions,
+and where we are killed ourselves, by the sweep of whoever comes next (``journal``). The lock file is not touched
+here: a bake gives back ids, and only of one that is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from infra.drive.aws import Aws, RegionsError, each_region, told
+from infra.drive.images import ground, inputs, packer, payload, shelf, sweep
+from infra.drive.images.inputs import Inputs
+from infra.drive.images.journal import Entry, Journal, new_id
+from infra.drive.images.phases import Progress, phase_of
+from infra.drive.images.shelf import BAKE, INPUTS, SOURCE
+from infra.drive.private import write_file
+from infra.errors import DriveError, ToolError
+from infra.files import Files
+from infra.model.machines import Image
+
+SPOT_PATIENCE: Final = 60.0
+"""Seconds to wait for a spot instance; then one on demand does it."""
+
+_INSTANCE: Final = re.compile(r"Instance ID: (i-[0-9a-f]+)")
+_FLEET: Final = "launching the build instance"
+
+_SHOWN: Final = 15
+"""Lines of Packer's that an error quotes."""
+
+_OUR_TAGS: Final = "causeway:"
+
+
+class BakeError(ToolError):
+    """An image was not baked; nothing is left of the attempt."""
+
+
+class StoppedBakeError(DriveError):
+    """Somebody stopped a bake; nothing is left of it."""
+
+    exit_code = 130
+
+
+class LeftError(DriveError):
+    """What a bake made could not be taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything a bake needs to know of its environment."""
+
+    environment: str
+    build: Path
+    files: Files
+    """All that is rendered, by path below ``build``."""
+    regions: tuple[str, ...]
+    """AWS regions that get the image; it is made in the first."""
+    project: Path
+    """The folder with ``cookbooks/`` and ``packer/``."""
+    env: Mapping[str, str]
+    """As Packer sees it: ours, and credentials."""
+    revision: str
+    """The commit of the project, with ``-dirty`` where it is not what is committed; empty outside of git."""
+    options: str
+    subnet: str = ""
+    ssh_from: str = ""
+    polling: int = 15
+    """Seconds between two looks at what EC2 is busy with."""
+    spot_patience: float = SPOT_PATIENCE
+    ssh_timeout: str = "10m"
+
+    @property
+    def region(self) -> str:
+        return self.regions[0]
+
+    @property
+    def cookbooks(self) -> Path:
+        return self.project / "cookbooks"
+
+    @property
+    def packer(self) -> Path:
+        return self.project / "packer"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An image whose inputs are known: what would be baked, or was already."""
+
+    image: Image
+    inputs: Inputs
+    present: Mapping[str, str] | None
+    """AWS region → AMI, where it is baked with just these inputs in all of them."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of Packer, as far as it has come."""
+
+    progress: Progress
+    spot: bool
+    started: float
+    clock: Callable[[], float]
+    instance: str = ""
+    phase: str = ""
+    failed_in: str = ""
+    guard: Callable[[str], None] = field(default=lambda _instance: None)
+
+    def said(self, line: packer.Said) -> None:
+        if line.kind == "error" and not self.failed_in:
+            self.failed_in = self.phase
+        if found := _INSTANCE.search(line.text):
+            self.instance = found[1]
+            self.guard(self.instance)
+        if phase := phase_of(line.text):
+            self.phase = phase
+            self.progress.enter(phase)
+            self.started = self.clock()
+
+
+class _NoSpot(Exception):  # noqa: N818 - a state of the market
+    """No spot instance was to be had in time."""
+
+
+def prepare(job: Job, image: Image, aws: Aws) -> Ready:
+    """Gather an image's inputs and look whether it is baked already. Changes nothing."""
+    source = shelf.newest_source(aws, job.region, image.source.owner, image.source.name, image.architecture)
+    members = payload.contents(job.files, image.name, job.cookbooks, job.packer)
+    gathered = inputs.gather(
+        job.files, image.name, source.id, members, payload.archive(members), job.packer / "scripts"
+    )
+    found = shelf.everywhere(shelf.ours(aws, job.regions, image=image.name, inputs=gathered.digest))
+    return Ready(image, gathered, {region: one.id for region, one in found.items()} if found else None)
+
+
+def bake(
+    job: Job,
+    ready: Ready,
+    aws: Aws,
+    program: packer.Packer,
+    progress: Progress,
+    *,
+    spot: bool = True,
+) -> dict[str, str]:
+    """Bake it: AWS region → AMI, available in all of them.
+
+    ``BakeError`` with the phase it failed in and Packer's last words; ``StoppedBakeError`` after a Ctrl-C;
+    ``LeftError`` when, besides, something could not be taken back.
+    """
+    journal = Journal(job.build / "state")
+    bake_id = new_id()
+    name = f"{job.environment}-{ready.image.name}-{bake_id}"
+    entry = Entry(bake_id, ready.image.name, name, job.region, job.regions)
+    with journal.running(entry):
+        try:
+            amis = _attempts(job, ready, aws, program, progress, journal, entry, spot)
+        except BaseException as problem:
+            progress.enter("cleaning up")
+            _take_back(aws, journal, entry, problem, job.options)
+            raise
+        finally:
+            progress.end()
+        _take_back(aws, journal, entry, None, job.options)
+    return amis
+
+
+def recover(job: Job, aws: Aws, note: Callable[[str], None]) -> None:
+    """Clean up after bakes that were killed. ``LeftError`` when that can't be done."""
+    journal = Journal(job.build / "state")
+    with journal.dead() as entries:
+        for entry in entries:
+            note(f"The bake {entry.id} of {entry.image} was killed; taking back what it made.")
+            _take_back(aws, journal, entry, KeyboardInterrupt(), job.options)
+
+
+def _attempts(
+    job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: Progress, journal: Journal, entry: Entry,
+    spot: bool,
+) -> dict[str, str]:  # fmt: skip
+    """On a spot instance, else on demand."""
+    folder = (job.build / "packer" / ready.image.name).absolute()
+    progress.enter("preparing")
+    packer.prepare(program, folder, job.env)
+    tags = _tags(job, ready, entry)
+    where = ground.place(aws, job.region, job.environment, ready.image.build_type, job.subnet)
+    ssh_from = job.ssh_from or ground.own_address(job.env)
+    own = ground.make(aws, job.region, where, entry.id, ssh_from, tags, journal.folder)
+    archive = journal.folder / f"{entry.id}.tar.gz"
+    archive.write_bytes(ready.inputs.payload)
+    manifest = journal.folder / f"{entry.id}.manifest.json"
+    for on_spot in (True, False) if spot else (False,):
+        variables = journal.folder / f"{entry.id}.vars.json"
+        write_file(
+            variables,
+            json.dumps(
+                {
+                    "name": entry.name,
+                    "source_image": ready.inputs.source,
+                    "run_tags": tags,
+                    "spot": on_spot,
+                    "subnet": own.place.subnet,
+                    "security_groups": [own.security_group],
+                    "key_pair": own.key_pair,
+                    "private_key_file": str(own.private_key_file),
+                    "payload": str(archive),
+                    "scripts": str(job.packer.absolute() / "scripts"),
+                    "manifest": str(manifest),
+                    "endpoint": job.env.get("AWS_ENDPOINT_URL", ""),
+                    "polling_seconds": job.polling,
+                    "ssh_timeout": job.ssh_timeout,
+                }
+            ),
+        )
+        try:
+            _run(job, aws, program, progress, journal, entry, folder, variables, on_spot)
+        except _NoSpot:
+            progress.enter("no spot instance is to be had: one on demand")
+            continue
+        amis = _made(manifest, job.regions, entry)
+        _require_imdsv2(aws, amis)
+        return amis
+    raise AssertionError("the last attempt either works or raises")
+
+
+def _run(
+    job: Job, aws: Aws, program: packer.Packer, progress: Progress, journal: Journal, entry: Entry, folder: Path,
+    variables: Path, spot: bool,
+) -> None:  # fmt: skip
+    from time import monotonic
+
+    def guard(instance: str) -> None:
+        with told(f"close the metadata of {instance}", needs=("ec2:ModifyInstanceMetadataOptions",)):
+            aws.client("ec2", job.region).modify_instance_metadata_options(
+                InstanceId=instance, HttpTokens="required", HttpPutResponseHopLimit=1
+            )
+
+    run = _Run(progress, spot, monotonic(), monotonic, guard=guard)
+
+    def beat() -> None:
+        progress.beat()
+        waited = monotonic() - run.started
+        if spot and not run.instance and run.phase == _FLEET and waited > job.spot_patience:
+            raise _NoSpot
+
+    ran = packer.build(
+        program,
+        folder,
+        [folder / "image.pkrvars.json", variables],
+        log=journal.log(entry.id),
+        lock=journal.packer_lock(entry.id),
+        env=job.env,
+        cwd=job.project,
+        on_said=run.said,
+        on_beat=beat,
+        on_interrupt=progress.interrupted,
+    )
+    if ran.interrupted:
+        raise StoppedBakeError(
+            f"the bake of {entry.image} was stopped; nothing is left of it, nothing was changed"
+        )
+    if ran.exit_code == 0:
+        return
+    if spot and not run.instance and run.failed_in == _FLEET:
+        raise _NoSpot
+    phase = run.failed_in or run.phase or "starting Packer"
+    said = [*(ran.heard.failure or ran.heard.lines)][-_SHOWN:]
+    error = BakeError(("packer", "build", entry.image), ran.exit_code, "\n".join(said))
+    words = (
+        f"{entry.image} was not baked: {phase} failed (packer: exit code {ran.exit_code}); all it said is in "
+        f"{_shown(journal.log(entry.id))}"
+    )
+    error.args = ("\n  ".join([words, *said]),)
+    raise error
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _made(manifest: Path, regions: tuple[str, ...], entry: Entry) -> dict[str, str]:
+    """Region → AMI, from Packer's manifest post-processor."""
+    try:
+        builds: list[dict[str, Any]] = json.loads(manifest.read_text(encoding="utf-8"))["builds"]
+        pairs = dict(pair.split(":", 1) for pair in builds[-1]["artifact_id"].split(","))
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as problem:
+        raise BakeError(
+            ("packer", "build", entry.image), 0, f"its manifest can't be read: {problem}"
+        ) from None
+    missing = [region for region in regions if region not in pairs]
+    if missing:
+        raise BakeError(("packer", "build", entry.image), 0, f"it made no image in {', '.join(missing)}")
+    return {region: pairs[region] for region in regions}
+
+
+def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
+    """Instances of these images answer metadata requests with a token alone (EC2 User Guide, "Configure the AMI")."""
+
+    def require(region: str) -> None:
+        with told(
+            f"require IMDSv2 of {amis[region]} in {region}", needs=("ec2:ModifyImageAttribute",), quoting=True
+        ):
+            aws.client("ec2", region).modify_image_attribute(
+                ImageId=amis[region], ImdsSupport={"Value": "v2.0"}
+            )
+
+    each_region(amis, require)
+
+
+def _tags(job: Job, ready: Ready, entry: Entry) -> dict[str, str]:
+    """What is to be known of everything this bake makes. Values of at most 256 characters (EC2, "Tag restrictions")."""
+    cookbooks = " ".join(f"{name}={version}" for name, version in ready.inputs.cookbooks.items())
+    values = json.loads(job.files[f"packer/{ready.image.name}/image.pkrvars.json"])
+    tags = {
+        BAKE: entry.id,
+        INPUTS: ready.inputs.digest,
+        SOURCE: ready.inputs.source,
+        f"{_OUR_TAGS}revision": job.revision,
+        f"{_OUR_TAGS}cookbooks": cookbooks[:256],
+    }
+    return {**values["tags"], **{key: value for key, value in tags.items() if value}}
+
+
+def _take_back(aws: Aws, journal: Journal, entry: Entry, problem: BaseException | None, options: str) -> None:
+    """After a bake that went well, all but the images; after any other, everything."""
+    try:
+        sweep.sweep(aws, entry, images=problem is not None)
+    except (DriveError, RegionsError) as left:
+        why = f"{problem}\n" if isinstance(problem, DriveError) else ""
+        raise LeftError(
+            f"{why}what the bake {entry.id} made could not be taken back: {left}\nThe next `invoke bake {options}` or "
+            f"`invoke images.prune {options}` tries again; until then everything with the tag {BAKE}={entry.id} costs"
+        ) from None
+    journal.done(entry)

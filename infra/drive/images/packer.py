@@ -1,0 +1,233 @@
+"""The one place that knows how Packer is called.
+
+packer-py builds the command lines; the processes are run here, because it can't stream. What Packer says it
+says in its machine-readable form (https://developer.hashicorp.com/packer/docs/commands#machine-readable-output).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from infra.drive import child
+from infra.errors import DriveError, ToolError
+
+MINIMUM: Final = (1, 6, 6)
+"""The last release with the Amazon builder built in, which Debian and Ubuntu still ship."""
+
+PLUGINS: Final = (1, 7)
+"""From here on Packer fetches its builders: `packer init`."""
+
+_GET: Final = (
+    "install Packer 1.6.6 or newer: `apt install packer` on Debian and Ubuntu, or "
+    "https://developer.hashicorp.com/packer/install"
+)
+_VERSION: Final = re.compile(r"^Packer v?(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
+_TAIL: Final = 200
+_WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
+"""What Packer says once something has failed."""
+_WELL: Final = re.compile(r": ok: ")
+"""Checks that hold."""
+_DYING: Final = Path(__file__).with_name("dying.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """A program that understands Packer's command line."""
+
+    path: str
+    version: tuple[int, int, int]
+
+    @property
+    def fetches_plugins(self) -> bool:
+        return self.version >= PLUGINS
+
+    def __str__(self) -> str:
+        return f"packer {'.'.join(map(str, self.version))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of Packer's: what kind it is, and its text."""
+
+    kind: str
+    """``say``, ``message`` or ``error`` for people; else Packer's own type, such as ``artifact``."""
+    text: str
+
+
+@dataclass(slots=True)
+class Heard:
+    """What Packer said in a run."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
+    """The last ones, for people."""
+    failure: list[str] = field(default_factory=list)
+    """The last ones before it first went wrong: what comes after is cleaning up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a run of Packer ended."""
+
+    exit_code: int
+    interrupted: bool
+    heard: Heard
+
+
+class PackerError(ToolError):
+    """Packer ended with an error."""
+
+
+def find(environ: Mapping[str, str] | None = None) -> Packer:
+    """The Packer on PATH. ``DriveError``, with how to get one, where there is none that can be used."""
+    environ = os.environ if environ is None else environ
+    path = shutil.which("packer", path=environ.get("PATH"))
+    if path is None:
+        raise DriveError(f"there is no packer on PATH; {_GET}")
+    try:
+        said = subprocess.run(
+            [path, "version"],
+            capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            env={**environ, "CHECKPOINT_DISABLE": "1"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise DriveError(f"{path} does not run ({problem}); {_GET}") from None
+    found = _VERSION.search(said.stdout)
+    if found is None:
+        # Fedora and Arch ship cracklib's dictionary packer under the same name.
+        raise DriveError(f"{path} is another program than HashiCorp's Packer; {_GET}")
+    version = (int(found[1]), int(found[2]), int(found[3]))
+    if version < MINIMUM:
+        raise DriveError(f"{path} is version {'.'.join(map(str, version))}, which is too old; {_GET}")
+    return Packer(path, version)
+
+
+def prepare(packer: Packer, folder: Path, env: Mapping[str, str]) -> None:
+    """Fetch what the template in ``folder`` needs; does nothing where all is built in or here already."""
+    if not packer.fetches_plugins:
+        return
+    command = _command(packer, "init", str(folder))
+    finished = child.run(command, folder=folder, env={**env, "CHECKPOINT_DISABLE": "1"})
+    if finished.exit_code:
+        raise PackerError(("packer", "init"), finished.exit_code, finished.stderr)
+
+
+def build(
+    packer: Packer,
+    folder: Path,
+    var_files: Sequence[Path],
+    *,
+    log: Path,
+    lock: Path,
+    env: Mapping[str, str],
+    cwd: Path,
+    on_said: Callable[[Said], None] = lambda _said: None,
+    on_beat: Callable[[], None] = lambda: None,
+    on_interrupt: Callable[[int], None] = lambda _times: None,
+) -> Ran:
+    """Run `packer build` on the template in ``folder`` to its end; Ctrl-C makes it clean up, and is told.
+
+    ``log`` gets all it says; ``lock`` is locked while it lives, which may be longer than we do.
+    """
+    command = [
+        sys.executable, "-I", str(_DYING), str(log), str(lock),
+        *_command(packer, "build", _template(packer, folder), var_files),
+    ]  # fmt: skip
+    heard = Heard()
+    log.touch(mode=0o600)
+
+    def listen(lines: Iterator[str]) -> None:
+        for line in lines:
+            said = parse(line)
+            if said.kind in ("say", "message", "error", ""):
+                heard.lines.extend(said.text.splitlines())
+            if not heard.failure and (_WRONG.search(said.text) or said.kind == "error-count"):
+                heard.failure = [line for line in heard.lines if not _WELL.search(line)]
+            on_said(said)
+
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        stream.seek(0, os.SEEK_END)
+        tail = _Tail(stream)
+
+        def beat() -> None:
+            listen(tail.lines())
+            on_beat()
+
+        finished = child.run(
+            command,
+            folder=cwd,
+            env={**env, "CHECKPOINT_DISABLE": "1", "PACKER_NO_COLOR": "1"},
+            on_beat=beat,
+            on_interrupt=on_interrupt,
+        )
+        listen(tail.lines(last=True))
+    return Ran(finished.exit_code, finished.interrupted, heard)
+
+
+def parse(line: str) -> Said:
+    """A machine-readable line: ``time,target,type,data…``; a line of another form has no kind."""
+    parts = line.split(",", 3)
+    if len(parts) < 4 or not parts[0].isdigit():
+        return Said("", line)
+    kind, data = parts[2], parts[3]
+    if kind == "ui":
+        kind, _, data = data.partition(",")
+    return Said(kind, _unescaped(data))
+
+
+def _unescaped(data: str) -> str:
+    return data.replace("%!(PACKER_COMMA)", ",").replace("\\n", "\n").replace("\\r", "")
+
+
+class _Tail:
+    """The lines of a file that grows."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._rest = ""
+
+    def lines(self, *, last: bool = False) -> Iterator[str]:
+        """Those that were finished since it was asked before; ``last``: also one that never will be."""
+        self._rest += self._stream.read()
+        *whole, self._rest = self._rest.split("\n")
+        yield from whole
+        if last and self._rest:
+            yield self._rest
+            self._rest = ""
+
+
+def _template(packer: Packer, folder: Path) -> str:
+    """Packer 1.6 knows no ``packer`` block: it gets the one file that has none."""
+    return str(folder if packer.fetches_plugins else folder / "image.pkr.hcl")
+
+
+def _command(packer: Packer, verb: str, template: str, var_files: Sequence[Path] = ()) -> list[str]:
+    """The command line, as packer-py has it."""
+    import packerpy
+
+    library: Any = packerpy  # it has no annotations
+
+    class Builder(library.PackerExecutable):  # type: ignore[misc]
+        """packer-py, but that it gives its command line out instead of running it."""
+
+        def execute_cmd(self, packer_cmd: str, template: str | None = None, **kwargs: Any) -> list[str]:
+            options = self._explode_args(**kwargs)
+            readable = ["-machine-readable"] if packer_cmd == "build" else []
+            return [self.configuration[self.PATH], packer_cmd, *readable, *options, template or ""]
+
+    builder = Builder(executable_path=packer.path)
+    if verb == "init":
+        initialised: list[str] = builder.execute_cmd("init", template)
+        return initialised
+    # packer-py takes an option once; Packer takes several files of variables, the last one wins.
+    first, *others = var_files
+    built: list[str] = builder.build(template, color="false", on_error="cleanup", var_file=str(first))
+    return [*built[:-1], *(f"-var-file={other}" for other in others), built[-1]]

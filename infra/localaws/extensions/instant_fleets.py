@@ -1,0 +1,80 @@
+"""CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be had.
+
+moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2 answers then,
+without instances, and says for each type why.
+
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.core.types import Base64EncodedString
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.responses.fleets import Fleets
+from moto.ec2.utils import convert_tag_spec, random_fleet_id, random_spot_request_id
+
+from infra.localaws.patching import around
+
+
+def install() -> None:
+    @around(Fleets)
+    def create_fleet(original: Any, self: Any) -> ActionResult:
+        if self._get_param("Type") != "instant":
+            answer: ActionResult = original(self)
+            return answer
+        self.error_on_dryrun()
+        return ActionResult(_instant(self))
+
+
+def _instant(response: Any) -> dict[str, Any]:
+    backend = response.ec2_backend
+    target = response._get_param("TargetCapacitySpecification", {})
+    lifecycle = target.get("DefaultTargetCapacityType") or "on-demand"
+    fleet: dict[str, Any] = {"FleetId": random_fleet_id(), "Instances": [], "Errors": []}
+    for config in response._get_param("LaunchTemplateConfigs", []):
+        asked = config["LaunchTemplateSpecification"]
+        template = backend._get_template_from_args(asked).data
+        for override in config.get("Overrides") or [{}]:
+            about = {
+                "Lifecycle": lifecycle,
+                "LaunchTemplateAndOverrides": {"LaunchTemplateSpecification": asked, "Overrides": override},
+            }
+            try:
+                instance = _launch(backend, {**template, **override}, lifecycle)
+            except EC2ClientError as problem:
+                why = {"ErrorCode": problem.code, "ErrorMessage": str(problem.message)}
+                fleet["Errors"].append({**about, **why})
+                continue
+            launched = {"InstanceIds": [instance.id], "InstanceType": instance.instance_type}
+            fleet["Instances"].append({**about, **launched})
+            return fleet
+    return fleet
+
+
+def _launch(backend: Any, wanted: dict[str, Any], lifecycle: str) -> Any:
+    interfaces = wanted.get("NetworkInterfaces") or []
+    user_data = wanted.get("UserData")
+    reservation = backend.run_instances(
+        wanted["ImageId"],
+        1,
+        Base64EncodedString(user_data) if user_data else None,
+        [],
+        instance_type=wanted["InstanceType"],
+        is_instance_type_default=False,
+        region_name=backend.region_name,
+        placement=(wanted.get("Placement") or {}).get("AvailabilityZone") or None,
+        subnet_id=None if interfaces else wanted.get("SubnetId"),
+        security_group_ids=[] if interfaces else wanted.get("SecurityGroupIds") or [],
+        key_name=wanted.get("KeyName"),
+        nics=interfaces,
+        block_device_mappings=wanted.get("BlockDeviceMappings") or None,
+        tags=convert_tag_spec(wanted.get("TagSpecifications") or []),
+        lifecycle="spot" if lifecycle == "spot" else None,
+    )
+    instance = reservation.instances[0]
+    if lifecycle == "spot":
+        instance.spot_instance_request_id = random_spot_request_id()
+    return instance
