@@ -214,7 +214,10 @@ def keep_lock(understood: Understood) -> bool:
         return False
     if not understood.kept and understood.lock == dump(Lock()):
         return False
-    if read_lock(environment) != understood.kept:
+    present = read_lock(environment)
+    if present == understood.lock:
+        return False  # by this run before, or by somebody who decided the same
+    if present != understood.kept:
         raise UsageError(f"{environment.lock_file} was changed while this ran; run this again")
     fresh = environment.lock_file.with_suffix(".new")
     fresh.write_text(understood.lock, encoding="utf-8")
