@@ -18,7 +18,7 @@ module Causeway
         'containerLogMaxSize' => '50Mi',
         'containerLogMaxFiles' => 3,
       }
-      own = [size(node), leftovers(settings), shutdown(settings), taints(settings)].inject(common, :merge)
+      own = [size(node), leftovers(settings), shutdown(settings), taints(settings)].reduce(common, :merge)
       Kubeadm.merge(own, settings['kubelet'])
     end
 

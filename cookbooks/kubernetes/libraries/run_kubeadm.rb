@@ -9,7 +9,7 @@ module Causeway
       # Half a master can't be told from a whole one, and to undo it may undo a cluster: people decide.
       UNFINISHED = '/etc/kubernetes/kubeadm-unfinished'
 
-      def kubeadm(command, *options)
+      def kubeadm(verb, *options)
         text = yield
         directory ::File.dirname(CONFIG) do
           mode '0700'
@@ -21,9 +21,9 @@ module Causeway
           backup false
           verify 'kubeadm config validate --config %{path}'
         end
-        mark(command)
-        execute "kubeadm #{command}" do
-          command ['kubeadm', command, '--config', CONFIG, *options]
+        mark(verb)
+        execute "kubeadm #{verb}" do
+          command ['kubeadm', verb, '--config', CONFIG, *options]
           timeout 1200
         end
         mark(nil)
@@ -34,13 +34,13 @@ module Causeway
         end
       end
 
-      def mark(command)
-        return unless command.nil? || master?
+      def mark(verb)
+        return unless master?
 
         file UNFINISHED do
-          content "kubeadm #{command}\n"
+          content "kubeadm #{verb}\n"
           backup false
-          action command ? :create : :delete
+          action verb ? :create : :delete
         end
       end
 

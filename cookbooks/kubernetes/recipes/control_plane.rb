@@ -14,14 +14,10 @@ plane = settings['control_plane']
 
 # Set aside in a bake: a master then starts in seconds, also where a registry is slow or away.
 execute 'kubeadm config images pull' do
-  command ['kubeadm', 'config', 'images', 'pull', '--cri-socket', Causeway::NodeRegistration::SOCKET]
+  command lazy { %w(kubeadm config images pull) + Causeway::Images.arguments }
   timeout 1800
   only_if { node.read('causeway', 'baking') && plane['pull_images'] }
-  not_if do
-    wanted = shell_out!('kubeadm', 'config', 'images', 'list').stdout.split
-    here = shell_out!('crictl', 'images', '--output', 'json').stdout
-    wanted.all? { |image| here.include?("\"#{image}\"") }
-  end
+  not_if { Causeway::Images.all_here? }
 end
 
 return if node.read('causeway', 'baking')

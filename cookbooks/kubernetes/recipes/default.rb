@@ -81,7 +81,7 @@ end
 
 # The unit has no reload; the signal is how logind reads its configuration again without losing sessions.
 execute 'logind reads its configuration' do
-  command %w(systemctl kill --signal=HUP systemd-logind.service)
+  command %w(systemctl kill --kill-who=main --signal=HUP systemd-logind.service)
   action :nothing
 end
 
@@ -90,7 +90,7 @@ service 'kubelet' do
 end
 
 log 'another version of Kubernetes is installed' do
-  message lazy { "kubelet is #{Causeway::Packages.installed('kubelet')}, #{minor} is wanted: kubernetes::upgrade" }
+  message lazy { "#{Causeway::Packages.installed('kubelet')}, not #{minor}: run kubernetes::upgrade" }
   level :warn
   only_if { Causeway::Packages.another_minor?('kubelet', minor) }
 end

@@ -19,6 +19,12 @@ end
 action :upgrade, description: 'Go to the version that is pinned, and hold it.' do
   apt_package new_resource.package do
     options '--allow-change-held-packages'
-    action %i(upgrade lock)
+    action :upgrade
+  end
+
+  # Without the option, which apt-mark does not know.
+  apt_package "hold #{new_resource.package}" do
+    package_name new_resource.package
+    action :lock
   end
 end

@@ -66,7 +66,7 @@ action :upgrade, description: 'Upgrade the node, if it is not at the version tha
 
   # Before the node is drained: it restarts nothing but a master's own pods.
   execute 'kubeadm upgrade' do
-    command(lazy { kubeadm_upgrade })
+    command kubeadm_upgrade
     timeout 1800
   end
 
@@ -95,7 +95,8 @@ action :upgrade, description: 'Upgrade the node, if it is not at the version tha
 
   execute "wait until #{new_resource.node_name} is ready" do
     command kubectl(
-      'wait', '--for=condition=Ready', "node/#{new_resource.node_name}", "--timeout=#{new_resource.ready_timeout}s"
+      'wait', '--for=condition=Ready', "node/#{new_resource.node_name}",
+      "--timeout=#{new_resource.ready_timeout}s"
     )
     timeout new_resource.ready_timeout + 60
   end
@@ -105,19 +106,17 @@ action :upgrade, description: 'Upgrade the node, if it is not at the version tha
     not_if { ::File.read(new_resource.state).strip == 'cordoned' }
   end
 
+  converge_by("give the turn to the next node (lease #{new_resource.lease})") { turn.give_back }
+
   file new_resource.state do
     backup false
     action :delete
   end
-
-  converge_by("give the turn to the next node (lease #{new_resource.lease})") { turn.give_back }
 end
 
 action_class do
-  PACKAGES = %w(kubeadm kubelet kubectl).freeze
-
   def current?
-    PACKAGES.none? { |name| Causeway::Packages.outdated?(name) }
+    %w(kubeadm kubelet kubectl).none? { |name| Causeway::Packages.outdated?(name) }
   end
 
   def under_way?
@@ -150,12 +149,15 @@ action_class do
 
   # A kubelet is never newer than its API server, and no minor is left out.
   def check_order
-    wanted = Causeway::Packages.candidate('kubelet') ||
-      raise('APT has no kubelet of the version that is pinned: see apt-cache policy kubelet')
-    there = cluster.version || raise('The cluster has no ConfigMap kube-system/kubeadm-config')
+    wanted = Causeway::Packages.candidate('kubelet')
+    raise 'APT has no kubelet of the version that is pinned: see `apt-cache policy kubelet`' unless wanted
+
+    there = cluster.version
+    raise 'The cluster has no ConfigMap kube-system/kubeadm-config' unless there
+
     step = minor(wanted) - minor(there)
-    raise "The cluster is at #{there}, kubelet #{wanted} is wanted: kubeadm goes up one minor at a time" if step > 1
-    raise "The cluster is at #{there}, not yet at #{wanted}: upgrade its masters first" if step.positive? && !master?
+    raise "The cluster is at #{there}, #{wanted} is wanted: kubeadm goes up a minor at a time" if step > 1
+    raise "The cluster is at #{there}, not yet at #{wanted}: masters go first" if step == 1 && !master?
   end
 
   # '1.36.2-1.1', 'v1.36.2' → 36
@@ -165,22 +167,26 @@ action_class do
 
   def wait_for_turn
     converge_by("take the turn to upgrade (lease #{new_resource.lease})") do
-      last = Process.clock_gettime(Process::CLOCK_MONOTONIC) + new_resource.turn_timeout
+      last = now + new_resource.turn_timeout
       until turn.take
-        if Process.clock_gettime(Process::CLOCK_MONOTONIC) > last
-          raise "It is the turn of #{turn.taken_by}: see that node, or delete the lease #{new_resource.lease} " \
-            "in #{new_resource.namespace}"
+        if now > last
+          raise "It is the turn of #{turn.taken_by}: see that node, or delete the lease " \
+            "#{new_resource.lease} in #{new_resource.namespace}"
         end
         sleep 10
       end
     end
   end
 
+  def now
+    ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
+  end
+
   # The first master brings the cluster up, the others and workers follow.
   def kubeadm_upgrade
     version = shell_out!('kubeadm', 'version', '--output', 'short').stdout.strip
-    ahead = Gem::Version.new(version.delete_prefix('v')) > Gem::Version.new(cluster.version.delete_prefix('v'))
-    return %w(kubeadm upgrade node) unless master? && ahead
+    ours, clusters = [version, cluster.version].map { |each| Gem::Version.new(each.delete_prefix('v')) }
+    return %w(kubeadm upgrade node) unless master? && ours > clusters
 
     ['kubeadm', 'upgrade', 'apply', version, '--yes']
   end
