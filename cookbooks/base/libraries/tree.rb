@@ -11,6 +11,16 @@ module Causeway
     # Known by name, whatever mode the files came here with.
     SECRET = %w(*.key *-keys.conf */private/* */secrets/*).freeze
 
+    # Where receive.sh keeps what it knows of a tree, readable by root alone.
+    def self.kept(name)
+      "/var/lib/causeway/#{name}"
+    end
+
+    # Whether a tree of that name was ever brought here.
+    def self.here?(name)
+      ::File.exist?("#{kept(name)}/files")
+    end
+
     attr_reader :source
 
     def initialize(source, list)

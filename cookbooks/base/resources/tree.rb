@@ -78,9 +78,8 @@ action :install, description: 'Replace what differs, take away what is gone, rel
 end
 
 action_class do
-  # As receive.sh keeps it: readable by root alone.
   def kept
-    "/var/lib/causeway/#{new_resource.name}"
+    Causeway::Tree.kept(new_resource.name)
   end
 
   def list

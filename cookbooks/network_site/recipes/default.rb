@@ -10,10 +10,20 @@
 
 package node['network_site']['packages'].to_a
 
+tree_name = "strongswan-#{node['causeway']['site']}"
 tree = node['network_site']['tree']
+
+daemons = %w(strongswan.service frr.service)
 
 # While an image is made: all machines of it would have the same tunnels.
 if Causeway::Place.baking?(node) || !::File.directory?(tree)
+  daemons.each do |each|
+    service each do
+      action %i(disable stop)
+      not_if { Causeway::Tree.here?(tree_name) }
+    end
+  end
+
   log 'a gateway without its tree' do
     message "#{tree} is not here: this gateway has no tunnels before `invoke converge` or `invoke vpn.push`"
     level :warn
@@ -22,7 +32,16 @@ if Causeway::Place.baking?(node) || !::File.directory?(tree)
   return
 end
 
-base_tree "strongswan-#{node['causeway']['site']}" do
+# Packages start their daemons at once, with a configuration of their own. The tree's reload starts them anew.
+daemons.each do |each|
+  service "#{each} without its tree" do
+    service_name each
+    action :stop
+    not_if { Causeway::Tree.here?(tree_name) }
+  end
+end
+
+base_tree tree_name do
   source tree
   reload %w(/usr/local/sbin/site-tunnel reload)
 end
