@@ -129,17 +129,27 @@ def test_a_second_push_changes_nothing_and_cuts_nobody(place: Place, desk: Desk)
 def test_another_group_is_pushed_to_who_is_connected(place: Place, desk: Desk) -> None:
     researcher, engineer = (f"uid: 10002, groups: [{group}]" for group in ("researchers", "engineers"))
     with place.laptop.connected(desk.profile("alan", "moved")) as alan:
+        before = desk.session("alan@moved")
         assert place.laptop.asks(MASTER) == ""
         desk.engineer.change(researcher, engineer)
         try:
             (told,) = desk.engineer.asked("vpn.push", "--site", _FRESH)
             assert told["changed"] == ["/etc/nftables/remote-access.nft"]
             assert place.laptop.asks(MASTER) == _INSIDE
+            pings = place.laptop.node.pinging(MASTER)
+            wait_for(lambda: " bytes from " in pings.process.log(), "an answer", nodes=[place.laptop.node])
         finally:
             desk.engineer.change(engineer, researcher)
             desk.engineer.done("vpn.push", "--site", _FRESH)
+        # A right that is taken away ends what it began.
+        wait_for(lambda: "Packet filtered" in pings.process.log(), "a refusal", nodes=[place.laptop.node])
+        pings.process.stop()
         assert place.laptop.asks(MASTER) == ""
         assert place.laptop.asks(POD) == _INSIDE
+        after = desk.session("alan@moved")
+        assert before is not None
+        assert after is not None
+        assert (after["since"], after["from"]) == (before["since"], before["from"])
         assert alan.times == 1
 
 

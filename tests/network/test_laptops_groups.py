@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-from network.laptops import Server, with_vpn
+from network.laptops import Server
 from network.laptops_place import LOGIN, MASTER, METADATA, POD, SERVICE, STORAGE, WORLD, Place
 from network.node import wait_for
-
-from infra.model import Cluster
-from infra.model.remote import Vpn
 
 _REGION, _RACK = "10.2.48.16", "10.200.0.2"
 
@@ -75,39 +71,6 @@ def test_a_laptops_address_is_not_believed_from_elsewhere(place: Place) -> None:
         place.inside.check("sh", "-ec", f"echo | socat -u - udp-sendto:{_REGION}:9999,bind={ada.address}")
         place.inside.ip(f"address del {ada.address}/32 dev lo")
         wait_for(lambda: _dropped(place.region) > before, "a dropped packet", nodes=[place.region.node])
-
-
-def test_another_group_while_connected(place: Place) -> None:
-    with place.laptop.connected(place.access.profile("alan", at="us-west-2")) as alan:
-        before = place.region.session("alan")
-        assert place.laptop.asks(MASTER) == ""
-        try:
-            place.region.ship(_moved(place.access.cluster, "alan", "engineers"))
-            assert place.laptop.asks(MASTER) == _REGION
-            pings = place.laptop.node.pinging(MASTER)
-            wait_for(lambda: " bytes from " in pings.process.log(), "an answer", nodes=[place.laptop.node])
-        finally:
-            place.region.ship()
-        # A right that is taken away ends what it began.
-        wait_for(lambda: "Packet filtered" in pings.process.log(), "a refusal", nodes=[place.laptop.node])
-        pings.process.stop()
-        assert place.laptop.asks(MASTER) == ""
-        assert place.laptop.asks(POD) == _REGION
-        after = place.region.session("alan")
-        assert before is not None
-        assert after is not None
-        assert (after["since"], after["from"]) == (before["since"], before["from"])
-        assert alan.times == 1
-
-
-def _moved(cluster: Cluster, login: str, group: str) -> Cluster:
-    """The cluster with a user in another group."""
-
-    def moved(vpn: Vpn) -> Vpn:
-        users = (replace(user, groups=(group,)) if user.login == login else user for user in vpn.users)
-        return replace(vpn, users=tuple(users))
-
-    return with_vpn(cluster, moved)
 
 
 def _dropped(server: Server) -> int:
