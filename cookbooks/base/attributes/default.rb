@@ -33,8 +33,8 @@ default['base']['groups_data_bag'] = 'groups'
 default['base']['homes'] = '/home'
 
 # sshd. `always_groups` keep their way in whatever `login_groups` says: root, and the accounts that images and
-# installers make (`ubuntu`, `debian`), by which machines are converged.
-default['base']['ssh']['always_groups'] = %w(root sudo)
+# installers make (`ubuntu`, `causeway`), by which machines are converged.
+default['base']['ssh']['always_groups'] = %w(root sudo causeway)
 default['base']['ssh']['x11_forwarding'] = false
 default['base']['ssh']['max_auth_tries'] = 6
 

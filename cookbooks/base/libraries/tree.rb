@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require 'find'
+require 'openssl'
 
 module Causeway
   # A tree of files laid out like `/`, and the list of what earlier ones brought to this machine. The list is
@@ -30,8 +31,10 @@ module Causeway
 
     # Path on the machine, sorted. Links and empty folders are no part of a tree.
     def paths
-      @paths ||= Find.find(@source).select { |each| ::File.file?(each) && !::File.symlink?(each) }
-        .map { |each| each.delete_prefix(@source) }.sort
+      @paths ||= begin
+        files = Find.find(@source).select { |each| ::File.file?(each) && !::File.symlink?(each) }
+        files.map { |each| each.delete_prefix(@source) }.sort
+      end
     end
 
     def content(path)
@@ -49,6 +52,16 @@ module Causeway
       return false if among?(PUBLIC, path)
 
       among?(SECRET, path) || (stands_here?(path) && (::File.stat("#{@source}#{path}").mode & 0o077).zero?)
+    end
+
+    # A list of revoked certificates that is older than the machine's own: whoever was revoked in between, by
+    # `invoke vpn.revoke` from somebody else's desk, would come in again.
+    def outdated?(path)
+      return false unless ::File.basename(path) == 'crl.pem' && ::File.exist?(path)
+
+      issued(::File.read(path)) > issued(content(path))
+    rescue OpenSSL::X509::CRLError
+      false
     end
 
     # What the list has; nothing before the first tree.
@@ -79,7 +92,12 @@ module Causeway
 
     private
 
+    def issued(crl)
+      OpenSSL::X509::CRL.new(crl).last_update
+    end
+
     def differs_at?(path)
+      return false if outdated?(path)
       return true unless ::File.file?(path)
 
       ::File.binread(path) != content(path) || format('%04o', ::File.stat(path).mode & 0o7777) != mode(path)

@@ -48,6 +48,7 @@ action :install, description: 'Replace what differs, take away what is gone, rel
       mode tree.mode(each)
       sensitive tree.secret?(each)
       backup false
+      not_if { tree.outdated?(each) }
     end
   end
 

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: ssh_node
+# Recipe:: default
+#
+# Accounts, keys and who may log in are `base`; where homes are is `storage`; drivers are `gpu`.
+#
+
+package node['ssh_node']['packages'].to_a
+
+# -- Homes: they may be on another machine, and are made by the first login ---------------------------------
+
+package 'libpam-modules'
+
+template '/usr/share/pam-configs/causeway-mkhomedir' do
+  source 'mkhomedir.erb'
+  mode '0644'
+  notifies :run, 'execute[have PAM make homes]', :immediately
+end
+
+execute 'have PAM make homes' do
+  command %w(pam-auth-update --package --enable causeway-mkhomedir)
+  environment 'DEBIAN_FRONTEND' => 'noninteractive'
+  action :nothing
+end
+
+# -- Limits -------------------------------------------------------------------------------------------------
+
+template '/etc/security/limits.d/60-causeway.conf' do
+  source 'limits.conf.erb'
+  mode '0644'
+end
+
+directory '/etc/systemd/system/user-.slice.d'
+
+template '/etc/systemd/system/user-.slice.d/60-causeway.conf' do
+  source 'user-slice.conf.erb'
+  mode '0644'
+  notifies :run, 'execute[systemctl daemon-reload for user slices]', :immediately
+end
+
+execute 'systemctl daemon-reload for user slices' do
+  command %w(systemctl daemon-reload)
+  only_if { systemd? }
+  action :nothing
+end
+
+# -- Sessions that last: screen, tmux -----------------------------------------------------------------------
+
+directory '/etc/systemd/logind.conf.d'
+
+cookbook_file '/etc/systemd/logind.conf.d/causeway.conf' do
+  source 'logind.conf'
+  mode '0644'
+  notifies :restart, 'service[systemd-logind]', :delayed
+end
+
+service 'systemd-logind' do
+  action :nothing
+end
+
+# -- GPUs ---------------------------------------------------------------------------------------------------
+
+cookbook_file '/etc/profile.d/causeway-gpu.sh' do
+  source 'gpu.sh'
+  mode '0644'
+end
+
+# The driver's own device files: udev has no part in them.
+template '/etc/modprobe.d/causeway-gpu-access.conf' do
+  source 'gpu-access.conf.erb'
+  mode '0644'
+  variables(lazy { { gid: Etc.getgrnam(node['ssh_node']['gpu_group']).gid } })
+  action node['ssh_node']['gpu_group'] ? :create : :delete
+end
+
+# -- What everybody reads -----------------------------------------------------------------------------------
+
+directory '/etc/motd.d'
+
+template '/etc/motd.d/causeway' do
+  source 'motd.erb'
+  mode '0644'
+end
