@@ -51,10 +51,18 @@ def router_on_lan(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{site.router} is not in {site.cidr}", "name an address of the LAN")
 
 
+@check("SITE029", Level.WARNING, "A site's machines are to install themselves, and no MAC address is known.")
+def mac_of_seed(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.racks.items():
+        if site.autoinstall and site.nodes and not any(node.mac for node in site.nodes.values()):
+            message = "a machine finds its seed by its MAC address, and no node has one"
+            yield Finding(("sites", name, "autoinstall"), message, "add 'mac:' to its nodes")
+
+
 @check("SITE028", Level.WARNING, "Nobody could enter a physical machine that was installed by its seed.")
 def someone_enters(facts: Facts) -> Iterator[Finding]:
     groups = facts.spec.access.groups
-    seeded = any(node.node.mac is not None for node in facts.nodes)
+    seeded = any(site.autoinstall for site in facts.racks.values())
     if seeded and groups and not any(group.sudo for group in groups.values()):
         message = "machines let in the SSH keys of users who may become root, and there are none"
         yield Finding(("access", "groups"), message, "give a group 'sudo: true'")

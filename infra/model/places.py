@@ -132,6 +132,8 @@ class PhysicalSite:
     lan: IPv4Network
     gateway: Gateway | None
     nodes: tuple[PhysicalNode, ...]
+    autoinstall: bool
+    """Whether its machines get seeds by which they install themselves."""
     tags: Mapping[str, str]
 
 

@@ -102,6 +102,7 @@ def resolve_sites(spec: Spec, zone: str, numbers: Mapping[str, int]) -> tuple[Ph
             lan=site.cidr,
             gateway=_gateway(spec, name, site, numbers),
             nodes=tuple(_node(spec, name, site, host, zone) for host in sorted(site.nodes)),
+            autoinstall=site.autoinstall,
             tags=thing_tags(name, "site"),
         )
         for name, site in sorted(spec.sites.items())

@@ -134,6 +134,9 @@ class PhysicalSite(Part):
     """Its end of the VPN connections. Without one the site is an island: a warning says so."""
     nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)
     """Its machines, by host name."""
+    autoinstall: Annotated[Bool, IN_PLACE] = False
+    """Whether there are seeds by which its machines install Ubuntu themselves, from the network or a stick,
+    for each that has a ``mac``. Without, they are installed by other means."""
     ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are installed anew, by hand")] = "24.04"
     """The Ubuntu release that is installed on its machines."""
     router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None

@@ -22,11 +22,11 @@ _TARGET = "autoinstall"
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
-    """``<site>/…`` → text, for each site with a machine to install."""
+    """``<site>/…`` → text, for each site that wants it and has a machine whose MAC address is known."""
     return merge(
         under(site.name, _site(cluster, site, nodes))
         for site in cluster.sites
-        if (nodes := [node for node in site.nodes if node.mac is not None])
+        if site.autoinstall and (nodes := [node for node in site.nodes if node.mac is not None])
     )
 
 

@@ -24,9 +24,7 @@ def render(site: PhysicalSite, nodes: Iterable[PhysicalNode]) -> Files:
         )
         for node in nodes
     }
-    conf = fill(
-        f"{_TEMPLATES}/dnsmasq.conf.j2", site=site.name, lan=site.lan, port=HTTP_PORT, nodes=nodes
-    )
+    conf = fill(f"{_TEMPLATES}/dnsmasq.conf.j2", site=site.name, lan=site.lan, port=HTTP_PORT, nodes=nodes)
     return {"dnsmasq.conf": conf, **scripts}
 
 

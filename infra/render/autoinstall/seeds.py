@@ -35,9 +35,7 @@ def quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _values(
-    cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: str | None
-) -> dict[str, Any]:
+def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: str | None) -> dict[str, Any]:
     admin = cluster.access.admin
     return {
         "instance": f"{cluster.environment}-{node.name}",

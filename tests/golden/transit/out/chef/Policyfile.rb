@@ -25,6 +25,7 @@ cookbook 'kubernetes', path: '../../../cookbooks/kubernetes'
 cookbook 'network_access', path: '../../../cookbooks/network_access'
 cookbook 'network_site', path: '../../../cookbooks/network_site'
 cookbook 'ssh_node', path: '../../../cookbooks/ssh_node'
+cookbook 'storage', path: '../../../cookbooks/storage'
 
 environment = JSON.parse(File.read(File.expand_path('environments/transit.json', File.dirname(__FILE__))))
 environment.fetch('default_attributes').each { |cookbook, attributes| default[cookbook] = attributes }
