@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from benchmarks import addresses
+from benchmarks import addresses, nodes
 from benchmarks.measure import Measured, process
 from benchmarks.specs import SIZES, Size, big
 
@@ -107,6 +107,12 @@ def allocation(_: Path) -> Iterator[Row]:
     yield Row(f"The same {BLOCKS:,} from their lock", seconds["from_lock"], runs=3)
 
 
+def machines(_: Path) -> Iterator[Row]:
+    """Everything for Chef of the largest spec, with a node object for each machine; nothing is written."""
+    size, seconds = nodes.measure()
+    yield Row(f"Chef's {size.nodes:,} node objects, and all beside them", seconds, bar="2 s", runs=3)
+
+
 def plan(scratch: Path) -> Iterator[Row]:
     """``invoke plan`` and plain ``terraform plan`` on the same files, on the embedded AWS, by turns."""
     _environments(scratch)
@@ -153,6 +159,6 @@ def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
 
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
-    {each.__name__: each for each in (start, validate, render, growth, allocation, plan)}
+    {each.__name__: each for each in (start, validate, render, growth, allocation, machines, plan)}
 )
 """Name → case, in the order of the table."""
