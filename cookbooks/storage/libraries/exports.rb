@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+module Causeway
+  # Lines of exports(5).
+  module Exports
+    COMMON = %w(sync no_subtree_check root_squash sec=sys).freeze
+
+    module_function
+
+    # '/srv/home 10.200.0.0/24(rw,…) …'. Each client has the same.
+    def line(path, clients, read_only)
+      options = [read_only ? 'ro' : 'rw', *COMMON].join(',')
+      [quoted(path), *clients.map { |client| "#{client}(#{options})" }].join(' ')
+    end
+
+    # Blanks and the like as octal, as exports(5) has it.
+    def quoted(path)
+      path.gsub(/[\s\\"#]/) { |char| format('\\%03o', char.ord) }
+    end
+
+    # The folder above all of them.
+    def parent(paths)
+      parents = paths.map { |path| path.split('/')[0..-2] }
+      common = parents.first.take_while.with_index { |part, at| parents.all? { |each| each[at] == part } }
+      common.size < 2 ? nil : common.join('/')
+    end
+
+    def threads(cpus)
+      (cpus * 4).clamp(16, 128)
+    end
+  end
+end

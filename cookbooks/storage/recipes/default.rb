@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: storage
+# Recipe:: default
+#
+# What a machine mounts: scratch space on its own disks, and what its site mounts. A bake brings the programs
+# for every site's mounts and mounts nothing.
+
+settings = node['storage']
+baking = node.read('causeway', 'baking')
+site = settings['sites'][node.read('causeway', 'site')] || {}
+mounts = (site['mounts'] || []).map(&:to_h)
+wanted = baking ? settings['sites'].values.flat_map { |each| each['mounts'].to_a } : mounts
+kinds = wanted.map { |each| each['kind'] }
+
+apt_package 'nfs-common' if kinds.include?('nfs')
+
+if kinds.include?('efs')
+  efs = settings['efs_utils']
+  version = efs['version'] || node.read('software', 'amazon-efs-utils', 'version')
+
+  base_apt_source 'amazon-efs-utils' do
+    uri efs['uri']
+    suites efs['suites']
+    components efs['components']
+    key_url efs['key_url'] if efs['key_url']
+    key_path efs['key_path']
+    key_checksum efs['key_checksum'] if efs['key_checksum']
+    pin_packages ['amazon-efs-utils']
+    pin_version "#{version}-*" if version
+  end
+
+  apt_package 'amazon-efs-utils' do
+    action version ? :upgrade : :install
+  end
+end
+
+if kinds.include?('s3')
+  s3 = settings['mount_s3'].to_h.merge(node.read('software', 'mountpoint-s3').to_h.compact)
+  arm = node['kernel']['machine'] == 'aarch64'
+
+  storage_package 'mount-s3' do
+    version s3['version']
+    url format(
+      s3['url'],
+      version: s3['version'],
+      release_arch: arm ? 'arm64' : 'x86_64',
+      arch: arm ? 'arm64' : 'amd64',
+      machine: node['kernel']['machine']
+    )
+    checksum s3['sha256'][arm ? 'arm64' : 'amd64']
+    key_url s3['key_url']
+    key_fingerprint s3['key_fingerprint']
+  end
+end
+
+return if baking
+
+scratch = settings['scratch']
+listed = settings['disks'].select { |disk| disk['use'] == 'scratch' }.map { |disk| disk['device'] }
+# A physical machine says which of its disks are whose; in the cloud, what is blank was asked for as scratch.
+discover = scratch['discover'].nil? ? node.read('causeway', 'address').nil? : scratch['discover']
+
+storage_disk 'scratch' do
+  devices lazy { discover && listed.empty? ? Causeway::Disks.blank(Causeway::Disks.tree) : listed }
+  path scratch['path']
+  filesystem scratch['filesystem']
+  mode scratch['mode']
+end
+
+(Causeway::MountUnits.ours('/etc/systemd/system').keys - mounts.map { |mount| mount['path'] }).each do |path|
+  storage_mount path do
+    action :remove
+  end
+end
+
+# A file system that has yet to be made has no id.
+ready, missing = mounts.partition { |mount| mount['kind'] != 'efs' || mount['file_system'] }
+
+log 'mounts that wait for their file systems' do
+  message "There is no file system yet for #{missing.map { |mount| mount['path'] }.join(', ')}"
+  level :warn
+  not_if { missing.empty? }
+end
+
+# An outer path before one inside of it.
+ready.sort_by { |mount| mount['path'] }.each do |mount|
+  source, kind, flags =
+    Causeway::MountUnits.parts(mount, settings['options'].to_h, node.read('causeway', 'fqdn'))
+
+  storage_mount mount['path'] do
+    what source
+    type kind
+    options flags
+    timeout settings['mount_timeout']
+  end
+end

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: storage
+# Recipe:: server
+#
+# The NFS server of a site: its disks, its exports, and a folder for everyone's home.
+
+return if node.read('causeway', 'baking')
+
+settings = node['storage']
+server = settings['server']
+name = node['causeway']['name']
+exports = settings['sites'].values.flat_map { |site| site['exports'].to_a }
+exports = exports.select { |each| each['node'] == name }
+disks = settings['disks'].select { |disk| disk['use'] == 'nfs' }.map { |disk| disk['device'] }
+
+apt_package 'nfs-kernel-server'
+
+storage_disk 'exports' do
+  devices disks
+  path server['path'] || Causeway::Exports.parent(exports.map { |each| each['export'] }) || '/srv'
+  filesystem server['filesystem']
+  # Project quotas are counted from the start; limits can be set at any time.
+  options server['filesystem'] == 'xfs' ? %w(noatime prjquota) : %w(noatime)
+  not_if { exports.empty? }
+end
+
+directory '/etc/nfs.conf.d' do
+  mode '0755'
+end
+
+template '/etc/nfs.conf.d/causeway.conf' do
+  source 'nfs.conf.erb'
+  mode '0644'
+  variables(threads: server['threads'] || Causeway::Exports.threads(node['cpu']['total'].to_i))
+  notifies :restart, 'service[nfs-server]', :delayed
+end
+
+# Version 4 needs no portmapper, and nobody else should find one.
+%w(rpcbind.socket rpcbind.service).each do |unit|
+  systemd_unit unit do
+    action %i(stop mask)
+  end
+end
+
+gone = Dir.glob('/etc/exports.d/*.exports').map { |file| ::File.basename(file, '.exports') } -
+       exports.map { |each| each['name'] }
+gone.each do |each|
+  storage_export each do
+    action :remove
+    notifies :run, 'execute[exportfs]', :delayed
+  end
+end
+
+exports.each do |export|
+  storage_export export['name'] do
+    path export['export']
+    clients export['clients'].to_a
+    read_only export['read_only']
+    notifies :run, 'execute[exportfs]', :delayed
+  end
+
+  next unless server['homes'].include?(export['name'])
+
+  data_bag(node['base']['users_data_bag']).sort.each do |id|
+    user = data_bag_item(node['base']['users_data_bag'], id)
+    next if user['action'] == 'remove'
+
+    directory "#{export['export']}/#{id}" do
+      owner user['uid']
+      group user['gid']
+      mode '0700'
+    end
+  end
+end
+
+execute 'exportfs' do
+  command %w(exportfs -ra)
+  action :nothing
+  only_if 'systemctl is-active --quiet nfs-server.service'
+end
+
+service 'nfs-server' do
+  action %i(enable start)
+end

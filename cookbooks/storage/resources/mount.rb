@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+provides :storage_mount
+unified_mode true
+
+description 'A file system at a path, mounted when someone walks into it: a server that is away holds up ' \
+  'neither the boot nor this run.'
+
+property :path, String,
+  name_property: true,
+  description: 'Where it is mounted'
+
+property :what, String,
+  description: 'What is mounted: `server:/export`, `fs-0123abcd`, `s3://bucket/`, or a folder that is bound'
+
+property :type, String,
+  description: 'The file system: `nfs4`, `efs`, `mount-s3`, or `none` for a folder'
+
+property :options, Array,
+  default: [],
+  description: 'Mount options'
+
+property :timeout, Integer,
+  default: 30,
+  description: 'Seconds that the mount may take'
+
+action :create, description: 'Have systemd mount it on demand.' do
+  # Under a mount the folder is the file system itself, whose owner and mode are not ours.
+  directory new_resource.path do
+    mode '0755'
+    recursive true
+    not_if { ::File.directory?(new_resource.path) }
+  end
+
+  systemd_unit "#{unit}.mount" do
+    content(
+      'Unit' => { 'Description' => "#{new_resource.what} at #{new_resource.path}" },
+      'Mount' => {
+        'What' => new_resource.what,
+        'Where' => new_resource.path,
+        'Type' => new_resource.type,
+        'Options' => new_resource.options.join(','),
+        'TimeoutSec' => new_resource.timeout,
+      },
+      Causeway::MountUnits::MARK => { 'Cookbook' => 'storage' }
+    )
+    verify false
+    action :create
+  end
+
+  systemd_unit "#{unit}.automount" do
+    content(
+      'Unit' => { 'Description' => "#{new_resource.path}, when someone walks into it" },
+      'Automount' => { 'Where' => new_resource.path },
+      'Install' => { 'WantedBy' => 'remote-fs.target' }
+    )
+    verify false
+    action %i(create enable start)
+  end
+end
+
+action :remove, description: 'Unmount it, and have systemd forget it. The folder stays.' do
+  systemd_unit "#{unit}.automount" do
+    action %i(stop disable delete)
+  end
+
+  systemd_unit "#{unit}.mount" do
+    action %i(stop delete)
+  end
+end
+
+action_class do
+  def unit
+    Causeway::MountUnits.escape(new_resource.path)
+  end
+end

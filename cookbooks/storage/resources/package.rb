@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+provides :storage_package
+unified_mode true
+
+description 'A package that is in no archive: fetched by its address, checked by checksum or signature.'
+
+property :package, String,
+  name_property: true,
+  description: "The package's name"
+
+property :version, String,
+  required: true,
+  description: 'Its version'
+
+property :url, String,
+  required: true,
+  description: 'Where it is; its signature is there with `.asc` behind it'
+
+property :checksum, String,
+  description: "The file's SHA-256"
+
+property :key_url, String,
+  description: 'Where the key is that signs it'
+
+property :key_fingerprint, String,
+  description: "That key's fingerprint"
+
+action :install, description: 'Fetch, check and install it, unless that version is there.' do
+  return if installed == new_resource.version
+
+  keyring = "#{cache}.gpg"
+  unless new_resource.checksum
+    apt_package %w(gpg gpgv)
+
+    remote_file("#{cache}.key") { source new_resource.key_url }
+    remote_file("#{cache}.asc") { source "#{new_resource.url}.asc" }
+
+    # Only that one key: a file of keys may bring others.
+    execute "the key #{new_resource.key_fingerprint}" do
+      command "gpg --batch --no-default-keyring --keyring #{cache}.all --import #{cache}.key && " \
+        "gpg --batch --no-default-keyring --keyring #{cache}.all --export #{new_resource.key_fingerprint} " \
+        "> #{keyring} && test -s #{keyring}"
+    end
+  end
+
+  remote_file "#{cache}.deb" do
+    source new_resource.url
+    checksum new_resource.checksum if new_resource.checksum
+    verify "gpgv --quiet --keyring #{keyring} #{cache}.asc %{path}" unless new_resource.checksum
+  end
+
+  # apt, not dpkg: it brings what the package needs.
+  execute "apt-get install #{new_resource.package}" do
+    command ['apt-get', '--yes', '--quiet', '--allow-downgrades', 'install', "#{cache}.deb"]
+    environment 'DEBIAN_FRONTEND' => 'noninteractive'
+  end
+end
+
+action_class do
+  def cache
+    "#{Chef::Config[:file_cache_path]}/#{new_resource.package}-#{new_resource.version}"
+  end
+
+  # Without the distribution's revision.
+  def installed
+    format = '--showformat=${db:Status-Status} ${Version}'
+    shown = shell_out('dpkg-query', '--show', format, new_resource.package)
+    shown.stdout[/\Ainstalled ([^\s-]+)/, 1]
+  end
+end
