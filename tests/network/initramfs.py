@@ -8,9 +8,14 @@ from __future__ import annotations
 import lzma
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
 
-_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console", "virtio-rng")
+MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console", "virtio-rng")
+
+Entry: TypeAlias = tuple[str, int, bytes]
+"""Path, mode with the kind of file, content."""
 
 _INIT = """\
 #!/bin/busybox sh
@@ -37,14 +42,14 @@ exec /bin/busybox switch_root /host /bin/sh /run/lab/first
 """
 
 
-def modules(kernel: str) -> list[Path]:
-    """The files of the modules that reach the host's root folder, in the order in which they are loaded.
+def modules(kernel: str, wanted: Iterable[str] = MODULES) -> list[Path]:
+    """The files of the modules that reach the host's root folder, or other ones, in the order of loading.
 
     Raises:
         LookupError: This kernel was built without one of them.
     """
     found: dict[Path, None] = {}
-    for module in _MODULES:
+    for module in wanted:
         told = subprocess.run(
             ["modprobe", "--set-version", kernel, "--show-depends", module], capture_output=True, text=True
         )
@@ -57,27 +62,31 @@ def modules(kernel: str) -> list[Path]:
 
 
 def build(kernel: str, busybox: Path, agent: Path) -> bytes:
-    """A cpio archive in the `newc` format.
-
-    Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
-    """
+    """The archive of the lab's VM."""
     files = modules(kernel)
     # Not the virtual environment's: it may lie where the VM has a folder of its own, as /tmp is.
     python = str(Path(sys.executable).resolve())
     order = "".join(f"{number:02}.ko\n" for number, _ in enumerate(files))
-    entries = [
+    return archive([
         *((name, 0o040755, b"") for name in ("bin", "modules", "dev")),
         ("bin/busybox", 0o100755, busybox.read_bytes()),
         ("init", 0o100755, _INIT.replace("@PYTHON@", python).encode()),
         ("agent.py", 0o100644, agent.read_bytes()),
         ("modules/order", 0o100644, order.encode()),
-        *((f"modules/{number:02}.ko", 0o100644, _plain(path)) for number, path in enumerate(files)),
-        ("TRAILER!!!", 0, b""),
-    ]
-    return b"".join(_entry(number, *entry) for number, entry in enumerate(entries, 1))
+        *((f"modules/{number:02}.ko", 0o100644, plain(path)) for number, path in enumerate(files)),
+    ])  # fmt: skip
 
 
-def _plain(module: Path) -> bytes:
+def archive(entries: Iterable[Entry]) -> bytes:
+    """A cpio archive in the `newc` format. Several in a row are one initramfs: the later ones add to it.
+
+    Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
+    """
+    whole = [*entries, ("TRAILER!!!", 0, b"")]
+    return b"".join(_entry(number, *entry) for number, entry in enumerate(whole, 1))
+
+
+def plain(module: Path) -> bytes:
     """A module's file without the compression that some distributions ship it with."""
     match module.suffix:
         case ".xz":

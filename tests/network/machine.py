@@ -35,7 +35,7 @@ _BOOT_SECONDS = 60
 _GRACE_SECONDS = 60
 
 # Ends the child when its parent dies, however it dies.
-_LEASH = ("setpriv", "--pdeathsig", "KILL", "--")
+LEASH = ("setpriv", "--pdeathsig", "KILL", "--")
 # Timers of protocols run inside, so a VM on a busy machine goes first, where we may say so.
 _FIRST = ("nice", "-n", "-10")
 
@@ -171,7 +171,7 @@ class Direct(Machine):
         with theirs:
             number = theirs.fileno()
             agent = f'{self._SETUP} && exec "$0" -I -S "$1" {number}'
-            command = [*_LEASH, *self._unshared(agent), str(Path(sys.executable).resolve()), str(_AGENT)]
+            command = [*LEASH, *self._unshared(agent), str(Path(sys.executable).resolve()), str(_AGENT)]
             process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
         super().__init__(process, ours)
         if not self.ready(_BOOT_SECONDS):
@@ -195,16 +195,16 @@ class Vm(Machine):
     """A kernel of its own, with the host's root folder over 9p. Boots in a few seconds without KVM."""
 
     def __init__(self) -> None:
-        kernel, busybox = _kernel(), shutil.which("busybox")
+        image, busybox = kernel(), shutil.which("busybox")
         if busybox is None:
             raise Unavailable("busybox is missing (package busybox-static)")
         with tempfile.TemporaryDirectory(prefix="causeway-lab-") as folder:
             archive = Path(folder) / "initramfs"
-            archive.write_bytes(initramfs.build(_release(kernel), Path(busybox), _AGENT))
-            for accelerator in _accelerators():
+            archive.write_bytes(initramfs.build(release(image), Path(busybox), _AGENT))
+            for accelerator in accelerators():
                 ours, theirs = socket.socketpair()
                 with theirs, (Path(folder) / "console").open("wb") as console:
-                    command = [*_FIRST, *_LEASH, *_qemu(accelerator, kernel, archive, theirs.fileno())]
+                    command = [*_FIRST, *LEASH, *_qemu(accelerator, image, archive, theirs.fileno())]
                     process = subprocess.Popen(
                         command,
                         pass_fds=[theirs.fileno()],
@@ -227,7 +227,7 @@ class Vm(Machine):
             if shutil.which(tool) is None:
                 return f"{tool} is missing (package {package})"
         try:
-            _kernel()
+            kernel()
         except Unavailable as fault:
             return str(fault)
         return ""
@@ -249,25 +249,27 @@ def machine() -> Machine:
     raise Unavailable("; ".join(reasons) or f"CAUSEWAY_LAB={wanted} is neither direct nor vm")
 
 
-def _release(kernel: Path) -> str:
+def release(kernel: Path) -> str:
+    """The version of a kernel's file, as its modules' folder is called."""
     return kernel.name.removeprefix("vmlinuz-") if kernel.name != "vmlinuz" else kernel.parent.name
 
 
-def _kernel() -> Path:
-    """The newest kernel that we may read and that can mount the host's files."""
+def kernel(wanted: Sequence[str] = initramfs.MODULES) -> Path:
+    """The newest kernel that we may read and that has these modules; without any named, those for 9p."""
     found = [*Path("/boot").glob("vmlinuz-*"), *Path("/lib/modules").glob("*/vmlinuz")]
     for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
         if not os.access(path, os.R_OK):
             continue
         try:
-            initramfs.modules(_release(path))
+            initramfs.modules(release(path), wanted)
         except LookupError:
             continue
         return path
     raise Unavailable("no kernel with 9p that we may read in /boot (package linux-image-amd64)")
 
 
-def _accelerators() -> list[str]:
+def accelerators() -> list[str]:
+    """What QEMU may run a kernel with here, the fastest first."""
     # Some hosts offer a /dev/kvm that can't run a kernel; their processor shows no virtualisation.
     flags = Path("/proc/cpuinfo").read_text().split()
     kvm = ["kvm"] if os.access("/dev/kvm", os.R_OK | os.W_OK) and {"vmx", "svm"} & set(flags) else []
