@@ -29,7 +29,10 @@ execute 'systemctl daemon-reload for the exporter' do
   action :nothing
 end
 
-package 'prometheus-node-exporter'
+# Its recommended collectors bring daemons for hardware that is not there, and their units fail.
+package 'prometheus-node-exporter' do
+  options '--no-install-recommends'
+end
 
 service 'prometheus-node-exporter' do
   action %i(enable start)

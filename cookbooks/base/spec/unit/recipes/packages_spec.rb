@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+require_relative '../../spec_helper'
+
+describe 'base::packages' do
+  override_attributes['base']['tools'] = %w(tmux curl)
+  override_attributes['base']['packages'] = %w(zsh curl)
+
+  it { is_expected.to install_package(%w(curl tmux zsh)) }
+  it { is_expected.to create_directory('/etc/causeway/secrets').with(mode: '0700') }
+  it { is_expected.to create_cookbook_file('/etc/apt/apt.conf.d/50causeway-unasked') }
+  it { is_expected.to periodic_apt_update('daily') }
+
+  it 'has needrestart ask nobody' do
+    expect(chef_run).to render_file('/etc/needrestart/conf.d/causeway.conf').with_content("$nrconf{restart} = 'a'")
+  end
+end

@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require_relative '../../spec_helper'
+
+describe 'base::ssh' do
+  before do
+    stub_data_bag('groups').and_return(['engineers'])
+    stub_data_bag_item('groups', 'engineers').and_return('id' => 'engineers', 'gid' => 3001, 'sudo' => true)
+  end
+
+  let(:file) { '/etc/ssh/sshd_config.d/10-causeway.conf' }
+
+  it 'lets nobody in by password' do
+    expect(chef_run).to render_file(file).with_content(/^PasswordAuthentication no$/)
+    expect(chef_run).to render_file(file).with_content(/^PermitRootLogin prohibit-password$/)
+    expect(chef_run).not_to render_file(file).with_content('AllowGroups')
+  end
+
+  it 'has sshd read it' do
+    expect(chef_run.template(file)).to notify('service[ssh]').to(:reload).delayed
+  end
+
+  context 'with login groups' do
+    default_attributes['base']['login_groups'] = ['researchers']
+
+    it 'always lets those in who administer the machine' do
+      expect(chef_run).to render_file(file).with_content('AllowGroups causeway engineers researchers root sudo')
+    end
+  end
+end
