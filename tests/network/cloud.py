@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from network.aws import AwsRegion, End
+from network.machine import LEASH
 from network.node import wait_for
 
 from infra.drive import localaws
@@ -44,7 +45,7 @@ class Cloud:
         folder.mkdir()
         (folder / "profile").write_text("[default]\n")
         listener = Listener(str(Path(tempfile.mkdtemp(prefix="causeway-lab-")) / "cloud"))
-        command = [sys.executable, "-m", "network.cloud_process", str(listener.address)]
+        command = [*LEASH, sys.executable, "-m", "network.cloud_process", str(listener.address)]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [*command, "--folder", str(folder), "--environment", "lab"],

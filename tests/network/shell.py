@@ -43,10 +43,12 @@ class Line:
         self._listener.bind(str(self._folder / "line"))
         self._listener.listen()
         self.command = ["socat", "-", f"UNIX-CONNECT:{self._folder / 'line'}"]
-        threading.Thread(target=self._serve, args=(node, list(command)), daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, args=(node, list(command)), daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)  # which wakes who waits for the next call
+        self._thread.join()
 
     def _serve(self, node: Node, command: list[str]) -> None:
         with contextlib.suppress(OSError), self._listener:

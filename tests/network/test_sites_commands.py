@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,21 +80,22 @@ def net(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
     (folder / "lab.yaml").write_text(_SPEC, encoding="utf-8")
     cluster = resolve(load(folder / "lab.yaml").spec, Lock(), "lab")[0]
     keys = new_keys(cluster)
-    cloud = Cloud.started(folder / "aws")
-    outputs = cloud.connect(cluster, keys)
-    world = World.made(lab, cluster, outputs=outputs, kept=keys)
-    cloud.regions = world.regions
-    env = cloud.environment(_REGION)
-    store = open_store(cluster.secrets, "lab", folder, env)
-    store.add(keys)
-    engineer = Engineer.made(folder / "project", "lab", {"lab.yaml": _SPEC}, outputs, env)
-    for site in world.sites.values():
-        address = str(site.gateway.address)
-        engineer.reaches(site.gateway.fqdn, site.node, by=site.host, address=address)
-    engineer.stays_connected()
-    yield Net(world, engineer, store)
-    engineer.close()
-    cloud.close()
+    with ExitStack() as closing:
+        cloud = Cloud.started(folder / "aws")
+        closing.callback(cloud.close)
+        outputs = cloud.connect(cluster, keys)
+        world = World.made(lab, cluster, outputs=outputs, kept=keys)
+        cloud.regions = world.regions
+        env = cloud.environment(_REGION)
+        store = open_store(cluster.secrets, "lab", folder, env)
+        store.add(keys)
+        engineer = Engineer.made(folder / "project", "lab", {"lab.yaml": _SPEC}, outputs, env)
+        closing.callback(engineer.close)
+        for site in world.sites.values():
+            address = str(site.gateway.address)
+            engineer.reaches(site.gateway.fqdn, site.node, by=site.host, address=address)
+        engineer.stays_connected()
+        yield Net(world, engineer, store)
 
 
 def test_status_tells_of_every_tunnel_from_both_ends(net: Net) -> None:

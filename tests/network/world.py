@@ -58,8 +58,6 @@ from infra.spec import Spec
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 TOOL = "/usr/local/sbin/site-tunnel"
 
-_SCRIPTS = ("usr/local/sbin/", "usr/local/lib/causeway/")
-
 
 def research(change: Callable[[str], str] = str) -> Cluster:
     """environments/research.yaml, resolved with its lock file. `change`: of the spec's text."""
@@ -169,7 +167,7 @@ class Site:
 
     def install(self, files: Files, secret: str) -> None:
         """Writes a tree as rendered, and the keys; starts nothing."""
-        scripts = {path: text for path, text in files.items() if path.startswith(_SCRIPTS)}
+        scripts = {path: text for path, text in files.items() if text.startswith("#!")}
         self.node.write_tree({path: text for path, text in files.items() if path not in scripts})
         self.node.write_tree(scripts, 0o755)
         self.node.write(KEYS_FILE, secret, 0o600)
