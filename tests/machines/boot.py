@@ -1,0 +1,69 @@
+"""A machine's first file system: it reaches the disk and the network, and brings what is this machine's own.
+
+That is what cloud-init would bring: a name, host keys, somebody's key, files. The modules of the kernel,
+which comes from this computer, are mounted from here over 9p.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from network import initramfs, machine
+
+MODULES = ("virtio_pci", "virtio_blk", "ext4", "virtio_net", "9pnet_virtio", "9p", "virtio-rng")
+
+_INIT = """\
+#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir -p /proc /machine
+while read -r module; do $b insmod "/modules/$module"; done </modules/order
+$b mount -t devtmpfs devtmpfs /dev
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vda ] && break; $b sleep 0.2; done
+$b mount -t ext4 -o noatime /dev/vda /machine || exit
+$b mkdir -p /machine/usr/lib/modules
+$b mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose modules /machine/usr/lib/modules
+$b ip link set eth0 up
+$b ip address add 10.0.2.15/24 dev eth0
+$b ip route add default via 10.0.2.2
+$b cp -a /seed/. /machine/
+$b chroot /machine chown -R ubuntu:ubuntu /home/ubuntu
+$b umount /dev
+exec $b switch_root /machine /sbin/init
+"""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that a machine finds when it starts."""
+
+    text: str
+    mode: int = 0o644
+
+
+def kernel() -> Path:
+    """The kernel that machines run.
+
+    Raises:
+        network.machine.Unavailable: There is none.
+    """
+    return machine.kernel(MODULES)
+
+
+def build(image: Path, seed: Mapping[str, File]) -> bytes:
+    """The initramfs for a kernel's file; ``seed``: absolute path → file."""
+    busybox = Path(shutil.which("busybox") or "/bin/busybox")
+    files = initramfs.modules(machine.release(image), MODULES)
+    order = "".join(f"{number:02}.ko\n" for number, _ in enumerate(files))
+    folders = sorted({str(each) for path in seed for each in Path(path).parents if str(each) != "/"})
+    return initramfs.archive([
+        *((name, 0o040755, b"") for name in ("bin", "modules", "dev", "seed")),
+        ("bin/busybox", 0o100755, busybox.read_bytes()),
+        ("init", 0o100755, _INIT.encode()),
+        ("modules/order", 0o100644, order.encode()),
+        *((f"modules/{number:02}.ko", 0o100644, initramfs.plain(path)) for number, path in enumerate(files)),
+        *((f"seed{folder}", 0o040700 if folder.endswith("/.ssh") else 0o040755, b"") for folder in folders),
+        *((f"seed{path}", 0o100000 | file.mode, file.text.encode()) for path, file in seed.items()),
+    ])  # fmt: skip

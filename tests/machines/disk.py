@@ -1,0 +1,235 @@
+"""The disk that machines start from: this computer's own distribution, as small as it can be, made once.
+
+debootstrap, from the mirror that apt has here, with systemd, sshd and Python, and the files below
+``rootfs/``. Where a chef-client is named, it is brought along: ``CHEF_CLIENT`` is the program (or the one
+on PATH), ``CHEF_CLIENT_TREE`` the folder that it lives in, if that is another than ``/opt/chef``; it is put
+where it is here. ``CHEF_CLIENT_PACKAGES`` are packages it needs, such as a Ruby. Without one there is a
+stand-in (``rootfs/usr/local/bin/chef-client``).
+
+It is kept in ``$CAUSEWAY_TEST_CACHE``, or ~/.cache/causeway-tests, by the hash of all that it is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.drive.flock import held
+
+_ROOTFS = Path(__file__).with_name("rootfs")
+_PACKAGES = (
+    "systemd-sysv", "dbus", "openssh-server", "sudo", "python3", "iproute2", "rsync", "ca-certificates",
+    "kmod", "procps", "nftables",
+)  # fmt: skip
+_SIZE = "6G"
+"""As the machine sees it; here it takes what is written."""
+
+_TOOLS = {
+    "debootstrap": "debootstrap",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mke2fs": "e2fsprogs",
+    "busybox": "busybox-static",
+    "modprobe": "kmod",
+    "ssh-keygen": "openssh-client",
+}
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+class Unavailable(Exception):  # noqa: N818 # what a skipped test says
+    """No disk on this computer. The message names what is missing."""
+
+
+@dataclass(frozen=True)
+class Chef:
+    """A real Chef Infra Client of this computer."""
+
+    program: Path
+    tree: Path | None
+    packages: tuple[str, ...]
+
+    @classmethod
+    def here(cls) -> Chef | None:
+        """The one that is named, or on PATH; None without."""
+        named = os.environ.get("CHEF_CLIENT") or shutil.which("chef-client")
+        if not named:
+            return None
+        program = Path(named).absolute()
+        tree = Path(os.environ.get("CHEF_CLIENT_TREE", "/opt/chef"))
+        packages = os.environ.get("CHEF_CLIENT_PACKAGES", "").split()
+        return cls(program, tree if tree.is_dir() else None, tuple(packages))
+
+    def identity(self) -> str:
+        """Changes with what it is made of, as far as names, sizes and times show."""
+        told = hashlib.sha256(f"{self.program}{self.packages}".encode())
+        for path in sorted(self.tree.rglob("*")) if self.tree else [self.program]:
+            seen = path.lstat()
+            told.update(f"{path} {seen.st_size} {seen.st_mtime_ns}\n".encode())
+        return told.hexdigest()
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Where this computer's own packages come from."""
+
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+
+
+def missing() -> str:
+    """Why there can be no machine here, or nothing."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return "machines are made for Linux on x86_64"
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool, path=_PATH) is None:
+            return f"{tool} is missing (package {package})"
+    if os.geteuid() != 0:
+        return "needs root: debootstrap makes the machines' disk with chroot"
+    try:
+        mirror()
+    except Unavailable as fault:
+        return str(fault)
+    return ""
+
+
+def mirror() -> Mirror:
+    """What apt is told of this release, by apt itself."""
+    release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    fields = "$(RELEASE)|$(REPO_URI)|$(COMPONENT)|$(ORIGIN)"
+    try:
+        told = subprocess.run(
+            ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError) as fault:
+        raise Unavailable(f"apt-get names no sources: {fault}") from None
+    rows = [line.split("|") for line in told.stdout.splitlines()]
+    own = [(uri, component) for suite, uri, component, _ in rows if suite == release]
+    if not own:
+        raise Unavailable(f"apt has no source of {release or 'this release'}")
+    uri = own[0][0]
+    return Mirror(uri, release, tuple(dict.fromkeys(component for at, component in own if at == uri)))
+
+
+def cache() -> Path:
+    """The folder that keeps disks between test runs."""
+    named = os.environ.get("CAUSEWAY_TEST_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "causeway-tests"
+
+
+def disk(chef: Chef | None) -> Path:
+    """A raw disk with one file system, made if it is not here yet. Machines lay their own over it.
+
+    Raises:
+        Unavailable: It can't be made here.
+    """
+    if reason := missing():
+        raise Unavailable(reason)
+    source = mirror()
+    folder = cache() / _identity(source, chef)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "disk.raw"
+    with held(folder / "lock", timeout=1800):
+        if not made.exists():
+            tree, fresh = folder / "tree", folder / "disk.new"
+            shutil.rmtree(tree, ignore_errors=True)
+            try:
+                _fill(tree, source, chef)
+                fresh.unlink(missing_ok=True)
+                # Nobody needs a journal for a disk whose machine is thrown away.
+                _run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", tree, fresh, _SIZE)
+                fresh.rename(made)
+            finally:
+                shutil.rmtree(tree, ignore_errors=True)
+    return made
+
+
+def _identity(source: Mirror, chef: Chef | None) -> str:
+    how = "".join(inspect.getsource(each) for each in (_fill, _install, _bring))
+    told = hashlib.sha256(f"{source}{_PACKAGES}{_SIZE}{how}".encode())
+    for path in _files(_ROOTFS):
+        told.update(path.name.encode() + path.read_bytes())
+    told.update(chef.identity().encode() if chef else b"")
+    return told.hexdigest()[:16]
+
+
+def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:
+    archives = cache() / "archives"
+    archives.mkdir(parents=True, exist_ok=True)
+    _run(
+        "debootstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", f"--cache-dir={archives}",
+        f"--components={','.join(source.components)}", source.suite, tree, source.uri,
+    )  # fmt: skip
+    if chef and chef.packages:
+        _install(tree, chef.packages)
+    for path in _files(_ROOTFS):
+        if chef and path.name == "chef-client":
+            continue
+        target = tree / path.relative_to(_ROOTFS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        shutil.copyfile(path, target)
+        target.chmod(0o755 if path.read_bytes().startswith(b"#!") else 0o644)
+    if chef:
+        _bring(tree, chef)
+    for command in (
+        ["useradd", "--create-home", "--shell", "/bin/bash", "ubuntu"],
+        # What would begin by itself, at a time of its own.
+        ["systemctl", "mask", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service"],
+        ["systemctl", "enable", "power-button.service"],
+        # No screen, no keyboard.
+        ["systemctl", "mask", "getty@tty1.service", "getty-static.service", "serial-getty@ttyS0.service"],
+        ["apt-get", "clean"],
+    ):
+        _run("chroot", tree, *command)
+    for key in (tree / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (tree / "etc/machine-id").write_text("")
+
+
+def _install(tree: Path, packages: tuple[str, ...]) -> None:
+    """By apt, which knows alternatives; debootstrap does not."""
+    policy, resolver = tree / "usr/sbin/policy-rc.d", tree / "etc/resolv.conf"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    shutil.copyfile("/etc/resolv.conf", resolver)
+    _run("chroot", tree, "apt-get", "-qq", "update")
+    _run("chroot", tree, "apt-get", "-qq", "-y", "--no-install-recommends", "install", *packages)
+    policy.unlink()
+
+
+def _bring(tree: Path, chef: Chef) -> None:
+    if chef.tree:
+        shutil.copytree(chef.tree, tree / chef.tree.relative_to("/"), symlinks=True)
+    target = tree / chef.program.relative_to("/")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(chef.program, target)
+    known = tree / "usr/local/bin/chef-client"
+    if not known.exists():
+        known.symlink_to(chef.program)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+
+
+def _run(*command: str | Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": _PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "DPKG_FORCE": "unsafe-io",
+    }  # fmt: skip
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        words = "\n".join(done.stdout.splitlines()[-10:])
+        raise Unavailable(f"{' '.join(map(str, command[:2]))} does not work here:\n{words}")
