@@ -40,6 +40,14 @@ need rsync rsync
 need util-linux unshare
 need shellcheck shellcheck
 need procps sysctl
+# ... cookbooks: their Ruby and its style, the Erubis that Chef renders with, and what reads the files they write, ...
+need ruby ruby
+need rubocop rubocop
+[ -e /usr/share/doc/ruby-erubis ] || missing="$missing ruby-erubis"
+need sudo visudo
+need chrony chronyd
+need systemd systemd-analyze
+need perl perl
 # ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox

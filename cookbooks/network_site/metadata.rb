@@ -3,7 +3,7 @@
 name             'network_site'
 maintainer       'The Causeway authors'
 license          'Apache-2.0'
-description      "A site's gateway: strongSwan, FRR, nftables, and the tree that has them carry tunnels"
+description      'The gateway of a site: strongSwan, FRR, nftables, and the tree that has them carry tunnels'
 version          '0.1.0'
 chef_version     '>= 18.0'
 supports         'ubuntu', '>= 22.04'

@@ -23,11 +23,17 @@ end
 
 # Runs attributes/default.rb of cookbooks.
 class Defaults
-  attr_reader :default, :node
+  attr_reader :default, :override
 
-  def initialize(node)
+  def initialize(given)
     @default = attributes
-    @node = node
+    @override = attributes
+    @given = given
+  end
+
+  # As the files so far have it.
+  def node
+    Node.new(merge(merge(plain(@default), @given), plain(@override)))
   end
 
   def platform_family?(*names)
@@ -35,7 +41,7 @@ class Defaults
   end
 
   def method_missing(name, *arguments) # `ubuntu?` and the like, of ChefUtils
-    return @node['platform'] == name.to_s.chomp('?') if name.end_with?('?') && arguments.empty?
+    return @given['platform'] == name.to_s.chomp('?') if name.end_with?('?') && arguments.empty?
 
     super
   end
@@ -119,8 +125,7 @@ defaults = Defaults.new(given)
 end
 known = ObjectSpace.each_object(Module).to_a
 asked['libraries'].each { |name| require "#{folder}/libraries/#{name}" }
-node = Node.new(merge(plain(defaults.default), given))
-context = Context.new("#{folder}/templates", node, asked['variables'])
+context = Context.new("#{folder}/templates", defaults.node, asked['variables'])
 (ObjectSpace.each_object(Module).to_a - known).grep_v(Class).each do |helpers|
   context.extend(helpers) unless helpers.singleton_class?
 end

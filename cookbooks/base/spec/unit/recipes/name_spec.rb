@@ -5,7 +5,7 @@ require_relative '../../spec_helper'
 describe 'base::name' do
   context 'at a site' do
     default_attributes['causeway'] = {
-      'name' => 'titan-01', 'fqdn' => 'titan-01.lab.internal', 'address' => '10.200.0.11'
+      'name' => 'titan-01', 'fqdn' => 'titan-01.lab.internal', 'address' => '10.200.0.11',
     }
 
     it { is_expected.to set_hostname('titan-01').with(ipaddress: '10.200.0.11') }
