@@ -39,7 +39,7 @@ package_name = version ? source['package'] : 'containerd'
 
 base_apt_source 'containerd' do
   uri source['uri']
-  suites source['suites'] || [node['lsb']['codename']]
+  suites source['suites'] || node['lsb']['codename']
   components source['components']
   key_url source['key_url']
   key_checksum source['key_checksum'] if source['key_checksum']

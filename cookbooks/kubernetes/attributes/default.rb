@@ -11,8 +11,8 @@ default['kubernetes']['package_version'] = nil
 # at `key_path` already. The project renews its keys now and then, so that there is no checksum.
 default['kubernetes']['repository'] = {
   'uri' => 'https://pkgs.k8s.io/core:/stable:/v%<minor>s/deb/',
-  'suites' => ['/'],
-  'components' => [],
+  'suites' => '/',
+  'components' => nil,
   'key_url' => 'https://pkgs.k8s.io/core:/stable:/v%<minor>s/deb/Release.key',
   'key_path' => '/etc/apt/keyrings/kubernetes.asc',
 }

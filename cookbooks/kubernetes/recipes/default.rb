@@ -14,7 +14,7 @@ archive = settings['repository']
 base_apt_source 'kubernetes' do
   uri format(archive['uri'], minor: minor)
   suites archive['suites']
-  components archive['components']
+  components archive['components'] if archive['components']
   key_url format(archive['key_url'], minor: minor) if archive['key_url']
   key_path archive['key_path']
   pin_packages %w(kubeadm kubectl kubelet)

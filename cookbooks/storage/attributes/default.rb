@@ -9,13 +9,13 @@ default['storage']['sites'] = {}
 # This machine's disks: {'device', 'use' => 'system' | 'scratch' | 'nfs'}. Only blank ones are formatted.
 default['storage']['disks'] = []
 
-# Options of mounts, by kind; `_netdev`, `ro` and what follows from the mount itself are added. NFS: hard, so
+# Options of mounts, by kind, and `_netdev`, `ro` and what follows from the mount itself. NFS: hard, so
 # that a server that is away stops a program rather than break its files; several connections, as one fills
 # no 10 Gb/s. EFS: the helper adds NFS's own.
 default['storage']['options'] = {
-  'nfs' => %w(nfsvers=4.2 proto=tcp hard timeo=600 retrans=2 rsize=1048576 wsize=1048576 nconnect=8 noatime),
-  'efs' => %w(noresvport noatime),
-  's3' => %w(nosuid nodev allow-other),
+  'nfs' => 'nfsvers=4.2,proto=tcp,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,nconnect=8,noatime',
+  'efs' => 'noresvport,noatime',
+  's3' => 'nosuid,nodev,allow-other',
 }
 
 # Seconds that a mount may take when someone walks into it. Nobody waits for it at boot.
@@ -35,8 +35,8 @@ default['storage']['scratch'] = {
 default['storage']['efs_utils'] = {
   'version' => nil,
   'uri' => "https://amazon-efs-utils.aws.com/repo/deb/#{node['platform']}/#{node['platform_version']}",
-  'suites' => [node['platform_version']],
-  'components' => ['main'],
+  'suites' => node['platform_version'],
+  'components' => 'main',
   'key_url' => 'https://amazon-efs-utils.aws.com/efs-utils.gpg',
   'key_path' => '/etc/apt/keyrings/amazon-efs-utils.gpg',
   'key_checksum' => nil,
@@ -54,9 +54,9 @@ default['storage']['mount_s3'] = {
   'key_fingerprint' => '673FE4061506BB469A0EF857BE397A52B086DA5A',
 }
 
-# The NFS server. nil `path`: the folder above the exports; disks of use `nfs` are mounted there. nil `threads`:
-# four a CPU, 16 to 128. In exports named in `homes`, everyone in the users' data bag gets a folder: clients'
-# root is nobody there and could not make one.
+# The NFS server. nil `path`: the folder above the exports, where disks of use `nfs` are mounted. nil
+# `threads`: four a CPU, 16 to 128. In exports that `homes` names, everyone in the users' data bag has a
+# folder: root of a client is nobody there, and could not make one.
 default['storage']['server'] = {
   'path' => nil,
   'filesystem' => 'xfs',

@@ -22,8 +22,8 @@ module Causeway
       plain ? char : format('\\x%02x', byte)
     end
 
-    # What a mount of the environment is to systemd: [what, type, options]. On the server itself its own export
-    # is bound to the path. `defaults`: options by kind.
+    # What a mount is to systemd: [what, type, options]. On the server itself its own export is bound to the
+    # path. `defaults`: options by kind.
     def parts(mount, defaults, host)
       case mount['kind']
       when 'nfs' then host == mount['server'] ? bind(mount) : nfs(mount, defaults)
@@ -38,14 +38,14 @@ module Causeway
     end
 
     def nfs(mount, defaults)
-      ["#{mount['server']}:#{mount['export']}", 'nfs4', ['_netdev', *defaults['nfs'], *read_only(mount)]]
+      ["#{mount['server']}:#{mount['export']}", 'nfs4', ['_netdev', defaults['nfs'], *read_only(mount)]]
     end
 
     def efs(mount, defaults)
       own = ["region=#{mount['region']}"]
       own << 'tls' unless mount['tls'] == false
       own << "accesspoint=#{mount['access_point']}" if mount['access_point']
-      [mount['file_system'], 'efs', ['_netdev', *own, *defaults['efs'], *read_only(mount)]]
+      [mount['file_system'], 'efs', ['_netdev', *own, defaults['efs'], *read_only(mount)]]
     end
 
     # All files are the machine's: what someone may write is said by its role in AWS, not by modes.
@@ -54,17 +54,17 @@ module Causeway
       prefix = "#{prefix.chomp('/')}/" unless prefix.empty?
       own = ["region=#{mount['region']}"]
       own += %w(allow-delete allow-overwrite dir-mode=0777 file-mode=0666) unless mount['read_only']
-      ["s3://#{mount['bucket']}/#{prefix}", 'mount-s3', ['_netdev', *own, *defaults['s3'], *read_only(mount)]]
+      ["s3://#{mount['bucket']}/#{prefix}", 'mount-s3', ['_netdev', *own, defaults['s3'], *read_only(mount)]]
     end
 
     def read_only(mount)
       mount['read_only'] ? ['ro'] : []
     end
 
-    # Paths of units of ours in a folder.
+    # Paths that units of ours in a folder mount.
     def ours(folder)
-      Dir.glob("#{folder}/*.mount").select { |file| ::File.read(file).include?("[#{MARK}]") }
-        .to_h { |file| [::File.read(file)[/^Where=(.*)$/, 1], ::File.basename(file, '.mount')] }
+      texts = Dir.glob("#{folder}/*.mount").map { |file| ::File.read(file) }
+      texts.select { |text| text.include?("[#{MARK}]") }.map { |text| text[/^Where ?= ?(.+)$/, 1] }
     end
   end
 end

@@ -23,7 +23,7 @@ if kinds.include?('efs')
   base_apt_source 'amazon-efs-utils' do
     uri efs['uri']
     suites efs['suites']
-    components efs['components']
+    components efs['components'] if efs['components']
     key_url efs['key_url'] if efs['key_url']
     key_path efs['key_path']
     key_checksum efs['key_checksum'] if efs['key_checksum']
@@ -69,7 +69,7 @@ storage_disk 'scratch' do
   mode scratch['mode']
 end
 
-(Causeway::MountUnits.ours('/etc/systemd/system').keys - mounts.map { |mount| mount['path'] }).each do |path|
+(Causeway::MountUnits.ours('/etc/systemd/system') - mounts.map { |mount| mount['path'] }).each do |path|
   storage_mount path do
     action :remove
   end

@@ -81,6 +81,8 @@ execute 'exportfs' do
   only_if 'systemctl is-active --quiet nfs-server.service'
 end
 
+# The server is the kernel's own: a container has none.
 service 'nfs-server' do
   action %i(enable start)
+  not_if 'systemd-detect-virt --container --quiet'
 end

@@ -55,7 +55,14 @@ action :create, description: 'Have systemd mount it on demand.' do
       'Install' => { 'WantedBy' => 'remote-fs.target' }
     )
     verify false
-    action %i(create enable start)
+    action %i(create enable)
+  end
+
+  # The kernel's automounter is not there in a container.
+  systemd_unit "start #{unit}.automount" do
+    unit_name "#{unit}.automount"
+    action :start
+    not_if 'systemd-detect-virt --container --quiet'
   end
 end
 

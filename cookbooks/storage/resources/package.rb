@@ -36,18 +36,15 @@ action :install, description: 'Fetch, check and install it, unless that version 
     remote_file("#{cache}.key") { source new_resource.key_url }
     remote_file("#{cache}.asc") { source "#{new_resource.url}.asc" }
 
-    # Only that one key: a file of keys may bring others.
-    execute "the key #{new_resource.key_fingerprint}" do
-      command "gpg --batch --no-default-keyring --keyring #{cache}.all --import #{cache}.key && " \
-        "gpg --batch --no-default-keyring --keyring #{cache}.all --export #{new_resource.key_fingerprint} " \
-        "> #{keyring} && test -s #{keyring}"
+    execute "gpg --dearmor #{keyring}" do
+      command ['gpg', '--batch', '--yes', '--no-autostart', '--dearmor', '--output', keyring, "#{cache}.key"]
     end
   end
 
   remote_file "#{cache}.deb" do
     source new_resource.url
     checksum new_resource.checksum if new_resource.checksum
-    verify "gpgv --quiet --keyring #{keyring} #{cache}.asc %{path}" unless new_resource.checksum
+    verify signature_check(keyring) unless new_resource.checksum
   end
 
   # apt, not dpkg: it brings what the package needs.
@@ -60,6 +57,12 @@ end
 action_class do
   def cache
     "#{Chef::Config[:file_cache_path]}/#{new_resource.package}-#{new_resource.version}"
+  end
+
+  # By that one key: a file of keys may bring others. The primary key stands last (gnupg's doc/DETAILS).
+  def signature_check(keyring)
+    "gpgv --status-fd 1 --keyring #{keyring} #{cache}.asc %{path} | " \
+      "grep --quiet '^.GNUPG:. VALIDSIG .*#{new_resource.key_fingerprint}$'"
   end
 
   # Without the distribution's revision.

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'kubernetes::control_plane' do
+  platform 'ubuntu', '22.04'
+  default_attributes['causeway']['cluster'] = 'research'
+  default_attributes['causeway']['api'] = 'api.research.internal:6443'
+  default_attributes['causeway']['pods'] = '10.96.0.0/11'
+  default_attributes['causeway']['services'] = '10.90.0.0/16'
+  default_attributes['causeway']['name'] = 'master-1'
+
+  let(:secret) { '/etc/causeway/secrets/kubernetes-join.yaml' }
+  let(:brought) { false }
+
+  before do
+    allow(File).to receive(:exist?).and_call_original
+    allow(File).to receive(:exist?).with(secret).and_return(brought)
+  end
+
+  it 'begins the cluster on the first master' do
+    expect(chef_run).to init_kubernetes_init('master-1').with(endpoint: 'api.research.internal:6443')
+    expect(chef_run).not_to join_kubernetes_join('master-1')
+  end
+
+  it 'keeps an audit log' do
+    expect(chef_run).to create_cookbook_file('/etc/kubernetes/audit-policy.yaml').with(mode: '0600')
+  end
+
+  context 'on another master' do
+    override_attributes['causeway']['name'] = 'master-2'
+
+    it 'waits for the secret' do
+      expect(chef_run).not_to init_kubernetes_init('master-2')
+      expect(chef_run).to write_log('the secret to join the masters is not here yet')
+    end
+
+    context 'with the secret' do
+      let(:brought) { true }
+
+      it 'joins' do
+        expect(chef_run).to join_kubernetes_join('master-2').with(master: true)
+      end
+    end
+  end
+
+  context 'on a first master that was replaced' do
+    let(:brought) { true }
+
+    it 'joins' do
+      expect(chef_run).not_to init_kubernetes_init('master-1')
+      expect(chef_run).to join_kubernetes_join('master-1')
+    end
+  end
+
+  context 'while baking' do
+    override_attributes['causeway']['baking'] = true
+
+    it 'begins nothing' do
+      allow(Causeway::Images).to receive(:all_here?).and_return(true)
+      expect(chef_run).not_to init_kubernetes_init('master-1')
+    end
+  end
+end

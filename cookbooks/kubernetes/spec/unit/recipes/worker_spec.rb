@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'kubernetes::worker' do
+  platform 'debian', '12'
+  default_attributes['causeway']['name'] = 'titan-01'
+  default_attributes['causeway']['api'] = 'api.research.internal:6443'
+
+  let(:secret) { '/etc/causeway/secrets/kubernetes-join.yaml' }
+
+  before do
+    allow(File).to receive(:exist?).and_call_original
+    allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(false)
+    allow(File).to receive(:exist?).with(secret).and_return(brought)
+  end
+
+  context 'with the secret' do
+    let(:brought) { true }
+
+    it 'joins' do
+      expect(chef_run).to join_kubernetes_join('titan-01')
+        .with(endpoint: 'api.research.internal:6443', secrets: secret, master: false)
+    end
+  end
+
+  context 'without it' do
+    let(:brought) { false }
+
+    it 'says so and goes on' do
+      expect(chef_run).not_to join_kubernetes_join('titan-01')
+      expect(chef_run).to write_log('the secret to join the cluster is not here yet')
+    end
+  end
+
+  context 'while baking' do
+    let(:brought) { true }
+    override_attributes['causeway']['baking'] = true
+
+    it 'does not join' do
+      expect(chef_run).not_to join_kubernetes_join('titan-01')
+    end
+  end
+end
