@@ -42,12 +42,11 @@ def resolve_gpu_families(
         card = gpus.find(model)
         if card is not None:
             cards[card.architecture][card.slug] = card
-    for image in spec.images.values():
-        for role in image.roles:
-            family = family_of(role)
-            if family is not None and family not in cards:
-                cards[family] = {card.slug: card for card in _of(family)}
-    return tuple(_family(name, tuple(found.values())) for name, found in sorted(cards.items()) if found)
+    named = {family for image in spec.images.values() for role in image.roles if (family := family_of(role))}
+    return tuple(
+        _family(name, tuple(cards[name].values()) if name in cards else _newest(name))
+        for name in sorted(named | cards.keys())
+    )
 
 
 def _models(spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]) -> Iterable[str]:
@@ -59,15 +58,15 @@ def _models(spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, 
             yield found.gpus.model
 
 
-def _of(family: str) -> tuple[Card, ...]:
-    found = (gpus.find(name) for name in gpus.names())
-    return tuple(card for card in found if card is not None and card.architecture == family)
+def _newest(family: str) -> tuple[Card, ...]:
+    """Those of a family that the newest branch still runs, where it is not known which there are."""
+    cards = [card for name in gpus.names() if (card := gpus.find(name)) and card.architecture == family]
+    branch = max(found.branch for card in cards if (found := drivers.newest_for([card])))
+    return tuple(card for card in cards if card.runs(branch))
 
 
 def _family(name: str, cards: tuple[Card, ...]) -> GpuFamily:
     best = drivers.newest_for(cards)
-    if best is None:
-        # No branch runs the oldest and the newest of them: the newest cards' stands, and nodes say their own.
-        best = max(found for card in cards if (found := drivers.newest_for([card])) is not None)
+    assert best is not None, f"a branch runs all {name} cards of the catalogue"
     opened = best.branch >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
     return GpuFamily(name, best.branch, opened)

@@ -12,7 +12,7 @@ from infra.drive.folders import Folders
 from infra.drive.outputs import forget, keep, parse, recall
 from infra.errors import DriveError
 from infra.model import NO_OUTPUTS
-from infra.model.outputs import Addresses
+from infra.model.outputs import Addresses, FileSystemIds
 
 VALUES: dict[str, Any] = {
     "vpn_connections": {
@@ -26,6 +26,12 @@ VALUES: dict[str, Any] = {
         "vpn-us-west-2": {"id": "i-1", "private_ip": "10.2.48.10", "public_ip": "192.0.2.1"},
         "master-1": {"id": "i-2", "private_ip": "10.2.0.10", "public_ip": None},
     },
+    "file_systems": {
+        "us-west-2": {
+            "home": {"id": "fs-1", "arn": "arn:1", "dns_name": "x", "access_points": {"homes": "fsap-1"}}
+        },
+        "us-east-1": {},
+    },
     "dns": {"zone_id": "Z1"},
 }
 
@@ -37,6 +43,7 @@ def test_what_was_not_made_yet_is_left_out() -> None:
         IPv4Address("10.2.48.10"), IPv4Address("192.0.2.1")
     )
     assert outputs.instances["master-1"].public is None
+    assert outputs.file_systems == {"us-west-2": {"home": FileSystemIds("fs-1", {"homes": "fsap-1"})}}
     assert parse({}) == NO_OUTPUTS
 
 

@@ -17,6 +17,8 @@ _TEMPLATES: Final = "autoinstall"
 _BY_ID: Final = re.compile(r"/dev/disk/by-id/(?:ata|nvme|scsi|usb|virtio)-(?!eui\.|nvme\.|0x)(.+)")
 """Links that udev names by a disk's ID_SERIAL (systemd, 60-persistent-storage.rules)."""
 
+_UNLIKE_JSON: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
 
 def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
     """``user-data``, ``meta-data`` and ``network-config``."""
@@ -31,8 +33,9 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
 
 
 def quoted(value: object) -> str:
-    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3)."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3), but for what YAML takes for the end of a line,
+    or for no text at all."""
+    return _UNLIKE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: str | None) -> dict[str, Any]:

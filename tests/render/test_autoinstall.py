@@ -1,0 +1,278 @@
+"""Seeds of physical machines: the installer's forms, nobody's password, and no disk erased by guess."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+import pytest
+import yaml
+from golden_folders import GOLDEN, LOCK, SPEC
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies.reading import read
+from strategies.specs import Plain, specs
+
+from infra.load import load
+from infra.model import Cluster
+from infra.model.places import PhysicalDisk, PhysicalNode
+from infra.render.autoinstall import render
+from infra.render.autoinstall.seeds import quoted
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock, parse
+
+TEXT: Final = {"type": "string", "minLength": 1}
+TEXTS: Final = {"type": "array", "items": TEXT}
+COMMANDS: Final = {"type": "array", "items": {"type": ["string", "array"]}}
+
+
+def only(*required: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object", "additionalProperties": False, "properties": properties, "required": list(required),
+    }  # fmt: skip
+
+
+NETWORK: Final = only(
+    "version",
+    "ethernets",
+    version={"const": 2},
+    ethernets={
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": only(
+            "match",
+            "addresses",
+            "routes",
+            "nameservers",
+            match=only(
+                "macaddress", macaddress={"type": "string", "pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$"}
+            ),
+            addresses={
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": "string", "pattern": r"^[\d.]+/\d+$"},
+            },
+            routes={"type": "array", "items": only("to", "via", to={"const": "default"}, via=TEXT)},
+            nameservers=only("addresses", "search", addresses=TEXTS, search=TEXTS),
+        ),
+    },
+)
+"""The part of netplan's form that we use (Netplan reference, version 2)."""
+
+AUTOINSTALL: Final = only(
+    "version",
+    "network",
+    "storage",
+    "ssh",
+    "user-data",
+    version={"const": 1},
+    locale=TEXT,
+    keyboard=only("layout", layout=TEXT),
+    timezone=TEXT,
+    kernel=only("package", package=TEXT),
+    network=NETWORK,
+    storage=only(
+        "swap",
+        swap=only("size", size={"const": 0}),
+        layout=only(
+            "name",
+            "match",
+            name={"enum": ["lvm", "direct", "zfs"]},
+            match={
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": False,
+                "properties": {"path": TEXT, "serial": TEXT},
+            },
+        ),
+    ),
+    ssh=only("install-server", **{"install-server": {"const": True}, "allow-pw": {"const": False}}),
+    packages=TEXTS,
+    updates={"enum": ["security", "all"]},
+    shutdown={"enum": ["reboot", "poweroff"]},
+    **{
+        "interactive-sections": TEXTS,
+        "refresh-installer": only("update", update={"type": "boolean"}),
+        "late-commands": COMMANDS,
+        "user-data": {"type": "object", "required": ["hostname", "users", "ssh_pwauth"]},
+    },
+)
+"""The part of the installer's form that we use (Ubuntu, "Autoinstall configuration reference manual")."""
+
+WRITABLE: Final = st.characters(codec="utf-8", exclude_categories=["Cs"])
+
+
+@cache
+def research() -> Cluster:
+    folder = GOLDEN / "research"
+    kept = parse((folder / LOCK).read_text(), LOCK)
+    return resolve(load(folder / SPEC).spec, kept, "research")[0]
+
+
+def with_node(cluster: Cluster, name: str, **changes: Any) -> Cluster:
+    """The same with another node of that name."""
+    sites = tuple(
+        replace(
+            site, nodes=tuple(replace(node, **changes) if node.name == name else node for node in site.nodes)
+        )
+        for site in cluster.sites
+    )
+    return replace(cluster, sites=sites)
+
+
+def seed(files: Mapping[str, str], node: str) -> dict[str, Any]:
+    [text] = [text for path, text in files.items() if path.endswith(f"/{node}/user-data")]
+    assert text.startswith("#cloud-config\n")
+    found: dict[str, Any] = yaml.safe_load(text)
+    assert list(found) == ["autoinstall"]
+    inner: dict[str, Any] = found["autoinstall"]
+    return inner
+
+
+def seeds(cluster: Cluster) -> Iterator[tuple[PhysicalNode, dict[str, Any], Mapping[str, str]]]:
+    files = render(cluster)
+    for site in cluster.sites:
+        for node in site.nodes:
+            if site.autoinstall and node.mac is not None:
+                own = f"{site.name}/{node.name}/"
+                yield node, seed(files, node.name), {
+                    path.removeprefix(own): text for path, text in files.items() if path.startswith(own)
+                }  # fmt: skip
+
+
+def check(cluster: Cluster) -> int:
+    """Hold each seed against the forms; how many there were."""
+    count = 0
+    instances = set()
+    for node, found, own in seeds(cluster):
+        jsonschema.validate(found, AUTOINSTALL)
+        config = yaml.safe_load(own["network-config"])
+        jsonschema.validate(config, NETWORK)
+        assert config == found["network"]
+        [lan] = config["ethernets"].values()
+        assert lan["match"]["macaddress"] == node.mac
+        assert IPv4Interface(lan["addresses"][0]).ip == node.address
+        assert lan["routes"] == [{"to": "default", "via": str(node.router)}]
+        assert node.router in IPv4Interface(lan["addresses"][0]).network
+        meta = yaml.safe_load(own["meta-data"])
+        assert meta["local-hostname"] == found["user-data"]["hostname"] == node.name
+        instances.add(meta["instance-id"])
+        assert set(own) == {"user-data", "meta-data", "network-config"}
+        count += 1
+    assert len(instances) == count
+    return count
+
+
+def test_seeds_have_the_installer_s_form() -> None:
+    assert check(research()) == 10
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(specs())
+def test_seeds_of_any_spec_have_it(spec: Plain) -> None:
+    for site in spec["sites"].values():
+        if site["kind"] == "physical":
+            site["autoinstall"] = True
+    cluster, _ = resolve(read(spec).spec, Lock(), "lab")
+    wanted = sum(node.mac is not None for site in cluster.sites for node in site.nodes)
+    assert check(cluster) == wanted
+
+
+def test_a_site_that_does_not_ask_has_no_seeds() -> None:
+    assert {path.partition("/")[0] for path in render(research())} == {"rack-a"}
+
+
+def test_a_machine_is_found_by_its_mac_or_not_at_all() -> None:
+    files = render(with_node(research(), "titan-a01", mac=None))
+    assert not any("titan-a01" in path for path in files)
+    assert "titan-a01" not in files["rack-a/dnsmasq.conf"]
+    assert "rack-a/mac-0cc47a0a000c.ipxe" in files
+
+
+def test_nobody_has_a_password() -> None:
+    [admin] = seed(render(research()), "titan-a01")["user-data"]["users"]
+    assert admin["name"] == "causeway"
+    assert admin["lock_passwd"] is True
+    assert admin["ssh_authorized_keys"] == list(research().access.users[0].ssh_keys)
+    assert "identity" not in seed(render(research()), "titan-a01")
+    assert not {"passwd", "hashed_passwd", "plain_text_passwd"} & set(admin)
+
+
+def test_only_those_who_may_become_root_set_machines_up() -> None:
+    keys = research().access.admin.ssh_keys
+    for user in research().access.users:
+        for key in user.ssh_keys:
+            assert (key in keys) == ("engineers" in user.groups)
+
+
+@pytest.mark.parametrize(
+    ("device", "match"),
+    [
+        ("/dev/sda", {"path": "/dev/sda"}),
+        ("/dev/disk/by-id/ata-Samsung_SSD_860_EVO_S3Z2", {"serial": "Samsung_SSD_860_EVO_S3Z2"}),
+        ("/dev/disk/by-id/nvme-CT1000P5SSD8_21042D", {"serial": "CT1000P5SSD8_21042D"}),
+        ("/dev/disk/by-id/nvme-eui.0025385b21404321", {"path": "/dev/disk/by-id/nvme-eui.0025385b21404321"}),
+        ("/dev/disk/by-id/ata-odd[1]*", {"serial": "odd[[]1][*]"}),
+    ],
+)
+def test_the_system_s_disk_is_the_one_that_was_named(device: str, match: dict[str, str]) -> None:
+    disks = (PhysicalDisk("/dev/sdz", 1, "nfs"), PhysicalDisk(device, 1, "system"))
+    found = seed(render(with_node(research(), "titan-a01", disks=disks)), "titan-a01")
+    assert found["storage"]["layout"] == {"name": "direct", "match": match}
+    assert "interactive-sections" not in found
+
+
+@pytest.mark.parametrize("disks", [(), (PhysicalDisk("/dev/sda", 1, "nfs"),)])
+def test_without_a_system_disk_somebody_is_asked(disks: tuple[PhysicalDisk, ...]) -> None:
+    found = seed(render(with_node(research(), "titan-a01", disks=disks)), "titan-a01")
+    assert found["interactive-sections"] == ["storage"]
+    assert "layout" not in found["storage"]
+
+
+def test_the_gateway_leads_out_but_not_for_itself() -> None:
+    routers = {node.name: node.router for site in research().sites for node in site.nodes}
+    assert routers["titan-a01"] == IPv4Address("10.200.0.2")
+    assert routers["gateway-a"] == IPv4Address("10.200.0.1")
+
+
+def test_ipxe_installs_only_when_it_is_asked_to() -> None:
+    files = render(with_node(research(), "titan-a01", ubuntu="22.04"))
+    lines = files["rack-a/mac-0cc47a0a000b.ipxe"].splitlines()
+    assert lines[0] == "#!ipxe"
+    prompt = next(index for index, line in enumerate(lines) if line.startswith("prompt --key i --timeout"))
+    kernel = next(index for index, line in enumerate(lines) if line.startswith("kernel "))
+    assert lines[prompt].endswith("|| exit")
+    assert prompt < kernel
+    assert "/ubuntu-22.04/vmlinuz" in lines[kernel]
+    assert "ds=nocloud;s=${base}/titan-a01/ " in lines[kernel]
+    assert "chain mac-${netX/mac:hexraw}.ipxe" in files["rack-a/boot.ipxe"]
+
+
+@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs the package dnsmasq-base")
+def test_dnsmasq_finds_nothing_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "dnsmasq.conf"
+    path.write_text(render(research())["rack-a/dnsmasq.conf"])
+    done = subprocess.run(
+        ["dnsmasq", "--test", f"--conf-file={path}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "syntax check OK" in done.stderr
+
+
+@given(
+    st.text(WRITABLE) | st.lists(st.text(WRITABLE)) | st.dictionaries(st.text(WRITABLE), st.text(WRITABLE))
+)
+def test_a_quoted_value_is_what_it_was(value: Any) -> None:
+    text = quoted(value)
+    assert "\n" not in text
+    assert json.loads(text) == value
+    assert yaml.safe_load(f"key: {text}\n") == {"key": value}

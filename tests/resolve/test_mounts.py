@@ -1,0 +1,159 @@
+"""One source a path, and the nearest one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from strategies.reading import read
+from strategies.specs import Plain, specs
+
+from infra.model import Cluster
+from infra.model.platform import EfsMount, Mount, NfsMount, S3Mount
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+NODE = {"cpus": 8, "memory": "16 GiB"}
+
+
+def rack(number: int, *, joined: bool = True) -> Plain:
+    """A site with a server; without a gateway it is an island."""
+    nodes = {f"server-{number}": {"address": f"192.168.{number}.3", **NODE, "roles": ["nfs-server"]}}
+    gateway: Plain = {}
+    if joined:
+        nodes[f"gateway-{number}"] = {"address": f"192.168.{number}.2", **NODE, "roles": ["site-gateway"]}
+        gateway = {"gateway": {"addresses": [f"198.51.100.{number}"]}}
+    return {"kind": "physical", "cidr": f"192.168.{number}.0/24", "nodes": nodes, **gateway}
+
+
+def cluster(storage: Plain, **changes: Any) -> Cluster:
+    """Two racks and two regions, all joined."""
+    spec: Plain = {
+        "version": 1,
+        "name": "lab",
+        "domain": "lab.internal",
+        "sites": {
+            "rack-1": rack(1),
+            "rack-2": rack(2),
+            "us-west-2": {"kind": "aws", "primary": True},
+            "us-east-1": {"kind": "aws"},
+        },
+        "images": {"cpu": {}},
+        "storage": storage,
+        **changes,
+    }
+    return resolve(read(spec).spec, Lock(), "lab")[0]
+
+
+def sources(found: Cluster, path: str) -> dict[str, str]:
+    """Site → ``nfs home``, of one path; sites that do not mount it are left out."""
+    return {
+        site: f"{mount.kind} {mount.name}"
+        for site, mounts in found.storage.mounts.items()
+        for mount in mounts
+        if mount.path == path
+    }
+
+
+NFS_1 = {"site": "rack-1", "export": "/srv/home", "path": "/home"}
+NFS_2 = {"site": "rack-2", "export": "/srv/home", "path": "/home"}
+EVERYWHERE = ("rack-1", "rack-2", "us-west-2", "us-east-1")
+
+
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        ({}, {}),
+        ({"nfs": {"one": NFS_1}}, dict.fromkeys(EVERYWHERE, "nfs one")),
+        (
+            {"nfs": {"one": NFS_1, "two": NFS_2}},
+            {"rack-1": "nfs one", "rack-2": "nfs two", "us-west-2": "nfs one", "us-east-1": "nfs one"},
+        ),
+        (
+            {"nfs": {"one": NFS_1}, "efs": {"home": {"path": "/home"}}},
+            {"rack-1": "nfs one", "rack-2": "nfs one", "us-west-2": "efs home", "us-east-1": "efs home"},
+        ),
+        (
+            {"nfs": {"one": NFS_1}, "efs": {"home": {"path": "/home", "regions": ["us-east-1"]}}},
+            {"rack-1": "nfs one", "rack-2": "nfs one", "us-west-2": "nfs one", "us-east-1": "efs home"},
+        ),
+        ({"efs": {"home": {"path": "/home"}}}, {"us-west-2": "efs home", "us-east-1": "efs home"}),
+        ({"s3": {"data": {"path": "/home"}}}, dict.fromkeys(EVERYWHERE, "s3 data")),
+        ({"s3": {"data": {}}}, {}),
+    ],
+)
+def test_the_nearest_source_wins(storage: Plain, expected: dict[str, str]) -> None:
+    assert sources(cluster(storage), "/home") == expected
+
+
+def test_an_island_s_files_stay_there() -> None:
+    sites = {
+        "rack-1": rack(1, joined=False),
+        "rack-2": rack(2),
+        "us-west-2": {"kind": "aws"},
+    }
+    found = cluster({"nfs": {"one": NFS_1}}, sites=sites)
+    assert sources(found, "/home") == {"rack-1": "nfs one"}
+
+
+def test_without_a_mesh_sites_do_not_reach_each_other() -> None:
+    found = cluster({"nfs": {"one": NFS_1}}, network={"site_mesh": False})
+    assert set(sources(found, "/home")) == {"rack-1", "us-west-2", "us-east-1"}
+
+
+def test_only_regions_with_a_line_mount_from_a_site() -> None:
+    sites = {
+        "rack-1": rack(1),
+        "us-west-2": {"kind": "aws", "primary": True},
+        "us-east-1": {"kind": "aws", "vpn": []},
+    }
+    found = cluster({"nfs": {"one": NFS_1}}, sites=sites)
+    assert set(sources(found, "/home")) == {"rack-1", "us-west-2"}
+
+
+def test_an_only_access_point_is_the_way_in() -> None:
+    one = {"homes": {"path": "/homes"}}
+    two = {**one, "scratch": {"path": "/scratch"}}
+    for points, expected in (({}, None), (one, "homes"), (two, None)):
+        found = cluster({"efs": {"home": {"path": "/home", "access_points": points}}})
+        [mount] = found.storage.mounts["us-west-2"]
+        assert isinstance(mount, EfsMount)
+        assert mount.access_point == expected
+
+
+def test_mounts_say_where_to_go() -> None:
+    found = cluster(
+        {
+            "nfs": {"one": {**NFS_1, "read_only": True}},
+            "s3": {"data": {"path": "/data", "region": "us-east-1", "name": "lab-data"}},
+        }
+    )
+    assert found.storage.mounts["rack-2"] == (
+        S3Mount("/data", "data", False, "lab-data", "us-east-1"),
+        NfsMount("/home", "one", True, "server-1.lab.internal", "/srv/home"),
+    )
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(specs())
+def test_each_path_has_one_source_and_each_export_the_clients_that_mount_it(spec: Plain) -> None:
+    found, _ = resolve(read(spec).spec, Lock(), "lab")
+    storage = found.storage
+    blocks = {site.name: site.lan for site in found.sites} | {each.name: each.vpc for each in found.regions}
+    assert set(storage.mounts) == set(blocks)
+    for mounts in storage.mounts.values():
+        paths = [mount.path for mount in mounts]
+        assert paths == sorted(set(paths))
+    for export in storage.nfs:
+        for site, mounts in storage.mounts.items():
+            inside = any(blocks[site].subnet_of(client) for client in export.clients)
+            assert inside == _mounts(mounts, export.name)
+        # What a site exports it mounts itself, unless it exports something else there too.
+        own = Counter(each.path for each in storage.nfs if each.site == export.site)
+        assert own[export.path] > 1 or _mounts(storage.mounts[export.site], export.name)
+
+
+def _mounts(mounts: tuple[Mount, ...], name: str) -> bool:
+    return any(mount.kind == "nfs" and mount.name == name for mount in mounts)
