@@ -119,7 +119,7 @@ def _all_in(server: Server) -> dict[str, dict[str, object]]:
         assert len(found) == _CROWD, f"{len(found)} of {_CROWD}"
         return found
 
-    return wait_for(sessions, "all of them", 60, [server.node], every=0.3)
+    return wait_for(sessions, "all of them", 150, [server.node], every=0.3)
 
 
 def test_what_did_not_change_goes_on(place: Place) -> None:
