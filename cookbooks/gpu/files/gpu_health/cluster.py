@@ -1,0 +1,88 @@
+"""The Kubernetes node: cordoned while its machine is sick, with the kubelet's own identity.
+
+What that identity may do decides how. The admission plugin NodeRestriction forbids a kubelet to change its
+node's taints and most labels below ``kubernetes.io`` (kubernetes, plugin/pkg/admission/noderestriction), and
+``--register-with-taints`` is for new nodes only. The rest of its own node it may patch (rules of the role
+``system:node``): ``spec.unschedulable``, annotations, and conditions in the status. So a sick node is
+cordoned and says why in an annotation and in the condition ``GpuHealthy``; what runs there goes on. Stopping
+the device plugin instead would take cards away from those who use them, and its restart by anybody would
+bring the node back.
+
+The annotation is also the memory of who cordoned: a node that a person cordoned has none, and is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import datetime, timezone
+from typing import Any
+
+from gpu_health.judge import State
+from gpu_health.settings import Settings
+
+ANNOTATION = "causeway/gpu-health"
+CONDITION = "GpuHealthy"
+
+
+class ClusterError(Exception):
+    """What kubectl said."""
+
+
+def tell(settings: Settings, state: State, now: int) -> None:
+    """Bring the node in line with the verdict. Raises ClusterError.
+
+    A well machine that the cluster knows to be well asks nothing; a sick one looks each time, as an upgrade
+    or a person may have uncordoned it meanwhile.
+    """
+    if settings.node is None or not settings.kubeconfig.exists():
+        return
+    if state.told and not state.sick:
+        return
+    node = json.loads(_kubectl(settings, "get", "node", settings.node, "--output", "json"))
+    cordoned = bool(node["spec"].get("unschedulable"))
+    reason = node["metadata"].get("annotations", {}).get(ANNOTATION)
+    change = _change(state.sick, cordoned, reason, state.why)
+    if change:
+        _kubectl(settings, "patch", "node", settings.node, "--type", "merge", "--patch", json.dumps(change))
+    if not state.told or reason != state.why:
+        _condition(settings, state, now)
+
+
+def _change(sick: bool, cordoned: bool, reason: str | None, why: str) -> dict[str, Any] | None:
+    """What differs, as a merge patch."""
+    ours = reason is not None
+    if sick and (ours or not cordoned) and (not cordoned or reason != why):
+        return {"metadata": {"annotations": {ANNOTATION: why}}, "spec": {"unschedulable": True}}
+    if not sick and ours:
+        return {"metadata": {"annotations": {ANNOTATION: None}}, "spec": {"unschedulable": None}}
+    return None
+
+
+def _condition(settings: Settings, state: State, now: int) -> None:
+    at = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": CONDITION,
+        "status": "False" if state.sick else "True",
+        "reason": "CardsSick" if state.sick else "CardsWell",
+        "message": state.why or "no fault found",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": at,
+    }
+    patch = json.dumps({"status": {"conditions": [condition]}})
+    what = ["patch", "node", str(settings.node), "--subresource", "status", "--type", "strategic"]
+    _kubectl(settings, *what, "--patch", patch)
+
+
+def _kubectl(settings: Settings, *arguments: str) -> str:
+    as_kubelet = ["--kubeconfig", str(settings.kubeconfig), "--request-timeout", "20s"]
+    command = [settings.kubectl, *as_kubelet, *arguments]
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ClusterError(str(problem)) from None
+    if ran.returncode != 0:
+        raise ClusterError(ran.stderr.strip() or f"kubectl ended with {ran.returncode}")
+    return ran.stdout

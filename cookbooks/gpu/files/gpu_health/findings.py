@@ -1,0 +1,66 @@
+"""What a check found, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Weight(Enum):
+    """What a fault means for the machine."""
+
+    NOTE = "note"
+    """Worth reading; work goes on."""
+    PASSING = "passing"
+    """May be gone the next minute: counts when it stays."""
+    LASTING = "lasting"
+    """Goes away by a reset, a reboot or a technician: counts at once."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that is not as it should be."""
+
+    text: str
+    weight: Weight
+
+
+@dataclass
+class Card:
+    """A card that was found, or one that should be there."""
+
+    index: int
+    name: str
+    uuid: str
+    address: str
+    """On the PCI bus, as sysfs has it: ``0000:0a:00.0``; empty for a card that is nowhere to be seen."""
+    faults: list[Fault] = field(default_factory=list)
+
+    def healthy(self) -> bool:
+        return all(fault.weight is Weight.NOTE for fault in self.faults)
+
+
+@dataclass
+class Findings:
+    """A whole check."""
+
+    cards: list[Card] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    """Of the machine, not of one card."""
+
+    def all(self) -> Iterable[Fault]:
+        yield from self.faults
+        for card in self.cards:
+            yield from card.faults
+
+    def weigh(self, weight: Weight) -> bool:
+        """Whether there is any fault of that weight."""
+        return any(fault.weight is weight for fault in self.all())
+
+    def summary(self) -> str:
+        """One line for people: what counts against the machine."""
+        said = [fault.text for fault in self.faults if fault.weight is not Weight.NOTE]
+        for card in self.cards:
+            said += [f"card {card.index}: {f.text}" for f in card.faults if f.weight is not Weight.NOTE]
+        return "; ".join(said)

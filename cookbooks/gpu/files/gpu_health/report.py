@@ -1,0 +1,46 @@
+"""``/var/lib/causeway/gpu-health.json``: what ``invoke nodes`` shows."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpu_health.findings import Findings
+
+if TYPE_CHECKING:
+    from gpu_health.judge import State
+
+
+def write(path: Path, findings: Findings, state: State, now: int) -> None:
+    """``healthy`` of the machine is the verdict; ``healthy`` of a card is what was seen this time."""
+    told = {
+        "checked": datetime.fromtimestamp(now, timezone.utc).isoformat().replace("+00:00", "Z"),
+        "healthy": not state.sick,
+        "reasons": [fault.text for fault in findings.faults],
+        "why": state.why,
+        "gpus": [
+            {
+                "index": card.index,
+                "name": card.name,
+                "uuid": card.uuid,
+                "healthy": card.healthy(),
+                "reasons": [fault.text for fault in card.faults],
+            }
+            for card in findings.cards
+        ],
+    }
+    replace(path, json.dumps(told, indent=2))
+
+
+def replace(path: Path, text: str) -> None:
+    """Never half a file, whoever reads it meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

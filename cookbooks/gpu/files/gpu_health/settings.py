@@ -1,0 +1,45 @@
+"""What Chef wrote for the check."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of ``/etc/causeway/gpu-health.json``. Paths and commands are among them for tests."""
+
+    count: int | None = None
+    """How many cards there should be; None: as many as there ever were since the machine booted."""
+    bad_after: int = 3
+    """Checks in a row that find a passing fault (heat, a hanging `nvidia-smi`) before it counts."""
+    good_after: int = 5
+    """Checks in a row without any fault before a sick machine is well again."""
+    timeout: float = 60
+    """Seconds that `nvidia-smi` may take."""
+    uncorrectable: int = 0
+    """Uncorrectable ECC errors since the driver was loaded that are put up with."""
+    xids: tuple[int, ...] = ()
+    """Xids that mean a card needs a reset, a reboot or a technician."""
+    node: str | None = None
+    """The Kubernetes node's name."""
+    kubeconfig: Path = Path("/etc/kubernetes/kubelet.conf")
+    """The kubelet's own. Without that file, the machine is no Kubernetes node."""
+    report: Path = Path("/var/lib/causeway/gpu-health.json")
+    state: Path = Path("/var/lib/causeway/gpu-health-state.json")
+    pci: Path = Path("/sys/bus/pci/devices")
+    boot: Path = Path("/proc/sys/kernel/random/boot_id")
+    nvidia_smi: str = "nvidia-smi"
+    journalctl: str = "journalctl"
+    kubectl: str = "kubectl"
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Unknown keys are errors: a misspelled one would be a check that is not made."""
+        written = json.loads(path.read_text())
+        for name in ("kubeconfig", "report", "state", "pci", "boot"):
+            if name in written:
+                written[name] = Path(written[name])
+        return cls(**{**written, "xids": tuple(written.get("xids", ()))})

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: gpu
+# Recipe:: containers
+#
+# What containers reach cards with. That containerd uses it is said by container_runtime.
+
+toolkit = node['gpu']['container_toolkit']
+version = node.read('software', 'nvidia-container-toolkit', 'version')
+packages = %w(
+  nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1
+)
+
+base_apt_source 'nvidia-container-toolkit' do
+  uri "#{toolkit['uri']}/#{node['kernel']['machine'] == 'aarch64' ? 'arm64' : 'amd64'}"
+  suites '/'
+  key_url toolkit['key_url']
+  key_checksum toolkit['key_checksum'] if toolkit['key_checksum']
+  pin_packages packages
+  pin_version "#{version}-*" if version
+end
+
+# The pin says which version; moving it moves the packages.
+apt_package packages do
+  options '--no-install-recommends'
+  action version ? :upgrade : :install
+end

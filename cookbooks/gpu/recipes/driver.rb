@@ -1,0 +1,83 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: gpu
+# Recipe:: driver
+#
+# The driver, built for every kernel that is here, whether or not there is a card: images have none.
+
+gpu = node['gpu']
+branch = gpu['driver']
+objection = Causeway::Driver.objection(
+  branch: branch, family: gpu['family'], open: gpu['open_kernel_modules']
+)
+raise ArgumentError, objection if objection
+
+# It takes the cards first, and can't be unloaded while the console is on one of them.
+file '/etc/modprobe.d/blacklist-nouveau.conf' do
+  content "blacklist nouveau\noptions nouveau modeset=0\n"
+  mode '0644'
+  notifies :run, 'execute[update-initramfs for nouveau]', :delayed
+end
+
+execute 'update-initramfs for nouveau' do
+  command %w(update-initramfs -u -k all)
+  only_if { ::File.executable?('/usr/sbin/update-initramfs') }
+  action :nothing
+end
+
+include_recipe 'gpu::repository' if gpu['source'] == 'nvidia'
+
+apt_preference 'nvidia-driver' do
+  glob Causeway::Driver.family_of_packages.join(' ')
+  pin "version #{gpu['driver_version']}-*"
+  pin_priority '1001'
+  action((gpu['driver_version'] && gpu['source'] == 'distribution') ? :add : :remove)
+end
+
+package 'headers of all kernels' do
+  package_name(lazy { Causeway::Driver.headers(Causeway::Cards.images, node['kernel']['release']) })
+  not_if 'systemd-detect-virt --container --quiet'
+end
+
+packages = gpu['packages'] || Causeway::Driver.packages(
+  branch: branch, open: gpu['open_kernel_modules'], source: gpu['source'], platform: node['platform']
+)
+
+# Without recommended packages: they are for screens. An archive's newer build of the same branch stays where it
+# is until somebody names it: the libraries would no longer fit the module in memory.
+apt_package packages do
+  options '--no-install-recommends'
+  action gpu['driver_version'] ? :upgrade : :install
+end
+
+gpu_module branch do
+  action :build
+end
+
+gpu_reboot "NVIDIA's driver"
+
+template '/etc/systemd/system/nvidia-persistenced.service' do
+  source 'nvidia-persistenced.service.erb'
+  mode '0644'
+  variables(user: lazy { Causeway::Cards.account })
+  notifies :run, 'execute[systemctl daemon-reload for the cards]', :immediately
+  only_if { gpu['persistence'] }
+end
+
+execute 'systemctl daemon-reload for the cards' do
+  command %w(systemctl daemon-reload)
+  only_if { systemd? }
+  action :nothing
+end
+
+service 'nvidia-persistenced' do
+  action :enable
+  only_if { gpu['persistence'] }
+end
+
+service 'nvidia-persistenced, now' do
+  service_name 'nvidia-persistenced'
+  action :start
+  only_if { gpu['persistence'] && Causeway::Cards.usable?(node) }
+end

@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: gpu
+# Recipe:: metrics
+#
+# DCGM for people (`dcgmi`), and its exporter, which brings a host engine of its own, for Prometheus.
+
+include_recipe 'gpu::repository'
+
+version = node.read('software', 'dcgm-exporter', 'version')
+
+apt_preference 'dcgm-exporter' do
+  glob 'datacenter-gpu-manager-exporter'
+  pin "version *#{version}*"
+  pin_priority '1001'
+  action version ? :add : :remove
+end
+
+apt_package "datacenter-gpu-manager-4-cuda#{Causeway::Driver.cuda_major(node['gpu']['driver'])}" do
+  options '--no-install-recommends'
+end
+
+apt_package 'datacenter-gpu-manager-exporter' do
+  options '--no-install-recommends'
+  action version ? :upgrade : :install
+end
+
+directory '/etc/systemd/system/nvidia-dcgm-exporter.service.d'
+
+template '/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf' do
+  source 'dcgm-exporter.conf.erb'
+  mode '0644'
+  variables(address: Causeway::Place.private_address(node), port: node['gpu']['dcgm']['port'])
+  notifies :run, 'execute[systemctl daemon-reload for the exporter of the cards]', :immediately
+  notifies :restart, 'service[nvidia-dcgm-exporter, now]', :delayed
+end
+
+execute 'systemctl daemon-reload for the exporter of the cards' do
+  command %w(systemctl daemon-reload)
+  only_if { systemd? }
+  action :nothing
+end
+
+service 'nvidia-dcgm-exporter' do
+  action :enable
+end
+
+service 'nvidia-dcgm-exporter, now' do
+  service_name 'nvidia-dcgm-exporter'
+  action :start
+  only_if { Causeway::Cards.usable?(node) }
+end

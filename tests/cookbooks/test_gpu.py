@@ -1,0 +1,652 @@
+"""gpu: names of packages by card and release, and the health check, run as it runs on a machine.
+
+The check is real; `nvidia-smi`, `journalctl` and `kubectl` are small programs that answer as those do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
+
+GPU = COOKBOOKS / "gpu"
+XIDS = [46, 48, 62, 64, 74, 79, 95]
+
+
+def ruby(tool: Tool, library: str, expression: str) -> Any:
+    """What a Ruby expression over a library of the cookbook gives."""
+    script = f"require 'json'; require '{GPU}/libraries/{library}'; puts JSON.generate([{expression}])"
+    return json.loads(run(tool("ruby", "ruby"), "-e", script))[0]
+
+
+# Packages
+
+
+@pytest.mark.parametrize(
+    ("wanted", "packages"),
+    [
+        (
+            "branch: 470, open: false, source: 'distribution', platform: 'ubuntu'",
+            ["nvidia-headless-470-server", "nvidia-utils-470-server", "nvidia-modprobe"],
+        ),
+        (
+            "branch: 580, open: true, source: 'distribution', platform: 'ubuntu'",
+            ["nvidia-headless-580-server-open", "nvidia-utils-580-server", "nvidia-modprobe"],
+        ),
+        (
+            "branch: 590, open: true, source: 'nvidia', platform: 'ubuntu'",
+            ["nvidia-dkms-open", "libnvidia-compute", "nvidia-persistenced", "nvidia-modprobe"],
+        ),
+        (
+            "branch: 470, open: false, source: 'distribution', platform: 'debian'",
+            [
+                "nvidia-tesla-470-kernel-dkms",
+                "libnvidia-tesla-470-cuda1",
+                "nvidia-tesla-470-smi",
+                "nvidia-persistenced",
+                "nvidia-modprobe",
+            ],
+        ),
+    ],
+)
+def test_packages_of_a_branch(tool: Tool, wanted: str, packages: list[str]) -> None:
+    assert ruby(tool, "driver.rb", f"Causeway::Driver.packages({wanted})") == packages
+
+
+@pytest.mark.parametrize(
+    ("card", "said"),
+    [
+        ("branch: 580, family: 'pascal', open: false", None),
+        ("branch: 580, family: 'hopper', open: true", None),
+        ("branch: 580, family: 'pascal', open: true", "do not drive pascal"),
+        ("branch: 580, family: 'blackwell', open: false", "need the open kernel modules"),
+        ("branch: 470, family: nil, open: true", "begin with branch 515"),
+        ("branch: nil, family: nil, open: false", "is not set"),
+    ],
+)
+def test_what_can_not_work_is_refused(tool: Tool, card: str, said: str | None) -> None:
+    objection = ruby(tool, "driver.rb", f"Causeway::Driver.objection({card})")
+    assert objection is None if said is None else said in objection
+
+
+def test_headers_follow_the_kernels_that_are_installed(tool: Tool) -> None:
+    images = "['linux-image-6.8.0-48-generic', 'linux-image-generic-hwe-22.04', 'linux-image-aws']"
+    found = ruby(tool, "driver.rb", f"Causeway::Driver.headers({images}, '6.8.0-48-generic')")
+    assert found == ["linux-headers-aws", "linux-headers-generic-hwe-22.04"]
+    alone = ruby(
+        tool, "driver.rb", "Causeway::Driver.headers(['linux-image-6.1.0-9-amd64'], '6.1.0-9-amd64')"
+    )
+    assert alone == ["linux-headers-6.1.0-9-amd64"], "without a meta package, those of the running kernel"
+
+
+def test_the_toolkit_is_one_that_the_release_has(tool: Tool) -> None:
+    assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('12.8', 'noble')") == "cuda-toolkit-12-8"
+    assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('11.4', 'jammy')") == "cuda-toolkit-11-7"
+    refused = "begin; Causeway::Driver.toolkit('11.4', 'noble'); rescue ArgumentError => e; e.message; end"
+    assert "begins with 12.5" in ruby(tool, "driver.rb", f"({refused})")
+
+
+def test_the_persistence_daemon_s_unit_is_one(render_erb: RenderErb, tool: Tool, tmp_path: Path) -> None:
+    unit = tmp_path / "nvidia-persistenced.service"
+    unit.write_text(render_erb("gpu", unit.name + ".erb", variables={"user": "root"}))
+    told = run(tool("systemd-analyze", "systemd"), "verify", "--man=no", unit, ok=_has(unit, "ExecStart"))
+    assert "Unknown" not in told
+    assert "--persistence-mode" in unit.read_text()
+
+
+def _has(unit: Path, key: str) -> bool:
+    """Whether the program that a unit names is here; `verify` complains where it is not."""
+    line = next(line for line in unit.read_text().splitlines() if line.startswith(f"{key}="))
+    return Path(line.split("=", 1)[1].split()[0]).exists()
+
+
+# The health check
+
+
+@dataclass
+class Machine:
+    """A machine with cards, as the check sees it."""
+
+    root: Path
+    settings: dict[str, Any]
+
+    def cards(self, *faults: Mapping[str, str]) -> None:
+        """A card each, on the bus and in nvidia-smi's answer."""
+        self.bus(len(faults))
+        self.says("nvidia-smi", xml(*faults))
+
+    def bus(self, count: int) -> None:
+        """NVIDIA's cards on the PCI bus, and one of somebody else."""
+        for number in range(9):
+            device = self.root / "pci" / place(number)
+            if number < count:
+                device.mkdir(parents=True, exist_ok=True)
+                (device / "vendor").write_text("0x10de\n")
+                (device / "class").write_text("0x030200\n")
+            elif device.exists():
+                for each in device.iterdir():
+                    each.unlink()
+                device.rmdir()
+        other = self.root / "pci" / "0000:00:01.0"
+        other.mkdir(parents=True, exist_ok=True)
+        (other / "vendor").write_text("0x8086\n")
+        (other / "class").write_text("0x030000\n")
+
+    def says(self, command: str, text: str, code: int = 0) -> None:
+        """From now on a command prints that text and ends with that code."""
+        (self.root / f"{command}.said").write_text(text)
+        self.program(command, f"cat {self.root}/{command}.said; exit {code}")
+
+    def program(self, command: str, script: str) -> None:
+        path = self.root / command
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def logs(self, *lines: str) -> None:
+        """The kernel's log has these lines, written a minute ago."""
+        at = int((time.time() - 60) * 1_000_000)
+        entries = [json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": str(at)}) for line in lines]
+        self.says("journalctl", "\n".join(entries), 0 if lines else 1)
+
+    def check(self, command: str = "check", **settings: Any) -> dict[str, Any]:
+        """One check; the report it wrote."""
+        self.run(command, **settings)
+        return self.report()
+
+    def report(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((self.root / "report.json").read_text())
+        return told
+
+    def run(self, command: str = "check", **settings: Any) -> subprocess.CompletedProcess[str]:
+        file = self.root / "settings.json"
+        file.write_text(json.dumps({**self.settings, **settings}))
+        return subprocess.run(
+            [sys.executable, "-B", "-W", "error", "-m", "gpu_health", command, "--settings", file],
+            env={**os.environ, "PYTHONPATH": str(GPU / "files"), "ROOT": str(self.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def kubernetes(self) -> Node:
+        """It becomes a Kubernetes node, known to a kubectl of ours."""
+        (self.root / "kubelet.conf").touch()
+        self.settings["node"] = "titan-01"
+        self.program("kubectl", f'exec {sys.executable} {self.root}/kubectl.py "$@"')
+        (self.root / "kubectl.py").write_text(KUBECTL)
+        node = Node(self.root)
+        node.write({"metadata": {"annotations": {"else": "1"}}, "spec": {}, "status": {"conditions": []}})
+        return node
+
+
+KUBECTL = '''
+import json, os, sys
+from pathlib import Path
+
+root = Path(os.environ["ROOT"])
+asked = sys.argv[5:]
+assert sys.argv[1:5] == ["--kubeconfig", str(root / "kubelet.conf"), "--request-timeout", "20s"], sys.argv
+with (root / "kubectl.log").open("a") as log:
+    log.write(" ".join(asked[:3]) + "\\n")
+if (root / "unreachable").exists():
+    sys.exit("the server could not be reached")
+node = json.loads((root / "node.json").read_text())
+
+
+def merge(old, new):
+    """RFC 7396."""
+    if not isinstance(new, dict):
+        return new
+    for key, value in new.items():
+        if value is None:
+            old.pop(key, None)
+        else:
+            old[key] = merge(old.get(key) if isinstance(old.get(key), dict) else {}, value)
+    return old
+
+
+assert asked[:2] in (["get", "node"], ["patch", "node"]) and asked[2] == "titan-01", asked
+if asked[0] == "get":
+    print(json.dumps(node))
+else:
+    patch = json.loads(asked[asked.index("--patch") + 1])
+    if "--subresource" in asked:
+        conditions = {each["type"]: each for each in node["status"]["conditions"]}
+        conditions.update({each["type"]: each for each in patch["status"]["conditions"]})
+        node["status"]["conditions"] = list(conditions.values())
+    else:
+        # What NodeRestriction lets a kubelet change.
+        assert set(patch) <= {"metadata", "spec"} and set(patch["metadata"]) == {"annotations"}, patch
+        assert set(patch["spec"]) == {"unschedulable"}, patch
+        node = merge(node, patch)
+    (root / "node.json").write_text(json.dumps(node))
+'''
+
+
+@dataclass
+class Node:
+    root: Path
+
+    def read(self) -> dict[str, Any]:
+        node: dict[str, Any] = json.loads((self.root / "node.json").read_text())
+        return node
+
+    def write(self, node: Mapping[str, Any]) -> None:
+        (self.root / "node.json").write_text(json.dumps(node))
+
+    def cordoned(self) -> bool:
+        return bool(self.read()["spec"].get("unschedulable"))
+
+    def cordon(self, value: bool) -> None:
+        """As a person does."""
+        node = self.read()
+        node["spec"] = {"unschedulable": True} if value else {}
+        self.write(node)
+
+    def why(self) -> str | None:
+        said: str | None = self.read()["metadata"]["annotations"].get("causeway/gpu-health")
+        return said
+
+    def condition(self) -> str:
+        status: str = self.read()["status"]["conditions"][0]["status"]
+        return status
+
+    def asked(self) -> int:
+        """How many calls of kubectl there were, from the last time on."""
+        log = self.root / "kubectl.log"
+        count = len(log.read_text().splitlines()) if log.exists() else 0
+        log.unlink(missing_ok=True)
+        return count
+
+
+def place(number: int) -> str:
+    return f"0000:{number + 1:02x}:00.0"
+
+
+def xml(*cards: Mapping[str, str]) -> str:
+    """What `nvidia-smi -q -x` says, of each card what the check reads: tag → value, over a healthy one's."""
+    return f"<?xml version='1.0' ?><nvidia_smi_log>{''.join(map(_gpu, range(9), cards))}</nvidia_smi_log>"
+
+
+def _gpu(number: int, faults: Mapping[str, str]) -> str:
+    said = {
+        "persistence_mode": "Enabled",
+        "dram_uncorrectable": "0",
+        "remapped_row_pending": "No",
+        "remapped_row_failure": "No",
+        "pending_retirement": "N/A",
+        "gpu_recovery_action": "None",
+        "hw_thermal_slowdown": "Not Active",
+        "hw_power_brake_slowdown": "Not Active",
+        **faults,
+    }
+    return f"""
+    <gpu id="00000000:{number + 1:02X}:00.0">
+      <product_name>NVIDIA A100-SXM4-40GB</product_name>
+      <uuid>GPU-{number}</uuid>
+      <persistence_mode>{said["persistence_mode"]}</persistence_mode>
+      <ecc_errors>
+        <volatile><sram_uncorrectable>0</sram_uncorrectable>
+        <dram_uncorrectable>{said["dram_uncorrectable"]}</dram_uncorrectable></volatile>
+        <aggregate><dram_uncorrectable>7</dram_uncorrectable></aggregate>
+      </ecc_errors>
+      <retired_pages><pending_retirement>{said["pending_retirement"]}</pending_retirement></retired_pages>
+      <remapped_rows>
+        <remapped_row_pending>{said["remapped_row_pending"]}</remapped_row_pending>
+        <remapped_row_failure>{said["remapped_row_failure"]}</remapped_row_failure>
+      </remapped_rows>
+      <temperature><gpu_temp>41 C</gpu_temp></temperature>
+      <gpu_recovery_action>{said["gpu_recovery_action"]}</gpu_recovery_action>
+      <clocks_event_reasons>
+        <clocks_event_reason_hw_thermal_slowdown>{said["hw_thermal_slowdown"]}</clocks_event_reason_hw_thermal_slowdown>
+        <clocks_event_reason_hw_power_brake_slowdown>{said["hw_power_brake_slowdown"]}</clocks_event_reason_hw_power_brake_slowdown>
+      </clocks_event_reasons>
+    </gpu>"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Two cards, both well; no Kubernetes."""
+    (tmp_path / "boot").write_text("first\n")
+    made = Machine(
+        tmp_path,
+        {
+            "count": 2,
+            "xids": XIDS,
+            "bad_after": 3,
+            "good_after": 3,
+            "timeout": 20,
+            "nvidia_smi": str(tmp_path / "nvidia-smi"),
+            "journalctl": str(tmp_path / "journalctl"),
+            "kubectl": str(tmp_path / "kubectl"),
+            "kubeconfig": str(tmp_path / "kubelet.conf"),
+            "report": str(tmp_path / "report.json"),
+            "state": str(tmp_path / "state.json"),
+            "pci": str(tmp_path / "pci"),
+            "boot": str(tmp_path / "boot"),
+        },
+    )
+    made.cards({}, {})
+    made.logs()
+    return made
+
+
+def reasons(report: Mapping[str, Any], card: int) -> str:
+    return "; ".join(report["gpus"][card]["reasons"])
+
+
+def test_healthy(machine: Machine) -> None:
+    report = machine.check()
+    assert report["healthy"] is True
+    assert report["checked"].endswith("Z")
+    assert report["gpus"] == [
+        {"index": n, "name": "NVIDIA A100-SXM4-40GB", "uuid": f"GPU-{n}", "healthy": True, "reasons": []}
+        for n in range(2)
+    ]
+
+
+def test_one_card_missing(machine: Machine) -> None:
+    machine.cards({})
+    report = machine.check()
+    assert report["healthy"] is False
+    assert [card["healthy"] for card in report["gpus"]] == [True, False]
+    assert reasons(report, 1) == "the card is not on the bus: 1 of 2 answer"
+
+
+def test_a_card_on_the_bus_that_the_driver_does_not_have(machine: Machine) -> None:
+    machine.says("nvidia-smi", xml({}))
+    assert "0000:02:00.0 does not answer" in reasons(machine.check(), 1)
+
+
+def test_without_a_count_a_card_may_not_get_lost(machine: Machine) -> None:
+    assert machine.check(count=None)["healthy"] is True
+    machine.cards({})
+    assert machine.check(count=None)["healthy"] is False
+    (machine.root / "boot").write_text("second\n")  # somebody took it out
+    machine.run(count=None)
+    assert machine.check(count=None)["gpus"][0]["healthy"] is True
+    assert len(machine.report()["gpus"]) == 1
+
+
+def test_xid_79(machine: Machine) -> None:
+    machine.logs(
+        "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3, MMU Fault",
+        "NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    )
+    report = machine.check()
+    assert report["healthy"] is False
+    assert report["gpus"][0]["reasons"] == [], "Xid 31 is a program's fault"
+    assert reasons(report, 1) == "Xid 79: GPU has fallen off the bus"
+
+
+def test_xid_of_a_card_that_is_gone(machine: Machine) -> None:
+    machine.bus(1)
+    machine.says("nvidia-smi", xml({}))
+    machine.logs("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.")
+    assert machine.check()["reasons"] == ["Xid 79: GPU has fallen off the bus"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"remapped_row_pending": "Yes"}, "a row waits to be remapped: reset the card"),
+        ({"remapped_row_failure": "Yes"}, "a row could not be remapped: replace the card"),
+        ({"pending_retirement": "Yes"}, "a page waits to be retired: reset the card"),
+        ({"dram_uncorrectable": "2"}, "2 uncorrectable ECC errors since the driver was loaded"),
+        ({"gpu_recovery_action": "GPU Reset"}, "needs: GPU Reset"),
+        ({"persistence_mode": "[GPU is lost]"}, "does not answer: gpu is lost"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_lasting_faults_count_at_once(machine: Machine, fault: dict[str, str], said: str) -> None:
+    machine.cards({}, fault)
+    report = machine.check()
+    assert report["healthy"] is False
+    assert report["gpus"][0]["healthy"] is True
+    assert reasons(report, 1) == said
+
+
+@pytest.mark.parametrize("fault", ["hw_thermal_slowdown", "hw_power_brake_slowdown"])
+def test_passing_faults_count_when_they_stay(machine: Machine, fault: str) -> None:
+    machine.cards({}, {fault: "Active"})
+    assert [machine.check()["healthy"] for _ in range(3)] == [True, True, False]
+    assert machine.report()["gpus"][1]["healthy"] is False
+
+
+def test_persistence_mode_is_only_noted(machine: Machine) -> None:
+    machine.cards({}, {"persistence_mode": "Disabled"})
+    reports = [machine.check() for _ in range(4)]
+    assert {report["healthy"] for report in reports} == {True}
+    assert reports[0]["gpus"][1] | {"name": ""} == {
+        "index": 1, "name": "", "uuid": "GPU-1", "healthy": True, "reasons": ["persistence mode is off"],
+    }  # fmt: skip
+
+
+def test_nvidia_smi_hangs(machine: Machine) -> None:
+    machine.program("nvidia-smi", "exec sleep 1000")
+    reports = [machine.check(timeout=0.2) for _ in range(3)]
+    assert [report["healthy"] for report in reports] == [True, True, False]
+    assert reports[0]["reasons"] == ["nvidia-smi does not answer within 0 s"]
+    assert [card["healthy"] for card in reports[0]["gpus"]] == [False, False]
+    assert "0000:01:00.0 does not answer" in reasons(reports[0], 0)
+
+
+def test_what_can_not_be_ended_is_not_started_again(machine: Machine) -> None:
+    """What waits within the driver outlives SIGKILL; this process, which nobody killed, stands for it."""
+    left = subprocess.Popen(["sleep", "1000"])
+    try:
+        started = Path(f"/proc/{left.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (machine.root / "state.json").write_text(
+            json.dumps({"boot": "first", "left": {"pid": left.pid, "started": started}})
+        )
+        machine.program("nvidia-smi", f"touch {machine.root}/asked")
+        report = machine.check()
+        assert report["healthy"] is False
+        assert report["reasons"] == ["nvidia-smi hangs within the driver: reboot"]
+        assert not (machine.root / "asked").exists()
+    finally:
+        left.kill()
+        left.wait()
+    machine.cards({}, {})
+    assert machine.check()["reasons"] == []
+
+
+def test_one_lost_card_does_not_hide_the_others(machine: Machine) -> None:
+    lost = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
+    (machine.root / "one.xml").write_text(xml({}))
+    machine.program(
+        "nvidia-smi",
+        f'case "$*" in *--id\\ 0000:01*) cat {machine.root}/one.xml;; *) echo "{lost}"; exit 15;; esac',
+    )
+    report = machine.check()
+    assert [card["healthy"] for card in report["gpus"]] == [True, False]
+    assert lost in report["reasons"][0]
+    assert "0000:02:00.0 does not answer" in reasons(report, 1)
+
+
+def test_no_driver_at_all(machine: Machine) -> None:
+    (machine.root / "nvidia-smi").unlink()
+    reports = [machine.check() for _ in range(3)]
+    assert [report["healthy"] for report in reports] == [True, True, False]
+    assert "No such file" in reports[0]["reasons"][0]
+
+
+def test_old_drivers_answer_in_their_own_way(machine: Machine) -> None:
+    """Branch 470, a K80: double-bit errors by place, `pending_blacklist`, throttle reasons."""
+    machine.bus(1)
+    machine.says(
+        "nvidia-smi",
+        """<nvidia_smi_log><gpu id="00000000:01:00.0"><product_name>Tesla K80</product_name><uuid>GPU-0</uuid>
+        <ecc_errors><volatile><double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile>
+        </ecc_errors><retired_pages><pending_blacklist>Yes</pending_blacklist></retired_pages>
+        <clocks_throttle_reasons><clocks_throttle_reason_hw_thermal_slowdown>Active
+        </clocks_throttle_reason_hw_thermal_slowdown></clocks_throttle_reasons></gpu></nvidia_smi_log>""",
+    )
+    said = machine.check(count=1)["gpus"][0]["reasons"]
+    assert [text.split(" ")[0] for text in said] == ["1", "a", "slowed"]
+
+
+# What the cluster is told
+
+
+def test_a_sick_node_is_cordoned_and_comes_back(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.check()
+    assert not node.cordoned()
+    assert node.condition() == "True"
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    assert node.cordoned()
+    assert node.why() == "card 1: a row waits to be remapped: reset the card"
+    assert node.condition() == "False"
+    machine.cards({}, {})
+    seen = []
+    for _ in range(3):
+        machine.check()
+        seen.append(node.cordoned())
+    assert seen == [True, True, False]
+    assert node.why() is None
+    assert node.condition() == "True"
+    assert node.read()["metadata"]["annotations"] == {"else": "1"}
+
+
+def test_a_well_node_leaves_the_cluster_in_peace(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.check()
+    assert node.asked() > 0
+    machine.check()
+    assert node.asked() == 0
+
+
+def test_never_in_and_out(machine: Machine) -> None:
+    """A fault every other check: out once, and out it stays; each relapse asks for twice the patience."""
+    node = machine.kubernetes()
+    sick, well = {"gpu_recovery_action": "GPU Reset"}, dict[str, str]()
+    seen = []
+    for number in range(7):
+        machine.cards({}, sick if number % 2 == 0 else well)
+        machine.check()
+        seen.append(node.cordoned())
+    assert set(seen) == {True}
+    assert checks_until_well(machine, node) == 3
+    machine.cards({}, sick)
+    machine.check()
+    assert checks_until_well(machine, node) == 6
+    machine.cards({}, sick)
+    machine.check()
+    assert checks_until_well(machine, node) == 12
+
+
+def checks_until_well(machine: Machine, node: Node) -> int:
+    machine.cards({}, {})
+    for number in range(1, 40):
+        machine.check()
+        if not node.cordoned():
+            return number
+    raise AssertionError("never")
+
+
+def test_who_was_cordoned_by_a_person_stays_so(machine: Machine) -> None:
+    node = machine.kubernetes()
+    node.cordon(True)
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    assert node.cordoned()
+    assert node.why() is None
+    assert checks_are(machine, 6, node.cordoned)
+
+
+def checks_are(machine: Machine, count: int, what: Callable[[], bool]) -> bool:
+    machine.cards({}, {})
+    return all((machine.run(), what())[1] for _ in range(count))
+
+
+def test_a_sick_node_that_an_upgrade_uncordoned_is_cordoned_again(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    node.cordon(False)
+    machine.check()
+    assert node.cordoned()
+
+
+def test_a_cluster_out_of_reach_is_told_later(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    (machine.root / "unreachable").touch()
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "the cluster could not be told: the server could not be reached" in ran.stderr
+    assert machine.report()["healthy"] is False, "written down all the same"
+    (machine.root / "unreachable").unlink()
+    assert machine.run().returncode == 0
+    assert node.cordoned()
+
+
+def test_a_verdict_outlives_a_reboot(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.logs("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.")
+    machine.check()
+    (machine.root / "boot").write_text("second\n")
+    machine.logs()
+    machine.check()
+    assert node.cordoned(), "it has to prove itself first"
+    assert checks_until_well(machine, node) == 2
+
+
+def test_after_a_repair_old_xids_are_forgotten(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.logs("NVRM: Xid (PCI:0000:02:00): 48, DBE (double bit error)")
+    machine.check()
+    assert machine.check()["healthy"] is False
+    machine.run("forget")
+    assert checks_until_well(machine, node) == 3
+
+
+def test_a_state_that_can_not_be_read_is_begun_anew(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    (machine.root / "state.json").write_text("{")
+    machine.cards({}, {})
+    assert machine.run().returncode == 0
+    assert not node.cordoned(), "who cordoned it is written on the node"
+
+
+def test_a_misspelled_setting_is_an_error(machine: Machine) -> None:
+    ran = machine.run(cont=4)
+    assert ran.returncode == 1
+    assert "cont" in ran.stderr
+
+
+def test_chef_writes_the_settings_that_the_check_knows(machine: Machine, tool: Tool) -> None:
+    given = {
+        "gpu": {
+            "count": 2,
+            "fatal_xids": XIDS,
+            "health": {
+                "enabled": True, "every": "1min", "cordon": True,
+                "bad_after": 3, "good_after": 5, "timeout": 60, "uncorrectable": 0,
+            },
+        },
+        "causeway": {"name": "titan-01"},
+    }  # fmt: skip
+    node = (
+        "Class.new(Hash) { def read(*path) = dig(*path) }.new.merge!(JSON.parse(%q("
+        + json.dumps(given)
+        + ")))"
+    )
+    written = ruby(tool, "health_settings.rb", f"Causeway::HealthSettings.of({node})")
+    assert written["node"] == "titan-01"
+    machine.settings.update(written | {"node": None})
+    assert machine.check()["healthy"] is True
