@@ -336,6 +336,143 @@ def status(_: Context, env: str = "", json: bool = False, rehearse: bool = False
     return embedded.status(_find(env, rehearse), json=json)
 
 
+# -- Machine images ----------------------------------------------------------------------------------------
+
+
+@task(
+    iterable=["image"],
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "image": "an image of the spec; may be given several times",
+        "all": "every image of the spec",
+        "dry-run": "tell what would be baked, and of what; change nothing",
+        "on-demand": "no spot instance",
+        "subnet": "of the build instance (default: a public one of the cluster, else of the default VPC)",
+        "ssh-from": "the block that may reach it (default: our own public address)",
+        "private": "it gets no public address; you reach its private one: --subnet, --ssh-from",
+    },
+)
+@reported
+def bake(
+    _: Context,
+    env: str = "",
+    image: Sequence[str] | None = None,
+    all: bool = False,  # noqa: A002
+    dry_run: bool = False,
+    on_demand: bool = False,
+    subnet: str = "",
+    ssh_from: str = "",
+    private: bool = False,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Bake images whose inputs changed, copy them to every region, and keep their ids in the lock file.
+
+    Example: invoke bake --env research --image gpu
+    """
+    from infra.commands import images
+
+    return images.bake(
+        _understand(env, rehearse),
+        tuple(image or ()),
+        everything=all,
+        dry_run=dry_run,
+        on_demand=on_demand,
+        subnet=subnet,
+        ssh_from=ssh_from,
+        private=private,
+        json=json,
+    )
+
+
+@task(name="list", default=True, help={**ENV, **JSON, **REHEARSE})
+@reported
+def images_list(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+    """Show each image by region: its AMI, how old that and its base are, and who uses it.
+
+    Example: invoke images --env research
+    """
+    from infra.commands import images
+
+    return images.listing(_understand(env, rehearse), json=json)
+
+
+@task(
+    name="prune",
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "keep": "how many of each image's newest stay, used or not",
+        "yes": "do it; without, it is only told",
+    },
+)
+@reported
+def images_prune(
+    _: Context, env: str = "", keep: int = 2, yes: bool = False, json: bool = False, rehearse: bool = False
+) -> int:
+    """Remove AMIs and snapshots that no lock file, group, launch template or instance uses.
+
+    Example: invoke images.prune --env research --keep 3
+    """
+    from infra.commands import images
+
+    return images.prune(_understand(env, rehearse), keep=keep, yes=yes, json=json)
+
+
+@task(
+    iterable=["region", "checkpoint"],
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "pool": "a pool of the spec",
+        "region": "only there, an AWS site of the spec; may be given several times",
+        "min-healthy": "percentage of the group that stays in service meanwhile",
+        "max-healthy": "percentage that it may grow to meanwhile",
+        "protected": "instances protected from scale-in, such as those at work: wait, ignore or refresh",
+        "checkpoint": "a percentage at which to pause for ten minutes; may be given several times",
+        "cancel": "stop a refresh that is under way",
+        "wait": "watch until it is over",
+    },
+)
+@reported
+def roll(
+    _: Context,
+    pool: str,
+    env: str = "",
+    region: Sequence[str] | None = None,
+    min_healthy: int = 90,
+    max_healthy: int = 110,
+    protected: str = "wait",
+    checkpoint: Sequence[str] | None = None,
+    cancel: bool = False,
+    wait: bool = True,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Replace a pool's instances, a few at a time and drained, by such as its launch template says now.
+
+    Example: invoke roll --env research --pool gpu-p3 --region us-west-2
+    """
+    from infra.commands import images
+
+    return images.roll(
+        _understand(env, rehearse),
+        pool,
+        tuple(region or ()),
+        min_healthy=min_healthy,
+        max_healthy=max_healthy,
+        protected=protected,
+        checkpoints=[int(each) if each.isdecimal() else 0 for each in checkpoint or ()],
+        cancel=cancel,
+        wait=wait,
+        json=json,
+    )
+
+
 # -- Physical machines ------------------------------------------------------------------------------------
 
 MACHINES: Final = {
@@ -702,8 +839,10 @@ namespace = Collection(
     validate, spec, schema, addresses, catalogue,
     render, diff, topology,
     plan, apply, destroy, outputs, drift, doctor, bootstrap,
+    bake, roll,
     converge, nodes, enroll,
     docs, bench,
+    images=Collection(images_list, images_prune),
     local=Collection(up, down, reset, status),
     vpn=Collection(
         vpn_push, vpn_status, vpn_rotate,

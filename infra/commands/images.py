@@ -6,18 +6,25 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from infra.commands.environment import Environment, Understood, read_lock
-from infra.commands.terminal import note, say, say_json
+from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import UsageError
-from infra.nearest import meant_one_of
+from infra.nearest import listed, meant_one_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from infra.drive.aws import Aws
     from infra.drive.images.bake import Job, Ready
+    from infra.drive.images.listing import Row
+    from infra.drive.roll import Group
     from infra.model import Cluster
     from infra.model.machines import Image
+
+PROJECT: Final = Path(__file__).parents[2]
+"""The folder with ``cookbooks/`` and ``packer/``."""
 
 
 def bake(
@@ -29,6 +36,7 @@ def bake(
     on_demand: bool,
     subnet: str,
     ssh_from: str,
+    private: bool,
     json: bool,
 ) -> int:
     """Bake images whose inputs changed, and keep their ids in the lock file, each as soon as it is there."""
@@ -39,7 +47,7 @@ def bake(
 
     images = _asked(understood.cluster, names, everything=everything)
     program = packer.find()
-    job, aws = _job(understood, subnet=subnet, ssh_from=ssh_from)
+    job, aws = _job(understood, subnet=subnet, ssh_from=ssh_from, private=private)
     if not dry_run:
         _require_machines(understood)
     rendering.write(understood)
@@ -64,8 +72,8 @@ def bake(
         say_json(results)
     if any(result["lock_changed"] for result in results):
         note(
-            f"{understood.environment.lock_file} holds the new ids: commit it. `invoke apply "
-            f"{understood.environment.options}` puts them into launch templates, `invoke roll` replaces instances."
+            f"{understood.environment.lock_file} holds the new ids: commit it. Then `invoke apply "
+            f"{understood.environment.options}` launches by them, and `invoke roll` replaces what runs."
         )
     elif understood.environment.rehearsed:
         note("A rehearsal: the lock file is left as it is.")
@@ -86,7 +94,9 @@ def _asked(cluster: Cluster, names: Sequence[str], *, everything: bool) -> list[
     return [cluster.image(name) for name in dict.fromkeys(names)]
 
 
-def _job(understood: Understood, *, subnet: str = "", ssh_from: str = "") -> tuple[Job, Aws]:
+def _job(
+    understood: Understood, *, subnet: str = "", ssh_from: str = "", private: bool = False
+) -> tuple[Job, Aws]:
     from infra.commands.world import credentials
     from infra.drive.aws import Aws
     from infra.drive.images.bake import Job
@@ -94,18 +104,18 @@ def _job(understood: Understood, *, subnet: str = "", ssh_from: str = "") -> tup
 
     environment, cluster = understood.environment, understood.cluster
     env = {**os.environ, **credentials(environment, cluster)}
-    project = Path.cwd()
     job = Job(
         environment=environment.name,
         build=environment.build.absolute(),
         files=understood.files,
         regions=tuple(dict.fromkeys(region.region for region in cluster.regions)),
-        project=project,
+        project=PROJECT,
         env=env,
-        revision=revision(project),
+        revision=revision(PROJECT),
         options=environment.options,
         subnet=subnet,
         ssh_from=ssh_from,
+        private=private,
         # An AWS on this machine answers at once.
         polling=1 if env.get("AWS_ENDPOINT_URL") else 15,
     )
@@ -123,9 +133,9 @@ def _require_machines(understood: Understood) -> None:
     server = localaws.status(embedded_folder(environment).absolute())
     if server is None or not server.control.health().get("machines"):
         raise UsageError(
-            "instances of the embedded AWS are records with no machine behind them, so nothing can be baked there; "
-            "set CAUSEWAY_MACHINES to a program that makes machines (docs/images.md) and start it anew with "
-            f"`invoke local.down {environment.options}`, or look at what would be baked: --dry-run"
+            "instances of the embedded AWS have no machines behind them: nothing can be baked there; "
+            "set CAUSEWAY_MACHINES to a program that makes machines (docs/images.md), and let it start anew: "
+            f"`invoke local.down {environment.options}`. What would be baked tells --dry-run"
         )
 
 
@@ -185,3 +195,239 @@ def _replace(environment: Environment, text: str) -> None:
     fresh = environment.lock_file.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(environment.lock_file)
+
+
+# -- What there is ----------------------------------------------------------------------------------------
+
+
+def listing(understood: Understood, *, json: bool) -> int:
+    """Each image in each region; 1 when one is gone or not baked."""
+    from datetime import UTC, datetime
+
+    from infra.drive.images import bake as baking
+    from infra.drive.images import listing as listings
+
+    cluster = understood.cluster
+    _asked(cluster, (), everything=True)
+    job, aws = _job(understood)
+    sites = {region.name: region.region for region in cluster.regions}
+    rows = []
+    for image in cluster.images:
+        ready = baking.prepare(job, image, aws)
+        pools = {site: _pools(cluster, image.name, site) for site in sites}
+        rows += listings.rows(aws, image, sites, ready.inputs.digest, ready.source, pools)
+    now = datetime.now(UTC)
+    if json:
+        from dataclasses import asdict
+
+        say_json([{key: _plain(value) for key, value in asdict(row).items()} for row in rows])
+    else:
+        heading = ("image", "site", "ami", "state", "age", "base", "instances", "used by")
+        say(columns(heading, [_cells(row, now) for row in rows]))
+        _advise(rows, understood.environment)
+    return 1 if any(row.state in ("gone", "not baked") for row in rows) else 0
+
+
+def _pools(cluster: Cluster, image: str, site: str) -> tuple[str, ...]:
+    """What the spec runs on an image at a site."""
+    pools = [
+        f"pool {pool.name}"
+        for pool in cluster.pools
+        if pool.image == image and any(group.region == site for group in pool.groups)
+    ]
+    masters = cluster.control_plane.masters if cluster.control_plane else ()
+    singles = [
+        f"{each.role} {each.hostname}"
+        for each in (*masters, *cluster.ssh_nodes, *cluster.access_gateways)
+        if each.image == image and each.region == site
+    ]
+    return (*pools, *singles)
+
+
+def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+    base = _days(row.base_created, now)
+    if row.newer_base is not None:
+        base += f", newer: {_days(row.newer_base, now)}"
+    count = f"{row.instances}" + (f", {row.behind} on older" if row.behind else "")
+    cells = (row.image, row.site, row.ami or "-", row.state, _days(row.created, now), base, count)
+    return (*cells, listed(row.users, most=3))
+
+
+def _days(when: datetime | None, now: datetime) -> str:
+    return "-" if when is None else f"{(now - when).days} d"
+
+
+def _plain(value: object) -> object:
+    from datetime import datetime
+
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _advise(rows: Sequence[Row], environment: Environment) -> None:
+    """What to do about it, in words."""
+    bake = f"invoke bake {environment.options} --image"
+    for state, words in (
+        ("not baked", "runs the published Ubuntu image and sets itself up at first boot"),
+        ("gone", "is locked to an image that is not there"),
+        ("changed", "was baked from other inputs than there are now"),
+    ):
+        for name in dict.fromkeys(row.image for row in rows if row.state == state):
+            note(f"{name} {words}: {bake} {name}")
+    for name in dict.fromkeys(row.image for row in rows if row.newer_base is not None):
+        note(f"{name}: a newer base image with security updates is published: {bake} {name}")
+
+
+# -- What may go ------------------------------------------------------------------------------------------
+
+
+def prune(understood: Understood, *, keep: int, yes: bool, json: bool) -> int:
+    """Deregister images that no lock, group, template or instance uses, but the newest of each."""
+    from datetime import UTC, datetime
+
+    from infra.drive.images import bake as baking
+    from infra.drive.images import prune as pruning
+    from infra.drive.images import shelf, sweep
+    from infra.drive.images.usage import uses
+
+    if keep < 0:
+        raise UsageError("--keep is a number of images, 0 or more")
+    environment, cluster = understood.environment, understood.cluster
+    _asked(cluster, (), everything=True)
+    job, aws = _job(understood)
+    if yes:
+        baking.recover(job, aws, note)
+    found = shelf.ours(
+        aws, job.regions, environment=environment.name, role="image", **{"managed-by": "causeway"}
+    )
+    verdicts = pruning.decide(found, _locked(), uses(aws, job.regions), keep)
+    strays = pruning.strays(aws, job.regions, environment.name, datetime.now(UTC))
+    going = [verdict for verdict in verdicts if not verdict.stays]
+    if yes:
+        pruning.remove(aws, verdicts)
+        for entry in strays:
+            sweep.sweep(aws, entry, images=False)
+    if json:
+        say_json(
+            {
+                "done": yes,
+                "images": [
+                    {
+                        "image": verdict.image,
+                        "bake": verdict.bake,
+                        "created": verdict.created.isoformat(),
+                        "stays": verdict.stays,
+                        "why": verdict.why,
+                        "amis": {one.region: one.id for one in verdict.amis},
+                        "snapshots": [each for one in verdict.amis for each in one.snapshots],
+                    }
+                    for verdict in verdicts
+                ],
+                "left_by_bakes": [entry.id for entry in strays],
+            }
+        )
+        return 0
+    for verdict in verdicts:
+        what = "stays" if verdict.stays else "removed" if yes else "goes"
+        say(f"{verdict.image}  {verdict.bake}  {what}: {verdict.why}")
+        for one in verdict.amis:
+            say(f"  {one.region}  {one.id}  {len(one.snapshots)} snapshot{'s' * (len(one.snapshots) != 1)}")
+    for entry in strays:
+        say(f"left by the bake {entry.id}: {'removed' if yes else 'goes'}")
+    if not going and not strays:
+        say("Nothing to remove.")
+    elif not yes:
+        note("Nothing was changed: --yes removes what goes.")
+    return 0
+
+
+def _locked() -> dict[str, str]:
+    """AMI → the lock file that holds it, of every environment: an account may serve several."""
+    from infra.commands.environment import SPECS
+    from infra.resolve.lockfile import parse
+
+    locked: dict[str, str] = {}
+    for file in sorted(SPECS.glob("*.lock.yaml")):
+        lock = parse(file.read_text(encoding="utf-8"), str(file))
+        locked |= {ami: str(file) for sites in lock.images.values() for ami in sites.values()}
+    return locked
+
+
+# -- Rolling ----------------------------------------------------------------------------------------------
+
+
+def roll(
+    understood: Understood,
+    pool_name: str,
+    sites: Sequence[str],
+    *,
+    min_healthy: int,
+    max_healthy: int,
+    protected: str,
+    checkpoints: Sequence[int],
+    cancel: bool,
+    wait: bool,
+    json: bool,
+) -> int:
+    """Replace a pool's instances by what its launch template says now; 1 when a refresh did not succeed."""
+    from dataclasses import asdict
+    from typing import cast, get_args
+
+    from infra.drive import roll as rolling
+
+    environment, cluster = understood.environment, understood.cluster
+    groups = _groups(cluster, pool_name, sites)
+    if protected not in get_args(rolling.Protected):
+        raise UsageError(f"--protected is one of {', '.join(get_args(rolling.Protected))}")
+    preferences = rolling.Preferences(
+        min_healthy, max_healthy, cast("rolling.Protected", protected), tuple(checkpoints)
+    )
+    job, aws = _job(understood)
+    if cancel:
+        stopped = rolling.cancel(aws, groups)
+        for group in groups:
+            what = "cancelled; what was replaced stays so" if group in stopped else "there was none to cancel"
+            say(f"{group.region}  {group.name}  {what}")
+        return 0
+    refreshes = rolling.start(aws, groups, preferences, f"invoke apply {environment.options}")
+
+    def heard(one: rolling.Refresh) -> None:
+        left = f", {one.left} to go" if one.left else ""
+        reason = f": {one.reason}" if one.reason else ""
+        note(f"{one.group.region}  {one.group.name}  {one.status} {one.percent} %{left}{reason}")
+
+    if wait:
+        try:
+            refreshes = rolling.follow(
+                aws, refreshes, heard, beat=1 if job.env.get("AWS_ENDPOINT_URL") else 10
+            )
+        except KeyboardInterrupt:
+            again = f"invoke roll {environment.options} --pool {pool_name}"
+            note(f"The refresh goes on without us. `{again}` watches it again, `{again} --cancel` stops it.")
+            raise
+    if json:
+        say_json([asdict(one) for one in refreshes])
+    else:
+        for one in refreshes:
+            say(f"{one.group.region}  {one.group.name}  {one.status}")
+    return 1 if any(one.ended and one.status != "Successful" for one in refreshes) else 0
+
+
+def _groups(cluster: Cluster, pool_name: str, sites: Sequence[str]) -> list[Group]:
+    from infra.drive.roll import Group
+
+    pools = {pool.name: pool for pool in cluster.pools}
+    if pool_name not in pools:
+        raise UsageError(
+            f"{pool_name}: no such pool in {cluster.environment}; {meant_one_of(pool_name, pools)}"
+        )
+    groups = {group.region: group for group in pools[pool_name].groups}
+    for site in sites:
+        if site not in groups:
+            raise UsageError(f"{pool_name} has no group in {site}; {meant_one_of(site, groups)}")
+    return [
+        Group(cluster.region(site).region, group.name, group.image_id)
+        for site, group in groups.items()
+        if not sites or site in sites
+    ]

@@ -21,6 +21,7 @@ _STATES: Final = ("state", "status", "key_state", "_state", "_status")
 
 _NOT_RESOURCES: Final = {
     "creation_tokens",
+    "deleted_amis",
     "delegation_sets",  # of zones, that are told themselves
     "launch_template_insert_order",
     "launch_template_name_to_ids",

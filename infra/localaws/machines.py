@@ -1,19 +1,21 @@
 """Bodies for instances: a program of the user's that makes a machine where the API has only a record of one.
 
 ``CAUSEWAY_MACHINES`` names it when the server starts. It is called as ``PROGRAM VERB``, with JSON on standard
-input, each time in a thread of its own, one call at a time for an instance:
+input, each time in a thread of its own, one call at a time for an instance::
 
-``start``      {"instance", "image", "region", "instance_type", "user_data", "public_key", "hostname"}: bring it up,
-               with the public key in authorized_keys, and answer {"address": "127.91.0.5"}: where its port 22 is.
-               It may be called again for one that was stopped. Nothing on standard output: this instance stays
-               without a body. Another exit code than 0: the instance never comes up, and standard error says why.
-``stop``       {"instance"}: shut it down; its disk stays.
-``image``      {"instance", "image"}: its disk becomes an image; a later ``start`` may name that. A copy of an image
-               in another region is started by the name of the original.
-``terminate``  {"instance"}: it goes, with its disk.
+    start      {"instance", "image", "region", "instance_type", "user_data", "public_key", "hostname"}
+    stop       {"instance"}
+    image      {"instance", "image"}
+    terminate  {"instance"}
 
-The program's processes must not outlive the server, whatever ends it; on the way out, ``terminate`` is called for
-each that is left.
+``start`` brings it up, with the public key in authorized_keys, and answers {"address": "127.91.0.5"}, where
+its port 22 is; it may come again for one that was stopped. No answer: this instance stays without a body. An
+exit code other than 0: the instance never comes up, and standard error says why. ``stop`` shuts it down, and
+keeps its disk. ``image`` makes an image of its disk; a later ``start`` may name that, also for a copy in
+another region. ``terminate`` takes it away, disk and all.
+
+The program's processes must not outlive the server, whatever ends that. On its way out it calls
+``terminate`` for each that is left.
 """
 
 from __future__ import annotations

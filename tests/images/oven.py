@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class World:
     server: localaws.Server
     machines: Path
     before: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    patience: float = 60.0
 
     def order(self, *faults: Fault) -> None:
         self.server.control.order(*faults)
@@ -57,8 +58,40 @@ class World:
         (self.machines / "faults").write_text("\n".join(faults))
 
     def bake(self, *, spot: bool = False) -> dict[str, str]:
-        ready = baking.prepare(self.job, self.cluster.image("cpu"), self.aws)
-        return baking.bake(self.job, ready, self.aws, packer.find(), Progress("cpu"), spot=spot)
+        job = replace(self.job, spot_patience=self.patience, ssh_timeout="3s")
+        ready = baking.prepare(job, self.cluster.image("cpu"), self.aws)
+        return baking.bake(job, ready, self.aws, packer.find(), Progress("cpu"), spot=spot)
+
+    def image(self, region: str, ami: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.aws.client("ec2", region).describe_images(ImageIds=[ami])["Images"][0]
+        return found
+
+    def instance(self, instance: str) -> dict[str, Any]:
+        rows = self.aws.client("ec2", REGIONS[0]).describe_instances(InstanceIds=[instance])["Reservations"]
+        found: dict[str, Any] = rows[0]["Instances"][0]
+        return found
+
+    def images_of(self, region: str) -> set[str]:
+        """Our AMIs and their snapshots."""
+        rows = self.aws.client("ec2", region).describe_images(Owners=["self"])["Images"]
+        snapshots = {row["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"] for row in rows}
+        return {row["ImageId"] for row in rows} | snapshots
+
+    def assert_nothing_is_left(self) -> None:
+        assert self.left() == {}, self.left()
+        tagged = {region: self.tagged(region) for region in REGIONS}
+        assert not any(tagged.values()), tagged
+        kept = {path.name.split(".", 1)[1] for path in (self.job.build / "state" / "bakes").iterdir()}
+        assert kept <= {"log"}, "the journal has no open entry"
+        assert self.machines_running() == []
+
+    def machines_running(self) -> list[str]:
+        for _ in range(50):  # they go beside the API's answer
+            found = [path.parent.name for path in self.machines.glob("i-*/pid")]
+            if not found:
+                break
+            time.sleep(0.1)
+        return found
 
     def calls(self, verb: str) -> list[dict[str, Any]]:
         """What the program that makes machines was asked."""
@@ -78,10 +111,23 @@ class World:
         }
 
     def tagged(self, region: str) -> set[str]:
-        """What still carries a bake's tag."""
+        """What there is that carries a bake's tag."""
         ec2 = self.aws.client("ec2", region)
-        rows = ec2.describe_tags(Filters=[{"Name": "key", "Values": [BAKE]}])["Tags"]
-        return {row["ResourceId"] for row in rows}
+        ours = [{"Name": "tag-key", "Values": [BAKE]}]
+        living = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
+        instances = ec2.describe_instances(Filters=[*ours, living])["Reservations"]
+        return {
+            *(row["InstanceId"] for each in instances for row in each["Instances"]),
+            *(row["VolumeId"] for row in ec2.describe_volumes(Filters=ours)["Volumes"]),
+            *(row["GroupId"] for row in ec2.describe_security_groups(Filters=ours)["SecurityGroups"]),
+            *(row["KeyPairId"] for row in ec2.describe_key_pairs(Filters=ours)["KeyPairs"]),
+            *(
+                row["LaunchTemplateId"]
+                for row in ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"]
+            ),
+            *(row["ImageId"] for row in ec2.describe_images(Owners=["self"], Filters=ours)["Images"]),
+            *(row["SnapshotId"] for row in ec2.describe_snapshots(Filters=ours)["Snapshots"]),
+        }
 
 
 def require() -> None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A machine that stands in for an instance: ``CAUSEWAY_MACHINES`` of these tests.
 
-This computer's own file system, read-only below an overlay that goes with it, in namespaces of its own, with a real
-sshd on port 22 of an address of 127.91.0.0/16. What a bake does there is real (packer, SSH, scp, shells, the
-checks), but for what would take an hour or another distribution: ``apt-get``, ``systemctl``, ``cloud-init``,
-``chef-client`` and what it would install are a few lines of shell each. tests/machines has a whole Debian.
+This computer's own file system, read-only below an overlay that goes with it, in namespaces of its own, with
+a real sshd on port 22 of an address of 127.91.0.0/16. What a bake does there is real: packer, SSH, scp,
+shells, the checks. What would take an hour or another distribution is a few lines of shell: ``apt-get``,
+``systemctl``, ``cloud-init``, ``chef-client`` and what that would install.
 
 ``$STANDIN`` is its folder: ``faults`` there lists, a line each, what shall go wrong. Needs root.
 """
@@ -32,7 +32,8 @@ SHIMS = {
     "journalctl": "exit 0",
     "dpkg": "exit 0",
     "cloud-init": (
-        'if [ "$1" = status ]; then mkdir -p /var/lib/cloud/instances/i-0; exit "$(cat /cloud-init-exit)"; fi\n'
+        'if [ "$1" = status ]; then\n'
+        '  mkdir -p /var/lib/cloud/instances/i-0\n  exit "$(cat /cloud-init-exit)"\nfi\n'
         'if [ "$1" = clean ]; then rm -rf /var/lib/cloud/*; fi'
     ),
     "chef-client": (
@@ -178,7 +179,8 @@ def write_tree(tree: Path, address: str, public_key: str, faults: list[str]) -> 
         tree / "etc/ssh/standin_config",
         f"ListenAddress {address}:22\nHostKey /etc/ssh/ssh_host_ed25519_key\nPidFile none\nUsePAM no\n"
         "AuthorizedKeysFile .ssh/authorized_keys\nStrictModes no\nPasswordAuthentication no\n"
-        "PermitRootLogin prohibit-password\nSetEnv PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin\n",
+        "PermitRootLogin prohibit-password\n"
+        "SetEnv PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin\n",
     )
 
 
@@ -211,7 +213,7 @@ def alive(pid: int) -> bool:
 
 def end_sshd(machine: int) -> None:
     """All in its namespace but the first."""
-    space = os.stat(f"/proc/{machine}/ns/pid_for_children").st_ino
+    space = Path(f"/proc/{machine}/ns/pid_for_children").stat().st_ino
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "ns/pid").stat().st_ino == space and (process / "comm").read_text().startswith(

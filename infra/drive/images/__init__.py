@@ -12,5 +12,6 @@
     sweep       take away whatever a bake left in any region
     shelf       the AMIs there are
     usage       who uses them
+    listing     what there is of each image, for `invoke images`
     prune       which may go
 """

@@ -1,8 +1,8 @@
 """Bake one image: from its inputs to an AMI in every region, or nothing at all.
 
-Whatever goes wrong, at whatever point, what was made is taken back: by Packer, then by a sweep over all regions,
-and where we are killed ourselves, by the sweep of whoever comes next (``journal``). The lock file is not touched
-here: a bake gives back ids, and only of one that is whole.
+Whatever goes wrong, at whatever point, what was made is taken back: by Packer, then by a sweep over all
+regions, and where we are killed ourselves, by the sweep of whoever comes next (``journal``). The lock file is
+not touched here: a bake gives back ids, and only of an image that is whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from infra.drive.images import ground, inputs, packer, payload, shelf, sweep
 from infra.drive.images.inputs import Inputs
 from infra.drive.images.journal import Entry, Journal, new_id
 from infra.drive.images.phases import Progress, phase_of
-from infra.drive.images.shelf import BAKE, INPUTS, SOURCE
+from infra.drive.images.shelf import BAKE, INPUTS, SOURCE, Ami
 from infra.drive.private import write_file
 from infra.errors import DriveError, ToolError
 from infra.files import Files
@@ -30,6 +30,12 @@ SPOT_PATIENCE: Final = 60.0
 
 _INSTANCE: Final = re.compile(r"Instance ID: (i-[0-9a-f]+)")
 _FLEET: Final = "launching the build instance"
+
+_SCARCE: Final = re.compile(
+    r"InsufficientInstanceCapacity|UnfulfillableCapacity|SpotMaxPriceTooLow|MaxSpotInstanceCountExceeded"
+    r"|SpotInstanceCountExceeded|sufficient \S+ capacity|no Spot capacity|Max spot instance count"
+)
+"""How EC2 says that there are no spot instances, or none for this account ("Error codes", CreateFleet)."""
 
 _SHOWN: Final = 15
 """Lines of Packer's that an error quotes."""
@@ -70,6 +76,8 @@ class Job:
     options: str
     subnet: str = ""
     ssh_from: str = ""
+    private: bool = False
+    """The build instance has no public address: whoever bakes reaches the private one, by the VPN."""
     polling: int = 15
     """Seconds between two looks at what EC2 is busy with."""
     spot_patience: float = SPOT_PATIENCE
@@ -94,6 +102,8 @@ class Ready:
 
     image: Image
     inputs: Inputs
+    source: Ami
+    """What it starts from: the newest that is published."""
     present: Mapping[str, str] | None
     """AWS region → AMI, where it is baked with just these inputs in all of them."""
 
@@ -103,13 +113,13 @@ class _Run:
     """One run of Packer, as far as it has come."""
 
     progress: Progress
-    spot: bool
-    started: float
+    guard: Callable[[str], None]
+    """What is done to the instance as soon as there is one."""
     clock: Callable[[], float]
     instance: str = ""
     phase: str = ""
+    since: float = 0.0
     failed_in: str = ""
-    guard: Callable[[str], None] = field(default=lambda _instance: None)
 
     def said(self, line: packer.Said) -> None:
         if line.kind == "error" and not self.failed_in:
@@ -118,9 +128,26 @@ class _Run:
             self.instance = found[1]
             self.guard(self.instance)
         if phase := phase_of(line.text):
-            self.phase = phase
+            self.phase, self.since = phase, self.clock()
             self.progress.enter(phase)
-            self.started = self.clock()
+
+    def waits_for_an_instance(self, patience: float) -> bool:
+        """For longer than that."""
+        waiting = self.phase == _FLEET and not self.instance
+        return waiting and self.clock() - self.since > patience
+
+
+@dataclass(frozen=True, slots=True)
+class _Oven:
+    """One bake, with all that it is done with."""
+
+    job: Job
+    ready: Ready
+    aws: Aws
+    program: packer.Packer
+    progress: Progress
+    journal: Journal
+    entry: Entry
 
 
 class _NoSpot(Exception):  # noqa: N818 - a state of the market
@@ -135,17 +162,13 @@ def prepare(job: Job, image: Image, aws: Aws) -> Ready:
         job.files, image.name, source.id, members, payload.archive(members), job.packer / "scripts"
     )
     found = shelf.everywhere(shelf.ours(aws, job.regions, image=image.name, inputs=gathered.digest))
-    return Ready(image, gathered, {region: one.id for region, one in found.items()} if found else None)
+    return Ready(
+        image, gathered, source, {region: one.id for region, one in found.items()} if found else None
+    )
 
 
 def bake(
-    job: Job,
-    ready: Ready,
-    aws: Aws,
-    program: packer.Packer,
-    progress: Progress,
-    *,
-    spot: bool = True,
+    job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: Progress, *, spot: bool = True
 ) -> dict[str, str]:
     """Bake it: AWS region → AMI, available in all of them.
 
@@ -156,9 +179,10 @@ def bake(
     bake_id = new_id()
     name = f"{job.environment}-{ready.image.name}-{bake_id}"
     entry = Entry(bake_id, ready.image.name, name, job.region, job.regions)
+    oven = _Oven(job, ready, aws, program, progress, journal, entry)
     with journal.running(entry):
         try:
-            amis = _attempts(job, ready, aws, program, progress, journal, entry, spot)
+            amis = _attempts(oven, spot)
         except BaseException as problem:
             progress.enter("cleaning up")
             _take_back(aws, journal, entry, problem, job.options)
@@ -178,77 +202,75 @@ def recover(job: Job, aws: Aws, note: Callable[[str], None]) -> None:
             _take_back(aws, journal, entry, KeyboardInterrupt(), job.options)
 
 
-def _attempts(
-    job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: Progress, journal: Journal, entry: Entry,
-    spot: bool,
-) -> dict[str, str]:  # fmt: skip
+def _attempts(oven: _Oven, spot: bool) -> dict[str, str]:
     """On a spot instance, else on demand."""
-    folder = (job.build / "packer" / ready.image.name).absolute()
-    progress.enter("preparing")
-    packer.prepare(program, folder, job.env)
-    tags = _tags(job, ready, entry)
-    where = ground.place(aws, job.region, job.environment, ready.image.build_type, job.subnet)
+    job, entry = oven.job, oven.entry
+    folder = (job.build / "packer" / oven.ready.image.name).absolute()
+    oven.progress.enter("preparing")
+    packer.prepare(oven.program, folder, job.env)
+    tags = _tags(job, oven.ready, entry)
+    where = ground.place(oven.aws, job.region, job.environment, oven.ready.image.build_type, job.subnet)
     ssh_from = job.ssh_from or ground.own_address(job.env)
-    own = ground.make(aws, job.region, where, entry.id, ssh_from, tags, journal.folder)
-    archive = journal.folder / f"{entry.id}.tar.gz"
-    archive.write_bytes(ready.inputs.payload)
-    manifest = journal.folder / f"{entry.id}.manifest.json"
-    for on_spot in (True, False) if spot else (False,):
-        variables = journal.folder / f"{entry.id}.vars.json"
-        write_file(
-            variables,
-            json.dumps(
-                {
-                    "name": entry.name,
-                    "source_image": ready.inputs.source,
-                    "run_tags": tags,
-                    "spot": on_spot,
-                    "subnet": own.place.subnet,
-                    "security_groups": [own.security_group],
-                    "key_pair": own.key_pair,
-                    "private_key_file": str(own.private_key_file),
-                    "payload": str(archive),
-                    "scripts": str(job.packer.absolute() / "scripts"),
-                    "manifest": str(manifest),
-                    "endpoint": job.env.get("AWS_ENDPOINT_URL", ""),
-                    "polling_seconds": job.polling,
-                    "ssh_timeout": job.ssh_timeout,
-                }
-            ),
-        )
-        try:
-            _run(job, aws, program, progress, journal, entry, folder, variables, on_spot)
-        except _NoSpot:
-            progress.enter("no spot instance is to be had: one on demand")
-            continue
-        amis = _made(manifest, job.regions, entry)
-        _require_imdsv2(aws, amis)
-        return amis
-    raise AssertionError("the last attempt either works or raises")
+    own = ground.make(oven.aws, job.region, where, entry.id, ssh_from, tags, oven.journal.folder)
+    archive = oven.journal.folder / f"{entry.id}.tar.gz"
+    archive.write_bytes(oven.ready.inputs.payload)
+    manifest = oven.journal.folder / f"{entry.id}.manifest.json"
+    values = {
+        "name": entry.name,
+        "source_image": oven.ready.inputs.source,
+        "run_tags": tags,
+        "subnet": own.place.subnet,
+        "public": not job.private,
+        "security_groups": [own.security_group],
+        "key_pair": own.key_pair,
+        "private_key_file": str(own.private_key_file),
+        "payload": str(archive),
+        "scripts": str(job.packer.absolute() / "scripts"),
+        "manifest": str(manifest),
+        "endpoint": job.env.get("AWS_ENDPOINT_URL", ""),
+        "polling_seconds": job.polling,
+        "ssh_timeout": job.ssh_timeout,
+    }
+    if not (spot and _on_spot(oven, folder, values)):
+        _run(oven, folder, {**values, "spot": False})
+    amis = _made(manifest, job.regions, entry)
+    _require_imdsv2(oven.aws, amis)
+    return amis
 
 
-def _run(
-    job: Job, aws: Aws, program: packer.Packer, progress: Progress, journal: Journal, entry: Entry, folder: Path,
-    variables: Path, spot: bool,
-) -> None:  # fmt: skip
+def _on_spot(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> bool:
+    """Whether it worked out; False where no spot instance was to be had."""
+    try:
+        _run(oven, folder, {**values, "spot": True})
+    except _NoSpot:
+        oven.progress.enter("no spot instance is to be had: one on demand")
+        return False
+    return True
+
+
+def _run(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> None:
+    """One run of Packer. ``_NoSpot`` when it ended for want of a spot instance."""
     from time import monotonic
+
+    job, entry, journal = oven.job, oven.entry, oven.journal
+    variables = journal.folder / f"{entry.id}.vars.json"
+    write_file(variables, json.dumps(values))
 
     def guard(instance: str) -> None:
         with told(f"close the metadata of {instance}", needs=("ec2:ModifyInstanceMetadataOptions",)):
-            aws.client("ec2", job.region).modify_instance_metadata_options(
+            oven.aws.client("ec2", job.region).modify_instance_metadata_options(
                 InstanceId=instance, HttpTokens="required", HttpPutResponseHopLimit=1
             )
 
-    run = _Run(progress, spot, monotonic(), monotonic, guard=guard)
+    run = _Run(oven.progress, guard, monotonic)
 
     def beat() -> None:
-        progress.beat()
-        waited = monotonic() - run.started
-        if spot and not run.instance and run.phase == _FLEET and waited > job.spot_patience:
+        oven.progress.beat()
+        if values["spot"] and run.waits_for_an_instance(job.spot_patience):
             raise _NoSpot
 
     ran = packer.build(
-        program,
+        oven.program,
         folder,
         [folder / "image.pkrvars.json", variables],
         log=journal.log(entry.id),
@@ -257,25 +279,27 @@ def _run(
         cwd=job.project,
         on_said=run.said,
         on_beat=beat,
-        on_interrupt=progress.interrupted,
+        on_interrupt=oven.progress.interrupted,
     )
     if ran.interrupted:
-        raise StoppedBakeError(
-            f"the bake of {entry.image} was stopped; nothing is left of it, nothing was changed"
-        )
+        raise StoppedBakeError(f"the bake of {entry.image} was stopped; nothing is left of it")
     if ran.exit_code == 0:
         return
-    if spot and not run.instance and run.failed_in == _FLEET:
+    if values["spot"] and not run.instance and _SCARCE.search("\n".join(ran.heard.lines)):
         raise _NoSpot
+    raise _failed(entry, run, ran, journal.log(entry.id))
+
+
+def _failed(entry: Entry, run: _Run, ran: packer.Ran, log: Path) -> BakeError:
     phase = run.failed_in or run.phase or "starting Packer"
     said = [*(ran.heard.failure or ran.heard.lines)][-_SHOWN:]
     error = BakeError(("packer", "build", entry.image), ran.exit_code, "\n".join(said))
     words = (
         f"{entry.image} was not baked: {phase} failed (packer: exit code {ran.exit_code}); all it said is in "
-        f"{_shown(journal.log(entry.id))}"
+        f"{_shown(log)}"
     )
     error.args = ("\n  ".join([words, *said]),)
-    raise error
+    return error
 
 
 def _shown(path: Path) -> Path:
@@ -299,7 +323,7 @@ def _made(manifest: Path, regions: tuple[str, ...], entry: Entry) -> dict[str, s
 
 
 def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
-    """Instances of these images answer metadata requests with a token alone (EC2 User Guide, "Configure the AMI")."""
+    """Their instances answer metadata requests with a token alone (EC2 User Guide, "Configure the AMI")."""
 
     def require(region: str) -> None:
         with told(
@@ -313,7 +337,7 @@ def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
 
 
 def _tags(job: Job, ready: Ready, entry: Entry) -> dict[str, str]:
-    """What is to be known of everything this bake makes. Values of at most 256 characters (EC2, "Tag restrictions")."""
+    """On everything it makes. A value has at most 256 characters (EC2 User Guide, "Tag restrictions")."""
     cookbooks = " ".join(f"{name}={version}" for name, version in ready.inputs.cookbooks.items())
     values = json.loads(job.files[f"packer/{ready.image.name}/image.pkrvars.json"])
     tags = {
@@ -333,7 +357,8 @@ def _take_back(aws: Aws, journal: Journal, entry: Entry, problem: BaseException 
     except (DriveError, RegionsError) as left:
         why = f"{problem}\n" if isinstance(problem, DriveError) else ""
         raise LeftError(
-            f"{why}what the bake {entry.id} made could not be taken back: {left}\nThe next `invoke bake {options}` or "
-            f"`invoke images.prune {options}` tries again; until then everything with the tag {BAKE}={entry.id} costs"
+            f"{why}what the bake {entry.id} made could not be taken back: {left}\n"
+            f"The next `invoke bake {options}`, or `invoke images.prune {options} --yes`, tries again; "
+            f"until then all that has the tag {BAKE}={entry.id} costs"
         ) from None
     journal.done(entry)

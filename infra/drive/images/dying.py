@@ -1,6 +1,7 @@
 """``python dying.py LOG LOCK COMMAND…``: become COMMAND, in such a way that it does not outlive its caller.
 
-What it says goes to the file LOG, so that nobody's end can break a pipe under a program that is cleaning up. The file LOCK is locked (flock(2)) for as long as the program lives: who sees it free knows that it is gone.
+What it says goes to the file LOG, so that nobody's end can break a pipe under a program that is cleaning up.
+The file LOCK is locked (flock(2)) for as long as the program lives: who sees it free knows that it is gone.
 Where the system can (Linux, PR_SET_PDEATHSIG, prctl(2)) the program gets a SIGINT when its caller dies,
 however that happens: Packer then takes back what it made. Run as a script: it must be quick to start.
 """

@@ -1,8 +1,8 @@
 """What a build instance stands on: a subnet with a way out, a security group, a key pair.
 
-They are ours and not Packer's, as ours carry the bake's tags from their first moment, whatever Packer's version:
-what a bake that was killed left can be found. The key is an ed25519 one: Packer 1.6 would make an RSA one and sign
-with SHA-1, which OpenSSH since 8.8, and so Ubuntu since 22.04, refuses.
+They are ours and not Packer's, as ours carry the bake's tags from their first moment, whatever Packer's
+version: what a bake that was killed left can be found. The key is an ed25519 one: Packer 1.6 would make an
+RSA one and sign with SHA-1, which OpenSSH since 8.8, and so Ubuntu since 22.04, refuses.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ def place(aws: Aws, region: str, environment: str, instance_type: str, subnet: s
                 return _place(min(fitting, key=lambda row: str(row["AvailabilityZone"])))
     if not zones:
         raise DriveError(f"{instance_type} is not offered in {region}; give the image another build type")
+    there = ", ".join(sorted(zones))
     raise DriveError(
-        f"no subnet in {region} for a build instance: the account has no default VPC there, and {environment} has "
-        f"no public subnet in a zone with {instance_type} ({', '.join(sorted(zones))}) yet; apply it first, or name "
-        "a subnet that reaches the internet: --subnet"
+        f"no subnet in {region} for a build instance: the account has no default VPC there, and no public "
+        f"subnet of {environment} is in a zone that offers {instance_type} ({there}); apply {environment} "
+        "first, or name a subnet that reaches the internet: --subnet"
     )
 
 
@@ -91,8 +92,8 @@ def own_address(env: Mapping[str, str]) -> str:
             return f"{IPv4Address(answer.read().decode().strip())}/32"
     except (OSError, ValueError) as problem:
         raise DriveError(
-            f"{CHECKIP} does not tell our own public address ({problem}), from which alone the build instance would "
-            "let SSH in; name the block you come from: --ssh-from"
+            f"{CHECKIP} does not tell our own public address ({problem}), from which alone SSH would be let "
+            "in; name the block you come from: --ssh-from"
         ) from None
 
 

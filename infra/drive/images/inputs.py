@@ -15,7 +15,7 @@ from infra.files import Files
 _TEMPLATE: Final = ("image.pkr.hcl",)
 
 _ELSEWHERE: Final = frozenset({"region", "regions", "instance_types", "tags"})
-"""Variables of the template that do not change what is in the image: where it is made, and what it is called."""
+"""Variables that do not change what is in the image: where it is made, and what it is called."""
 
 _VERSION: Final = re.compile(r"""^\s*version\s+['"]([^'"]+)['"]""", re.MULTILINE)
 _NAME: Final = re.compile(r"""^\s*name\s+['"]([^'"]+)['"]""", re.MULTILINE)

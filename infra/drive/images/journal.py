@@ -1,7 +1,7 @@
 """Bakes that were begun and not ended, on disk: what a killed one left is cleaned up by the next command.
 
-``state/bakes/<id>.json`` says where to look. While a bake runs, its process holds ``<id>.run``, and its Packer
-``<id>.packer``, both by flock(2): an entry that neither holds is of a bake that is dead.
+``state/bakes/<id>.json`` says where to look. While a bake runs, its process holds ``<id>.run``, and its
+Packer ``<id>.packer``, both by flock(2): an entry that neither holds is of a bake that is dead.
 """
 
 from __future__ import annotations

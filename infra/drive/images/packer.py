@@ -34,8 +34,8 @@ _VERSION: Final = re.compile(r"^Packer v?(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 _TAIL: Final = 200
 _WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
 """What Packer says once something has failed."""
-_WELL: Final = re.compile(r": ok: ")
-"""Checks that hold."""
+_WELL: Final = re.compile(r": ok: |: Adding tag: |: Tagging snapshot: ")
+"""What is of no interest to who asks what went wrong: checks that hold, tags."""
 _DYING: Final = Path(__file__).with_name("dying.py")
 
 

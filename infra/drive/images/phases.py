@@ -26,7 +26,7 @@ PHASES: Final = (
     (r"Provisioning with shell script: .*minimise", "taking away what is not needed"),
     (r"Provisioning with shell script: .*seal", "sealing"),
     (r"Stopping the source instance", "stopping the build instance"),
-    (r"Creating (unencrypted )?AMI ", "making the AMI"),
+    (r"Creating (unencrypted )?AMI \S+ from instance", "making the AMI"),
     (r"Copying/Encrypting AMI", "copying it to the other regions"),
     (r"Adding tags to AMI", "tagging"),
     (r"Terminating the source AWS instance", "cleaning up"),

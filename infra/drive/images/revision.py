@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def revision(project: Path) -> str:
-    """``git describe``'s hash, with ``-dirty`` for files that differ from it; empty outside of a repository."""
+    """The commit's hash, with ``-dirty`` where files differ from it; empty outside of a repository."""
     try:
         said = subprocess.run(
             ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],

@@ -37,7 +37,7 @@ class Ami:
 
 
 def ours(aws: Aws, regions: Iterable[str], **tags: str) -> dict[str, tuple[Ami, ...]]:
-    """Region → the AMIs that carry all of these tags (``causeway:…`` by ``inputs`` and ``bake``), newest first."""
+    """Region → AMIs with all of these tags, newest first; ``inputs`` and ``bake`` mean ``causeway:…``."""
     names = {"inputs": INPUTS, "bake": BAKE}
     filters = [{"Name": f"tag:{names.get(key, key)}", "Values": [value]} for key, value in tags.items()]
 
@@ -52,7 +52,7 @@ def ours(aws: Aws, regions: Iterable[str], **tags: str) -> dict[str, tuple[Ami, 
 
 
 def newest_source(aws: Aws, region: str, owner: str, name: str, architecture: str) -> Ami:
-    """The image that a bake starts from: what Packer's ``source_ami_filter`` finds. ``DriveError`` without one."""
+    """What Packer's ``source_ami_filter`` finds. ``DriveError`` where there is no such image."""
     filters = {
         "name": name,
         "architecture": architecture,

@@ -1,7 +1,7 @@
 """Take away what a bake left: found by its tag, by its names, and by what hangs on these.
 
-Packer cleans up after itself, but for what it can't: copies in other regions when one of them failed, and all of
-it when it was killed. What is gone already is no error, so that a sweep may be done any number of times.
+Packer cleans up after itself, but for what it can't: copies in other regions when one of them failed, and all
+of it when it was killed. What is gone already is no error, so that a sweep may be done any number of times.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _PATIENCE: Final = 300.0
 _BEAT: Final = 2.0
 
 _NEEDS: Final = (
-    "ec2:Describe*", "ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", "ec2:DeleteKeyPair",
-    "ec2:DeleteLaunchTemplate", "ec2:DeregisterImage", "ec2:DeleteSnapshot",
+    "ec2:Describe*", "ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup",
+    "ec2:DeleteKeyPair", "ec2:DeleteLaunchTemplate", "ec2:DeregisterImage", "ec2:DeleteSnapshot",
 )  # fmt: skip
 
 _LIVING: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
@@ -34,7 +34,7 @@ class Thing:
 
     region: str
     kind: str
-    """``instance``, ``volume``, ``launch template``, ``security group``, ``key pair``, ``AMI``, ``snapshot``."""
+    """``instance``, ``volume``, ``security group``, ``AMI`` …"""
     id: str
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ def _machines(aws: Aws, entry: Entry, sleep: Callable[[float], None]) -> Iterato
 
 
 def _images(aws: Aws, entry: Entry, region: str) -> list[Thing]:
-    """AMIs by tag and by name, as Packer tags last of all; then their snapshots, and those that only say so."""
+    """AMIs by tag and by name, as Packer tags last of all; their snapshots, and those that only say so."""
     ec2 = aws.client("ec2", region)
     gone: list[Thing] = []
     with told(f"clean up after the bake {entry.id} in {region}", needs=_NEEDS, quoting=True):

@@ -34,6 +34,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "CreateAutoScalingGroup": "auto_scaling_groups",
         "DescribeScalingActivities": "scaling_activities",
         "PutLifecycleHook": "lifecycle_hooks",
+        "StartInstanceRefresh": "instance_refreshes",
     },
     "efs": {
         "PutBackupPolicy": "backup_policies",

@@ -1,7 +1,8 @@
-"""Instances that are more than a record, where a program makes machines for them: see ``infra.localaws.machines``.
+"""Instances that are more than a record, where a program makes machines for them: see
+``infra.localaws.machines``.
 
-They are ``pending`` until the machine answers, and tell its address as their public one; one that does not come up
-ends as EC2 ends those (Amazon EC2 API Reference, "StateReason": Server.InternalError).
+They are ``pending`` until the machine answers, and tell its address as their public one; one that does not
+come up ends as EC2 ends those (Amazon EC2 API Reference, "StateReason": Server.InternalError).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def _life() -> None:
 
 def _start(backend: Any, instance: Any) -> None:
     _to(instance, "pending", 0)
+    invented, instance.nics[0].public_ip = instance.nics[0].public_ip, None
     image = backend.amis.get(instance.image_id)
     asked = {
         "instance": instance.id,
@@ -79,8 +81,7 @@ def _start(backend: Any, instance: Any) -> None:
                     f"Server.InternalError: Internal error on launch: {problem}", "Server.InternalError"
                 )
             return
-        if answer.get("address"):
-            instance.nics[0].public_ip = answer["address"]
+        instance.nics[0].public_ip = answer.get("address") or invented
         _to(instance, "running", 16, "pending")
 
     BODIES.do("start", asked, started)

@@ -1,7 +1,8 @@
-"""CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be had.
+"""CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be
+had.
 
-moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2 answers then,
-without instances, and says for each type why.
+moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2 answers
+then, without instances, and says for each type why.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
 """
@@ -60,7 +61,7 @@ def _launch(backend: Any, wanted: dict[str, Any], lifecycle: str) -> Any:
     reservation = backend.run_instances(
         wanted["ImageId"],
         1,
-        Base64EncodedString(user_data) if user_data else None,
+        Base64EncodedString(user_data) if isinstance(user_data, str) and user_data else user_data or None,
         [],
         instance_type=wanted["InstanceType"],
         is_instance_type_default=False,
@@ -76,5 +77,6 @@ def _launch(backend: Any, wanted: dict[str, Any], lifecycle: str) -> Any:
     )
     instance = reservation.instances[0]
     if lifecycle == "spot":
+        instance.instance_lifecycle = "spot"
         instance.spot_instance_request_id = random_spot_request_id()
     return instance

@@ -1,7 +1,7 @@
 """CreateImage, CopyImage and ModifyImageAttribute as EC2 has them.
 
-moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, keeps tags to the copies
-that AWS leaves out nothing of, and forgets that an image requires IMDSv2.
+moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, keeps tags to the
+copies that AWS leaves out nothing of, and forgets that an image requires IMDSv2.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateImage.html
 """

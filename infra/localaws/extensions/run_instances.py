@@ -126,7 +126,8 @@ def _refuse_without_capacity(backend: Any, kwargs: dict[str, Any]) -> None:
     zone = kwargs.get("placement") or ""
     if kwargs.get("subnet_id"):
         zone = backend.get_subnet(kwargs["subnet_id"]).availability_zone
-    call = Call("ec2", backend.region_name, faults.CAPACITY, f"{kwargs.get('instance_type')} {zone}")
+    market = kwargs.get("lifecycle") or "on-demand"
+    call = Call("ec2", backend.region_name, faults.CAPACITY, f"{kwargs.get('instance_type')} {zone} {market}")
     fault = faults.FAULTS.strike(call)
     if fault is not None:
         raise EC2ClientError(fault.code, fault.message)

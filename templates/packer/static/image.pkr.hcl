@@ -104,6 +104,12 @@ variable "subnet" {
   default     = ""
 }
 
+variable "public" {
+  type        = bool
+  description = "Whether the build instance gets a public address; else it is reached by its private one."
+  default     = true
+}
+
 variable "security_groups" {
   type        = list(string)
   description = "Security groups of the build instance; without, Packer makes one."
@@ -189,7 +195,7 @@ source "amazon-ebs" "image" {
   spot_tags           = var.spot ? local.tags : null
 
   subnet_id                   = var.subnet
-  associate_public_ip_address = true
+  associate_public_ip_address = var.public
   security_group_ids          = var.security_groups
 
   # What is encrypted as a volume is encrypted as an image, and stays so in every copy: no unencrypted image
@@ -211,6 +217,7 @@ source "amazon-ebs" "image" {
   shutdown_behavior = "terminate"
 
   communicator              = "ssh"
+  ssh_interface             = var.public ? "public_ip" : "private_ip"
   ssh_username              = var.ssh_username
   ssh_keypair_name          = var.key_pair
   ssh_private_key_file      = var.private_key_file

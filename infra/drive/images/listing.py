@@ -1,0 +1,107 @@
+"""What there is of each image: where, how old, how old what it was built on, and who uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from infra.drive.aws import Aws, told
+from infra.drive.images import shelf
+from infra.drive.images.shelf import INPUTS, SOURCE, Ami
+from infra.drive.images.usage import Use, uses
+from infra.model.machines import Image
+
+State: TypeAlias = Literal["current", "changed", "not baked", "gone"]
+"""Baked of what its inputs are now; of what they were once; no AMI is locked; the locked AMI is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An image in a region."""
+
+    image: str
+    site: str
+    region: str
+    ami: str | None
+    """The locked one."""
+    state: State
+    created: datetime | None
+    base: str | None
+    """The AMI it was built on."""
+    base_created: datetime | None
+    """When that was published: what its packages lacked then, only the bake has mended."""
+    newer_base: datetime | None
+    """When the newest one was published, where that is another."""
+    users: tuple[str, ...]
+    """What launches it."""
+    instances: int
+    """How many run it."""
+    behind: int
+    """How many run an older one of the same image."""
+
+
+def rows(
+    aws: Aws,
+    image: Image,
+    sites: Mapping[str, str],
+    digest: str,
+    newest: Ami,
+    pools: Mapping[str, tuple[str, ...]],
+) -> list[Row]:
+    """One a site. ``sites``: AWS site → region; ``digest``: the hash of the image's inputs now; ``newest``:
+    the newest source image; ``pools``: AWS site → what the spec runs on this image there."""
+    regions = sorted(set(sites.values()))
+    found = shelf.ours(aws, regions, image=image.name)
+    used = uses(aws, regions)
+    published = _published(aws, newest, found)
+    return [
+        _row(image, site, region, digest, newest, found[region], used[region], pools.get(site, ()), published)
+        for site, region in sites.items()
+    ]
+
+
+def _row(
+    image: Image, site: str, region: str, digest: str, newest: Ami, amis: tuple[Ami, ...], used: tuple[Use,
+    ...], pools: tuple[str, ...], published: Mapping[str, datetime],
+) -> Row:  # fmt: skip
+    locked = image.ids.get(site)
+    there = next((one for one in amis if one.id == locked), None)
+    older = {one.id for one in amis} - {locked}
+    base = there.tags.get(SOURCE) if there else None
+    state: State = "gone"
+    if locked is None:
+        state = "not baked"
+    elif there is not None and there.state == "available":
+        state = "current" if there.tags.get(INPUTS) == digest else "changed"
+    launching = tuple(str(use) for use in used if use.ami == locked and use.kind == "group") if locked else ()
+    running = [use.ami for use in used if use.kind == "instance"]
+    return Row(
+        image=image.name,
+        site=site,
+        region=region,
+        ami=locked,
+        state=state,
+        created=there.created if there else None,
+        base=base,
+        base_created=published.get(base) if base else None,
+        newer_base=newest.created if base and base != newest.id else None,
+        users=tuple(dict.fromkeys((*pools, *launching))),
+        instances=running.count(locked) if locked else 0,
+        behind=sum(ami in older for ami in running),
+    )
+
+
+def _published(aws: Aws, newest: Ami, found: Mapping[str, tuple[Ami, ...]]) -> dict[str, datetime]:
+    """Source AMI → when it was published; Canonical takes old ones back after some years."""
+    bases = {one.tags[SOURCE] for amis in found.values() for one in amis if SOURCE in one.tags} - {newest.id}
+    published = {newest.id: newest.created}
+    if bases:
+        with told(f"look for source images in {newest.region}", needs=("ec2:DescribeImages",), quoting=True):
+            # By a filter: an id of an image that is no more would be an error.
+            answer = aws.client("ec2", newest.region).describe_images(
+                Filters=[{"Name": "image-id", "Values": sorted(bases)}]
+            )
+        published |= {row["ImageId"]: shelf.ami(row, newest.region).created for row in answer["Images"]}
+    return published

@@ -1,0 +1,227 @@
+"""Roll a pool to what its launch template says now: an instance refresh in each of its Auto Scaling groups.
+
+EC2 Auto Scaling replaces instances a few at a time; the group's lifecycle hook drains each before it goes.
+https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-refresh.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
+from infra.drive.images.usage import templates
+from infra.errors import DriveError, UsageError
+
+Protected: TypeAlias = Literal["wait", "ignore", "refresh"]
+"""What becomes of instances that are protected from scale-in, as those with running work are: waited for, up
+to an hour; left as they are; replaced all the same."""
+
+_ENDED: Final = {"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"}
+_BEAT: Final = 10.0
+
+_NEEDS: Final = (
+    "autoscaling:DescribeAutoScalingGroups", "autoscaling:StartInstanceRefresh",
+    "autoscaling:DescribeInstanceRefreshes", "autoscaling:CancelInstanceRefresh",
+    "ec2:DescribeLaunchTemplateVersions",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An Auto Scaling group that shall roll."""
+
+    region: str
+    """The AWS region."""
+    name: str
+    image: str | None
+    """The locked AMI; None where none is baked, and any will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """How fast, and what is spared. Percentages of the desired capacity."""
+
+    min_healthy: int = 90
+    max_healthy: int = 110
+    protected: Protected = "wait"
+    checkpoints: tuple[int, ...] = ()
+    """Percentages at which to pause."""
+    checkpoint_delay: int = 600
+    """Seconds."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_healthy <= 100 <= self.max_healthy <= 200:
+            raise UsageError("--min-healthy is a percentage from 0 to 100, --max-healthy one from 100 to 200")
+        if self.max_healthy - self.min_healthy > 100:
+            raise UsageError("--max-healthy may be at most 100 above --min-healthy")
+        if self.min_healthy == self.max_healthy == 100:
+            raise UsageError(
+                "with both at 100 nothing could be replaced: raise --max-healthy or lower --min-healthy"
+            )
+        if list(self.checkpoints) != sorted({each for each in self.checkpoints if 0 < each <= 100}):
+            raise UsageError("checkpoints are percentages from 1 to 100, each above the one before")
+
+    def as_aws(self) -> dict[str, Any]:
+        """``RefreshPreferences``. What matches already is skipped, so that a roll may be done again."""
+        return {
+            "MinHealthyPercentage": self.min_healthy,
+            "MaxHealthyPercentage": self.max_healthy,
+            "SkipMatching": True,
+            "ScaleInProtectedInstances": self.protected.capitalize(),
+            "StandbyInstances": "Ignore",
+            **(
+                {
+                    "CheckpointPercentages": [*self.checkpoints, *([] if 100 in self.checkpoints else [100])],
+                    "CheckpointDelay": self.checkpoint_delay,
+                }
+                if self.checkpoints
+                else {}
+            ),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """How far an instance refresh is."""
+
+    group: Group
+    id: str
+    status: str
+    """As AWS has it: ``Pending``, ``InProgress``, ``Successful``, ``Failed``, ``Cancelled`` …"""
+    percent: int
+    left: int
+    """Instances that are still to be replaced."""
+    reason: str
+
+    @property
+    def ended(self) -> bool:
+        return self.status in _ENDED
+
+
+def start(aws: Aws, groups: Sequence[Group], preferences: Preferences, apply: str) -> list[Refresh]:
+    """Start a refresh in each group, or find the one that is under way.
+
+    Before anything is started, each group must be there and launch the locked image: ``DriveError``
+    otherwise, naming the command ``apply``. ``RegionsError`` where AWS refuses.
+    """
+    _each(groups, lambda group: _require_image(aws, group, apply))
+
+    def begin(group: Group) -> Refresh:
+        try:
+            with told(
+                f"start an instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
+            ):
+                started = aws.client("autoscaling", group.region).start_instance_refresh(
+                    AutoScalingGroupName=group.name, Strategy="Rolling", Preferences=preferences.as_aws()
+                )["InstanceRefreshId"]
+        except AwsError as problem:
+            if problem.code != "InstanceRefreshInProgress":
+                raise
+            return look(aws, group)
+        return look(aws, group, started)
+
+    return _each(groups, begin)
+
+
+def look(aws: Aws, group: Group, refresh: str = "") -> Refresh:
+    """A refresh of a group, by id; without one the newest."""
+    with told(f"look at the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True):
+        rows = aws.client("autoscaling", group.region).describe_instance_refreshes(
+            AutoScalingGroupName=group.name,
+            **({"InstanceRefreshIds": [refresh]} if refresh else {"MaxRecords": 1}),
+        )["InstanceRefreshes"]
+    if not rows:
+        raise DriveError(f"{group.name} in {group.region} knows of no instance refresh")
+    row = rows[0]
+    return Refresh(
+        group,
+        row["InstanceRefreshId"],
+        row["Status"],
+        int(row.get("PercentageComplete") or 0),
+        int(row.get("InstancesToUpdate") or 0),
+        row.get("StatusReason") or "",
+    )
+
+
+def follow(
+    aws: Aws,
+    refreshes: Sequence[Refresh],
+    heard: Callable[[Refresh], None],
+    *,
+    beat: float = _BEAT,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Refresh]:
+    """Watch until all have ended; ``heard`` gets each change. A Ctrl-C ends the watching alone."""
+    now = list(refreshes)
+    for one in now:
+        heard(one)
+    while not all(one.ended for one in now):
+        sleep(beat)
+        fresh = [one if one.ended else look(aws, one.group, one.id) for one in now]
+        for before, after in zip(now, fresh, strict=True):
+            if before != after:
+                heard(after)
+        now = fresh
+    return now
+
+
+def cancel(aws: Aws, groups: Sequence[Group]) -> list[Group]:
+    """Cancel refreshes that are under way; which groups had one. What was replaced stays replaced."""
+
+    def stop(group: Group) -> bool:
+        try:
+            with told(
+                f"cancel the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
+            ):
+                aws.client("autoscaling", group.region).cancel_instance_refresh(
+                    AutoScalingGroupName=group.name
+                )
+        except AwsError as problem:
+            if problem.code != "ActiveInstanceRefreshNotFound":
+                raise
+            return False
+        return True
+
+    return [group for group, had in zip(groups, _each(groups, stop), strict=True) if had]
+
+
+def _each(groups: Sequence[Group], work: Callable[[Group], Any]) -> list[Any]:
+    """In all groups' regions at once; a pool has at most one group a region."""
+    of: Mapping[str, Group] = {f"{group.region}/{group.name}": group for group in groups}
+    try:
+        return list(each_region(of, lambda key: work(of[key])).values())
+    except RegionsError as problem:
+        raise DriveError("\n".join(map(str, problem.failed.values()))) from None
+
+
+def _require_image(aws: Aws, group: Group, apply: str) -> None:
+    with told(f"look at {group.name} in {group.region}", needs=_NEEDS, quoting=True):
+        rows = aws.client("autoscaling", group.region).describe_auto_scaling_groups(
+            AutoScalingGroupNames=[group.name]
+        )["AutoScalingGroups"]
+        launches = _image(aws, group.region, rows[0]) if rows else ""
+    if not rows:
+        raise DriveError(f"there is no group {group.name} in {group.region} yet; run: {apply}")
+    if group.image is not None and launches != group.image:
+        raise DriveError(
+            f"{group.name} in {group.region} launches {launches or 'no image that can be told'}, and "
+            f"{group.image} is locked; run `{apply}` first, then roll"
+        )
+
+
+def _image(aws: Aws, region: str, group: Mapping[str, Any]) -> str:
+    """The AMI that a group launches."""
+    for template in templates(group)[:1]:
+        rows = aws.client("ec2", region).describe_launch_template_versions(
+            LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
+        )["LaunchTemplateVersions"]
+        return str(rows[0]["LaunchTemplateData"].get("ImageId", "")) if rows else ""
+    if name := group.get("LaunchConfigurationName"):
+        rows = aws.client("autoscaling", region).describe_launch_configurations(
+            LaunchConfigurationNames=[name]
+        )["LaunchConfigurations"]
+        return str(rows[0]["ImageId"]) if rows else ""
+    return ""
