@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeAlias
 
 from infra.catalogue.tables import table
 
-Way: TypeAlias = Literal["archive", "signed", "apt", "pip", "conda", "distribution"]
-"""How it arrives: a download with a checksum; one with a signature of its makers; a signed APT repository;
-PyPI; conda-forge; the distribution's own package."""
+Way: TypeAlias = Literal["archive", "signed", "package", "apt", "pip", "conda"]
+"""How it arrives: a download with a checksum; one with a signature of its makers; a signed APT repository, or
+a package by address with a checksum; a signed APT repository alone; PyPI; conda-forge."""
 
 ARCHITECTURES: Final = ("amd64", "arm64")
 """Debian's names, by which checksums go."""

@@ -21,7 +21,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PLACEHOLDER: Final = re.compile(r"%\{([^}]*)\}")
 _FILLED: Final = ("arch", "machine")
 """What cookbooks put into a URL."""
-_FETCHED: Final = ("archive", "signed")
+_FETCHED: Final = ("archive", "signed", "package")
 """Ways that have a URL."""
 
 
@@ -85,6 +85,9 @@ def unchecked(facts: Facts) -> Iterator[Finding]:
         # A mirror serves what the makers serve: the catalogue's sums of its own version hold there too.
         if found.way == "archive" and pin.version != found.version and not pin.sha256:
             message = f"the sums we have are of {found.version}, not of {pin.version}"
+            yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
+        elif found.way == "package" and pin.url is not None and not pin.sha256:
+            message = f"{pin.url} comes without a signature"
             yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
 
 

@@ -28,4 +28,4 @@ def _bare(value: Any) -> Any:
 
 
 Software: TypeAlias = dict[Name, Annotated[Pin, BeforeValidator(_bare, json_schema_input_type=Any)]]
-"""Name → version; ``invoke docs`` lists the names."""
+"""Name → version."""

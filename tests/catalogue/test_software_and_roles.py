@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from infra.catalogue import gpus, roles, software
 from infra.spec.sites import NodeRole
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize("name", software.names())
 def test_a_row_can_be_used(name: str) -> None:
     row = software.find(name)
     assert row is not None
-    assert (row.version is None) <= (row.way in ("apt", "distribution"))
+    assert row.version is not None
     if row.way == "archive":
-        assert row.version is not None
         assert row.url is not None
         assert set(row.sha256) == set(software.ARCHITECTURES)
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in row.sha256.values())
@@ -29,6 +31,22 @@ def test_a_row_can_be_used(name: str) -> None:
     else:
         assert row.url is None
         assert not row.sha256
+
+
+@pytest.mark.parametrize("name", software.names())
+def test_a_pin_is_heeded_by_something(name: str) -> None:
+    """One that nothing reads would be a promise that is not kept."""
+    readers = [
+        path
+        for pattern in (
+            "cookbooks/*/recipes/*.rb",
+            "cookbooks/*/libraries/*.rb",
+            "cookbooks/*/attributes/*.rb",
+        )
+        for path in ROOT.glob(pattern)
+    ]
+    readers += [*ROOT.glob("infra/render/chef/*.py"), *ROOT.glob("infra/commands/machines/*.py")]
+    assert any(re.search(rf"['\"]{name}['\"]", path.read_text(encoding="utf-8")) for path in readers)
 
 
 def test_unknown_software_is_none() -> None:

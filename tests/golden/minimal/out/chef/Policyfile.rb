@@ -21,6 +21,7 @@ named_run_list :'worker', 'base', 'storage', 'container_runtime', 'kubernetes::w
 
 cookbook 'base', path: '../../../cookbooks/base'
 cookbook 'container_runtime', path: '../../../cookbooks/container_runtime'
+cookbook 'gpu', path: '../../../cookbooks/gpu'
 cookbook 'kubernetes', path: '../../../cookbooks/kubernetes'
 cookbook 'network_access', path: '../../../cookbooks/network_access'
 cookbook 'network_site', path: '../../../cookbooks/network_site'
