@@ -42,6 +42,9 @@ action :create, description: 'Make the account, or make it what it should be.' d
     gid new_resource.uid
   end
 
+  # Its owner may open it later; nobody else looks in before.
+  fresh = new_resource.manage_home && !::File.exist?(new_resource.home)
+
   user new_resource.login do
     uid new_resource.uid
     gid new_resource.uid
@@ -50,6 +53,13 @@ action :create, description: 'Make the account, or make it what it should be.' d
     manage_home new_resource.manage_home
     shell new_resource.shell
     expire_date Causeway::People.shut_from(new_resource.expires) if new_resource.expires
+  end
+
+  directory new_resource.home do
+    owner new_resource.login
+    group new_resource.login
+    mode '0700'
+    only_if { fresh }
   end
 
   # `user` can set such a date, but not take it away.

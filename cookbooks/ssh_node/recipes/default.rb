@@ -9,9 +9,10 @@
 
 package node['ssh_node']['packages'].to_a
 
-# -- Homes: they may be on another machine, and are made by the first login ---------------------------------
+# What makes homes, and what gives each person a slice: without the latter all sessions are sshd's own.
+package %w(libpam-modules libpam-systemd)
 
-package 'libpam-modules'
+# -- Homes: they may be on another machine, and are made by the first login ---------------------------------
 
 template '/usr/share/pam-configs/causeway-mkhomedir' do
   source 'mkhomedir.erb'
