@@ -29,7 +29,7 @@ $b ip link set eth0 up
 $b ip address add 10.0.2.15/24 dev eth0
 $b ip route add default via 10.0.2.2
 $b cp -a /seed/. /machine/
-$b chroot /machine chown -R ubuntu:ubuntu /home/ubuntu
+for user in ubuntu causeway; do $b chroot /machine chown -R "$user:$user" "/home/$user"; done
 $b umount /dev
 exec $b switch_root /machine /sbin/init
 """

@@ -57,14 +57,14 @@ class Chef:
 
     @classmethod
     def here(cls) -> Chef | None:
-        """The one that is named, or on PATH; None without."""
-        named = os.environ.get("CHEF_CLIENT") or shutil.which("chef-client")
-        if not named:
-            return None
-        program = Path(named).absolute()
+        """The one that is named, or on PATH with a folder that can be brought along; None without."""
+        named = os.environ.get("CHEF_CLIENT")
+        found = named or shutil.which("chef-client")
         tree = Path(os.environ.get("CHEF_CLIENT_TREE", "/opt/chef"))
+        if not found or not (named or tree.is_dir()):
+            return None
         packages = os.environ.get("CHEF_CLIENT_PACKAGES", "").split()
-        return cls(program, tree if tree.is_dir() else None, tuple(packages))
+        return cls(Path(found).absolute(), tree if tree.is_dir() else None, tuple(packages))
 
     def identity(self) -> str:
         """Changes with what it is made of, as far as names, sizes and times show."""
@@ -181,7 +181,9 @@ def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:
     if chef:
         _bring(tree, chef)
     for command in (
+        # Who may log in to an image of Ubuntu's in a cloud, and to a machine that autoinstall made.
         ["useradd", "--create-home", "--shell", "/bin/bash", "ubuntu"],
+        ["useradd", "--create-home", "--shell", "/bin/bash", "causeway"],
         # What would begin by itself, at a time of its own.
         ["systemctl", "mask", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service"],
         ["systemctl", "enable", "power-button.service"],

@@ -1,8 +1,8 @@
 """A small virtual machine that stands in for an instance of EC2 or for a machine in a rack.
 
-Debian or Ubuntu with systemd, a sshd that answers on port 22 of an address of 127.92.0.0/16, a user
-``ubuntu`` who may do everything with sudo. Each has a folder, which keeps its disk. It ends with the
-process that it was started for::
+Debian or Ubuntu with systemd, a sshd that answers on port 22 of an address of 127.92.0.0/16, and the users
+``ubuntu`` and ``causeway``, who may do everything with sudo. Each has a folder, which keeps its disk. It
+ends with the process that it was started for::
 
     vm = Vm.make(folder, disk, address=..., public_key=..., hostname="titan-01")
     vm.start(os.getpid()); vm.shut_down(); vm.start(os.getpid()); vm.end()
@@ -26,6 +26,11 @@ from machines.boot import File
 from network.machine import accelerators, release
 
 _LEASH = Path(__file__).with_name("leash.py")
+# Why: see the network lab's VM. Starting a program takes a fifth of the time.
+_ARGUMENTS = (
+    "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps tsc=reliable clocksource=tsc"
+    " random.trust_cpu=on"
+)
 _UP_SECONDS = 300
 _DOWN_SECONDS = 120
 
@@ -49,15 +54,21 @@ class Vm:
         address: str,
         public_key: str,
         hostname: str,
+        user: str = "ubuntu",
         files: Mapping[str, File] | None = None,
         online: bool = False,
+        data: str = "",
     ) -> Vm:
-        """One that never ran. ``disk`` is left as it is; ``files`` are put on it at every start;
-        ``online``: it may reach what this computer reaches."""
+        """One that never ran. ``disk`` is left as it is; ``public_key`` lets ``user`` in; ``files`` are put on
+        it at every start; ``online``: it may reach what this computer reaches; ``data``: a second disk,
+        /dev/vdb, of so much (``2G``)."""
         folder.mkdir(parents=True)
         backing: list[str | Path] = ["-F", "raw" if disk.suffix == ".raw" else "qcow2", "-b", disk.absolute()]
         own = folder / "disk.qcow2"
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, own], check=True)
+        if data:
+            create = ["qemu-img", "create", "-q", "-f", "qcow2", str(folder / "data.qcow2"), data]
+            subprocess.run(create, check=True)
         key = folder / "host_key"
         keygen: list[str | Path] = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", hostname, "-f", key]
         subprocess.run(keygen, check=True)
@@ -68,7 +79,7 @@ class Vm:
             "/etc/hosts": File(f"127.0.0.1 localhost\n127.0.1.1 {names}\n"),
             "/etc/ssh/ssh_host_ed25519_key": File(key.read_text(), 0o600),
             "/etc/ssh/ssh_host_ed25519_key.pub": File(key.with_suffix(".pub").read_text()),
-            "/home/ubuntu/.ssh/authorized_keys": File(f"{public_key.strip()}\n", 0o600),
+            f"/home/{user}/.ssh/authorized_keys": File(f"{public_key.strip()}\n", 0o600),
             **(files or {}),
         }
         (folder / "initramfs").write_bytes(boot.build(boot.kernel(), seed))
@@ -168,6 +179,7 @@ class Vm:
 
     def _qemu(self, accelerator: str) -> list[str | Path]:
         image = boot.kernel()
+        data = self.folder / "data.qcow2"
         restrict = "off" if json.loads((self.folder / "vm.json").read_text())["online"] else "on"
         return [
             "qemu-system-x86_64",
@@ -183,10 +195,7 @@ class Vm:
             ),
             *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
             *("-kernel", image, "-initrd", self.folder / "initramfs"),
-            # From mitigations=off as for the network lab's VM: starting a program takes a fifth of the time.
-            "-append",
-            "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps tsc=reliable clocksource=tsc"
-            " random.trust_cpu=on",
+            *("-append", _ARGUMENTS),
             *("-serial", f"file:{self.folder / 'console'}"),
             # The power button.
             *("-chardev", "stdio,id=button,signal=off", "-serial", "chardev:button"),
@@ -194,6 +203,7 @@ class Vm:
                 "-drive",
                 f"file={self.folder / 'disk.qcow2'},if=virtio,format=qcow2,cache=unsafe,discard=unmap",
             ),
+            *(["-drive", f"file={data},if=virtio,format=qcow2,cache=unsafe"] if data.exists() else []),
             *("-netdev", f"user,id=net,restrict={restrict},hostfwd=tcp:{self.address}:22-:22"),
             *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
             "-virtfs",
