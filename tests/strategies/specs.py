@@ -84,6 +84,7 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
         kubernetes=draw(platforms()),
         storage=draw(storages(tuple(aws), tuple(name for name in places if name not in aws))),
         access=draw(doors(tuple(aws))),
+        software=draw(maybe(st.just({"torch": "2.9.1", "containerd": {"version": "2.3"}}))),
     )
 
 
@@ -123,6 +124,9 @@ def physical_sites(draw: st.DrawFn, number: int) -> Plain:
         cidr=str(lan),
         gateway=gateway,
         nodes=nodes,
+        autoinstall=draw(maybe(st.booleans())),
+        ubuntu=draw(maybe(st.sampled_from(["22.04", "24.04"]))),
+        router=draw(maybe(st.just(str(lan[1])))),
     )
 
 
