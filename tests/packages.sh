@@ -48,6 +48,10 @@ need sudo visudo
 need chrony chronyd
 need systemd systemd-analyze
 need perl perl
+need containerd containerd
+need nfs-kernel-server exportfs
+need nfs-common nfsconf
+need xfsprogs mkfs.xfs
 # ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox
