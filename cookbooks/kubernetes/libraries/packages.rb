@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require 'mixlib/shellout'
-
 module Causeway
   # What dpkg and APT say of a package.
   module Packages

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require 'json'
-require 'mixlib/shellout'
 
 module Causeway
   # Disks, and whether anything is on them.

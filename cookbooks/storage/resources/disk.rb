@@ -89,8 +89,9 @@ action_class do
     group = new_resource.label
     apt_package 'lvm2'
 
+    # Without --yes it refuses a disk that has any signature.
     execute "vgcreate #{group}" do
-      command ['vgcreate', '--yes', group, *new_resource.devices]
+      command ['vgcreate', group, *new_resource.devices]
     end
 
     execute "lvcreate #{group}" do
@@ -102,7 +103,7 @@ action_class do
     "/dev/#{group}/#{group}"
   end
 
-  # Neither overwrites a file system by itself: there is no --force here.
+  # mkfs.xfs refuses what is not blank as well; mkfs.ext4 does not.
   def format_volume(device)
     apt_package 'xfsprogs' if new_resource.filesystem == 'xfs'
 
