@@ -28,6 +28,7 @@ $b mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose modules /machine/
 $b ip link set eth0 up
 $b ip address add 10.0.2.15/24 dev eth0
 $b ip route add default via 10.0.2.2
+[ ! -s /private ] || $b ip address add "$($b cat /private)/32" dev eth0
 $b cp -a /seed/. /machine/
 for user in ubuntu causeway; do $b chroot /machine chown -R "$user:$user" "/home/$user"; done
 $b umount /dev
@@ -52,8 +53,8 @@ def kernel() -> Path:
     return machine.kernel(MODULES)
 
 
-def build(image: Path, seed: Mapping[str, File]) -> bytes:
-    """The initramfs for a kernel's file; ``seed``: absolute path → file."""
+def build(image: Path, seed: Mapping[str, File], private: str = "") -> bytes:
+    """The initramfs for a kernel's file; ``seed``: absolute path → file; ``private``: one more address."""
     busybox = Path(shutil.which("busybox") or "/bin/busybox")
     files = initramfs.modules(machine.release(image), MODULES)
     order = "".join(f"{number:02}.ko\n" for number, _ in enumerate(files))
@@ -62,6 +63,7 @@ def build(image: Path, seed: Mapping[str, File]) -> bytes:
         *((name, 0o040755, b"") for name in ("bin", "modules", "dev", "seed")),
         ("bin/busybox", 0o100755, busybox.read_bytes()),
         ("init", 0o100755, _INIT.encode()),
+        ("private", 0o100644, private.encode()),
         ("modules/order", 0o100644, order.encode()),
         *((f"modules/{number:02}.ko", 0o100644, initramfs.plain(path)) for number, path in enumerate(files)),
         *((f"seed{folder}", 0o040700 if folder.endswith("/.ssh") else 0o040755, b"") for folder in folders),

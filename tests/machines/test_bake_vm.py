@@ -1,13 +1,14 @@
 """A whole bake as a person starts it, and its image on a machine that boots. Nothing but the cloud is played.
 
 Real Packer calls EC2's API of the embedded AWS, which puts a virtual machine behind the instance; SSH,
-provisioners, systemd and the checks are real. Chef is where there is one (``disk.Chef``); else a stand-in on the
-machine holds what it is given against what Chef would need, and says what it was run with.
+provisioners, systemd and the checks are real. Chef is where there is one (``disk.Chef``); else a stand-in on
+the machine holds what it is given against what Chef would need, and says what it was run with.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -52,7 +53,7 @@ class Project:
         (folder / "environments").mkdir(parents=True)
         (folder / "environments" / "tiny.yaml").write_text(SPEC)
         for name in ("cookbooks", "packer"):
-            (folder / name).symlink_to(ROOT / name)
+            shutil.copytree(ROOT / name, folder / name)
 
     def invoke(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", "tiny"]

@@ -57,11 +57,12 @@ class Vm:
         user: str = "ubuntu",
         files: Mapping[str, File] | None = None,
         online: bool = False,
+        private: str = "",
         data: str = "",
     ) -> Vm:
-        """One that never ran. ``disk`` is left as it is; ``public_key`` lets ``user`` in; ``files`` are put on
-        it at every start; ``online``: it may reach what this computer reaches; ``data``: a second disk,
-        /dev/vdb, of so much (``2G``)."""
+        """One that never ran. ``disk`` is left as it is; ``public_key`` lets ``user`` in; ``files`` are put
+        on it at every start; ``online``: it may reach what this computer reaches; ``private``: an address
+        that it has besides; ``data``: a second disk, /dev/vdb, of so much (``2G``)."""
         folder.mkdir(parents=True)
         backing: list[str | Path] = ["-F", "raw" if disk.suffix == ".raw" else "qcow2", "-b", disk.absolute()]
         own = folder / "disk.qcow2"
@@ -82,7 +83,7 @@ class Vm:
             f"/home/{user}/.ssh/authorized_keys": File(f"{public_key.strip()}\n", 0o600),
             **(files or {}),
         }
-        (folder / "initramfs").write_bytes(boot.build(boot.kernel(), seed))
+        (folder / "initramfs").write_bytes(boot.build(boot.kernel(), seed, private))
         (folder / "vm.json").write_text(json.dumps({"address": address, "online": online}))
         return cls(folder)
 
