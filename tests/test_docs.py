@@ -21,6 +21,7 @@ IAM = ROOT / "docs/iam"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 APPLY = sorted(IAM.glob("apply-*.json"))
 PLAN = IAM / "plan.json"
+BAKE = IAM / "bake.json"
 
 MANAGED_POLICY = 6144
 """Characters of a managed policy without white space (IAM User Guide, "IAM and AWS STS quotas")."""
@@ -303,6 +304,10 @@ def wanted_by_apply() -> set[str]:
     return wanted_by_plan() | change | {action for actions in table()["apply"].values() for action in actions}
 
 
+def wanted_by_bake() -> set[str]:
+    return {action for actions in table()["bake"].values() for action in actions}
+
+
 def declared(kind: str) -> set[str]:
     """Types of the ``resource`` or ``data`` blocks in our modules."""
     modules = (ROOT / "templates/terraform/modules").rglob("*.tf")
@@ -330,6 +335,20 @@ def test_apply_may_do_what_it_needs_and_no_more() -> None:
     assert allowed(PLAN, *APPLY) == wanted_by_apply()
 
 
+def test_bake_may_do_what_it_needs_and_no_more() -> None:
+    assert allowed(BAKE) == wanted_by_bake()
+
+
+def test_every_call_that_our_own_code_makes_on_images_is_allowed() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "infra/drive/images").glob("*.py"))
+    verbs = "authorize|copy|create|delete|deregister|describe|import|modify|terminate"
+    calls = set(re.findall(rf"\b((?:{verbs})_[a-z_]+)(?=\(|\"\))", code))
+    named = {action.partition(":")[2] for action in allowed(BAKE)}
+    made = {"".join(word.capitalize() for word in call.split("_")) for call in calls}
+    assert {"DescribeImages", "DeregisterImage", "ImportKeyPair"} <= made
+    assert made <= named
+
+
 def test_the_shared_secrets_store_gets_what_it_asks_for() -> None:
     from infra.drive.secrets.ssm import ACTIONS
 
@@ -343,14 +362,14 @@ def test_each_action_exists() -> None:
     session = library.get_session()
     calls = {name: set(session.get_service_model(api).operation_names) for name, api in API.items()}
     unknown = []
-    for action in sorted(wanted_by_apply() - NO_CALL):
+    for action in sorted((wanted_by_apply() | wanted_by_bake()) - NO_CALL):
         service, _, name = action.partition(":")
         if CALLS.get(action, name) not in calls[service]:
             unknown.append(action)
     assert unknown == []
 
 
-@pytest.mark.parametrize("policy", [*APPLY, PLAN], ids=relative)
+@pytest.mark.parametrize("policy", [*APPLY, BAKE, PLAN], ids=relative)
 def test_a_policy_is_one_that_iam_takes(policy: Path) -> None:
     text = json.dumps(json.loads(policy.read_text(encoding="utf-8")), separators=(",", ":"))
     assert len(text) <= MANAGED_POLICY
@@ -363,7 +382,7 @@ def test_a_role_can_have_them_all() -> None:
     assert len([*APPLY, PLAN]) <= POLICIES_PER_ROLE
 
 
-@pytest.mark.parametrize("policy", [*APPLY, PLAN], ids=relative)
+@pytest.mark.parametrize("policy", [*APPLY, BAKE, PLAN], ids=relative)
 def test_what_changes_anything_is_named_and_limited(policy: Path) -> None:
     for statement in statements(policy):
         actions = listed(statement["Action"])
@@ -381,7 +400,7 @@ def test_the_policies_are_those_of_the_reference_environment() -> None:
 
     cluster, _ = resolve(load(ROOT / "environments/research.yaml").spec, Lock(), "research")
     regions = sorted(region.region for region in cluster.regions)
-    for statement in statements(*APPLY, PLAN):
+    for statement in statements(*APPLY, BAKE, PLAN):
         equal = statement.get("Condition", {}).get("StringEquals", {})
         assert equal.get("aws:RequestedRegion", regions) == regions, statement["Sid"]
         for key, value in equal.items():
