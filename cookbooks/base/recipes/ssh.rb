@@ -31,7 +31,7 @@ template '/etc/ssh/sshd_config.d/10-causeway.conf' do
     end
   )
   # Where systemd waits for the first connection, nothing has made that folder yet.
-  verify 'mkdir -p /run/sshd && /usr/sbin/sshd -t -f %{path}'
+  verify 'test ! -x /usr/sbin/sshd || { mkdir -p /run/sshd && /usr/sbin/sshd -t -f %{path}; }'
   notifies :reload, 'service[ssh]', :delayed
 end
 

@@ -17,7 +17,7 @@ template '/etc/chrony/chrony.conf' do
     servers: node['base']['time_servers'].to_a,
     pool: node['platform'] == 'ubuntu' ? 'ntp.ubuntu.com' : '2.debian.pool.ntp.org'
   )
-  verify '/usr/sbin/chronyd -p -f %{path}'
+  verify 'test ! -x /usr/sbin/chronyd || /usr/sbin/chronyd -p -f %{path}'
   notifies :restart, 'service[chrony]', :delayed
 end
 

@@ -68,12 +68,22 @@ cookbook_file '/etc/profile.d/causeway-gpu.sh' do
   mode '0644'
 end
 
+gpu_group = node['ssh_node']['gpu_group']
+gpu_gid = nil
+
+if gpu_group
+  item = Causeway::People.items(self, node['base']['groups_data_bag']).find { |each| each['id'] == gpu_group }
+  raise "ssh_node.gpu_group: #{gpu_group} is no group of the data bag #{node['base']['groups_data_bag']}" unless item
+
+  gpu_gid = item['gid']
+end
+
 # The driver's own device files: udev has no part in them.
 template '/etc/modprobe.d/causeway-gpu-access.conf' do
   source 'gpu-access.conf.erb'
   mode '0644'
-  variables(lazy { { gid: Etc.getgrnam(node['ssh_node']['gpu_group']).gid } })
-  action node['ssh_node']['gpu_group'] ? :create : :delete
+  variables(gid: gpu_gid)
+  action gpu_group ? :create : :delete
 end
 
 # -- What everybody reads -----------------------------------------------------------------------------------

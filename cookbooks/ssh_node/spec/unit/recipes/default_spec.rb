@@ -27,6 +27,20 @@ describe 'ssh_node::default' do
     end
   end
 
+  context 'with GPUs for a group alone' do
+    override_attributes['ssh_node']['gpu_group'] = 'researchers'
+
+    before do
+      stub_data_bag('groups').and_return(['researchers'])
+      stub_data_bag_item('groups', 'researchers').and_return('id' => 'researchers', 'gid' => 3002)
+    end
+
+    it 'has the driver make its files so' do
+      file = '/etc/modprobe.d/causeway-gpu-access.conf'
+      expect(chef_run).to render_file(file).with_content('NVreg_DeviceFileGID=3002 NVreg_DeviceFileMode=0660')
+    end
+  end
+
   context 'in a region' do
     default_attributes['ssh_node']['access'] = { 'login-1' => ['engineers'], 'login-2' => ['students'] }
 
