@@ -185,12 +185,15 @@ def test_blank_disks_are_whole_writable_and_empty(ruby: str) -> None:
         *USED.values(),
         disk("nvme2n1"),
         disk("nvme1n1"),
+        disk("nvme3n1"),
         disk("loop0", type="loop"),
         disk("sr0", type="rom"),
         disk("sdf", ro=True),
         disk("sdg", size=0),
     ]
-    answer = ask(ruby, "storage", "Causeway::Disks.blank(tree)", tree=tree)
+    answer = ask(
+        ruby, "storage", "Causeway::Disks.blank(tree, there: ->(path) { path != '/dev/nvme3n1' })", tree=tree
+    )
     assert answer == ["/dev/nvme1n1", "/dev/nvme2n1"]
 
 

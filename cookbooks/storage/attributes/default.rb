@@ -44,7 +44,8 @@ default['storage']['efs_utils'] = {
 
 # Mountpoint for Amazon S3, a package by address; `%{version}` and `%{release_arch}` stand for what they say.
 # With a `sha256` by architecture (amd64, arm64) it is checked by that, else by Amazon's signature.
-# node['software']['mountpoint-s3'] goes over it.
+# node['software']['mountpoint-s3'] goes over it. A machine outside of AWS has no role there: it shows what is
+# in the file `credentials` (of the AWS CLI's form), which others bring.
 default['storage']['mount_s3'] = {
   'version' => '1.24.0',
   'url' => 'https://s3.amazonaws.com/mountpoint-s3-release/%{version}/%{release_arch}/' \
@@ -52,6 +53,7 @@ default['storage']['mount_s3'] = {
   'sha256' => {},
   'key_url' => 'https://s3.amazonaws.com/mountpoint-s3-release/public_keys/KEYS',
   'key_fingerprint' => '673FE4061506BB469A0EF857BE397A52B086DA5A',
+  'credentials' => '/etc/causeway/secrets/aws-credentials',
 }
 
 # The NFS server. nil `path`: the folder above the exports, where disks of use `nfs` are mounted. nil

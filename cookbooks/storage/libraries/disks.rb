@@ -16,10 +16,10 @@ module Causeway
       ran.error? ? [] : JSON.parse(ran.stdout)['blockdevices']
     end
 
-    # Paths of whole disks with nothing on them.
-    def blank(tree)
+    # Paths of whole disks with nothing on them. A container sees its host's disks and has no devices for them.
+    def blank(tree, there: ->(path) { ::File.blockdev?(path) })
       disks = tree.select { |each| each['type'] == 'disk' && each['size'].to_i.positive? && !each['ro'] }
-      disks.select { |disk| contents(disk).nil? }.map { |disk| disk['path'] }.sort
+      disks.select { |disk| contents(disk).nil? }.map { |disk| disk['path'] }.select(&there).sort
     end
 
     # What is on a disk, in words; nil where it is blank.

@@ -59,11 +59,13 @@ return if baking
 
 scratch = settings['scratch']
 listed = settings['disks'].select { |disk| disk['use'] == 'scratch' }.map { |disk| disk['device'] }
-# A physical machine says which of its disks are whose; in the cloud, what is blank was asked for as scratch.
+# A physical machine says which of its disks are whose. In the cloud, what is blank at first was asked for as
+# scratch; once the machine is a node, a blank disk may be the volume of a pod.
 discover = scratch['discover'].nil? ? node.read('causeway', 'address').nil? : scratch['discover']
+discover &&= listed.empty? && !::File.exist?('/etc/kubernetes/kubelet.conf')
 
 storage_disk 'scratch' do
-  devices lazy { discover && listed.empty? ? Causeway::Disks.blank(Causeway::Disks.tree) : listed }
+  devices lazy { discover ? Causeway::Disks.blank(Causeway::Disks.tree) : listed }
   path scratch['path']
   filesystem scratch['filesystem']
   mode scratch['mode']
@@ -84,6 +86,8 @@ log 'mounts that wait for their file systems' do
   not_if { missing.empty? }
 end
 
+credentials = { 'AWS_SHARED_CREDENTIALS_FILE' => settings['mount_s3']['credentials'] }
+
 # An outer path before one inside of it.
 ready.sort_by { |mount| mount['path'] }.each do |mount|
   source, kind, flags =
@@ -93,6 +97,7 @@ ready.sort_by { |mount| mount['path'] }.each do |mount|
     what source
     type kind
     options flags
+    environment credentials if mount['kind'] == 's3' && node.read('causeway', 'address')
     timeout settings['mount_timeout']
   end
 end

@@ -20,6 +20,10 @@ property :options, Array,
   default: [],
   description: 'Mount options'
 
+property :environment, Hash,
+  default: {},
+  description: 'Environment of the mount program'
+
 property :timeout, Integer,
   default: 30,
   description: 'Seconds that the mount may take'
@@ -41,7 +45,8 @@ action :create, description: 'Have systemd mount it on demand.' do
         'Type' => new_resource.type,
         'Options' => new_resource.options.join(','),
         'TimeoutSec' => new_resource.timeout,
-      },
+        'Environment' => new_resource.environment.map { |name, value| "#{name}=#{value}" },
+      }.reject { |_, value| value == [] },
       Causeway::MountUnits::MARK => { 'Cookbook' => 'storage' }
     )
     verify false
