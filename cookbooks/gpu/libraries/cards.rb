@@ -12,6 +12,9 @@ module Causeway
     CARD = /\A0x030[02]/.freeze
     SWITCH = /\A0x0680/.freeze
 
+    # Debian has several side by side, and an alias for the one that is chosen.
+    MODULES = %w(nvidia nvidia-current nvidia-current-open nvidia-tesla-470).freeze
+
     module_function
 
     def any?(devices = DEVICES)
@@ -33,10 +36,13 @@ module Causeway
       read('/sys/module/nvidia/version')
     end
 
-    # The version of the module on disk, for a kernel.
+    # The version of the module on disk, for a kernel; nil where it has none.
     def installed(kernel)
-      ran = Mixlib::ShellOut.new('modinfo', '--set-version', kernel, '--field', 'version', 'nvidia').run_command
-      ran.error? ? nil : ran.stdout.strip
+      MODULES.each do |name|
+        ran = Mixlib::ShellOut.new('modinfo', '--set-version', kernel, '--field', 'version', name).run_command
+        return ran.stdout.strip unless ran.error?
+      end
+      nil
     end
 
     # Kernels that modules can be built for: they are installed, and so are their headers.

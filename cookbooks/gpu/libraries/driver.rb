@@ -67,9 +67,16 @@ module Causeway
       [open ? 'nvidia-kernel-open-dkms' : 'nvidia-kernel-dkms', 'nvidia-driver-cuda', 'nvidia-persistenced']
     end
 
-    # Everything of the driver, by any source: globs for apt_preferences(5).
+    # Everything of the driver, by any source: globs for apt_preferences(5). The container toolkit is no part of
+    # it, though its packages begin alike.
     def family_of_packages
-      %w(nvidia-* libnvidia-* libcuda1 libcuda1:* cuda-drivers* libxnvctrl* xserver-xorg-video-nvidia* nvlsm)
+      %w(
+        nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-kernel* nvidia-open* nvidia-utils* nvidia-compute-utils*
+        nvidia-firmware* nvidia-persistenced nvidia-modprobe nvidia-settings nvidia-smi nvidia-fabricmanager*
+        nvidia-imex* nvidia-xconfig libnvidia-cfg* libnvidia-common* libnvidia-compute* libnvidia-decode*
+        libnvidia-encode* libnvidia-extra* libnvidia-fbc* libnvidia-gl* libnvidia-ml* libnvidia-nscq* libcuda1
+        cuda-drivers* xserver-xorg-video-nvidia*
+      )
     end
 
     def fabric_packages(branch:, source:, platform:)

@@ -13,10 +13,11 @@ packages = Causeway::Driver.fabric_packages(
   branch: gpu['driver'], source: gpu['source'], platform: node['platform']
 )
 
-# The fourth generation of switches has a subnet manager besides, which only NVIDIA's repository has.
-include_recipe 'gpu::repository' if blackwell
+# Debian has no fabric manager, and nobody but NVIDIA the subnet manager of the fourth generation of switches.
+include_recipe 'gpu::repository' if blackwell || node['platform'] != 'ubuntu'
 
-apt_preference 'nvidia-fabric-manager' do
+# Where the version is the driver's, the source may be another.
+apt_preference 'fabric-manager' do
   glob packages.join(' ')
   pin(lazy { "version #{Causeway::Cards.version_on_disk(gpu['driver'])}-*" })
   pin_priority '1001'

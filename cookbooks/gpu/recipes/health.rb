@@ -9,7 +9,7 @@
 gpu = node['gpu']
 health = gpu['health']
 
-package 'python3-minimal'
+package 'python3'
 
 directory '/usr/local/lib/causeway' do
   recursive true

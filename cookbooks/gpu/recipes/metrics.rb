@@ -10,9 +10,10 @@ include_recipe 'gpu::repository'
 
 version = node.read('software', 'dcgm-exporter', 'version')
 
+# With an epoch or without one.
 apt_preference 'dcgm-exporter' do
   glob 'datacenter-gpu-manager-exporter'
-  pin "version *#{version}*"
+  pin "version /^([0-9]+:)?#{version.to_s.gsub('.', '[.]')}-/"
   pin_priority '1001'
   action version ? :add : :remove
 end

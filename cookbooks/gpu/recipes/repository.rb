@@ -25,9 +25,11 @@ base_apt_source 'cuda' do
   end
 end
 
-apt_preference 'no-drivers-from-cuda' do
+# By its label, which mirrors keep. APT takes the first record that fits, in the order of the files' names: what
+# is pinned by its version comes before this.
+apt_preference 'zz-no-drivers-from-cuda' do
   glob Causeway::Driver.family_of_packages.join(' ')
-  pin "origin \"#{URI(uri).host}\""
+  pin 'release l=NVIDIA CUDA'
   pin_priority '-1'
   action drivers ? :remove : :add
 end

@@ -59,8 +59,13 @@ class Findings:
         return any(fault.weight is weight for fault in self.all())
 
     def summary(self) -> str:
-        """One line for people: what counts against the machine."""
+        """One line for people: what counts against the machine, each thing once."""
         said = [fault.text for fault in self.faults if fault.weight is not Weight.NOTE]
+        alike: dict[str, list[str]] = {}
         for card in self.cards:
-            said += [f"card {card.index}: {f.text}" for f in card.faults if f.weight is not Weight.NOTE]
+            for fault in card.faults:
+                if fault.weight is not Weight.NOTE:
+                    alike.setdefault(fault.text, []).append(str(card.index))
+        for text, cards in alike.items():
+            said.append(f"card{'s' if len(cards) > 1 else ''} {', '.join(cards)}: {text}")
         return "; ".join(said)
