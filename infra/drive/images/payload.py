@@ -18,10 +18,10 @@ from typing import Final
 from infra.errors import DriveError
 from infra.files import Files
 
-_NOT_ON_A_MACHINE: Final = frozenset(
-    {"spec", "test", "kitchen", ".kitchen", "__pycache__", ".bundle", "vendor"}
-)
-"""Parts of a cookbook, and leftovers beside it, that chef-client does not read."""
+_LEFTOVERS: Final = ("~", ".orig", ".pyc")
+
+_NOT_ON_A_MACHINE: Final = frozenset({"spec", "test", "kitchen", "__pycache__", "vendor"})
+"""Parts of a cookbook, and leftovers beside it, that chef-client does not read; hidden ones neither."""
 
 
 def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[str, bytes]:
@@ -68,7 +68,7 @@ def _files(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
-        if path.name in _NOT_ON_A_MACHINE or path.name.endswith(("~", ".orig", ".pyc")):
+        if path.name in _NOT_ON_A_MACHINE or path.name.startswith(".") or path.name.endswith(_LEFTOVERS):
             continue
         if path.is_dir() and not path.is_symlink():
             yield from _files(path)
