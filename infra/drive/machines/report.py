@@ -46,7 +46,8 @@ def parse(found: object) -> Report | None:
         return None
     try:
         return Report(
-            ended=datetime.fromisoformat(str(found["ended"])).astimezone(UTC),
+            # A run that failed before it came to anything has no end.
+            ended=datetime.fromisoformat(str(found.get("ended") or found["started"])).astimezone(UTC),
             success=bool(found["success"]),
             updated=tuple(map(str, found["updated"])),
             total=int(found["total"]),

@@ -11,6 +11,9 @@ module Causeway
   class RunReport < Chef::Handler
     PATH = '/var/lib/causeway/report.json'
 
+    # What a why-run would have changed stands beside it: that is no run, and must not hide the last one.
+    REHEARSAL = 'why-run.json'
+
     # repository: the Chef repository; its file `inputs` has the hash of all that was brought here.
     def initialize(repository, path = PATH)
       super()
@@ -20,19 +23,24 @@ module Causeway
 
     def report
       FileUtils.mkdir_p(File.dirname(@path))
-      fresh = "#{@path}.new"
+      path = rehearsal? ? File.join(File.dirname(@path), REHEARSAL) : @path
+      fresh = "#{path}.new"
       File.write(fresh, "#{JSON.pretty_generate(told)}\n", perm: 0o644)
-      File.rename(fresh, @path)
+      File.rename(fresh, path)
     end
 
     private
+
+    def rehearsal?
+      Chef::Config[:why_run] ? true : false
+    end
 
     def told
       {
         'started' => start_time&.utc&.iso8601,
         'ended' => end_time&.utc&.iso8601,
         'success' => success?,
-        'why_run' => Chef::Config[:why_run] ? true : false,
+        'why_run' => rehearsal?,
         'updated' => run_context ? updated_resources.map(&:to_s).uniq : [],
         'total' => run_context ? all_resources.length : 0,
         'exception' => run_status.formatted_exception,
