@@ -56,6 +56,12 @@ need xfsprogs mkfs.xfs
 need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox
 need kmod modprobe
+# ... machines behind instances of the embedded AWS, and Packer, which bakes images on them, ...
+need debootstrap debootstrap
+need qemu-utils qemu-img
+need e2fsprogs mke2fs
+need openssh-client ssh-keygen
+need packer packer
 ls /lib/modules/*/kernel/fs/9p/9p.ko* >/dev/null 2>&1 || missing="$missing linux-image-amd64"
 
 [ -n "$missing" ] || exit 0

@@ -31,6 +31,8 @@ _ARGUMENTS = (
     "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps tsc=reliable clocksource=tsc"
     " random.trust_cpu=on"
 )
+_LEASHES: dict[Path, subprocess.Popen[bytes]] = {}
+"""Of machines that this process started: folder → process."""
 _UP_SECONDS = 300
 _DOWN_SECONDS = 120
 
@@ -125,6 +127,7 @@ class Vm:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            _LEASHES[self.folder] = leash
             (self.folder / "pid").write_text(str(leash.pid))
             deadline = time.monotonic() + _UP_SECONDS
             while leash.poll() is None and time.monotonic() < deadline:
@@ -176,6 +179,8 @@ class Vm:
                 return False
             time.sleep(0.05)
         pid.unlink(missing_ok=True)
+        if leash := _LEASHES.pop(self.folder, None):
+            leash.wait()
         return True
 
     def _qemu(self, accelerator: str) -> list[str | Path]:
