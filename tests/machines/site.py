@@ -1,0 +1,153 @@
+"""A physical site of virtual machines, and the project's cookbooks: what `invoke converge` works on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from machines.vm import Vm
+
+from infra.drive.machines import payload
+
+ROOT = Path(__file__).parents[2]
+
+SPEC = """\
+version: 1
+name: small
+domain: small.internal
+sites:
+  lab:
+    kind: physical
+    location: A computer that tests run on
+    cidr: 10.200.0.0/22
+    gateway: {addresses: [198.51.100.10], asn: 65010}
+    nodes:
+      gateway:
+        {address: 10.200.0.2, mac: "52:54:00:12:34:02", cpus: 2, memory: 1 GiB,
+         roles: [site-gateway, nfs-server],
+         disks: [{device: /dev/vda, size: 6 GiB, use: system}, {device: /dev/vdb, size: 2 GiB, use: nfs}]}
+      login:
+        {address: 10.200.0.3, mac: "52:54:00:12:34:03", cpus: 2, memory: 1 GiB, roles: [ssh-node],
+         disks: [{device: /dev/vda, size: 6 GiB, use: system}]}
+  attic:
+    kind: physical
+    location: The other end of a tunnel
+    cidr: 10.201.0.0/22
+    gateway: {addresses: [203.0.113.10], asn: 65011}
+storage:
+  nfs:
+    home: {site: lab, export: /srv/home, path: /home}
+access:
+  groups:
+    engineers: {}
+  users:
+    ada: {name: Ada, email: ada@small.internal, uid: 10001, groups: [engineers], ssh_keys: ["@KEY@"]}
+"""
+
+ADDRESSES = {"gateway": ("127.92.255.2", "10.200.0.2"), "login": ("127.92.255.3", "10.200.0.3")}
+"""Where sshd answers, and the machine's own address at its site."""
+
+
+class Site:
+    """A folder with a spec and the project's cookbooks, and machines that are nodes of its site."""
+
+    def __init__(self, folder: Path, made_from: Path) -> None:
+        self.folder, self._disk = folder, made_from
+        self.key = folder / "key"
+        (folder / "environments").mkdir(parents=True)
+        shutil.copytree(ROOT / "cookbooks", folder / "cookbooks")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
+        self.public = self.key.with_suffix(".pub").read_text().strip()
+        (folder / "environments" / "small.yaml").write_text(SPEC.replace("@KEY@", self.public))
+        (folder / "known_hosts").touch()
+        self.vms: dict[str, Vm] = {}
+
+    def up(self, name: str, **more: Any) -> Vm:
+        """A machine of this name that runs."""
+        reached, own = ADDRESSES[name]
+        vm = Vm.make(
+            self.folder / name,
+            self._disk,
+            address=reached,
+            public_key=self.public,
+            hostname=f"{name}.small.internal",
+            user="causeway",
+            online=True,
+            private=own,
+            **more,
+        )
+        self.vms[name] = vm
+        vm.start(os.getpid())
+        with (self.folder / "known_hosts").open("a") as known:
+            known.write(f"{vm.host_key}\n")
+        hosts = "".join(
+            f"Host {name}.small.internal\n  HostName {vm.address}\n  HostKeyAlias {vm.address}\n"
+            for name, vm in self.vms.items()
+        )
+        (self.folder / "ssh_config").write_text(
+            f"{hosts}Host *\n  User causeway\n  IdentityFile {self.key}\n  IdentitiesOnly yes\n"
+            f"  BatchMode yes\n  LogLevel ERROR\n  UserKnownHostsFile {self.folder / 'known_hosts'}\n"
+        )
+        return vm
+
+    def down(self) -> None:
+        """All of them, at once."""
+        for vm in self.vms.values():
+            vm.end()
+
+    def invoke(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", "small"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env={**os.environ, "CAUSEWAY_SSH_CONFIG": str(self.folder / "ssh_config")},
+        )
+
+    def converge(self, name: str) -> dict[str, Any]:
+        """The run's report; fails the test with Chef's own words."""
+        done = self.invoke("converge", "--nodes", name, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr + self._log(name)
+        return self.report(name)
+
+    def chef(self, name: str, run_list: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """As above, with another run list and with attributes over the node's own."""
+        done = self.invoke("render")
+        assert done.returncode == 0, done.stderr
+        build, there = self.folder / "build" / "small", payload.REPOSITORY
+        wanted = payload.payload(build, name, "lab", (), payload.shared(build, self.folder / "cookbooks"))
+        with payload.staged(build, wanted) as staged:
+            (staged / "more.json").write_text(json.dumps(attributes))
+            archive = subprocess.run(["tar", "-c", "-C", staged, "."], capture_output=True, check=True).stdout
+        self.run(
+            name,
+            f"sudo -n sh -c 'rm -rf {there}; mkdir -p {there}; tar -x --no-same-owner -C {there}'",
+            archive,
+        )
+        chef = f"sudo -n chef-client -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color -o"
+        self.run(name, f"CHEF_LICENSE=accept-silent {chef} '{run_list}'")
+        return self.report(name)
+
+    def run(self, name: str, command: str, stdin: bytes = b"") -> str:
+        whole = ["ssh", "-F", str(self.folder / "ssh_config"), f"{name}.small.internal", command]
+        done = subprocess.run(
+            whole, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        said = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, f"{command}: {said[-8000:]}"
+        return said
+
+    def report(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run(name, "sudo -n cat /var/lib/causeway/report.json"))
+        return found
+
+    def _log(self, name: str) -> str:
+        logs = sorted((self.folder / "build").glob(f"**/{name}/*.log"), key=lambda path: path.stat().st_mtime)
+        return logs[-1].read_text()[-8000:] if logs else ""
