@@ -46,6 +46,8 @@ def bake(
     from infra.drive.images.phases import Progress
 
     images = _asked(understood.cluster, names, everything=everything)
+    if private and not ssh_from:
+        raise UsageError("--private needs --ssh-from: the block that you reach the build instance from")
     program = packer.find()
     job, aws = _job(understood, subnet=subnet, ssh_from=ssh_from, private=private)
     if not dry_run:

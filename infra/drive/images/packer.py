@@ -36,7 +36,7 @@ _WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
 """What Packer says once something has failed."""
 _WELL: Final = re.compile(r": ok: |: Adding tag: |: Tagging snapshot: ")
 """What is of no interest to who asks what went wrong: checks that hold, tags."""
-_DYING: Final = Path(__file__).with_name("dying.py")
+_KEEPER: Final = Path(__file__).with_name("keeper.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def build(
     ``log`` gets all it says; ``lock`` is locked while it lives, which may be longer than we do.
     """
     command = [
-        sys.executable, "-I", str(_DYING), str(log), str(lock),
+        sys.executable, "-I", str(_KEEPER), str(log), str(lock),
         *_command(packer, "build", _template(packer, folder), var_files),
     ]  # fmt: skip
     heard = Heard()

@@ -1,0 +1,203 @@
+"""`invoke bake`, `images` and `images.prune` as a person runs them: processes, exit codes, the lock file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from images.oven import REGIONS, ROOT, SPEC, World
+
+from infra.drive import localaws
+
+pytestmark = [pytest.mark.slow]
+
+LOCK = """\
+version: 1
+images:
+  old:
+    us-west-2: ami-0123456789abcdef0
+"""
+
+
+class Project:
+    """A folder with one environment, ``tiny``, whose embedded AWS has machines."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder = world, folder
+        (folder / "environments").mkdir()
+        (folder / "environments" / "tiny.yaml").write_text(SPEC)
+        self.lock.write_text(LOCK)
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "environments" / "tiny.lock.yaml"
+
+    @property
+    def images(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = yaml.safe_load(self.lock.read_text())["images"]
+        return found
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", "tiny"]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heeding,
+        )
+
+    def invoke(self, *arguments: str, code: int = 0) -> tuple[str, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == code, f"{out[-2000:]}\n{err[-4000:]}"
+        assert "Traceback" not in err
+        return out, err
+
+
+@pytest.fixture
+def project(world: World, tmp_path: Path) -> Project:
+    # The world's server stands where the environment's has to be.
+    assert (tmp_path / "build" / "state" / "aws") == world.server.folder
+    (tmp_path / "build" / "tiny").symlink_to(".")
+    return Project(world, tmp_path)
+
+
+def heeding() -> None:
+    """Ctrl-C means something, also where these tests are a shell's background job."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    for _ in range(300):
+        if what():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")
+
+
+def test_a_bake_is_locked_found_again_and_listed(project: Project) -> None:
+    out, err = project.invoke("bake", "--image", "cpu", "--json")
+    (result,) = json.loads(out)
+    assert result["baked"] is True
+    assert list(result["images"]) == list(REGIONS)
+    assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}, "cpu": result["images"]}
+    assert "commit it" in err
+
+    before = project.lock.read_text()
+    out, _ = project.invoke("bake", "--all")
+    assert "unchanged, not baked again" in out
+    assert project.lock.read_text() == before
+    assert len(project.world.calls("start")) == 1
+
+    project.lock.write_text(LOCK)
+    project.invoke("bake", "--image", "cpu")
+    assert project.lock.read_text() == before, "ids that the lock lost are put back without a bake"
+
+    out, _ = project.invoke("images", "--json")
+    rows = json.loads(out)
+    assert {row["state"] for row in rows} == {"current"}
+    assert [row["ami"] for row in rows] == list(result["images"].values())
+    out, _ = project.invoke("images.prune", "--keep", "0")
+    assert "locked in environments/tiny.lock.yaml" in out
+    assert "Nothing to remove." in out
+
+
+def test_a_dry_run_changes_nothing(project: Project) -> None:
+    out, _ = project.invoke("bake", "--all", "--dry-run")
+    assert "cpu: would be baked" in out
+    assert "us-east-1, eu-west-1" in out
+    assert project.world.calls("start") == []
+    assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
+
+
+def test_a_bake_that_fails_leaves_the_lock(project: Project) -> None:
+    project.world.break_machines("chef-fails")
+    _, err = project.invoke("bake", "--image", "cpu", "--on-demand", code=1)
+    assert "cpu was not baked: running chef-client failed" in err
+    assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
+    project.world.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_bake_that_is_stopped_leaves_nothing(project: Project, number: signal.Signals) -> None:
+    project.world.break_machines("slow-chef")
+    process = project.start("bake", "--image", "cpu", "--on-demand")
+    wait_for(lambda: "converge.sh" in said(project))
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "was stopped; nothing is left of it" in err
+    assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
+    project.world.assert_nothing_is_left()
+
+
+def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
+    project.world.break_machines("slow-chef")
+    process = project.start("bake", "--image", "cpu", "--on-demand")
+    wait_for(lambda: "converge.sh" in said(project))
+    process.kill()
+    process.communicate(timeout=60)
+    if sys.platform == "linux":  # Packer is told, and ends its instance by itself
+        wait_for(lambda: not project.world.machines_running())
+    assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
+    project.world.break_machines()
+    _, err = project.invoke("bake", "--image", "cpu", "--on-demand")
+    assert "was killed; taking back what it made" in err
+    assert set(project.images["cpu"]) == set(REGIONS)
+    for region in REGIONS:
+        assert project.world.tagged(region) == project.world.images_of(region)
+        assert len(project.world.images_of(region)) == 2
+
+
+def test_old_images_are_pruned_and_new_ones_stay(project: Project) -> None:
+    baked = []
+    for number in range(3):
+        spec = SPEC.replace("cpu: {}", f"cpu: {{root_disk: {50 + number} GiB}}")
+        (project.folder / "environments" / "tiny.yaml").write_text(spec)
+        out, _ = project.invoke("bake", "--image", "cpu", "--on-demand", "--json")
+        baked.append(json.loads(out)[0]["images"])
+    out, err = project.invoke("images.prune", "--keep", "1")
+    assert "Nothing was changed" in err
+    out, _ = project.invoke("images.prune", "--keep", "1", "--yes", "--json")
+    told = json.loads(out)
+    assert [row["stays"] for row in told["images"]] == [True, False, False]
+    for region in REGIONS:
+        assert len(project.world.images_of(region)) == 2
+        assert baked[2][region] in project.world.images_of(region)
+
+
+def test_without_machines_it_says_so_at_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project.world.server.folder
+    localaws.stop(folder)
+    monkeypatch.delenv("CAUSEWAY_MACHINES")
+    _, err = project.invoke("bake", "--image", "cpu", code=1)
+    assert "have no machines behind them" in err
+    assert "CAUSEWAY_MACHINES" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bake",), "which image? --image cpu, or --all"),
+        (("bake", "--image", "cpuu"), "did you mean cpu?"),
+        (("bake", "--image", "cpu", "--private"), "--private needs --ssh-from"),
+        (("roll", "--pool", "gpu"), "gpu: no such pool in tiny"),
+        (("images.prune", "--keep", "-1"), "--keep is a number"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(project: Project, arguments: tuple[str, ...], said: str) -> None:
+    assert said in project.invoke(*arguments, code=1)[1]
+
+
+def said(project: Project) -> str:
+    logs = sorted((project.folder / "build" / "state" / "bakes").glob("*.log"))
+    return logs[-1].read_text() if logs else ""
