@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from datetime import datetime, timezone
 from typing import Any
 
 from gpu_health.judge import State
+from gpu_health.report import stamp
 from gpu_health.settings import Settings
 
 ANNOTATION = "causeway/gpu-health"
@@ -60,7 +60,7 @@ def _change(sick: bool, cordoned: bool, reason: str | None, why: str) -> dict[st
 
 
 def _condition(settings: Settings, state: State, now: int) -> None:
-    at = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = stamp(now)
     condition = {
         "type": CONDITION,
         "status": "False" if state.sick else "True",

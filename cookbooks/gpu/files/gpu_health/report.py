@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime, timezone
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def write(path: Path, findings: Findings, state: State, now: int) -> None:
     """``healthy`` of the machine is the verdict; ``healthy`` of a card is what was seen this time."""
     told = {
-        "checked": datetime.fromtimestamp(now, timezone.utc).isoformat().replace("+00:00", "Z"),
+        "checked": stamp(now),
         "healthy": not state.sick,
         "reasons": [fault.text for fault in findings.faults],
         "why": state.why,
@@ -33,6 +33,11 @@ def write(path: Path, findings: Findings, state: State, now: int) -> None:
         ],
     }
     replace(path, json.dumps(told, indent=2))
+
+
+def stamp(now: int) -> str:
+    """ISO 8601, UTC: as the report and Kubernetes have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
 
 
 def replace(path: Path, text: str) -> None:

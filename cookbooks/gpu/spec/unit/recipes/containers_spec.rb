@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'gpu::containers' do
+  platform 'ubuntu', '24.04'
+
+  let(:packages) do
+    %w(nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1)
+  end
+
+  context 'with a pin' do
+    override_attributes['software']['nvidia-container-toolkit']['version'] = '1.20.0'
+
+    it 'holds all its packages to it' do
+      expect(chef_run).to create_base_apt_source('nvidia-container-toolkit').with(
+        pin_packages: packages, pin_version: '1.20.0-*'
+      )
+      expect(chef_run).to upgrade_apt_package(packages)
+    end
+  end
+
+  context 'without' do
+    it 'takes the newest, once' do
+      expect(chef_run).to install_apt_package(packages)
+    end
+  end
+end

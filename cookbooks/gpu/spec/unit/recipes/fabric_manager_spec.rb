@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'gpu::fabric_manager' do
+  platform 'ubuntu', '24.04'
+
+  before do
+    allow(Causeway::Cards).to receive(:version_on_disk).and_return('580.95.05')
+    allow(Causeway::Cards).to receive(:switches?).and_return(true)
+    allow(Causeway::Cards).to receive(:any?).and_return(true)
+  end
+
+  context 'with Hopper cards' do
+    override_attributes['gpu'] = { 'driver' => 580, 'family' => 'hopper' }
+
+    it "has the driver's version" do
+      expect(chef_run).to add_apt_preference('fabric-manager').with(pin: 'version 580.95.05-*')
+      expect(chef_run).to upgrade_apt_package(%w(nvidia-fabricmanager-580))
+      expect(chef_run).to verify_gpu_same_version('nvidia-fabricmanager-580').with(branch: 580)
+      expect(chef_run).to start_service('nvidia-fabricmanager, now')
+      expect(chef_run).not_to install_apt_package('nvlsm')
+    end
+  end
+
+  context 'with Blackwell cards' do
+    override_attributes['gpu'] = { 'driver' => 580, 'family' => 'blackwell' }
+
+    it 'has the subnet manager' do
+      expect(chef_run).to install_apt_package('nvlsm')
+      expect(chef_run).to create_file('/etc/modules-load.d/nvlsm.conf').with(content: "ib_umad\n")
+    end
+  end
+end

@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'gpu::health' do
+  platform 'ubuntu', '24.04'
+
+  override_attributes['gpu']['count'] = 4
+  override_attributes['causeway']['name'] = 'titan-01'
+
+  it 'brings the check and its settings' do
+    expect(chef_run).to create_remote_directory('/usr/local/lib/causeway/gpu_health')
+    expect(chef_run).to render_file('/etc/causeway/gpu-health.json')
+      .with_content('"count": 4').with_content('"node": "titan-01"')
+  end
+
+  it 'starts the timer' do
+    expect(chef_run).to start_systemd_unit('causeway-gpu-health.timer')
+  end
+
+  context 'while an image is baked' do
+    override_attributes['causeway']['baking'] = true
+
+    it 'starts at the first boot' do
+      expect(chef_run).to enable_systemd_unit('causeway-gpu-health.timer')
+      expect(chef_run).not_to start_systemd_unit('causeway-gpu-health.timer')
+    end
+  end
+end

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+require 'chefspec'
+
+describe 'gpu::metrics' do
+  platform 'ubuntu', '24.04'
+
+  override_attributes['gpu']['driver'] = 470
+  override_attributes['software']['dcgm-exporter']['version'] = '4.8.2'
+  override_attributes['causeway']['address'] = '10.200.0.11'
+
+  before { allow(Causeway::Cards).to receive(:any?).and_return(false) }
+
+  it "has DCGM for the driver's CUDA, and the exporter that is pinned" do
+    expect(chef_run).to install_apt_package('datacenter-gpu-manager-4-cuda11')
+    expect(chef_run).to add_apt_preference('dcgm-exporter').with(pin: 'version /^([0-9]+:)?4[.]8[.]2-/')
+    expect(chef_run).to upgrade_apt_package('datacenter-gpu-manager-exporter')
+  end
+
+  it 'listens at the private address, and starts where there are cards' do
+    expect(chef_run).to render_file('/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf')
+      .with_content('DCGM_EXPORTER_LISTEN=10.200.0.11:9400')
+    expect(chef_run).to enable_service('nvidia-dcgm-exporter')
+    expect(chef_run).not_to start_service('nvidia-dcgm-exporter, now')
+  end
+end
