@@ -155,7 +155,7 @@ def disk(chef: Chef | None) -> Path:
 def _identity(source: Mirror, chef: Chef | None) -> str:
     how = "".join(inspect.getsource(each) for each in (_fill, _install, _bring))
     told = hashlib.sha256(f"{source}{_PACKAGES}{_SIZE}{how}".encode())
-    for path in _files(_ROOTFS):
+    for path in _own_files(chef):
         told.update(path.name.encode() + path.read_bytes())
     told.update(chef.identity().encode() if chef else b"")
     return told.hexdigest()[:16]
@@ -170,9 +170,7 @@ def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:
     )  # fmt: skip
     if chef and chef.packages:
         _install(tree, chef.packages)
-    for path in _files(_ROOTFS):
-        if chef and path.name == "chef-client":
-            continue
+    for path in _own_files(chef):
         target = tree / path.relative_to(_ROOTFS)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -220,8 +218,10 @@ def _bring(tree: Path, chef: Chef) -> None:
         known.symlink_to(chef.program)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+def _own_files(chef: Chef | None) -> Iterator[Path]:
+    for path in sorted(_ROOTFS.rglob("*")):
+        if path.is_file() and not (chef and path.name == "chef-client"):
+            yield path
 
 
 def _run(*command: str | Path) -> None:
