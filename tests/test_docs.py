@@ -114,8 +114,12 @@ def namespace() -> Collection:
 
 @cache
 def flags() -> Mapping[str, frozenset[str]]:
-    """Task → its options."""
-    return {str(context.name): frozenset(context.flags) for context in namespace().to_contexts()}
+    """Task → its options, also by other names: `images` is `images.list`."""
+    return {
+        str(name): frozenset(context.flags)
+        for context in namespace().to_contexts()
+        for name in (context.name, *context.aliases)
+    }
 
 
 def test_the_tasks_table_is_what_invoke_lists() -> None:
