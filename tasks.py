@@ -473,11 +473,11 @@ def roll(
     )
 
 
-# -- Physical machines ------------------------------------------------------------------------------------
+# -- Machines with a name of their own ---------------------------------------------------------------------
 
 MACHINES: Final = {
-    "site": "a physical site",
-    "nodes": "only these nodes, titan-01 or titan-*; may be given several times",
+    "site": "a site",
+    "nodes": "only these machines, titan-01 or titan-*; may be given several times",
 }
 
 
@@ -503,7 +503,7 @@ def converge(
     at_once: int = 8,
     json: bool = False,
 ) -> int:
-    """Bring physical machines in line with the spec: cookbooks over rsync, then Chef, over SSH.
+    """Bring machines in line with the spec, in racks and regions: cookbooks over rsync, then Chef, over SSH.
 
     Example: invoke converge --env research --site rack-a --nodes titan-a01 --why-run
     """
@@ -525,7 +525,7 @@ def converge(
 def nodes(
     _: Context, env: str = "", site: str = "", nodes: Sequence[str] | None = None, json: bool = False
 ) -> int:
-    """Show each physical machine: its last converge, drift, versions, GPUs; exit code 1 when one is not well.
+    """Show each machine with a name: its last converge, drift, versions, GPUs; exit code 1 for one not well.
 
     Example: invoke nodes --env research --site rack-a
     """

@@ -30,6 +30,9 @@ def state_file(environment: Environment) -> Path:
     return environment.build / "state" / "terraform.tfstate"
 
 
+NO_MACHINES: Final = "There are no machines behind the embedded AWS"
+
+
 def is_embedded(environment: Environment, cluster: Cluster) -> bool:
     """Whether it lives on the embedded AWS."""
     return environment.rehearsed or cluster.aws.embedded

@@ -83,6 +83,12 @@ class Cluster:
     gpu_families: tuple[GpuFamily, ...]
     """Architectures of the cards that there are, by name."""
 
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """The machines in the cloud that have a name of their own, and are in no pool."""
+        masters = self.control_plane.masters if self.control_plane else ()
+        return (*masters, *self.ssh_nodes, *self.access_gateways)
+
     def region(self, name: str) -> Region:
         """The region of an AWS site's name. KeyError for any other."""
         for region in self.regions:

@@ -185,6 +185,7 @@ class Instance:
     subnet: str
     instance_type: str
     architecture: Architecture
+    gpus: Gpus | None
     image: str
     image_id: str | None
     root_disk: Disk

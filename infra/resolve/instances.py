@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Literal
 
-from infra.catalogue import prices
+from infra.catalogue import instances, prices
 from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.places import Region, Tier
-from infra.resolve.machines import ROOT_DEVICE
+from infra.resolve.machines import ROOT_DEVICE, cards_of
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.spec import Spec
 from infra.spec.defaults import control_image, vpn_host, vpn_sites
@@ -53,6 +53,7 @@ class Foundry:
         """One machine; ``index`` (from 0) spreads machines of a kind over the region's zones."""
         region, image = self.regions[site], self.images[image_name]
         zone = region.zones[index % len(region.zones)]
+        kind = instances.find(instance_type)
         tier: Tier = "public" if public else "private"
         name = aws_name(255, self.environment, site, hostname)
         return Instance(
@@ -67,6 +68,7 @@ class Foundry:
             subnet=subnet_name(tier, zone),
             instance_type=instance_type,
             architecture=image.architecture,
+            gpus=cards_of(kind, image) if kind is not None else None,
             image=image_name,
             image_id=image.ids.get(site),
             root_disk=Disk(ROOT_DEVICE, root_gib or image.root_disk_gib, "gp3", None, None),

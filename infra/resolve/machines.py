@@ -53,12 +53,13 @@ def _image(spec: Spec, lock: Lock, name: str, image: written.Image) -> made.Imag
 
 
 def _image_gpu(spec: Spec, name: str, gpu: written.ImageGpu) -> made.ImageGpu:
+    pools = [pool for pool in spec.pools.values() if pool.image == name]
+    types = {weighted.type for pool in pools for weighted in pool.instance_types}
+    types |= {node.instance_type for node in spec.access.ssh_nodes.values() if node.image == name}
     cards = [
         card
-        for pool in spec.pools.values()
-        if pool.image == name
-        for weighted in pool.instance_types
-        if (found := instances.find(weighted.type)) and found.gpus and (card := gpus.find(found.gpus.model))
+        for kind in types
+        if (found := instances.find(kind)) and found.gpus and (card := gpus.find(found.gpus.model))
     ]
     fits = gpu.driver >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
     opened = gpu.open_kernel_modules
@@ -97,7 +98,7 @@ def _pool(
     pool: written.Pool,
 ) -> made.NodePool:
     types = [found for weighted in pool.instance_types if (found := instances.find(weighted.type))]
-    cards = _pool_gpus(types[0], image)
+    cards = cards_of(types[0], image)
     role = pool.role or ("gpu-worker" if cards else "worker")
     root = _disk(ROOT_DEVICE, pool.root_disk or written.Disk(size=image.root_disk_gib * 1024))
     taints = tuple(made.Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
@@ -140,13 +141,14 @@ def _pool(
     )
 
 
-def _pool_gpus(first: instances.InstanceType, image: made.Image) -> Gpus | None:
-    if first.gpus is None or image.gpu is None:
+def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
+    """An instance type's cards, as the image's driver runs them; None without either."""
+    if kind.gpus is None or image.gpu is None:
         return None
-    card = gpus.find(first.gpus.model)
+    card = gpus.find(kind.gpus.model)
     assert card is not None, "the catalogue knows the cards of its own types"
     return Gpus(
-        first.gpus.model, first.gpus.count, first.gpus.memory_mib, card.gpu_class, image.gpu.driver,
+        kind.gpus.model, kind.gpus.count, kind.gpus.memory_mib, card.gpu_class, image.gpu.driver,
         card.architecture, image.gpu.open_kernel_modules,
     )  # fmt: skip
 

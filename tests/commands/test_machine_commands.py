@@ -31,12 +31,35 @@ sites:
       store-01: {address: 10.200.0.13, cpus: 4096, memory: 1 GiB, mac: "0c:c4:7a:00:00:13"}
 """
 
+CLOUD = """\
+version: 1
+name: cloud
+domain: test.internal
+aws: {account: "123456789012"}
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+  us-east-1: {kind: aws, zones: [us-east-1a], overflow: 1}
+  lab:
+    kind: physical
+    cidr: 10.200.0.0/22
+    nodes: {titan-01: {address: 10.200.0.11, cpus: 1, memory: 1 GiB}}
+images: {cpu: {}}
+access:
+  users: {ada: {name: Ada, groups: [engineers], ssh_keys: []}}
+  groups: {engineers: {sudo: true}}
+  ssh_nodes: {login: {instance_type: t3.large, image: cpu, groups: [engineers]}}
+"""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "environments").mkdir()
     (folder / "environments" / "racks.yaml").write_text(SPEC.replace("4096", "64"))
+    (folder / "environments" / "cloud.yaml").write_text(CLOUD)
+    (folder / "environments" / "embedded.yaml").write_text(
+        CLOUD.replace('account: "123456789012"', "embedded: true")
+    )
     for name in ("cookbooks", "packer"):
         (folder / name).symlink_to(ROOT / name)
     return folder
@@ -44,13 +67,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    with running(tmp_path_factory.mktemp("hosts"), "titan-01", "titan-02") as found:
+    with running(tmp_path_factory.mktemp("hosts"), "titan-01", "titan-02", "login-1") as found:
         yield found
 
 
-def invoke(project: Path, hosts: Hosts, *words: str, code: int = 0) -> tuple[str, str]:
+def invoke(project: Path, hosts: Hosts, *words: str, code: int = 0, env: str = "racks") -> tuple[str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "racks"],
+        [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", env],
         cwd=project,
         env={**os.environ, "PYTHONPATH": str(ROOT), "CAUSEWAY_SSH_CONFIG": str(hosts.config)},
         capture_output=True,
@@ -93,8 +116,8 @@ def test_converge_then_nodes(project: Path, hosts: Hosts) -> None:
 def test_what_does_not_exist_is_told_before_anything_is_done(project: Path, hosts: Hosts) -> None:
     for words, said in (
         (("converge",), "which machines? Say --site, --nodes or --all"),
-        (("converge", "--site", "lap"), "lap: no physical site; did you mean lab?"),
-        (("converge", "--nodes", "titan-10"), "titan-10: no physical node; did you mean titan-0"),
+        (("converge", "--site", "lap"), "lap: no site; did you mean lab?"),
+        (("converge", "--nodes", "titan-10"), "titan-10: no such machine; did you mean titan-0"),
         (("converge", "--all", "--at-once", "0"), "--at-once 0: at least one"),
         (("enroll",), "which machines? Say --site or --nodes"),
         (("enroll", "--site", "lab", "--login", "ubuntu@192.0.2.1"), "is one machine's"),
@@ -123,3 +146,42 @@ def test_enroll_asks_compares_and_installs(project: Path, hosts: Hosts, tmp_path
     assert "done" in out
     assert hosts.known.read_text().startswith("titan-01.test.internal ssh-ed25519 ")
     hosts.known.write_text(known)
+
+
+def test_what_a_spec_says_anew_reaches_an_instance(project: Path, hosts: Hosts) -> None:
+    spec = project / "environments" / "cloud.yaml"
+    out, _ = invoke(project, hosts, "converge", "--site", "us-west-2", "--nodes", "login-*", env="cloud")
+    assert "done" in out
+    bag = "/var/lib/causeway/chef/data_bags/users"
+    assert hosts["login-1"].shell(f"ls {bag}").split() == ["ada.json"]
+    person = "{ada: {"
+    spec.write_text(spec.read_text().replace(person, "{grace: {name: Grace, groups: [engineers]}, ada: {"))
+    invoke(project, hosts, "converge", "--nodes", "login-1", env="cloud")
+    assert hosts["login-1"].shell(f"ls {bag}").split() == ["ada.json", "grace.json"]
+    node = json.loads(hosts["login-1"].shell("cat /var/lib/causeway/chef/nodes/login-1.json"))
+    assert node["run_list"] == ["role[ssh-node]"]
+    assert node["normal"]["ssh_node"] == {"groups": ["engineers"]}
+    out, err = invoke(project, hosts, "nodes", "--json", env="cloud", code=1)
+    assert {each["node"]: (each["site"], each["state"]) for each in json.loads(out)} == {
+        "titan-01": ("lab", "never converged"),
+        "master-1": ("us-west-2", "down"),
+        "login-1": ("us-west-2", "ok"),
+        "vpn-us-west-2": ("us-west-2", "down"),
+    }
+    for words, said in (
+        (("converge", "--nodes", "vpn-us-west-2"), "cloud has no PKI yet"),
+        (("converge", "--site", "us-east-1"), "us-east-1 has no machine with a name of its own"),
+        (("enroll", "--nodes", "login-1"), "login-1 is an instance in us-west-2"),
+    ):
+        _, err = invoke(project, hosts, *words, code=1, env="cloud")
+        assert said in err
+
+
+def test_there_are_no_machines_behind_the_embedded_aws(project: Path, hosts: Hosts) -> None:
+    nobody = "There are no machines behind the embedded AWS: "
+    out, err = invoke(project, hosts, "converge", "--nodes", "login-1", env="embedded")
+    assert f"{nobody}login-1 is left out" in err
+    assert out == ""
+    out, err = invoke(project, hosts, "nodes", "--json", env="embedded", code=1)
+    assert f"{nobody}master-1, login-1 and vpn-us-west-2 are left out" in err
+    assert [each["node"] for each in json.loads(out)] == ["titan-01"]

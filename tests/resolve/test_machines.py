@@ -82,3 +82,13 @@ def test_images_know_their_source_and_their_kernel_modules(spec: Spec) -> None:
         False,
         True,
     )
+
+
+def test_an_image_s_kernel_modules_suit_the_ssh_nodes_that_run_it(spec: Spec) -> None:
+    access, login = spec.access, spec.access.ssh_nodes["login"]
+    volta = login.model_copy(update={"image": "gpu-nvswitch", "instance_type": "p3.2xlarge"})
+    more = access.model_copy(update={"ssh_nodes": {**access.ssh_nodes, "volta": volta}})
+    images = resolve_images(spec.model_copy(update={"access": more}), Lock())
+    [gpu] = [image.gpu for image in images if image.name == "gpu-nvswitch"]
+    assert gpu is not None
+    assert not gpu.open_kernel_modules

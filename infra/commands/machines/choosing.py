@@ -1,47 +1,90 @@
-"""Which physical machines a command is about."""
+"""Which machines a command is about: those in racks, and instances that have a name of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from infra.commands import world
 from infra.commands.environment import Understood
+from infra.commands.terminal import note
 from infra.errors import UsageError
+from infra.model import Cluster
 from infra.model.places import PhysicalNode
-from infra.nearest import meant_one_of
+from infra.nearest import listed, meant_one_of
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A physical machine and the site it stands in."""
+    """A machine, and where it stands or runs."""
 
+    name: str
+    """Its short name, unique in its cluster."""
+    fqdn: str
     site: str
-    node: PhysicalNode
+    """A physical site's name or an AWS site's."""
+    roles: tuple[str, ...]
+    cards: int
+    """GPUs that it has by the spec."""
+    physical: PhysicalNode | None
+    """None for an instance."""
 
 
-def choose(understood: Understood, site: str, nodes: Sequence[str]) -> tuple[Chosen, ...]:
-    """The physical machines of a site, or those named there (``titan-*`` names many); all, without either.
+def choose(understood: Understood, site: str, names: Sequence[str]) -> tuple[Chosen, ...]:
+    """The machines of a site, or those named there (``titan-*`` names many); all, without either.
 
     ``UsageError`` for a site or a name that is none.
     """
-    sites = {each.name: each for each in understood.cluster.sites}
-    if not sites:
-        raise UsageError(f"{understood.environment.spec_file} has no physical site, so no machine of its own")
+    every = _every(understood.cluster)
+    if not every:
+        raise UsageError(f"{understood.environment.spec_file} has no machine with a name of its own")
+    cluster = understood.cluster
+    sites = [*(each.name for each in cluster.sites), *(each.name for each in cluster.regions)]
     if site and site not in sites:
-        raise UsageError(f"{site}: no physical site; {meant_one_of(site, list(sites))}")
-    every = [
-        Chosen(each.name, node)
-        for each in sites.values()
-        if not site or each.name == site
-        for node in each.nodes
-    ]
-    if not nodes:
-        return tuple(every)
-    wanted = [word for given in nodes for word in given.split(",") if word]
-    known = [each.node.name for each in every]
+        raise UsageError(f"{site}: no site; {meant_one_of(site, sites)}")
+    there = [each for each in every if not site or each.site == site]
+    if not there:
+        raise UsageError(f"{site} has no machine with a name of its own")
+    if not names:
+        return tuple(there)
+    wanted = [word for given in names for word in given.split(",") if word]
+    known = [each.name for each in there]
     for pattern in wanted:
         if not any(fnmatchcase(name, pattern) for name in known):
             where = f" in {site}" if site else ""
-            raise UsageError(f"{pattern}: no physical node{where}; {meant_one_of(pattern, known)}")
-    return tuple(each for each in every if any(fnmatchcase(each.node.name, pattern) for pattern in wanted))
+            raise UsageError(f"{pattern}: no such machine{where}; {meant_one_of(pattern, known)}")
+    return tuple(each for each in there if any(fnmatchcase(each.name, pattern) for pattern in wanted))
+
+
+def existing(understood: Understood, chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
+    """Those that there are: an instance on the embedded AWS has no machine behind it, which is said."""
+    chosen = tuple(chosen)
+    if not world.is_embedded(understood.environment, understood.cluster):
+        return chosen
+    absent = [each.name for each in chosen if each.physical is None]
+    if absent:
+        note(f"{world.NO_MACHINES}: {listed(absent)} {'is' if len(absent) == 1 else 'are'} left out.")
+    return tuple(each for each in chosen if each.physical is not None)
+
+
+def _every(cluster: Cluster) -> list[Chosen]:
+    physical = [
+        Chosen(
+            node.name, node.fqdn, site.name, node.roles, node.gpus.count if node.gpus else 0, physical=node
+        )
+        for site in cluster.sites
+        for node in site.nodes
+    ]
+    cloud = [
+        Chosen(
+            each.hostname,
+            each.fqdn,
+            each.region,
+            (each.role,),
+            each.gpus.count if each.gpus else 0,
+            physical=None,
+        )
+        for each in cluster.instances
+    ]
+    return [*physical, *cloud]

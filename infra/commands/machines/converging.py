@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.machines.choosing import Chosen, choose, existing
 from infra.commands.rendering import write
 from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import UsageError
@@ -33,15 +33,13 @@ def converge(
         raise UsageError("which machines? Say --site, --nodes or --all")
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
-    chosen = choose(understood, site, nodes)
-    if not chosen:
-        raise UsageError(f"{site} has no nodes")
-    targets = _targets(understood, chosen)
+    there = existing(understood, choose(understood, site, nodes))
+    targets = _targets(understood, there) if there else []
     with Board([each.name for each in targets]) as board:
         done = run(understood.environment.build, targets, why_run=why_run, at_once=at_once, watcher=board)
     if json:
         say_json([_outcome_json(each) for each in done.outcomes])
-    else:
+    elif done.outcomes:
         _tell(done.outcomes, why_run=why_run)
     return done.exit_code
 
@@ -53,10 +51,10 @@ def _targets(understood: Understood, chosen: Iterable[Chosen]) -> list[Target]:
     from infra.drive.machines.payload import TREES, payload, shared
 
     chosen = list(chosen)
-    roles = {role for each in chosen for role in each.node.roles}
+    roles = {role for each in chosen for role in each.roles}
     if roles & TREES.keys():
         if "site-gateway" in roles:
-            trees.require_whole(understood, [one.site for one in chosen if "site-gateway" in one.node.roles])
+            trees.require_whole(understood, [one.site for one in chosen if "site-gateway" in one.roles])
         kept = keeping.store(understood)
         if "access-gateway" in roles:
             keeping.existing(understood, kept)
@@ -67,9 +65,9 @@ def _targets(understood: Understood, chosen: Iterable[Chosen]) -> list[Target]:
     common = shared(build)
     return [
         Target(
-            each.node.name,
-            each.node.fqdn,
-            payload(build, each.node.name, each.site, each.node.roles, common),
+            each.name,
+            each.fqdn,
+            payload(build, each.name, each.site, each.roles, common),
         )
         for each in chosen
     ]

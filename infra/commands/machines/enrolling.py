@@ -1,17 +1,18 @@
-"""`invoke enroll`: first contact with bare machines."""
+"""`invoke enroll`: first contact with bare machines in racks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Understood
-from infra.commands.machines.choosing import choose
+from infra.commands.machines.choosing import Chosen, choose
 from infra.commands.machines.converging import converge
 from infra.commands.terminal import ask, note, say
 from infra.errors import CausewayError, UsageError
+from infra.model.places import PhysicalNode
 
 if TYPE_CHECKING:
     from infra.drive.machines.connection import Confirm
@@ -41,18 +42,19 @@ def enroll(
     chosen = choose(understood, site, names)
     if not (site or names):
         raise UsageError("which machines? Say --site or --nodes")
+    machines = _physical(chosen)
     if len(chosen) > 1 and ("@" in login or fingerprint):
         raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
     script = INSTALL_CHEF.read_text(encoding="utf-8")
     ready = []
-    for each in chosen:
-        name = each.node.name
+    for each, node in machines:
+        name = each.name
         note(f"{name}: connecting")
         try:
-            address = login if "@" in login else f"{login}@{each.node.fqdn}" if login else ""
-            with opened(each.node.fqdn, login=address, confirm=_agreed(name, fingerprint)) as remote:
+            address = login if "@" in login else f"{login}@{each.fqdn}" if login else ""
+            with opened(each.fqdn, login=address, confirm=_agreed(name, fingerprint)) as remote:
                 facts = survey(remote)
-                found = differences(each.node, facts)
+                found = differences(node, facts)
                 for one in found:
                     note(f"{name}: {one}")
                 if any(one.grave for one in found) and not force:
@@ -68,10 +70,24 @@ def enroll(
         ready.append(each)
         say(f"{name}: enrolled")
     if then_converge and ready:
-        wanted = [each.node.name for each in ready]
+        wanted = [each.name for each in ready]
         code = converge(understood, "", wanted, everything=False, why_run=False, at_once=8, json=False)
         return code or (0 if len(ready) == len(chosen) else 1)
     return 0 if len(ready) == len(chosen) else 1
+
+
+def _physical(chosen: Iterable[Chosen]) -> list[tuple[Chosen, PhysicalNode]]:
+    """``UsageError`` for an instance: who it is, AWS vouches for, and its image has what a converge needs."""
+    found = []
+    for each in chosen:
+        if each.physical is None:
+            raise UsageError(
+                f"{each.name} is an instance in {each.site}: its image has all that a converge needs. Its "
+                f"host key is in its console output (aws ec2 get-console-output); ssh {each.fqdn} remembers "
+                f"it, then: invoke converge --nodes {each.name}"
+            )
+        found.append((each, each.physical))
+    return found
 
 
 def _agreed(name: str, expected: str) -> Confirm:

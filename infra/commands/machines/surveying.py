@@ -1,4 +1,4 @@
-"""`invoke nodes`: every physical machine as it is now."""
+"""`invoke nodes`: every machine with a name of its own as it is now."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.machines.choosing import Chosen, choose, existing
 from infra.commands.rendering import write
 from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import CausewayError
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def nodes(understood: Understood, site: str, names: Sequence[str], *, json: bool) -> int:
-    """Every physical machine as it is now; 1 when one is down, failed its last run, or has a sick GPU."""
+    """Each machine as it is now; 1 when one is down, failed its last run, or has a sick GPU."""
     from infra.drive.machines.survey import everywhere, survey
 
-    chosen = choose(understood, site, names)
-    found = everywhere([(each.node.name, each.node.fqdn) for each in chosen], survey)
+    chosen = existing(understood, choose(understood, site, names))
+    found = everywhere([(each.name, each.fqdn) for each in chosen], survey)
     wanted = _inputs(understood, chosen)
-    rows = [_row(each, found[each.node.name], wanted.get(each.node.name)) for each in chosen]
+    rows = [_row(each, found[each.name], wanted.get(each.name)) for each in chosen]
     if json:
         say_json(rows)
-    else:
+    elif rows:
         heading = ("node", "site", "state", "converged", "drift", "gpus", "os", "kernel", "versions")
         say(columns(heading, [_line(row) for row in rows]))
         for row in rows:
@@ -45,15 +45,14 @@ def _inputs(understood: Understood, chosen: Iterable[Chosen]) -> dict[str, str]:
     found = {}
     for each in chosen:
         try:
-            found[each.node.name] = payload(build, each.node.name, each.site, each.node.roles, common).inputs
+            found[each.name] = payload(build, each.name, each.site, each.roles, common).inputs
         except CausewayError:
             continue
     return found
 
 
 def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"node": chosen.node.name, "site": chosen.site, "error": None}
-    cards = chosen.node.gpus.count if chosen.node.gpus else 0
+    row: dict[str, Any] = {"node": chosen.name, "site": chosen.site, "error": None}
     if isinstance(found, CausewayError):
         return {**row, "state": "down", "error": str(found)}
     report = found.report
@@ -67,7 +66,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
     state = (
         "never converged" if report is None
         else "failed" if not report.success
-        else "sick GPU" if sick or (healthy is not None and healthy < cards)
+        else "sick GPU" if sick or (healthy is not None and healthy < chosen.cards)
         else "ok"
     )  # fmt: skip
     drift = (
@@ -82,7 +81,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         "updated": len(report.updated) if report else None,
         "drift": drift,
         "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
-        "gpus": {"spec": cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
+        "gpus": {"spec": chosen.cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
         "os": found.os,
         "kernel": found.kernel,
         "booted": found.booted.isoformat() if found.booted else None,

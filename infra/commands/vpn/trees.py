@@ -174,7 +174,7 @@ def bring(
     from infra.drive.ship import ship
 
     if world.is_embedded(understood.environment, understood.cluster):
-        note("There are no machines behind the embedded AWS: nothing was brought anywhere.")
+        note(f"{world.NO_MACHINES}: nothing was brought anywhere.")
         return {}
 
     def one(place: Place) -> Brought:

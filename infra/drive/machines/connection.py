@@ -217,7 +217,7 @@ class _Unknown:
         if self.confirm is None:
             raise HostKeyError(
                 f"{self.machine}: nobody here knows its host key, {fingerprint(key)}; `invoke enroll` shows "
-                "it to you and remembers it"
+                f"you that of a machine in a rack and remembers it, ssh {self.machine} that of an instance"
             )
         if not self.confirm(fingerprint(key)):
             raise HostKeyError(f"{self.machine}: its host key, {fingerprint(key)}, was not agreed to")

@@ -1,36 +1,50 @@
-"""A node object for each physical machine: what it is, and what it has."""
+"""A node object for each machine with a name of its own: what it is, and what it has."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from infra.catalogue import roles
 from infra.files import Files
 from infra.model import Cluster, to_json
+from infra.model.machines import Image, Instance
 from infra.model.places import Gpus, PhysicalNode, PhysicalSite
 from infra.render.chef import objects
 
 _KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER})
+_MASTER: Final = "control-plane"
 _SSH_NODE: Final = "ssh-node"
 
 
 def render(cluster: Cluster) -> Files:
-    """``<node>.json``."""
+    """``<node>.json``, by the machine's short name in DNS."""
     groups = [group.name for group in cluster.access.groups]
-    return {
-        f"{node.name}.json": to_json(
-            objects.node(node.name, cluster, run_list(node), _normal(site, node, groups))
+    physical = {
+        node.name: objects.node(
+            node.name, cluster, run_list(node.roles, node.gpus), _normal(site, node, groups)
         )
         for site in cluster.sites
         for node in site.nodes
     }
+    access = {fqdn: list(each.groups) for each in cluster.access.ssh for fqdn in each.nodes}
+    cloud = {
+        each.hostname: objects.node(
+            each.hostname,
+            cluster,
+            run_list((each.role,), each.gpus),
+            _normal_instance(each, cluster.image(each.image), access),
+        )
+        for each in cluster.instances
+    }
+    return {f"{name}.json": to_json(made) for name, made in {**physical, **cloud}.items()}
 
 
-def run_list(node: PhysicalNode) -> list[str]:
+def run_list(its_roles: Sequence[str], cards: Gpus | None) -> list[str]:
     """A machine's roles, what serves others first. Cards have their driver, whatever the machine is for."""
-    ordered = sorted(node.roles, key=roles.SERVERS_FIRST.index)
-    entries = [f"role[{_role(role, node.gpus)}]" for role in ordered]
-    if node.gpus is not None and roles.GPU_WORKER not in node.roles:
+    ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
+    entries = [f"role[{_role(role, cards)}]" for role in ordered]
+    if cards is not None and roles.GPU_WORKER not in its_roles:
         return ["role[base]", "recipe[gpu]", *entries]
     return entries
 
@@ -69,12 +83,34 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[s
     return normal
 
 
-def _gpu(cards: Gpus) -> dict[str, Any]:
+def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list[str]]) -> dict[str, Any]:
+    """As ``/usr/local/lib/causeway/boot`` makes it in the image; the address is AWS's to choose."""
+    normal: dict[str, Any] = {
+        "causeway": {
+            "name": instance.hostname,
+            "fqdn": instance.fqdn,
+            "site": instance.region,
+            "role": instance.role,
+            "roles": [instance.role],
+            "baking": False,
+        },
+        "base": {"packages": list(image.packages)},
+    }
+    if instance.role == _MASTER:
+        normal["kubernetes"] = {"labels": {}, "taints": []}
+    if instance.gpus is not None and image.gpu is not None:
+        normal["gpu"] = _gpu(instance.gpus, image.gpu.cuda, fabric_manager=image.gpu.fabric_manager)
+    if instance.role == _SSH_NODE:
+        normal["ssh_node"] = {"groups": access[instance.fqdn]}
+    return normal
+
+
+def _gpu(cards: Gpus, cuda: str | None = None, *, fabric_manager: bool = False) -> dict[str, Any]:
     return {
         "driver": cards.driver,
-        "cuda": None,
+        "cuda": cuda,
         "open_kernel_modules": cards.open_kernel_modules,
-        "fabric_manager": False,
+        "fabric_manager": fabric_manager,
         "family": cards.family,
         "model": cards.model,
         "count": cards.count,
