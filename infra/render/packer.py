@@ -22,6 +22,8 @@ _TARGET: Final = "packer"
 _KUBERNETES: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 """Roles that bring kubelet and containerd."""
 
+_DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
+
 _USER: Final = "ubuntu"
 """Whom Canonical's images let in (https://documentation.ubuntu.com/aws/)."""
 
@@ -44,6 +46,7 @@ def _own(cluster: Cluster, image: Image) -> Files:
 
 def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
     """The template's variables, but those of one run."""
+    chef = next((pin for pin in cluster.software if pin.name == "chef"), None)
     return {
         "image": image.name,
         "region": cluster.regions[0].region,
@@ -59,9 +62,9 @@ def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
             "image": image.name,
         },
         "ssh_username": _USER,
-        "chef_version": "",
-        "chef_url": "",
-        "chef_sha256": "",
+        "chef_version": (chef.version or "") if chef else "",
+        "chef_url": (chef.url or "") if chef else "",
+        "chef_sha256": chef.sha256.get(_DEBIAN[image.architecture], "") if chef else "",
     }
 
 

@@ -64,7 +64,7 @@ variable "chef_version" {
 
 variable "chef_url" {
   type        = string
-  description = "Where its Debian package comes from; empty: no package, the source image must have chef-client."
+  description = "Where its Debian package comes from; empty: from Chef's signed APT repository."
 }
 
 variable "chef_sha256" {
