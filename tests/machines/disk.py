@@ -17,6 +17,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ _PACKAGES = (
 )  # fmt: skip
 _SIZE = "6G"
 """As the machine sees it; here it takes what is written."""
+
+_KEPT_SECONDS = 30 * 86400
 
 _TOOLS = {
     "debootstrap": "debootstrap",
@@ -149,7 +152,16 @@ def disk(chef: Chef | None) -> Path:
                 fresh.rename(made)
             finally:
                 shutil.rmtree(tree, ignore_errors=True)
+            _forget()
+    os.utime(made)
     return made
+
+
+def _forget() -> None:
+    """Disks that nobody used for long; who still runs one keeps its blocks."""
+    for path in cache().glob("*/disk.raw"):
+        if time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _identity(source: Mirror, chef: Chef | None) -> str:

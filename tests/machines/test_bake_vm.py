@@ -113,7 +113,7 @@ def key(tmp_path: Path) -> Path:
 def test_an_image_is_baked_copied_and_boots(
     project: Project, bodies: Path, key: Path, chef: Chef | None
 ) -> None:
-    baked = json.loads(project.invoke("bake", "--image", "cpu", "--on-demand", "--json"))[0]
+    baked = json.loads(project.invoke("bake", "--image", "cpu", "--json"))[0]
     assert baked["baked"]
     amis = baked["images"]
     assert tuple(amis) == REGIONS
@@ -128,7 +128,7 @@ def test_an_image_is_baked_copied_and_boots(
         assert tags["causeway:inputs"] == baked["inputs"]
     assert not any(path.exists() for path in bodies.glob("i-*/pid")), "the build instance is gone"
 
-    again = json.loads(project.invoke("bake", "--image", "cpu", "--on-demand", "--json"))[0]
+    again = json.loads(project.invoke("bake", "--image", "cpu", "--json"))[0]
     assert not again["baked"]
     assert again["images"] == amis
 
