@@ -88,6 +88,16 @@ def test_headers_follow_the_kernels_that_are_installed(tool: Tool) -> None:
     assert alone == ["linux-headers-6.1.0-9-amd64"], "without a meta package, those of the running kernel"
 
 
+def test_signed_modules_follow_the_kernels_too(tool: Tool) -> None:
+    wanted = "branch: 580, open: true, images: ['linux-image-6.8.0-48-generic', 'linux-image-generic']"
+    assert ruby(tool, "driver.rb", f"Causeway::Driver.signed({wanted})") == [
+        "linux-modules-nvidia-580-server-open-generic",
+        "nvidia-headless-no-dkms-580-server-open",
+        "nvidia-utils-580-server",
+        "nvidia-modprobe",
+    ]
+
+
 def test_the_toolkit_is_one_that_the_release_has(tool: Tool) -> None:
     assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('12.8', 'noble')") == "cuda-toolkit-12-8"
     assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('11.4', 'jammy')") == "cuda-toolkit-11-7"

@@ -11,6 +11,10 @@ default['gpu']['driver_version'] = nil
 # its kernels), or `nvidia`, the CUDA repository below, which has branches sooner.
 default['gpu']['source'] = 'distribution'
 
+# How its modules come: `dkms` builds them here for every kernel, `signed` takes those that Ubuntu built and
+# signed for its own, which Secure Boot asks for. A kernel's update then waits for Ubuntu's modules.
+default['gpu']['modules'] = 'dkms'
+
 # Packages of the driver, where neither of the two has them by the names that are known here. nil: by branch.
 default['gpu']['packages'] = nil
 

@@ -71,26 +71,34 @@ module Causeway
     # Why nothing less than a reboot brings what was installed into use; nil where nothing waits for one.
     def reboot_for(kernel)
       on_disk = installed(kernel)
+      return "kernel #{kernel} has no NVIDIA driver, another one has" if on_disk.nil? && !versions.empty?
       return "NVIDIA's driver #{loaded} is loaded, #{on_disk} is installed" if loaded && on_disk && loaded != on_disk
       return 'nouveau has the cards until then' if ::File.exist?('/sys/module/nouveau') && on_disk
 
       nil
     end
 
-    # Whether a daemon that wants a card would find one that works.
+    # Whether a daemon that wants a card would find one that works: not while an image is made, nor before the
+    # reboot that the driver waits for.
     def usable?(node)
-      any? && !Place.baking?(node)
+      any? && !Place.baking?(node) && reboot_for(node['kernel']['release']).nil?
     end
 
     # The driver's version as the kernel's module has it: of the running kernel, or of any.
     def version_on_disk(branch)
-      found = ([node_kernel] + kernels).filter_map { |kernel| installed(kernel) }
-      found.find { |version| version.start_with?("#{branch}.") } ||
+      versions.find { |version| version.start_with?("#{branch}.") } ||
         raise("no kernel here has NVIDIA's module of branch #{branch}")
     end
 
-    def node_kernel
-      Mixlib::ShellOut.new('uname', '-r').run_command.stdout.strip
+    def on_disk?(branch)
+      versions.any? { |version| version.start_with?("#{branch}.") }
+    end
+
+    # Of all kernels that are installed, the running one first.
+    def versions(modules = '/lib/modules')
+      running = Mixlib::ShellOut.new('uname', '-r').run_command.stdout.strip
+      here = Dir.glob('*', base: modules).sort
+      [running, *here].uniq.filter_map { |kernel| installed(kernel) }
     end
 
     # The account that the persistence daemon's package made: Ubuntu's, or Debian's.

@@ -34,16 +34,34 @@ module Causeway
 
     # Packages of a branch without anything for screens. `source` is `distribution` or `nvidia`.
     def packages(branch:, open:, source:, platform:)
-      return ubuntu(branch, open, source) if platform == 'ubuntu'
-
-      source == 'nvidia' ? debian_from_nvidia(open) : debian(branch, open)
+      if platform == 'ubuntu'
+        source == 'nvidia' ? ubuntu_from_nvidia(branch, open) : ubuntu(branch, open)
+      else
+        source == 'nvidia' ? debian_from_nvidia(open) : debian(branch, open)
+      end
     end
 
-    def ubuntu(branch, open, source)
+    def ubuntu(branch, open)
+      ["nvidia-headless-#{branch}-server#{'-open' if open}", "nvidia-utils-#{branch}-server", 'nvidia-modprobe']
+    end
+
+    # The same with modules that Ubuntu built and signed, for the kernels whose images these are.
+    def signed(branch:, open:, images:)
+      server = "#{branch}-server#{'-open' if open}"
+      modules = flavours(images).map { |flavour| "linux-modules-nvidia-#{server}-#{flavour}" }
+      raise ArgumentError, 'Ubuntu has signed modules for its own kernels alone: none is installed' if modules.empty?
+
+      [*modules, "nvidia-headless-no-dkms-#{server}", "nvidia-utils-#{branch}-server", 'nvidia-modprobe']
+    end
+
+    # linux-image-generic-hwe-24.04, linux-image-aws → generic-hwe-24.04, aws
+    def flavours(images)
+      metas = images.grep_v(/-\d+\.\d+\.\d+-/).grep_v(/-dbg\z/)
+      metas.map { |image| image.sub(/\Alinux-image-(unsigned-)?/, '') }.uniq.sort
+    end
+
+    def ubuntu_from_nvidia(branch, open)
       flavour = open ? '-open' : ''
-      if source == 'distribution'
-        return ["nvidia-headless-#{branch}-server#{flavour}", "nvidia-utils-#{branch}-server", 'nvidia-modprobe']
-      end
       return ["nvidia-dkms#{flavour}", 'libnvidia-compute', 'nvidia-persistenced', 'nvidia-modprobe'] if
         branch >= UNVERSIONED
 
@@ -86,10 +104,8 @@ module Causeway
 
     # Meta packages of the headers of all kernels that are installed, by their images' names.
     def headers(images, release)
-      metas = images.grep_v(/-\d+\.\d+\.\d+-/).grep_v(/-dbg\z/)
-      return ["linux-headers-#{release}"] if metas.empty?
-
-      metas.map { |image| image.sub(/\Alinux-image-(unsigned-)?/, 'linux-headers-') }.uniq.sort
+      wanted = flavours(images)
+      wanted.empty? ? ["linux-headers-#{release}"] : wanted.map { |flavour| "linux-headers-#{flavour}" }
     end
 
     # NVIDIA's repository for a release, `ubuntu2404/x86_64`.

@@ -35,14 +35,18 @@ apt_preference 'nvidia-driver' do
   action((gpu['driver_version'] && gpu['source'] == 'distribution') ? :add : :remove)
 end
 
+signed = gpu['modules'] == 'signed'
+
 package 'headers of all kernels' do
   package_name(lazy { Causeway::Driver.headers(Causeway::Cards.images, node['kernel']['release']) })
+  not_if { signed }
   not_if 'systemd-detect-virt --container --quiet'
 end
 
-packages = gpu['packages'] || Causeway::Driver.packages(
-  branch: branch, open: gpu['open_kernel_modules'], source: gpu['source'], platform: node['platform']
-)
+wanted = { branch: branch, open: gpu['open_kernel_modules'] }
+packages = gpu['packages']
+packages ||= Causeway::Driver.signed(**wanted, images: Causeway::Cards.images) if signed
+packages ||= Causeway::Driver.packages(**wanted, source: gpu['source'], platform: node['platform'])
 
 # Without recommended packages: they are for screens. An archive's newer build of the same branch stays where it
 # is until somebody names it: the libraries would no longer fit the module in memory.
@@ -52,7 +56,7 @@ apt_package packages do
 end
 
 gpu_module branch do
-  action :build
+  action signed ? :verify : :build
 end
 
 gpu_reboot "NVIDIA's driver"

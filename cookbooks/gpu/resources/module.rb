@@ -11,6 +11,15 @@ property :branch, [Integer, String],
   coerce: proc { |value| Integer(value) },
   description: "The driver's branch"
 
+default_action :build
+
+action :verify, description: 'Fail where no kernel has the module, as one that somebody else built.' do
+  ruby_block "some kernel has NVIDIA's module of branch #{new_resource.branch}" do
+    block { Causeway::Cards.version_on_disk(new_resource.branch) }
+    not_if { Causeway::Cards.on_disk?(new_resource.branch) }
+  end
+end
+
 action :build, description: 'Have DKMS build what is missing, and refuse another branch.' do
   Causeway::Cards.without(new_resource.branch).each do |kernel|
     execute "build NVIDIA's module for #{kernel}" do

@@ -67,7 +67,8 @@ action :create, description: 'Build what is new, and put it in use once it works
 
   execute "build #{prefix}" do
     command [conda, 'env', 'create', '--yes', '--quiet', '--prefix', prefix, '--file', "#{prefix}.yml"]
-    environment 'HOME' => '/root', 'PIP_NO_CACHE_DIR' => '1', 'PIP_NO_INPUT' => '1', 'PYTHONNOUSERSITE' => '1'
+    environment 'HOME' => '/root', 'CONDA_PKGS_DIRS' => packages, 'PIP_NO_CACHE_DIR' => '1', 'PIP_NO_INPUT' => '1',
+      'PYTHONNOUSERSITE' => '1'
     umask '022'
     timeout 7200
     not_if { builds.complete?(prefix) }
@@ -83,6 +84,12 @@ action :create, description: 'Build what is new, and put it in use once it works
 
   file "#{prefix}/#{Causeway::Builds::COMPLETE}" do
     mode '0644'
+  end
+
+  # Downloads: what a build needs of them is linked into it.
+  directory packages do
+    recursive true
+    action :delete
   end
 
   if ::File.directory?(builds.link) && !::File.symlink?(builds.link)
@@ -131,6 +138,11 @@ action :remove, description: 'Take it out of use, with all its builds.' do
 end
 
 action_class do
+  # On the same file system as the builds, for hard links.
+  def packages
+    "#{new_resource.builds}/.packages"
+  end
+
   def conda
     "#{new_resource.conda}/bin/conda"
   end

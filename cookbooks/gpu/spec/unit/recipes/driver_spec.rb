@@ -8,10 +8,11 @@ describe 'gpu::driver' do
   before do
     stub_command('systemd-detect-virt --container --quiet').and_return(false)
     allow(Causeway::Cards).to receive(:images).and_return(['linux-image-aws'])
-    allow(Causeway::Cards).to receive(:any?).and_return(cards)
+    allow(Causeway::Cards).to receive(:any?).and_return(true)
+    allow(Causeway::Cards).to receive(:reboot_for).and_return(reboot)
   end
 
-  let(:cards) { true }
+  let(:reboot) { nil }
 
   context 'with a branch of the distribution' do
     override_attributes['gpu'] = { 'driver' => 580, 'family' => 'pascal' }
@@ -35,6 +36,29 @@ describe 'gpu::driver' do
     it 'keeps the driver loaded' do
       expect(chef_run).to enable_service('nvidia-persistenced')
       expect(chef_run).to start_service('nvidia-persistenced, now')
+    end
+  end
+
+  context 'with modules that Ubuntu signed' do
+    override_attributes['gpu'] = { 'driver' => 580, 'modules' => 'signed' }
+
+    it 'builds none' do
+      expect(chef_run).to install_apt_package(
+        %w(
+          linux-modules-nvidia-580-server-aws nvidia-headless-no-dkms-580-server nvidia-utils-580-server
+          nvidia-modprobe
+        )
+      )
+      expect(chef_run).to verify_gpu_module('580')
+    end
+  end
+
+  context 'before a reboot' do
+    let(:reboot) { 'nouveau has the cards until then' }
+    override_attributes['gpu']['driver'] = 580
+
+    it 'starts nothing that could not' do
+      expect(chef_run).not_to start_service('nvidia-persistenced, now')
     end
   end
 
