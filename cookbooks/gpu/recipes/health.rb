@@ -29,6 +29,9 @@ end
 
 directory '/etc/causeway'
 
+# The unit may write nowhere else, and does not start without it.
+directory '/var/lib/causeway'
+
 file '/etc/causeway/gpu-health.json' do
   content "#{JSON.pretty_generate(Causeway::HealthSettings.of(node))}\n"
   mode '0644'
