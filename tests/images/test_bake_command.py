@@ -15,6 +15,7 @@ import yaml
 from images.oven import REGIONS, ROOT, SPEC, World
 
 from infra.drive import localaws
+from infra.drive.images.journal import new_id
 
 pytestmark = [pytest.mark.slow]
 
@@ -57,7 +58,7 @@ class Project:
 
     def invoke(self, *arguments: str, code: int = 0) -> tuple[str, str]:
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == code, f"{out[-2000:]}\n{err[-4000:]}"
         assert "Traceback" not in err
         return out, err
@@ -173,6 +174,23 @@ def test_old_images_are_pruned_and_new_ones_stay(project: Project) -> None:
     for region in REGIONS:
         assert len(project.world.images_of(region)) == 2
         assert baked[2][region] in project.world.images_of(region)
+
+
+def test_what_a_bake_left_that_was_killed_elsewhere_is_pruned(project: Project) -> None:
+    ec2 = project.world.aws.client("ec2", REGIONS[0])
+    for bake in ("20260101-000000-abcdef", new_id()):
+        tags = [{"Key": "causeway:bake", "Value": bake}, {"Key": "environment", "Value": "tiny"}]
+        ec2.create_security_group(
+            GroupName=f"causeway-{bake}",
+            Description="left",
+            TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
+        )
+    out, _ = project.invoke("images.prune")
+    assert "left by the bake 20260101-000000-abcdef: goes" in out
+    assert len(project.world.tagged(REGIONS[0])) == 2
+    out, _ = project.invoke("images.prune", "--yes")
+    assert "left by the bake 20260101-000000-abcdef: removed" in out
+    assert len(project.world.tagged(REGIONS[0])) == 1, "the other one may still be at work"
 
 
 def test_without_machines_it_says_so_at_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
