@@ -21,6 +21,7 @@ from infra.checks import (
     kubernetes,
     launch,
     links,
+    machines,
     names,
     pools,
     quotas,
@@ -38,7 +39,8 @@ from infra.spec import Spec
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    declared, blocks, links, rooms, sites, installing, pools, launch, images, software, kubernetes, storage,
+    declared, blocks, links, rooms, sites, installing, pools, launch, images, software, machines, kubernetes,
+    storage,
     dns, access, autoscaler, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""

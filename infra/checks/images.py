@@ -16,7 +16,7 @@ from infra.checks.words import listed, meant, meant_one_of
 from infra.errors import Level
 from infra.spec.pools import ImageGpu
 
-_PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
+PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
 """Debian Policy 5.6.7, with a version as apt-get takes it."""
 _AMI: Final = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
 _OWNER: Final = re.compile(r"\d{12}|amazon|aws-marketplace|self")
@@ -201,7 +201,7 @@ def source_owner(facts: Facts) -> Iterator[Finding]:
 def packages(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         for index, package in enumerate(image.packages):
-            if not _PACKAGE.fullmatch(package):
+            if not PACKAGE.fullmatch(package):
                 path = ("images", name, "packages", index)
                 message = f"{package!r} is no name of a Debian package"
                 yield Finding(path, message, "as apt-get takes it: htop, or htop=3.3.0-4")

@@ -20,6 +20,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "POOL": "Node pools",
     "IMG": "Images and drivers",
     "SOFT": "Software from outside of the distribution",
+    "MACH": "What is the same on every machine",
     "K8S": "Kubernetes",
     "STO": "Storage and state",
     "DNS": "Names in DNS",

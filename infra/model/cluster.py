@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
 
-from infra.model.machines import ControlPlane, Image, Instance, NodePool
+from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region
 from infra.model.platform import Access, Autoscaler, Dns, Kubernetes, Storage
 from infra.model.software import GpuFamily, Pin
@@ -66,6 +66,7 @@ class Cluster:
     """Physical sites, by name."""
     gateways: tuple[SiteGateway, ...]
     """Of the physical sites that are joined to the rest, by site."""
+    machines: Machines
     images: tuple[Image, ...]
     pools: tuple[NodePool, ...]
     control_plane: ControlPlane | None

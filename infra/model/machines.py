@@ -1,4 +1,4 @@
-"""Machines in the cloud: images, node pools and their groups, masters, SSH nodes, VPN end points."""
+"""What machines have in common; in the cloud: images, node pools and their groups, single instances."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from typing import Literal, TypeAlias
 from infra.model.places import Gpus
 
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What is the same on every machine, in racks and regions."""
+
+    time_servers: tuple[str, ...]
+    """The best first; none: the distribution's pool."""
+    packages: tuple[str, ...]
+    registry_mirrors: Mapping[str, tuple[str, ...]]
+    """Registry → addresses of its mirrors, in the order they are asked."""
+    unattended_upgrades: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class Image:
     gpu: ImageGpu | None
     root_disk_gib: int
     packages: tuple[str, ...]
+    """Debian packages, those of every machine included."""
     roles: tuple[str, ...]
     build_type: str
     ids: Mapping[str, str]

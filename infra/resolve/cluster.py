@@ -24,7 +24,7 @@ from infra.resolve.instances import (
 )
 from infra.resolve.ipsec import resolve_ipsec
 from infra.resolve.lockfile import Lock
-from infra.resolve.machines import resolve_images, resolve_pools
+from infra.resolve.machines import resolve_images, resolve_machines, resolve_pools
 from infra.resolve.mounts import Joined
 from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
@@ -104,6 +104,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         regions=regions,
         sites=sites,
         gateways=site_gateways,
+        machines=resolve_machines(spec),
         images=images,
         pools=pools,
         control_plane=masters,

@@ -1,4 +1,4 @@
-"""Machines in the cloud: images, node pools and their groups, and instances with a name."""
+"""What machines have in common; in the cloud: images, node pools and their groups."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ _BUILD_TYPES: Final = {
 }
 
 
+def resolve_machines(spec: Spec) -> made.Machines:
+    """What is the same on every machine."""
+    wanted = spec.machines
+    return made.Machines(
+        wanted.time_servers,
+        wanted.packages,
+        dict(sorted(wanted.registry_mirrors.items())),
+        wanted.unattended_upgrades,
+    )
+
+
 def resolve_images(spec: Spec, lock: Lock) -> tuple[made.Image, ...]:
     """Every image, by name, with the AMIs that are known."""
     return tuple(_image(spec, lock, name, image) for name, image in sorted(spec.images.items()))
@@ -45,7 +56,7 @@ def _image(spec: Spec, lock: Lock, name: str, image: written.Image) -> made.Imag
         ),
         gpu=_image_gpu(spec, name, image.gpu) if image.gpu is not None else None,
         root_disk_gib=_gib(image.root_disk),
-        packages=image.packages,
+        packages=tuple(dict.fromkeys((*spec.machines.packages, *image.packages))),
         roles=image.roles or ("base", "gpu-worker" if image.gpu else "worker"),
         build_type=image.build_type or _BUILD_TYPES[image.architecture.value, image.gpu is not None],
         ids=dict(sorted({**lock.images.get(name, {}), **image.ids}.items())),

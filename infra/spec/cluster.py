@@ -9,6 +9,7 @@ from pydantic import Field
 
 from infra.spec.access import Access
 from infra.spec.base import Part
+from infra.spec.machines import Machines
 from infra.spec.platform import Autoscaler, Dns, Kubernetes, Storage
 from infra.spec.policy import IN_PLACE, NEVER, ROLLING
 from infra.spec.pools import Image, Pool, Quotas
@@ -95,6 +96,8 @@ class Spec(Part):
     """Machine images."""
     pools: Annotated[dict[Name, Pool], IN_PLACE] = Field(default_factory=dict)
     """Node pools."""
+    machines: Annotated[Machines, ROLLING] = Field(default_factory=Machines)
+    """What is the same on every machine."""
     kubernetes: Annotated[Kubernetes, IN_PLACE] = Field(default_factory=Kubernetes)
     """The Kubernetes cluster."""
     storage: Annotated[Storage, IN_PLACE] = Field(default_factory=Storage)

@@ -214,6 +214,23 @@ def test_an_image_is_baked_as_no_machine_of_its_own() -> None:
     assert image["name"] not in objects(render(golden("research")), "nodes")
 
 
+def test_what_all_machines_have_in_common_is_said_once() -> None:
+    cluster = golden("transit")
+    files = render(cluster)
+    common = environment(cluster)["default_attributes"]
+    assert common["base"]["time_servers"] == ["10.120.0.2", "ntp.transit.example"]
+    assert common["base"]["unattended_upgrades"] is False
+    assert common["container_runtime"]["registry_mirrors"]["lab.example:5000"] == [
+        "https://mirror.transit.example:8443"
+    ]
+    # An attribute of a node replaces the environment's: an image's packages include those of all machines.
+    assert common["base"]["packages"] == ["htop", "nvtop=3.1.0-1"]
+    every = ["htop", "nvtop=3.1.0-1", "zstd"]
+    assert objects(files, "images")["arm"]["normal"]["base"]["packages"] == every
+    assert objects(files, "nodes")["master-1"]["normal"]["base"]["packages"] == every
+    assert "base" not in objects(files, "nodes")["node-1"]["normal"]
+
+
 # -- People ------------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,12 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
         kubernetes=draw(platforms()),
         storage=draw(storages(tuple(aws), tuple(name for name in places if name not in aws))),
         access=draw(doors(tuple(aws))),
+        machines=written(
+            time_servers=draw(maybe(st.just(["10.0.0.2", "ntp.lab.example"]))),
+            packages=draw(maybe(st.just(["htop", "nvtop=3.1.0-1"]))),
+            registry_mirrors=draw(maybe(st.just({"docker.io": ["https://mirror.lab.example"]}))),
+            unattended_upgrades=draw(maybe(st.booleans())),
+        ),
         software=draw(maybe(st.just({"torch": "2.9.1", "containerd": {"version": "2.3"}}))),
     )
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Debian packages beside those of the recipes, such as an image's own.
+# Debian packages beside those of the recipes, such as an image's own: `htop`, or `htop=3.3.0-4`.
 default['base']['packages'] = []
 
 # What the one who looks at a machine in trouble wants to find there.

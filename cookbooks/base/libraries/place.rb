@@ -10,6 +10,12 @@ module Causeway
       baking?(node) ? '127.0.0.1' : node.read('causeway', 'address') || node['ipaddress']
     end
 
+    # Whether an interface has that address: one in a rack may have another cable or another network than meant.
+    def address_there?(node)
+      interfaces = node.read('network', 'interfaces') || {}
+      interfaces.any? { |_, interface| (interface['addresses'] || {}).key?(private_address(node)) }
+    end
+
     # Whether an image is being made, which is to become many machines at other sites.
     def baking?(node)
       node.read('causeway', 'baking') == true

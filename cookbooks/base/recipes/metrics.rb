@@ -35,5 +35,12 @@ package 'prometheus-node-exporter' do
 end
 
 service 'prometheus-node-exporter' do
-  action %i(enable start)
+  action :enable
+end
+
+# Until its address is there, systemd tries again every few seconds: it is neither up nor to be started.
+service 'prometheus-node-exporter now' do
+  service_name 'prometheus-node-exporter'
+  action :start
+  only_if { Causeway::Place.address_there?(node) }
 end

@@ -37,4 +37,15 @@ apt_update 'daily' do
   action :periodic
 end
 
-package (node['base']['tools'].to_a + node['base']['packages'].to_a).uniq.sort
+# `htop=3.3.0-4` is that version, as apt-get takes it.
+wanted = (node['base']['tools'].to_a + node['base']['packages'].to_a).uniq.sort
+pinned, newest = wanted.partition { |package| package.include?('=') }
+versions = pinned.to_h { |package| package.split('=', 2) }
+
+package newest - versions.keys
+
+versions.each do |name, wanted_version|
+  package name do
+    version wanted_version
+  end
+end

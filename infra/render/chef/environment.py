@@ -23,10 +23,14 @@ def render(cluster: Cluster, outputs: Outputs) -> Files:
 
 def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     """Default attributes of every machine, by cookbook."""
+    machines = cluster.machines
     return {
         "causeway": _cluster(cluster),
         "base": _base(cluster),
-        "container_runtime": {"version": _version(cluster, "containerd"), "registry_mirrors": {}},
+        "container_runtime": {
+            "version": _version(cluster, "containerd"),
+            "registry_mirrors": dict(machines.registry_mirrors),
+        },
         "kubernetes": _kubernetes(cluster),
         "storage": {"sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts}},
         "ssh_node": {"access": _ssh_access(cluster)},
@@ -50,14 +54,14 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:
-    access = cluster.access
+    access, machines = cluster.access, cluster.machines
     return {
-        "time_servers": [],
+        "time_servers": list(machines.time_servers),
         "sudo_groups": [group.name for group in access.groups if group.sudo],
         # Whoever sets a machine up must not be locked out by it.
         "login_groups": [access.admin.login, *access.node_groups],
-        "packages": [],
-        "unattended_upgrades": True,
+        "packages": list(machines.packages),
+        "unattended_upgrades": machines.unattended_upgrades,
         "journald": {"max_use": "1G", "retention": "30day"},
         "node_exporter": True,
         "users_data_bag": "users",

@@ -11,6 +11,16 @@ describe 'base::metrics' do
   it { is_expected.to enable_service('prometheus-node-exporter') }
   it { is_expected.to render_file(file).with_content('--web.listen-address=10.200.0.11:9100') }
 
+  it 'leaves it to systemd while the address is not there' do
+    expect(chef_run).not_to start_service('prometheus-node-exporter now')
+  end
+
+  context 'when the address is there' do
+    automatic_attributes['network']['interfaces']['eno1']['addresses'] = { '10.200.0.11' => { 'family' => 'inet' } }
+
+    it { is_expected.to start_service('prometheus-node-exporter now') }
+  end
+
   context 'while an image is made' do
     default_attributes['causeway']['baking'] = true
 
