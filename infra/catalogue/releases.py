@@ -15,7 +15,8 @@ from infra.catalogue.tables import table
 CANONICAL: Final = "099720109477"
 """The AWS account that publishes Ubuntu's images (https://documentation.ubuntu.com/aws/)."""
 
-_DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
+DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
+"""An architecture, as AWS names it → as Debian does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Ubuntu:
         """The name pattern of Canonical's server images, for ``x86_64`` or ``arm64``."""
         return (
             f"ubuntu/images/{self.images}/"
-            f"ubuntu-{self.codename}-{self.version}-{_DEBIAN[architecture]}-server-*"
+            f"ubuntu-{self.codename}-{self.version}-{DEBIAN[architecture]}-server-*"
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from infra.catalogue import releases
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.machines import Image
@@ -21,8 +22,6 @@ _TARGET: Final = "packer"
 
 _KUBERNETES: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 """Roles that bring kubelet and containerd."""
-
-_DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
 
 _USER: Final = "ubuntu"
 """Whom Canonical's images let in (https://documentation.ubuntu.com/aws/)."""
@@ -64,7 +63,7 @@ def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
         "ssh_username": _USER,
         "chef_version": (chef.version or "") if chef else "",
         "chef_url": (chef.url or "") if chef else "",
-        "chef_sha256": chef.sha256.get(_DEBIAN[image.architecture], "") if chef else "",
+        "chef_sha256": chef.sha256.get(releases.DEBIAN[image.architecture], "") if chef else "",
     }
 
 

@@ -59,7 +59,7 @@ variable "ssh_username" {
 
 variable "chef_version" {
   type        = string
-  description = "The version of Chef Infra Client that is installed. None is while the image has a chef-client."
+  description = "The version of Chef Infra Client that is installed, unless the image has a chef-client."
 }
 
 variable "chef_url" {
