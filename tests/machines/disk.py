@@ -192,8 +192,8 @@ def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:
         _bring(tree, chef)
     for command in (
         # Who may log in to an image of Ubuntu's in a cloud, and to a machine that autoinstall made.
-        ["useradd", "--create-home", "--shell", "/bin/bash", "ubuntu"],
-        ["useradd", "--create-home", "--shell", "/bin/bash", "causeway"],
+        ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "ubuntu"],
+        ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "causeway"],
         # What would begin by itself, at a time of its own.
         ["systemctl", "mask", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service"],
         ["systemctl", "enable", "power-button.service"],
