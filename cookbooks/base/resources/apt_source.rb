@@ -109,7 +109,7 @@ action :remove, description: 'Have APT forget the repository, its key and its pi
   file new_resource.key_path do
     action :delete
     backup false
-    only_if { new_resource.key_url }
+    only_if { !new_resource.key_url.nil? }
   end
 end
 

@@ -27,6 +27,11 @@ module Causeway
       output[/\Acontainerd\s+\S+\s+v?(\d+\.\d+(\.\d+)?)/, 1]
     end
 
+    # Of the containerd that is installed; nil where it does not say.
+    def installed
+      version_in(Mixlib::ShellOut.new('containerd', '--version').run_command.stdout)
+    end
+
     # The version as apt_preferences(5) has it: all packages of 2.1.4, or of 2.1.
     def pin(version)
       version.count('.') < 2 ? "#{version}.*" : "#{version}-*"

@@ -112,8 +112,6 @@ log 'containerd is too old for the kubelet' do
   message "Kubernetes #{kubernetes} is not tested with containerd 1.x: set container_runtime.version to 2.x"
   level :warn
   only_if do
-    kubernetes && Causeway::Containerd.outlived?(
-      Causeway::Containerd.version_in(shell_out!('containerd', '--version').stdout), kubernetes
-    )
+    kubernetes && Causeway::Containerd.outlived?(Causeway::Containerd.installed, kubernetes)
   end
 end

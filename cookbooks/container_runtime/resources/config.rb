@@ -67,6 +67,6 @@ action :create, description: 'Write the file; containerd itself reads it first.'
 end
 
 def installed_version
-  Causeway::Containerd.version_in(Mixlib::ShellOut.new('containerd', '--version').run_command.stdout) ||
+  Causeway::Containerd.installed ||
     raise('containerd is installed but does not say its version: run `containerd --version`')
 end

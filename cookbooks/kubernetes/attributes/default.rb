@@ -32,7 +32,8 @@ default['kubernetes']['audit'] = true
 # The node's name in the cluster. nil: `node['causeway']['name']`, or the host's.
 default['kubernetes']['node_name'] = nil
 
-# Labels the node registers with, and taints: `key=value:Effect`, or {'key', 'value', 'effect'}.
+# The node's labels, which are kept so, and the taints it registers with: `key=value:Effect`, or {'key', 'value',
+# 'effect'}. No node may change its taints later.
 default['kubernetes']['labels'] = {}
 default['kubernetes']['taints'] = []
 
@@ -43,12 +44,14 @@ default['kubernetes']['node_ip'] = nil
 # systems) and for kubelet and containerd. Worked out from the machine's size where it is not given.
 default['kubernetes']['reserved'] = { 'system' => {}, 'kube' => {} }
 
-# The kubelet evicts pods when less than this is left.
+# The kubelet evicts pods when less than this is left. A signal that is not named is not watched: once one is
+# given, the kubelet has no defaults for the others.
 default['kubernetes']['eviction'] = {
   'memory.available' => '500Mi',
   'nodefs.available' => '10%',
   'nodefs.inodesFree' => '5%',
   'imagefs.available' => '10%',
+  'imagefs.inodesFree' => '5%',
 }
 
 # Images are removed from `high` percent of the disk down to `low`, and when nobody used them for

@@ -40,6 +40,24 @@ module Causeway
       map && map['data']['ClusterConfiguration'][/^kubernetesVersion: (\S+)$/, 1]
     end
 
+    # Masters and their kubelets' versions, {'master-1' => 'v1.36.2'}.
+    def masters
+      listed = get('nodes', '--selector', 'node-role.kubernetes.io/control-plane')
+      listed['items'].to_h { |each| [each['metadata']['name'], each['status']['nodeInfo']['kubeletVersion']] }
+    end
+
+    # A node by the one request that its own kubelet may make. Discovery, which kubectl does otherwise, would wait
+    # for an API that is away several times.
+    def own_node(name)
+      JSON.parse(kubectl('get', '--raw', "/api/v1/nodes/#{name}", '--request-timeout', '10s'))
+    end
+
+    # Labels of a node; nil takes one away.
+    def label(name, labels)
+      patch = JSON.generate('metadata' => { 'labels' => labels })
+      kubectl('patch', 'node', name, '--type', 'merge', '--patch', patch, '--request-timeout', '30s')
+    end
+
     def node(name)
       get('node', name) || raise(Failed, "There is no node #{name} in the cluster")
     end

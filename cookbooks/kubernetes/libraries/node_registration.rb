@@ -45,6 +45,19 @@ module Causeway
       found.named_captures.reject { |_, each| each.nil? || each.empty? }
     end
 
+    # What a node's labels lack, as a merge patch; nil for one that was given before and no more. Labels of others
+    # (the kubelet's own, GPU discovery's) are left alone.
+    def changes(wanted:, there:, given:)
+      gone = (given - wanted.keys).select { |label| there.key?(label) }
+      wanted.reject { |label, value| there[label] == value }.merge(gone.to_h { |label| [label, nil] })
+    end
+
+    # Taints that a node lacks.
+    def missing(wanted, there)
+      written = ->(each) { [each['key'], each['value'].to_s, each['effect']] }
+      wanted.map { |each| written.call(taint(each)) } - there.map(&written)
+    end
+
     # The kubelet's flags, which have no field in its configuration.
     def arguments(labels:, node_ip:, further:)
       { 'node-ip' => node_ip, 'node-labels' => labels }.merge(further)

@@ -27,6 +27,17 @@ endpoint = settings['endpoint'] || node['causeway']['api']
 secrets = settings['join']['file']
 encrypted = ::File.exist?(plane['encryption'])
 
+# To restart it is left to people: with one master the API is away meanwhile, with three it is one after another.
+api_server_runs = ::File.exist?('/etc/kubernetes/manifests/kube-apiserver.yaml')
+
+log 'the API server has yet to read its files' do
+  message 'The audit policy or the encryption changed; the API server reads them when it starts. Masters one ' \
+    "after another: crictl stop $(crictl ps --quiet --name '^kube-apiserver$')"
+  level :warn
+  action :nothing
+  only_if { api_server_runs }
+end
+
 directory '/etc/kubernetes' do
   mode '0755'
 end
@@ -34,6 +45,7 @@ end
 cookbook_file Causeway::Kubeadm::AUDIT_POLICY do
   source 'audit-policy.yaml'
   mode '0600'
+  notifies :write, 'log[the API server has yet to read its files]', :delayed
   only_if { settings['audit'] }
 end
 
@@ -46,6 +58,7 @@ end
 remote_file Causeway::Kubeadm::ENCRYPTION do
   source "file://#{plane['encryption']}"
   mode '0600'
+  notifies :write, 'log[the API server has yet to read its files]', :delayed
   sensitive true
   backup false
   only_if { encrypted }
@@ -111,6 +124,13 @@ kubernetes_join name do
   address settings['node_ip'] if settings['node_ip']
   master true
   only_if { ::File.exist?(secrets) }
+end
+
+kubernetes_labels name do
+  labels settings['labels'].to_h
+  taints settings['taints'].to_a
+  action :reconcile
+  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end
 
 directory '/root/.kube' do

@@ -85,8 +85,20 @@ execute 'logind reads its configuration' do
   action :nothing
 end
 
+# Once it has joined, it runs. Before, its unit waits for what kubeadm writes.
 service 'kubelet' do
-  action :enable
+  action ::File.exist?('/etc/kubernetes/kubelet.conf') ? %i(enable start) : :enable
+  notifies :get, 'http_request[the kubelet is well]', :delayed
+end
+
+# A kubelet that does not like its configuration restarts for ever, which systemd calls active: a run that leaves
+# it so fails, and the nodes after it keep theirs.
+http_request 'the kubelet is well' do
+  url "http://127.0.0.1:#{settings['kubelet']['healthzPort'] || 10_248}/healthz"
+  retries 3
+  retry_delay 5
+  action :nothing
+  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end
 
 log 'another version of Kubernetes is installed' do

@@ -19,8 +19,17 @@ log 'the secret to join the cluster is not here yet' do
   not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') || ::File.exist?(secrets) }
 end
 
-kubernetes_join settings['node_name'] || node.read('causeway', 'name') || node['hostname'] do
+name = settings['node_name'] || node.read('causeway', 'name') || node['hostname']
+
+kubernetes_join name do
   endpoint settings['endpoint'] || node['causeway']['api']
   secrets secrets
   only_if { ::File.exist?(secrets) }
+end
+
+kubernetes_labels name do
+  labels settings['labels'].to_h
+  taints settings['taints'].to_a
+  action :reconcile
+  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end

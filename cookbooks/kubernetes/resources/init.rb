@@ -33,7 +33,8 @@ action :init, description: 'Begin the cluster.' do
     raise "A cluster answers at #{new_resource.endpoint}: this master must join it, and needs the join file"
   end
 
-  kubeadm('init', '--upload-certs') do
+  # What it would print opens the cluster, and output ends up in logs.
+  kubeadm('init', '--upload-certs', '--skip-token-print', '--skip-certificate-key-print') do
     new_resource.config_file ? ::File.read(new_resource.config_file) : Causeway::Kubeadm.yaml(*documents)
   end
 end

@@ -93,13 +93,9 @@ action :upgrade, description: 'Upgrade the node, if it is not at the version tha
     action :restart
   end
 
-  execute "wait until #{new_resource.node_name} is ready" do
-    command kubectl(
-      'wait', '--for=condition=Ready', "node/#{new_resource.node_name}",
-      "--timeout=#{new_resource.ready_timeout}s"
-    )
-    timeout new_resource.ready_timeout + 60
-  end
+  # The old kubelet's word that it is ready stands for most of a minute: the new one speaks up first.
+  wait_for("{.status.nodeInfo.kubeletVersion}=#{kubelet_version}", 'the new kubelet reports', 'jsonpath=')
+  wait_for('Ready', 'it is ready', 'condition=')
 
   execute "uncordon #{new_resource.node_name}" do
     command kubectl('uncordon', new_resource.node_name)
@@ -147,7 +143,7 @@ action_class do
     raise "#{new_resource.kubeconfig} is not here: a node may not drain itself with its own credentials"
   end
 
-  # A kubelet is never newer than its API server, and no minor is left out.
+  # A kubelet is never newer than any API server, no minor is left out, and there is no way back.
   def check_order
     wanted = Causeway::Packages.candidate('kubelet')
     raise 'APT has no kubelet of the version that is pinned: see `apt-cache policy kubelet`' unless wanted
@@ -155,9 +151,38 @@ action_class do
     there = cluster.version
     raise 'The cluster has no ConfigMap kube-system/kubeadm-config' unless there
 
+    if number(wanted) < number(Causeway::Packages.installed('kubelet'))
+      raise "#{new_resource.node_name} has a newer kubelet than #{wanted}: kubeadm knows no way back"
+    end
+
     step = minor(wanted) - minor(there)
     raise "The cluster is at #{there}, #{wanted} is wanted: kubeadm goes up a minor at a time" if step > 1
-    raise "The cluster is at #{there}, not yet at #{wanted}: masters go first" if step == 1 && !master?
+    return if master?
+
+    behind = cluster.masters.select { |_, version| minor(version) < minor(wanted) }
+    behind = { 'the cluster' => there } if behind.empty? && step.positive?
+    return if behind.empty?
+
+    raise "Masters go first: #{behind.map { |each| each.join(' is at ') }.join(', ')}, #{wanted} is wanted"
+  end
+
+  # '1.36.2-1.1' → 1.36.2
+  def number(version)
+    Gem::Version.new(version[/\A\d+(\.\d+)*/])
+  end
+
+  # As the node reports it: '1.36.2-1.1' → 'v1.36.2'
+  def kubelet_version
+    "v#{number(Causeway::Packages.installed('kubelet'))}"
+  end
+
+  def wait_for(what, words, kind)
+    execute "wait until #{words}" do
+      command kubectl(
+        'wait', "--for=#{kind}#{what}", "node/#{new_resource.node_name}", "--timeout=#{new_resource.ready_timeout}s"
+      )
+      timeout new_resource.ready_timeout + 60
+    end
   end
 
   # '1.36.2-1.1', 'v1.36.2' → 36

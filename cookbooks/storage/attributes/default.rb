@@ -13,8 +13,8 @@ default['storage']['disks'] = []
 # that a server that is away stops a program rather than break its files; several connections, as one fills
 # no 10 Gb/s. EFS: the helper adds NFS's own.
 default['storage']['options'] = {
-  'nfs' => 'nfsvers=4.2,proto=tcp,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,nconnect=8,noatime',
-  'efs' => 'noresvport,noatime',
+  'nfs' => 'nfsvers=4.2,proto=tcp,hard,timeo=600,retrans=2,rsize=1048576,wsize=1048576,nconnect=8,noatime,nosuid,nodev',
+  'efs' => 'noresvport,noatime,nosuid,nodev',
   's3' => 'nosuid,nodev,allow-other',
 }
 

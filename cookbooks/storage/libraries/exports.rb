@@ -3,19 +3,27 @@
 module Causeway
   # Lines of exports(5).
   module Exports
+    MARK = '# Written by Chef: changes here are lost. exports(5)'
     COMMON = %w(sync no_subtree_check root_squash sec=sys).freeze
 
     module_function
 
-    # '/srv/home 10.200.0.0/24(rw,…) …'. Each client has the same.
-    def line(path, clients, read_only)
-      options = [read_only ? 'ro' : 'rw', *COMMON].join(',')
+    # '/srv/home 10.200.0.0/24(rw,…) …'. Each client has the same. With a `mountpoint`, nothing is exported while
+    # nothing is mounted there: clients would find no files, and write theirs to the system's disk.
+    def line(path, clients, read_only, mountpoint = nil)
+      options = [read_only ? 'ro' : 'rw', *COMMON, *(mountpoint && "mp=#{mountpoint}")].join(',')
       [quoted(path), *clients.map { |client| "#{client}(#{options})" }].join(' ')
     end
 
     # Blanks and the like as octal, as exports(5) has it.
     def quoted(path)
       path.gsub(/[\s\\"#]/) { |char| format('\\%03o', char.ord) }
+    end
+
+    # Names of exports that were written by us: others' (ZFS has its own there) are theirs.
+    def ours(folder)
+      files = Dir.glob("#{folder}/*.exports").select { |file| ::File.read(file).start_with?(MARK) }
+      files.map { |file| ::File.basename(file, '.exports') }.sort
     end
 
     # The folder above all of them.

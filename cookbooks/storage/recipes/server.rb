@@ -15,11 +15,13 @@ exports = settings['sites'].values.flat_map { |site| site['exports'].to_a }
 exports = exports.select { |each| each['node'] == name }
 disks = settings['disks'].select { |disk| disk['use'] == 'nfs' }.map { |disk| disk['device'] }
 
+base = server['path'] || Causeway::Exports.parent(exports.map { |each| each['export'] }) || '/srv'
+
 apt_package 'nfs-kernel-server'
 
 storage_disk 'exports' do
   devices disks
-  path server['path'] || Causeway::Exports.parent(exports.map { |each| each['export'] }) || '/srv'
+  path base
   filesystem server['filesystem']
   # Project quotas are counted from the start; limits can be set at any time.
   options server['filesystem'] == 'xfs' ? %w(noatime prjquota) : %w(noatime)
@@ -37,16 +39,14 @@ template '/etc/nfs.conf.d/causeway.conf' do
   notifies :restart, 'service[nfs-server]', :delayed
 end
 
-# Version 4 needs no portmapper, and nobody else should find one.
-%w(rpcbind.socket rpcbind.service).each do |unit|
+# Version 4 needs neither a portmapper nor a monitor of locks, and nobody else should find one.
+%w(rpcbind.socket rpcbind.service rpc-statd.service).each do |unit|
   systemd_unit unit do
     action %i(stop mask)
   end
 end
 
-gone = Dir.glob('/etc/exports.d/*.exports').map { |file| ::File.basename(file, '.exports') } -
-       exports.map { |each| each['name'] }
-gone.each do |each|
+(Causeway::Exports.ours('/etc/exports.d') - exports.map { |each| each['name'] }).each do |each|
   storage_export each do
     action :remove
     notifies :run, 'execute[exportfs]', :delayed
@@ -57,7 +57,8 @@ exports.each do |export|
   storage_export export['name'] do
     path export['export']
     clients export['clients'].to_a
-    read_only export['read_only']
+    read_only export['read_only'] || false
+    mountpoint base unless disks.empty?
     notifies :run, 'execute[exportfs]', :delayed
   end
 

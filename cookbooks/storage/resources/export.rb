@@ -21,6 +21,9 @@ property :read_only, [true, false],
   default: false,
   description: 'Whether nobody may write'
 
+property :mountpoint, String,
+  description: 'The mount that it is on: while nothing is mounted there, it is not exported'
+
 property :mode, String,
   default: '0755',
   description: "The folder's mode, when it is made"
@@ -37,8 +40,7 @@ action :create, description: 'Make the folder, export it.' do
   end
 
   file "/etc/exports.d/#{new_resource.export_name}.exports" do
-    content "# Written by Chef: changes here are lost. exports(5)\n" \
-      "#{Causeway::Exports.line(new_resource.path, new_resource.clients, new_resource.read_only)}\n"
+    content "#{Causeway::Exports::MARK}\n#{line}\n"
     mode '0644'
   end
 end
@@ -47,5 +49,13 @@ action :remove, description: 'Export it no longer. The folder stays.' do
   file "/etc/exports.d/#{new_resource.export_name}.exports" do
     backup false
     action :delete
+  end
+end
+
+action_class do
+  def line
+    Causeway::Exports.line(
+      new_resource.path, new_resource.clients, new_resource.read_only, new_resource.mountpoint
+    )
   end
 end

@@ -36,6 +36,15 @@ action :create, description: 'Have systemd mount it on demand.' do
     not_if { ::File.directory?(new_resource.path) }
   end
 
+  # One that nobody uses is mounted anew at the next walk into it; umount refuses one that is in use.
+  execute "unmount #{new_resource.path}, which has changed" do
+    command ['systemctl', 'stop', "#{unit}.mount"]
+    timeout new_resource.timeout + 30
+    ignore_failure true
+    only_if { mounted? }
+    action :nothing
+  end
+
   systemd_unit "#{unit}.mount" do
     content(
       'Unit' => { 'Description' => "#{new_resource.what} at #{new_resource.path}" },
@@ -51,6 +60,7 @@ action :create, description: 'Have systemd mount it on demand.' do
     )
     verify false
     action :create
+    notifies :run, "execute[unmount #{new_resource.path}, which has changed]", :immediately
   end
 
   systemd_unit "#{unit}.automount" do
@@ -84,5 +94,9 @@ end
 action_class do
   def unit
     Causeway::MountUnits.escape(new_resource.path)
+  end
+
+  def mounted?
+    !shell_out('systemctl', 'is-active', '--quiet', "#{unit}.mount").error?
   end
 end

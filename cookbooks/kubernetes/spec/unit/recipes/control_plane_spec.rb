@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'kubernetes::control_plane' do
-  platform 'ubuntu', '22.04'
+  platform(*PLATFORMS.first)
   default_attributes['causeway']['cluster'] = 'research'
   default_attributes['causeway']['api'] = 'api.research.internal:6443'
   default_attributes['causeway']['pods'] = '10.96.0.0/11'
@@ -23,8 +23,28 @@ describe 'kubernetes::control_plane' do
     expect(chef_run).not_to join_kubernetes_join('master-1')
   end
 
+  on_each_platform do
+    it { is_expected.to init_kubernetes_init('master-1') }
+  end
+
   it 'keeps an audit log' do
     expect(chef_run).to create_cookbook_file('/etc/kubernetes/audit-policy.yaml').with(mode: '0600')
+  end
+
+  context 'on a master that runs' do
+    before do
+      allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(true)
+      allow(File).to receive(:exist?).with('/etc/kubernetes/manifests/kube-apiserver.yaml').and_return(true)
+    end
+
+    it 'says when its API server has yet to read its files' do
+      log = 'log[the API server has yet to read its files]'
+      expect(chef_run.cookbook_file('/etc/kubernetes/audit-policy.yaml')).to notify(log).to(:write).delayed
+    end
+
+    it 'keeps its labels' do
+      expect(chef_run).to reconcile_kubernetes_labels('master-1')
+    end
   end
 
   context 'on another master' do

@@ -1,30 +1,84 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'kubernetes::default' do
-  platform 'ubuntu', '24.04'
+  platform(*PLATFORMS.first)
   default_attributes['kubernetes']['version'] = '1.36'
   override_attributes['kubernetes']['labels'] = { 'gpu-class' => 'old' }
   override_attributes['kubernetes']['taints'] = ['nvidia.com/gpu=true:NoSchedule']
 
-  it 'takes packages of the minor alone' do
-    expect(chef_run).to create_base_apt_source('kubernetes').with(
-      uri: 'https://pkgs.k8s.io/core:/stable:/v1.36/deb/', pin_version: '1.36.*'
-    )
-    %w(kubelet kubeadm kubectl).each { |name| expect(chef_run).to install_kubernetes_package(name) }
+  let(:config) { '/etc/kubernetes/kubelet.conf.d/50-causeway.conf' }
+  let(:joined) { false }
+  let(:installed) { '1.36.2-1.1' }
+
+  before do
+    allow(File).to receive(:exist?).and_call_original
+    allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(joined)
+    allow(Causeway::Packages).to receive(:installed).and_return(installed)
   end
 
-  it "writes the node's own configuration" do
-    config = '/etc/kubernetes/kubelet.conf.d/50-causeway.conf'
-    expect(chef_run).to render_file(config).with_content('maxPods: 110')
-    expect(chef_run).to render_file(config).with_content('effect: NoSchedule')
-    expect(chef_run).to render_file('/etc/default/kubelet').with_content('--node-labels=gpu-class=old')
+  on_each_platform do
+    it 'takes packages of the minor alone' do
+      expect(chef_run).to create_base_apt_source('kubernetes').with(
+        uri: 'https://pkgs.k8s.io/core:/stable:/v1.36/deb/', pin_version: '1.36.*'
+      )
+      %w(kubelet kubeadm kubectl).each { |name| expect(chef_run).to install_kubernetes_package(name) }
+    end
+
+    it "writes the node's own configuration" do
+      expect(chef_run).to render_file(config).with_content('maxPods: 110')
+      expect(chef_run).to render_file(config).with_content('effect: NoSchedule')
+      expect(chef_run).to render_file('/etc/default/kubelet')
+        .with_content('"--config-dir=/etc/kubernetes/kubelet.conf.d --node-labels=gpu-class=old"')
+    end
+
+    it 'turns swap off' do
+      expect(chef_run).to off_kubernetes_swap('off')
+    end
+  end
+
+  it 'names every signal of eviction: the kubelet has no default beside one' do
+    expect(chef_run).to(render_file(config).with_content do |text|
+      expect(YAML.safe_load(text)['evictionHard'].keys).to contain_exactly(
+        'memory.available', 'nodefs.available', 'nodefs.inodesFree', 'imagefs.available', 'imagefs.inodesFree'
+      )
+    end)
+  end
+
+  it 'restarts the kubelet when its configuration or its flags change, and sees that it is well' do
     expect(chef_run.file(config)).to notify('service[kubelet]').to(:restart).delayed
+    expect(chef_run.template('/etc/default/kubelet')).to notify('service[kubelet]').to(:restart).delayed
+    expect(chef_run.service('kubelet')).to notify('http_request[the kubelet is well]').to(:get).delayed
   end
 
-  it 'turns swap off' do
-    expect(chef_run).to off_kubernetes_swap('off')
+  it 'has the kubelet wait for what kubeadm writes' do
+    unit = '/etc/systemd/system/kubelet.service.d/20-causeway.conf'
+    expect(chef_run).to render_file(unit).with_content('ConditionPathExists=/var/lib/kubelet/config.yaml')
+    expect(chef_run.cookbook_file(unit)).to notify('execute[systemctl daemon-reload for the kubelet]').immediately
+    expect(chef_run).to enable_service('kubelet')
+    expect(chef_run).not_to start_service('kubelet')
+  end
+
+  it 'lets the kubelet hold up a shutdown' do
+    expect(chef_run).to render_file('/etc/systemd/logind.conf.d/zz-kubelet.conf').with_content('InhibitDelayMaxSec=')
+  end
+
+  context 'on a node' do
+    let(:joined) { true }
+
+    it 'runs the kubelet' do
+      expect(chef_run).to start_service('kubelet')
+    end
+  end
+
+  context 'with an older minor installed' do
+    let(:installed) { '1.35.4-1.1' }
+
+    it 'says so, and upgrades nothing' do
+      expect(chef_run).to write_log('another version of Kubernetes is installed').with(level: :warn)
+      expect(chef_run).not_to upgrade_kubernetes_package('kubelet')
+    end
   end
 
   context 'with a label that no kubelet may set' do

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'kubernetes::upgrade' do
-  platform 'debian', '12'
+  platform(*PLATFORMS.first)
   default_attributes['causeway']['name'] = 'titan-01'
 
   before do

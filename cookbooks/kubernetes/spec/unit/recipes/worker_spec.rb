@@ -1,26 +1,44 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'kubernetes::worker' do
-  platform 'debian', '12'
+  platform(*PLATFORMS.first)
   default_attributes['causeway']['name'] = 'titan-01'
   default_attributes['causeway']['api'] = 'api.research.internal:6443'
 
+  let(:joined) { false }
   let(:secret) { '/etc/causeway/secrets/kubernetes-join.yaml' }
 
   before do
     allow(File).to receive(:exist?).and_call_original
-    allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(false)
+    allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(joined)
     allow(File).to receive(:exist?).with(secret).and_return(brought)
   end
 
   context 'with the secret' do
     let(:brought) { true }
 
+    on_each_platform do
+      it { is_expected.to join_kubernetes_join('titan-01') }
+    end
+
     it 'joins' do
       expect(chef_run).to join_kubernetes_join('titan-01')
         .with(endpoint: 'api.research.internal:6443', secrets: secret, master: false)
+    end
+  end
+
+  context 'on a node' do
+    let(:brought) { false }
+    let(:joined) { true }
+    default_attributes['kubernetes']['labels'] = { 'gpu-class' => 'old' }
+    default_attributes['kubernetes']['taints'] = ['gpu=true:NoSchedule']
+
+    it 'keeps its labels' do
+      expect(chef_run).to reconcile_kubernetes_labels('titan-01')
+        .with(labels: { 'gpu-class' => 'old' }, taints: ['gpu=true:NoSchedule'])
+      expect(chef_run).not_to write_log('the secret to join the cluster is not here yet')
     end
   end
 
@@ -29,6 +47,7 @@ describe 'kubernetes::worker' do
 
     it 'says so and goes on' do
       expect(chef_run).not_to join_kubernetes_join('titan-01')
+      expect(chef_run).not_to reconcile_kubernetes_labels('titan-01')
       expect(chef_run).to write_log('the secret to join the cluster is not here yet')
     end
   end

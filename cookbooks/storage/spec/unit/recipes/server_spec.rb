@@ -1,45 +1,88 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'storage::server' do
-  platform 'debian', '12'
+  platform(*PLATFORMS.first)
+  step_into :storage_export
+
+  default_attributes['causeway']['name'] = 'storage-a'
+  default_attributes['causeway']['site'] = 'lab'
+  default_attributes['base']['users_data_bag'] = 'users'
+  default_attributes['storage']['disks'] = [{ 'device' => '/dev/sdb', 'use' => 'nfs' }]
+  default_attributes['storage']['sites']['lab']['exports'] = [
+    { 'name' => 'home', 'export' => '/srv/home', 'clients' => %w(10.0.0.0/8 192.0.2.0/24), 'node' => 'storage-a' },
+    {
+      'name' => 'sets', 'export' => '/srv/sets', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-a',
+      'read_only' => true,
+    },
+    { 'name' => 'other', 'export' => '/srv/other', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-b' },
+  ]
 
   before do
     stub_command('systemd-detect-virt --container --quiet').and_return(false)
+    stub_command('systemctl is-active --quiet nfs-server.service').and_return(true)
     stub_data_bag('users').and_return(%w(ada bob))
     stub_data_bag_item('users', 'ada').and_return('id' => 'ada', 'uid' => 2001, 'gid' => 2001)
     stub_data_bag_item('users', 'bob').and_return('id' => 'bob', 'uid' => 2002, 'gid' => 2002, 'action' => 'remove')
+    allow(Causeway::Exports).to receive(:ours).and_return(%w(gone home))
   end
 
-  let(:chef_run) do
-    ChefSpec::SoloRunner.new(platform: 'debian', version: '12') do |node|
-      node.normal['causeway'] = { name: 'storage-a', site: 'lab' }
-      node.normal['base']['users_data_bag'] = 'users'
-      node.normal['storage']['disks'] = [{ 'device' => '/dev/sdb', 'use' => 'nfs' }]
-      node.normal['storage']['sites']['lab']['exports'] = [
-        { 'name' => 'home', 'export' => '/srv/home', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-a' },
-        { 'name' => 'other', 'export' => '/srv/other', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-b' },
-      ]
-    end.converge(described_recipe)
+  on_each_platform do
+    it 'has its disks where the exports are' do
+      expect(chef_run).to create_storage_disk('exports')
+        .with(devices: ['/dev/sdb'], path: '/srv', options: %w(noatime prjquota))
+    end
+
+    it 'exports what is its own, and only while the disk is mounted' do
+      options = 'sync,no_subtree_check,root_squash,sec=sys,mp=/srv'
+      expect(chef_run).to render_file('/etc/exports.d/home.exports')
+        .with_content("/srv/home 10.0.0.0/8(rw,#{options}) 192.0.2.0/24(rw,#{options})\n")
+      expect(chef_run).to render_file('/etc/exports.d/sets.exports').with_content("10.0.0.0/8(ro,#{options})")
+      expect(chef_run).not_to create_storage_export('other')
+    end
   end
 
-  it 'has its disks where the exports are' do
-    expect(chef_run).to create_storage_disk('exports').with(devices: ['/dev/sdb'], path: '/srv')
+  it 'tells the server' do
+    expect(chef_run.storage_export('home')).to notify('execute[exportfs]').to(:run).delayed
+    expect(chef_run).to enable_service('nfs-server')
+    expect(chef_run).to start_service('nfs-server')
   end
 
-  it 'exports what is its own' do
-    expect(chef_run).to create_storage_export('home').with(clients: ['10.0.0.0/8'])
-    expect(chef_run).not_to create_storage_export('other')
+  it 'exports no longer what is gone' do
+    expect(chef_run).to remove_storage_export('gone')
+    expect(chef_run).to delete_file('/etc/exports.d/gone.exports')
+    expect(chef_run).not_to remove_storage_export('home')
   end
 
   it 'has a folder for everyone who is still there' do
     expect(chef_run).to create_directory('/srv/home/ada').with(owner: 2001, mode: '0700')
     expect(chef_run).not_to create_directory('/srv/home/bob')
+    expect(chef_run).not_to create_directory('/srv/sets/ada')
   end
 
   it 'speaks version 4 alone' do
     expect(chef_run).to render_file('/etc/nfs.conf.d/causeway.conf').with_content('vers3=n')
-    expect(chef_run).to mask_systemd_unit('rpcbind.socket')
+    expect(chef_run.template('/etc/nfs.conf.d/causeway.conf')).to notify('service[nfs-server]').to(:restart)
+    %w(rpcbind.socket rpcbind.service rpc-statd.service).each do |unit|
+      expect(chef_run).to mask_systemd_unit(unit)
+    end
+  end
+
+  context 'with nothing but the system disk' do
+    override_attributes['storage']['server']['path'] = '/srv'
+    before { chef_runner.node.override['storage']['disks'] = [] }
+
+    it 'asks for no mount' do
+      expect(chef_run).to render_file('/etc/exports.d/home.exports').with_content('sec=sys)')
+    end
+  end
+
+  context 'while baking' do
+    override_attributes['causeway']['baking'] = true
+
+    it 'does nothing' do
+      expect(chef_run).not_to install_apt_package('nfs-kernel-server')
+    end
   end
 end
