@@ -28,7 +28,7 @@ def measure(name: str = "100x") -> tuple[Size, float]:
     size = SIZES[name]
     found = cluster(size)
     files = render(found)
-    assert sum(path.startswith("nodes/") for path in files) == size.nodes
+    assert sum(path.startswith("nodes/") for path in files) == size.nodes + len(found.instances)
     return size, best(lambda: render(found))
 
 

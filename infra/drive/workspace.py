@@ -160,10 +160,8 @@ def _finish(build: Path) -> None:
             raise DriveError(f"{journal_file} can't be read; remove {ready} and render again") from None
         for path in journal["remove"]:
             _remove(build, path)
-        for path in journal["manifest"]:
-            staged = ready / "files" / path
-            if staged.exists():
-                _place(staged, build / path)
+        if (ready / "files").is_dir():
+            _place(ready / "files", build)
         _write_manifest(build, journal["manifest"])
         journal_file.unlink()
     # Without its journal the folder has been emptied already.
@@ -171,17 +169,24 @@ def _finish(build: Path) -> None:
 
 
 def _place(staged: Path, target: Path) -> None:
-    try:
+    """All that stands in a folder into another one: a folder that is new there goes at once.
+
+    What is not in ``staged`` any more was moved by a run before this one.
+    """
+    with os.scandir(staged) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        there = target / entry.name
+        if entry.is_dir(follow_symlinks=False) and there.is_dir():
+            _place(Path(entry.path), there)
+            continue
         try:
-            staged.replace(target)
-        except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            staged.replace(target)
-    except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
-        raise DriveError(
-            f"{target} can't be written: something that is not ours is in the way ({problem}); move it, "
-            "then run this again"
-        ) from None
+            Path(entry.path).replace(there)
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
+            raise DriveError(
+                f"{there} can't be written: something that is not ours is in the way ({problem}); move it, "
+                "then run this again"
+            ) from None
 
 
 def _write_manifest(build: Path, manifest: Mapping[str, str]) -> None:

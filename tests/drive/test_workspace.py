@@ -111,6 +111,36 @@ def test_a_file_that_is_gone_comes_back(tmp_path: Path) -> None:
     assert write(tmp_path, OLD).added == ("same",)
 
 
+def test_a_new_folder_comes_at_once_and_an_old_one_keeps_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, OLD)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "link").symlink_to("linked")
+    moved: list[str] = []
+    replace = Path.replace
+
+    def counted(self: Path, target: Path) -> Path:
+        moved.append(target.relative_to(tmp_path).as_posix())
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", counted)
+    more = {f"nodes/{number % 3}/{number}": "new\n" for number in range(30)}
+    write(tmp_path, {**OLD, **more, "terraform/more/a": "1", "link/b": "2"})
+    assert moved == ["link/b", "nodes", "terraform/more", "manifest.json"]
+    assert on_disk(tmp_path) == {**OLD, **more, "terraform/more/a": "1", "linked/b": "2"}
+
+
+def test_a_foreign_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "terraform").write_text("theirs")
+    with pytest.raises(DriveError, match=r"terraform can't be written: something .* in the way"):
+        write(tmp_path, OLD)
+    assert (tmp_path / "terraform").read_text() == "theirs"
+    (tmp_path / "terraform").unlink()
+    write(tmp_path, OLD)
+    assert on_disk(tmp_path) == OLD
+
+
 def test_a_foreign_folder_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "same").mkdir()
     (tmp_path / "same/thing").write_text("theirs")
