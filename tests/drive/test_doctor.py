@@ -98,14 +98,21 @@ def test_tools(tmp_path: Path, patient: MakePatient) -> None:
     assert [(one.check, one.state) for one in machine.tools(patient(env={"PATH": ""}))] == [
         ("git", "warn"),
         ("ssh", "warn"),
+        ("rsync", "warn"),
         ("packer", "warn"),
     ]
-    for name, body in (("git", "echo git version 2.50.0"), ("ssh", "echo OpenSSH >&2"), ("packer", "exit 1")):
+    for name, body in (
+        ("git", "echo git version 2.50.0"),
+        ("ssh", "echo OpenSSH >&2"),
+        ("rsync", "printf 'rsync  version 3.4.1\n\nmore\n'"),
+        ("packer", "exit 1"),
+    ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    git, ssh, packer = machine.tools(patient(env={"PATH": str(tmp_path)}))
+    git, ssh, rsync, packer = machine.tools(patient(env={"PATH": str(tmp_path)}))
     assert git == Finding("git", "ok", f"git version 2.50.0 at {tmp_path / 'git'}")
     assert ssh == Finding("ssh", "ok", f"OpenSSH at {tmp_path / 'ssh'}")
+    assert rsync.said == f"rsync  version 3.4.1 at {tmp_path / 'rsync'}"
     assert (packer.state, "does not say its version" in packer.said) == ("warn", True)
 
 

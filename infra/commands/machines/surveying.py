@@ -32,6 +32,8 @@ def nodes(understood: Understood, site: str, names: Sequence[str], *, json: bool
         for row in rows:
             if row["error"]:
                 note(row["error"])
+            for reason in row.get("gpus", {}).get("reasons", ()):
+                note(f"{row['node']}: {reason}")
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
@@ -63,6 +65,8 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         if not card.healthy
         for reason in card.reasons or ("sick",)
     ]
+    if not sick and found.gpu_trouble:
+        sick = [found.gpu_trouble]
     state = (
         "never converged" if report is None
         else "failed" if not report.success

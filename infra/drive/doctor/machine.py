@@ -24,6 +24,7 @@ REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
 _TOOLS: Final = {
     "git": ("--version", "Install it from your system's packages."),
     "ssh": ("-V", "Only `invoke vpn.push` and its like need it: install OpenSSH's client."),
+    "rsync": ("--version", "Only `invoke converge` needs it: install it from your system's packages."),
     "packer": (
         "--version",
         "Only baking images needs it: https://developer.hashicorp.com/packer/install",

@@ -53,6 +53,8 @@ class Facts:
     """NVIDIA cards on the PCI bus."""
     cards: tuple[Card, ...] | None
     """None before the health check has run."""
+    gpu_trouble: str
+    """What is wrong with its GPUs, in the health check's words; empty when all is well."""
     packages: Mapping[str, str]
     """Installed versions of what matters: kubelet, containerd, nvidia, …"""
     reboot: bool
@@ -115,6 +117,9 @@ def _facts(said: _Said, asked: datetime) -> Facts:
         },
         gpus=int(said.one["gpus"]),
         cards=_cards(gpu) if isinstance(gpu, dict) else None,
+        gpu_trouble=""
+        if not isinstance(gpu, dict) or gpu.get("healthy", True)
+        else str(gpu.get("why") or "sick"),
         packages=dict(each.split(" ", 1) for each in said.many.get("package", ())),
         reboot="reboot" in said.one,
         report=parse(said.one.get("report")),

@@ -195,7 +195,7 @@ def test_a_second_ctrl_c_cuts_off_and_leaves_no_chef_behind(build: Path, hosts: 
 
 def test_a_machine_tells_how_it_is(build: Path, hosts: Hosts) -> None:
     run(build, targets(build))
-    health = {"checked": "2026-11-21T00:00:00Z", "healthy": False, "gpus": [
+    health = {"checked": "2026-11-21T00:00:00Z", "healthy": False, "why": "GPU 1 is sick", "gpus": [
         {"index": 0, "name": "TITAN X", "uuid": "GPU-0", "healthy": True, "reasons": []},
         {"index": 1, "name": "TITAN X", "uuid": "GPU-1", "healthy": False, "reasons": ["fell off the bus"]},
     ]}  # fmt: skip
@@ -211,4 +211,5 @@ def test_a_machine_tells_how_it_is(build: Path, hosts: Hosts) -> None:
     assert not isinstance(second, Exception)
     assert second.cards is not None
     assert [card.healthy for card in second.cards] == [True, False]
+    assert second.gpu_trouble == "GPU 1 is sick"
     assert isinstance(third, Exception)

@@ -49,6 +49,7 @@ FACTS = Facts(
     disks={"/dev/sda": 457_862},
     gpus=4,
     cards=None,
+    gpu_trouble="",
     packages={},
     reboot=False,
     report=None,
