@@ -95,7 +95,7 @@ end
 # it so fails, and the nodes after it keep theirs.
 http_request 'the kubelet is well' do
   url "http://127.0.0.1:#{settings['kubelet']['healthzPort'] || 10_248}/healthz"
-  retries 3
+  retries 1
   retry_delay 5
   action :nothing
   only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }

@@ -34,7 +34,7 @@ describe 'kubernetes_join' do
     end
 
     it 'keeps the token out of the command, and of the log' do
-      expect(chef_run).to run_execute('kubeadm join').with(command: %W[kubeadm join --config #{config}])
+      expect(chef_run).to run_execute('kubeadm join').with(command: ['kubeadm', 'join', '--config', config])
       expect(chef_run).to create_file(config).with(mode: '0600', sensitive: true)
       expect(chef_run).to delete_file(config)
     end
