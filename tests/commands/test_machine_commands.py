@@ -39,12 +39,14 @@ aws: {account: "123456789012"}
 sites:
   us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
   us-east-1: {kind: aws, zones: [us-east-1a], overflow: 1}
+  eu-west-1: {kind: aws, zones: [eu-west-1a], overflow: 2}
   lab:
     kind: physical
     cidr: 10.200.0.0/22
-    nodes: {titan-01: {address: 10.200.0.11, cpus: 1, memory: 1 GiB}}
+    nodes: {volta-01: {address: 10.200.0.21, cpus: 1, memory: 1 GiB}}
 images: {cpu: {}}
 access:
+  vpn: {servers: [us-west-2, us-east-1]}
   users: {ada: {name: Ada, groups: [engineers], ssh_keys: []}}
   groups: {engineers: {sudo: true}}
   ssh_nodes: {login: {instance_type: t3.large, image: cpu, groups: [engineers]}}
@@ -67,7 +69,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    with running(tmp_path_factory.mktemp("hosts"), "titan-01", "titan-02", "login-1") as found:
+    with running(
+        tmp_path_factory.mktemp("hosts"), "titan-01", "titan-02", "login-1", "vpn-us-east-1"
+    ) as found:
         yield found
 
 
@@ -163,18 +167,34 @@ def test_what_a_spec_says_anew_reaches_an_instance(project: Path, hosts: Hosts) 
     assert node["normal"]["ssh_node"] == {"groups": ["engineers"]}
     out, err = invoke(project, hosts, "nodes", "--json", env="cloud", code=1)
     assert {each["node"]: (each["site"], each["state"]) for each in json.loads(out)} == {
-        "titan-01": ("lab", "never converged"),
+        "volta-01": ("lab", "down"),
         "master-1": ("us-west-2", "down"),
         "login-1": ("us-west-2", "ok"),
         "vpn-us-west-2": ("us-west-2", "down"),
+        "vpn-us-east-1": ("us-east-1", "never converged"),
     }
     for words, said in (
         (("converge", "--nodes", "vpn-us-west-2"), "cloud has no PKI yet"),
-        (("converge", "--site", "us-east-1"), "us-east-1 has no machine with a name of its own"),
+        (("converge", "--site", "eu-west-1"), "eu-west-1 has no machine with a name of its own"),
         (("enroll", "--nodes", "login-1"), "login-1 is an instance in us-west-2"),
     ):
         _, err = invoke(project, hosts, *words, code=1, env="cloud")
         assert said in err
+
+
+def test_a_vpn_server_in_a_region_gets_its_keys(
+    project: Path, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", "correct horse battery staple")
+    invoke(project, hosts, "vpn.init", env="cloud")
+    invoke(project, hosts, "converge", "--nodes", "vpn-us-east-1", env="cloud")
+    tree = "/var/lib/causeway/chef/trees/openvpn"
+    secrets = hosts["vpn-us-east-1"].shell(f"cd {tree}/etc/openvpn/server && find . -type f -perm 0600")
+    assert sorted(secrets.split()) == ["./server.key", "./tls-crypt-v2.key"]
+    subject = hosts["vpn-us-east-1"].shell(
+        f"openssl x509 -noout -ext subjectAltName -in {tree}/etc/openvpn/server/server.crt"
+    )
+    assert "DNS:vpn-us-east-1.test.internal" in subject
 
 
 def test_there_are_no_machines_behind_the_embedded_aws(project: Path, hosts: Hosts) -> None:
@@ -183,5 +203,5 @@ def test_there_are_no_machines_behind_the_embedded_aws(project: Path, hosts: Hos
     assert f"{nobody}login-1 is left out" in err
     assert out == ""
     out, err = invoke(project, hosts, "nodes", "--json", env="embedded", code=1)
-    assert f"{nobody}master-1, login-1 and vpn-us-west-2 are left out" in err
-    assert [each["node"] for each in json.loads(out)] == ["titan-01"]
+    assert f"{nobody}master-1, login-1, vpn-us-west-2 and vpn-us-east-1 are left out" in err
+    assert [each["node"] for each in json.loads(out)] == ["volta-01"]
