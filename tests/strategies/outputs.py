@@ -29,7 +29,8 @@ def outputs_for(cluster: Cluster) -> Outputs:
     file_systems: dict[str, dict[str, FileSystemIds]] = {}
     for index, system in enumerate(cluster.storage.efs, start=1):
         points = {
-            point.name: f"fsap-{index:08x}{each:09x}" for each, point in enumerate(system.access_points, start=1)
+            point.name: f"fsap-{index:08x}{number:09x}"
+            for number, point in enumerate(system.access_points, start=1)
         }
         file_systems.setdefault(system.region, {})[system.name] = FileSystemIds(f"fs-{index:017x}", points)
     return Outputs(tunnels, instances, file_systems)

@@ -83,6 +83,16 @@ settings['registry_mirrors'].each do |registry, mirrors|
   end
 end
 
+# Mirrors that the spec no longer has; those that somebody else wrote stay.
+Dir.glob('/etc/containerd/certs.d/*/hosts.toml').each do |path|
+  registry = File.basename(File.dirname(path))
+  next if settings['registry_mirrors'].key?(registry) || !File.read(path).start_with?('# Written by Chef')
+
+  container_runtime_mirror registry do
+    action :remove
+  end
+end
+
 directory '/etc/systemd/system/containerd.service.d' do
   mode '0755'
 end

@@ -50,5 +50,5 @@ end
 service 'nvidia-dcgm-exporter, now' do
   service_name 'nvidia-dcgm-exporter'
   action :start
-  only_if { Causeway::Cards.usable?(node) }
+  only_if { Causeway::Cards.usable?(node) && Causeway::Place.address_there?(node) }
 end

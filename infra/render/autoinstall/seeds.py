@@ -33,8 +33,8 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
 
 
 def quoted(value: object) -> str:
-    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3), but for what YAML takes for the end of a line,
-    or for no text at all."""
+    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3), but for what YAML takes for the end of a
+    line, or for no text at all."""
     return _UNLIKE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 

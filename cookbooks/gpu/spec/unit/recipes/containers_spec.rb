@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::containers' do
-  platform 'ubuntu', '24.04'
-
   let(:packages) do
     %w(nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1)
   end

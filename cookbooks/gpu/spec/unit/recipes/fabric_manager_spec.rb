@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::fabric_manager' do
-  platform 'ubuntu', '24.04'
-
   before do
     allow(Causeway::Cards).to receive(:version_on_disk).and_return('580.95.05')
     allow(Causeway::Cards).to receive(:switches?).and_return(true)

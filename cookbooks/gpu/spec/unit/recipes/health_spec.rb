@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::health' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['gpu']['count'] = 4
   override_attributes['causeway']['name'] = 'titan-01'
 

@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::metrics' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['gpu']['driver'] = 470
   override_attributes['software']['dcgm-exporter']['version'] = '4.8.2'
   override_attributes['causeway']['address'] = '10.200.0.11'

@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::repository' do
-  platform 'ubuntu', '24.04'
+  # Package names are the release's: Fauxhai need not know it.
+  automatic_attributes['platform'] = 'ubuntu'
+  automatic_attributes['platform_version'] = '24.04'
 
   context 'for the toolkit and DCGM' do
     override_attributes['gpu']['driver'] = 580

@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'gpu::toolkit' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['gpu'] = { 'driver' => 580, 'cuda' => '12.8' }
 
   it 'installs it' do

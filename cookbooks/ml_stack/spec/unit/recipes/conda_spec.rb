@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'ml_stack::conda' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['software']['miniforge'] = {
     'version' => '26.3.2-2', 'url' => 'https://mirror.test/%{machine}.sh', 'sha256' => { 'amd64' => 'a' * 64 },
   }
@@ -16,9 +14,13 @@ describe 'ml_stack::conda' do
     expect(chef_run).to run_execute('install Miniforge 26.3.2-2')
     expect(chef_run).to delete_file('/var/cache/causeway/miniforge-26.3.2-2.sh')
   end
+end
 
+describe 'ml_stack::conda' do
   context 'without a checksum' do
-    override_attributes['software']['miniforge']['sha256'] = {}
+    override_attributes['software']['miniforge'] = {
+      'version' => '26.3.2-2', 'url' => 'https://mirror.test/%{machine}.sh', 'sha256' => {},
+    }
 
     it 'refuses' do
       expect { chef_run }.to raise_error(ArgumentError, /has nothing for amd64/)

@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'ml_stack::default' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['software'] = {
     'miniforge' => { 'version' => '26.3.2-2', 'url' => 'https://mirror.test/%{machine}.sh',
                      'sha256' => { 'amd64' => 'a' * 64 }, },

@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'ml_stack::environment' do
-  platform 'ubuntu', '24.04'
-
   override_attributes['software'] = {
     'python' => { 'version' => '3.12' }, 'numpy' => { 'version' => '2.5.5' },
     'tensorflow' => { 'version' => '2.21.0' }, 'torch' => { 'version' => '2.14.1' },

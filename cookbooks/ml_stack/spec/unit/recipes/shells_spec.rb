@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require 'chefspec'
+require_relative '../../spec_helper'
 
 describe 'ml_stack::shells' do
-  platform 'ubuntu', '24.04'
-
   it 'has conda in login shells, and changes no PATH' do
     expect(chef_run).to render_file('/etc/profile.d/ml_stack.sh').with_content('/opt/conda/etc/profile.d/conda.sh')
     expect(chef_run).not_to render_file('/etc/profile.d/ml_stack.sh').with_content('PATH=')
