@@ -134,15 +134,13 @@ def test_an_image_is_baked_copied_and_boots(
 
     facts = project.pool("us-east-1", "cpu")["user_data"] | ({"role": "base"} if chef else {})
     vm = launched(aws.client("ec2", "us-east-1"), amis["us-east-1"], facts, bodies, key)
-    # Where Chef is real, only people of the spec may come in.
-    person = "ada" if chef else "ubuntu"
-    hostname = ssh(vm, key, "systemctl is-system-running --wait >/dev/null; hostname", person).strip()
-    state = ssh(vm, key, "systemctl show -p ActiveState -p Result causeway-boot.service", person)
+    hostname = ssh(vm, key, "systemctl is-system-running --wait >/dev/null; hostname").strip()
+    state = ssh(vm, key, "systemctl show -p ActiveState -p Result causeway-boot.service")
     assert sorted(state.split()) == ["ActiveState=active", "Result=success"]
-    node = json.loads(ssh(vm, key, f"sudo cat /var/lib/causeway/chef/nodes/{hostname}.json", person))
+    node = json.loads(ssh(vm, key, f"sudo cat /var/lib/causeway/chef/nodes/{hostname}.json"))
     assert node["normal"]["causeway"]["pool"] == "cpu"
     assert node["normal"]["kubernetes"]["labels"]["tier"] == "batch"
-    report = json.loads(ssh(vm, key, "sudo cat /var/lib/causeway/report.json", person))
+    report = json.loads(ssh(vm, key, "sudo cat /var/lib/causeway/report.json"))
     assert report["success"], report["exception"]
 
     if chef is None:
@@ -172,7 +170,7 @@ def launched(ec2: Any, ami: str, facts: Mapping[str, Any], bodies: Path, key: Pa
     return Vm(bodies / row["InstanceId"])
 
 
-def ssh(vm: Vm, key: Path, command: str, user: str = "ubuntu") -> str:
+def ssh(vm: Vm, key: Path, command: str) -> str:
     known = vm.folder / "known_hosts"
     known.write_text(f"{vm.host_key}\n")
     options = [
@@ -185,7 +183,7 @@ def ssh(vm: Vm, key: Path, command: str, user: str = "ubuntu") -> str:
         "-o",
         "LogLevel=ERROR",
     ]
-    whole = ["ssh", *options, f"{user}@{vm.address}", command]
+    whole = ["ssh", *options, f"ubuntu@{vm.address}", command]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
