@@ -1,0 +1,122 @@
+"""`invoke roll` as a person runs it: a process, exit codes, groups in two regions of the embedded AWS."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from images.test_roll import EAST, NEW, OLD, WEST, instances
+
+from infra.drive import localaws
+from infra.drive.aws import Aws
+
+pytestmark = [pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+SPEC = """\
+version: 1
+name: tiny
+domain: tiny.internal
+aws: {embedded: true}
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+  us-east-1: {kind: aws, zones: [us-east-1a]}
+images: {cpu: {}}
+pools:
+  cpu: {image: cpu, instance_types: [m6i.large], regions: {us-west-2: {max: 4}, us-east-1: {max: 4}}}
+"""
+LOCK = f"version: 1\nimages:\n  cpu:\n    us-east-1: {NEW}\n    us-west-2: {NEW}\n"
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+    aws: Aws
+
+    def roll(self, *words: str, code: int = 0) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), "roll", *words, "--env", "tiny"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout, done.stderr
+
+    def group(self, region: str) -> str:
+        """A group of two that launches the old image; its template's second version says the new one."""
+        name = f"tiny-{region}-cpu"
+        ec2, scaling = self.aws.client("ec2", region), self.aws.client("autoscaling", region)
+        template = ec2.create_launch_template(
+            LaunchTemplateName=name, LaunchTemplateData={"ImageId": OLD, "InstanceType": "m6i.large"}
+        )["LaunchTemplate"]["LaunchTemplateId"]
+        ec2.create_launch_template_version(
+            LaunchTemplateId=template, LaunchTemplateData={"ImageId": NEW, "InstanceType": "m6i.large"}
+        )
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName=name, MinSize=0, MaxSize=4, DesiredCapacity=2,
+            AvailabilityZones=[f"{region}a"], LaunchTemplate={"LaunchTemplateId": template, "Version": "1"},
+        )  # fmt: skip
+        return str(template)
+
+    def applied(self, region: str, template: str) -> None:
+        self.aws.client("autoscaling", region).update_auto_scaling_group(
+            AutoScalingGroupName=f"tiny-{region}-cpu",
+            LaunchTemplate={"LaunchTemplateId": template, "Version": "2"},
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "tiny.yaml").write_text(SPEC)
+    (tmp_path / "environments" / "tiny.lock.yaml").write_text(LOCK)
+    server = localaws.start(tmp_path / "build" / "tiny" / "state" / "aws", "tiny")
+    try:
+        yield Project(tmp_path, Aws({**os.environ, **localaws.environment(server, WEST)}))
+    finally:
+        localaws.stop(server.folder)
+
+
+def test_a_pool_rolls_in_every_region_once_the_image_is_applied(project: Project) -> None:
+    _, err = project.roll("--pool", "cpu", code=1)
+    assert "there is no group tiny-us-west-2-cpu in us-west-2 yet; run: invoke apply --env tiny" in err
+    templates = {region: project.group(region) for region in (WEST, EAST)}
+    project.applied(WEST, templates[WEST])
+    _, err = project.roll("--pool", "cpu", code=1)
+    assert f"tiny-us-east-1-cpu in us-east-1 launches {OLD}, and {NEW} is locked" in err
+    assert "invoke apply --env tiny" in err
+    assert instances(project.aws, WEST) == [OLD] * 2, "nothing is begun before all can be"
+
+    out, _ = project.roll("--pool", "cpu", "--region", "us-west-2")
+    assert out.split() == ["us-west-2", "tiny-us-west-2-cpu", "Successful"]
+    assert instances(project.aws, WEST) == [NEW] * 2
+    assert instances(project.aws, EAST) == [OLD] * 2
+    project.applied(EAST, templates[EAST])
+    out, err = project.roll("--pool", "cpu", "--json")
+    assert [(row["group"]["region"], row["status"]) for row in json.loads(out)] == [
+        (WEST, "Successful"),
+        (EAST, "Successful"),
+    ]
+    assert "us-east-1  tiny-us-east-1-cpu  Successful 100 %" in err
+    assert instances(project.aws, EAST) == [NEW] * 2
+
+
+def test_what_can_not_be_is_told(project: Project) -> None:
+    for words, said in (
+        (("--pool", "cpus"), "did you mean cpu?"),
+        (("--pool", "cpu", "--region", "us-west-1"), "us-west-2"),
+        (("--pool", "cpu", "--min-healthy", "120"), "--min-healthy is a percentage"),
+        (("--pool", "cpu", "--protected", "maybe"), "--protected is one of"),
+    ):
+        _, err = project.roll(*words, code=1)
+        assert said in err
