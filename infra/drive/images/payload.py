@@ -11,17 +11,12 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
+from infra.drive.cookbooks import below, mode_of
 from infra.errors import DriveError
 from infra.files import Files
-
-_LEFTOVERS: Final = ("~", ".orig", ".pyc")
-
-_NOT_ON_A_MACHINE: Final = frozenset({"spec", "test", "kitchen", "__pycache__", "vendor"})
-"""Parts of a cookbook, and leftovers beside it, that chef-client does not read; hidden ones neither."""
 
 
 def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[str, bytes]:
@@ -42,8 +37,8 @@ def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[st
         and not path.startswith("chef/Policyfile")
     }
     chef[node] = files[node].encode()
-    chef |= _below(cookbooks, "chef/cookbooks")
-    image_files = _below(packer / "checks", "image/checks") | _below(packer / "files", "image/files")
+    chef |= below(cookbooks, "chef/cookbooks")
+    image_files = below(packer / "checks", "image/checks") | below(packer / "files", "image/files")
     image_files["image/checks.json"] = files[f"packer/{image}/checks.json"].encode()
     return dict(sorted({**chef, **image_files}.items()))
 
@@ -55,22 +50,6 @@ def archive(members: Mapping[str, bytes]) -> bytes:
         for path, data in sorted(members.items()):
             member = tarfile.TarInfo(path)
             member.size = len(data)
-            member.mode = 0o755 if data.startswith(b"#!") else 0o644
+            member.mode = mode_of(data)
             tar.addfile(member, io.BytesIO(data))
     return gzip.compress(plain.getvalue(), mtime=0)
-
-
-def _below(folder: Path, prefix: str) -> dict[str, bytes]:
-    return {f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _files(folder)}
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if path.name in _NOT_ON_A_MACHINE or path.name.startswith(".") or path.name.endswith(_LEFTOVERS):
-            continue
-        if path.is_dir() and not path.is_symlink():
-            yield from _files(path)
-        elif path.is_file():
-            yield path

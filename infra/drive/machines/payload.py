@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from infra.drive import ship
+from infra.drive.cookbooks import below, mode_of
 from infra.drive.folders import private
 from infra.errors import DriveError, UsageError
 
@@ -26,9 +27,6 @@ TREES: Final = {"site-gateway": "strongswan", "access-gateway": "openvpn"}
 
 INPUTS: Final = "inputs"
 """The file that holds the digest of all the rest."""
-
-_LEFT_OUT: Final = ("spec", "test", ".rubocop.yml", "README.md")
-"""Parts of a cookbook that no run reads: changing them is no reason to converge again."""
 
 Contents = Mapping[str, tuple[bytes, int]]
 """Path below the repository → contents and mode."""
@@ -55,19 +53,15 @@ def shared(build: Path, cookbooks: Path = COOKBOOKS) -> dict[str, tuple[bytes, i
     """The part that is the same for every machine of an environment."""
     if not cookbooks.is_dir():
         raise UsageError(f"there is no folder {cookbooks}/ here; run this in the project's own folder")
-    found = {
-        f"cookbooks/{path}": contents
-        for path, contents in _below(cookbooks).items()
-        if not any(part in _LEFT_OUT for part in Path(path).parts[:3])
-    }
     rendered = {
-        path: contents
-        for path, contents in _below(build / "chef").items()
-        if not path.startswith(("nodes/", "images/"))
+        path.removeprefix("chef/"): data
+        for path, data in below(build / "chef", "chef").items()
+        if not path.startswith(("chef/nodes/", "chef/images/"))
     }
     if not rendered:
         raise DriveError(f"{build / 'chef'} is empty: nothing was rendered")
-    return {**found, **rendered}
+    files = {**below(cookbooks, "cookbooks"), **rendered}
+    return {path: (data, mode_of(data)) for path, data in files.items()}
 
 
 def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: Contents) -> Payload:
@@ -106,14 +100,3 @@ def clear(build: Path) -> None:
     """Take away what a run that was killed has left staged."""
     for left in (build / "state").glob("converge-*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def _below(root: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        path.relative_to(root).as_posix(): (
-            path.read_bytes(),
-            0o755 if path.stat().st_mode & 0o100 else 0o644,
-        )
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not path.name.endswith((".new", ".orig"))
-    }

@@ -1,0 +1,35 @@
+"""What of ``cookbooks/`` reaches a machine: the same in an image and by a converge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_LEFTOVERS: Final = ("~", ".orig", ".new", ".pyc")
+
+_NOT_ON_A_MACHINE: Final = frozenset({"spec", "test", "kitchen", "__pycache__", "vendor", "README.md"})
+"""Parts of a cookbook, and leftovers beside it, that chef-client does not read; hidden ones neither."""
+
+
+def below(folder: Path, prefix: str) -> dict[str, bytes]:
+    """``<prefix>/<path below the folder>`` → contents, sorted. What only people and their tools read is left
+    out: changing it is no reason to bake or to converge."""
+    return {f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _files(folder)}
+
+
+def mode_of(data: bytes) -> int:
+    """Of a file on a machine: what begins with ``#!`` is a program."""
+    return 0o755 if data.startswith(b"#!") else 0o644
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name in _NOT_ON_A_MACHINE or path.name.startswith(".") or path.name.endswith(_LEFTOVERS):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
+        elif path.is_file():
+            yield path
