@@ -67,21 +67,32 @@ class Machine:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The whole command line of this machine, for who talks to the command while it runs."""
-        ssh = shutil.which("ssh")
-        if ssh is None:
-            raise UnreachedError("there is no ssh on PATH; install OpenSSH's client")
-        config = os.environ.get(CONFIG)
-        if config and not Path(config).is_file():
-            raise UnreachedError(f"{CONFIG} names {config}, which is not there")
-        return [
-            ssh,
-            *(["-F", config] if config else []),
-            "-o", "BatchMode=yes",
-            "-o", "ConnectTimeout=10",
-            "-o", "ServerAliveInterval=10",
-            "-T", self.name, "--",
-            shlex.join(["sh", "-c", _AS_ROOT, "sh", *command]),
-        ]  # fmt: skip
+        return [*client(), "-T", self.name, "--", shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])]
+
+
+def settings() -> Path | None:
+    """The configuration file that the environment names. ``UnreachedError`` if it is not there."""
+    named = os.environ.get(CONFIG)
+    if not named:
+        return None
+    if not Path(named).is_file():
+        raise UnreachedError(f"{CONFIG} names {named}, which is not there")
+    return Path(named)
+
+
+def client() -> list[str]:
+    """ssh(1) with its options, the machine's name to follow. It asks nobody anything."""
+    ssh = shutil.which("ssh")
+    if ssh is None:
+        raise UnreachedError("there is no ssh on PATH; install OpenSSH's client")
+    config = settings()
+    return [
+        ssh,
+        *(["-F", str(config)] if config else []),
+        "-o", "BatchMode=yes",
+        "-o", "ConnectTimeout=10",
+        "-o", "ServerAliveInterval=10",
+    ]  # fmt: skip
 
 
 def _last(said: str) -> str:

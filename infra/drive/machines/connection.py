@@ -5,7 +5,6 @@ Left to itself Fabric trusts any host key. Here a key must be known, under the n
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
-from infra.drive.ssh import CONFIG, RemoteError, UnreachedError
+from infra.drive.ssh import RemoteError, UnreachedError, settings
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -66,16 +65,6 @@ class Remote:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise RemoteError(f"{self.name}: {said[-1] if said else f'exit code {done.exited}'}", done.exited)
         return done.exited, done.stdout
-
-
-def settings() -> Path | None:
-    """The OpenSSH configuration file that the environment names. ``UnreachedError`` if it is not there."""
-    named = os.environ.get(CONFIG)
-    if not named:
-        return None
-    if not Path(named).is_file():
-        raise UnreachedError(f"{CONFIG} names {named}, which is not there")
-    return Path(named)
 
 
 Confirm: TypeAlias = Callable[[str], bool]

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from infra.drive.machines import report
-from infra.drive.machines.connection import Remote, opened, settings
+from infra.drive.machines.connection import Remote, opened
 from infra.drive.machines.payload import REPOSITORY, Payload, clear, staged
-from infra.drive.ssh import RemoteError, UnreachedError
+from infra.drive.ssh import RemoteError, UnreachedError, client
 from infra.errors import CausewayError, DriveError
 
 RUN: Final = Path(__file__).parents[3] / "templates" / "converge" / "run.sh"
@@ -191,13 +191,11 @@ def _failure(name: str, code: int, made: report.Report | None, log: str) -> str:
 
 def copy(remote: Remote, folder: Path) -> None:
     """Make the machine's repository a copy of ``folder``; ``DriveError`` with rsync's own words."""
-    path = settings()
-    shell = ["ssh", *(["-F", str(path)] if path else []), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
     there = f"mkdir -p {REPOSITORY} && rsync"
     command = [
         "rsync", "--archive", "--delete", "--checksum", "--no-owner", "--no-group", "--delay-updates",
         f"--rsync-path={there if remote.root else f'sudo -n mkdir -p {REPOSITORY} && sudo -n rsync'}",
-        f"--rsh={shlex.join(shell)}",
+        f"--rsh={shlex.join(client())}",
         f"{folder}/",
         f"{remote.name}:{REPOSITORY}/",
     ]  # fmt: skip
