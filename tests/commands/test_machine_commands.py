@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,37 @@ def test_a_vpn_server_in_a_region_gets_its_keys(
         f"openssl x509 -noout -ext subjectAltName -in {tree}/etc/openvpn/server/server.crt"
     )
     assert "DNS:vpn-us-east-1.test.internal" in subject
+
+
+def test_a_colleague_without_the_keys_sees_no_drift(
+    project: Path, hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", "correct horse battery staple")
+    if not (project / "build" / "cloud" / "openvpn").exists():
+        invoke(project, hosts, "vpn.init", env="cloud")
+    invoke(project, hosts, "converge", "--nodes", "vpn-us-east-1", env="cloud")
+    shutil.copytree(project / "environments", tmp_path / "environments")
+    for name in ("cookbooks", "packer"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    asked = ("nodes", "--nodes", "vpn-us-east-1")
+    for folder, elsewhere in ((project, False), (tmp_path, True)):
+        out, _ = invoke(folder, hosts, *asked, "--json", env="cloud")
+        assert [(each["drift"], each["keys_elsewhere"]) for each in json.loads(out)] == [("none", elsewhere)]
+    _, err = invoke(tmp_path, hosts, *asked, env="cloud")
+    assert "vpn-us-east-1: its keys are not in this folder" in err
+    spec = tmp_path / "environments" / "cloud.yaml"
+    spec.write_text(spec.read_text().replace("name: Ada", "name: Ada L"))
+    out, _ = invoke(tmp_path, hosts, *asked, "--json", env="cloud")
+    assert [each["drift"] for each in json.loads(out)] == ["spec or cookbooks changed"]
+
+
+@pytest.mark.parametrize("words", [("nodes",), ("converge", "--all"), ("enroll", "--site", "lab")])
+def test_an_ssh_configuration_that_is_not_there_is_said_once(
+    words: tuple[str, ...], project: Path, hosts: Hosts, tmp_path: Path
+) -> None:
+    nowhere = replace(hosts, config=tmp_path / "none")
+    _, err = invoke(project, nowhere, *words, code=1)
+    assert err.count("CAUSEWAY_SSH_CONFIG names") == 1
 
 
 def test_there_are_no_machines_behind_the_embedded_aws(project: Path, hosts: Hosts) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from images.oven import REGIONS, ROOT, SPEC
 from machines.disk import Chef
 from machines.vm import Vm
 
@@ -26,20 +27,7 @@ from infra.errors import DriveError
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(3000)]
 
-ROOT = Path(__file__).parents[2]
-REGIONS = ("us-west-2", "us-east-1", "eu-west-1")
-
-SPEC = """\
-version: 1
-name: tiny
-domain: tiny.internal
-aws: {embedded: true}
-sites:
-  us-west-2: {kind: aws, primary: true, zones: [us-west-2a, us-west-2b]}
-  us-east-1: {kind: aws, overflow: 1, zones: [us-east-1a, us-east-1b]}
-  eu-west-1: {kind: aws, overflow: 2, zones: [eu-west-1a, eu-west-1b]}
-images:
-  cpu: {roles: [@ROLES@]}
+MORE = """\
 pools:
   cpu: {image: cpu, instance_types: [m6i.xlarge], labels: {tier: batch}, regions: {us-east-1: {max: 4}}}
 access:
@@ -56,7 +44,9 @@ class Project:
     def __init__(self, folder: Path, public_key: str, roles: str) -> None:
         self.folder = folder
         (folder / "environments").mkdir(parents=True)
-        spec = SPEC.replace("@KEY@", public_key).replace("@ROLES@", roles)
+        image = "  cpu: {}\n"
+        assert image in SPEC
+        spec = SPEC.replace(image, f"  cpu: {{roles: [{roles}]}}\n") + MORE.replace("@KEY@", public_key)
         (folder / "environments" / "tiny.yaml").write_text(spec)
         for name in ("cookbooks", "packer"):
             shutil.copytree(ROOT / name, folder / name)

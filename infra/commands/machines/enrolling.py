@@ -38,6 +38,7 @@ def enroll(
     from infra.drive.machines.connection import opened
     from infra.drive.machines.enroll import differences, equip
     from infra.drive.machines.survey import survey
+    from infra.drive.ssh import settings
 
     chosen = choose(understood, site, names)
     if not (site or names):
@@ -46,6 +47,7 @@ def enroll(
     if len(chosen) > 1 and ("@" in login or fingerprint):
         raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
     script = INSTALL_CHEF.read_text(encoding="utf-8")
+    settings()
     ready = []
     for each, node in machines:
         name = each.name

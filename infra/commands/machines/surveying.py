@@ -34,11 +34,13 @@ def nodes(understood: Understood, site: str, names: Sequence[str], *, json: bool
                 note(row["error"])
             for reason in row.get("gpus", {}).get("reasons", ()):
                 note(f"{row['node']}: {reason}")
+            if row.get("keys_elsewhere"):
+                note(f"{row['node']}: its keys are not in this folder; drift is told by all else")
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
 def _inputs(understood: Understood, chosen: Iterable[Chosen]) -> dict[str, str]:
-    """Node → the digest of what it would be sent now; nothing for one that can't be told without its keys."""
+    """Node → the digests of what it would be sent now; nothing for one that can't be told."""
     from infra.drive.machines.payload import payload, shared
 
     write(understood)
@@ -54,6 +56,8 @@ def _inputs(understood: Understood, chosen: Iterable[Chosen]) -> dict[str, str]:
 
 
 def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> dict[str, Any]:
+    from infra.drive.machines.payload import differs, keyless
+
     row: dict[str, Any] = {"node": chosen.name, "site": chosen.site, "error": None}
     if isinstance(found, CausewayError):
         return {**row, "state": "down", "error": str(found)}
@@ -75,8 +79,8 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
     )  # fmt: skip
     drift = (
         None if report is None or wanted is None
-        else "none" if report.inputs == wanted
-        else "spec or cookbooks changed"
+        else "spec or cookbooks changed" if differs(report.inputs, wanted)
+        else "none"
     )  # fmt: skip
     return {
         **row,
@@ -84,6 +88,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         "converged": report.ended.isoformat() if report else None,
         "updated": len(report.updated) if report else None,
         "drift": drift,
+        "keys_elsewhere": bool(report and wanted and keyless(report.inputs, wanted)),
         "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
         "gpus": {"spec": chosen.cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
         "os": found.os,

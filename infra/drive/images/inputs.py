@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from infra.catalogue import cookbooks
 from infra.files import Files
 
 _TEMPLATE: Final = ("image.pkr.hcl",)
@@ -17,8 +18,7 @@ _TEMPLATE: Final = ("image.pkr.hcl",)
 _ELSEWHERE: Final = frozenset({"region", "regions", "instance_types", "tags"})
 """Variables that do not change what is in the image: where it is made, and what it is called."""
 
-_VERSION: Final = re.compile(r"""^\s*version\s+['"]([^'"]+)['"]""", re.MULTILINE)
-_NAME: Final = re.compile(r"""^\s*name\s+['"]([^'"]+)['"]""", re.MULTILINE)
+_METADATA: Final = re.compile(r"chef/cookbooks/([^/]+)/metadata\.rb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,11 @@ def gather(
 
 
 def versions(members: Mapping[str, bytes]) -> dict[str, str]:
-    """Cookbook → version, as each one's metadata says it."""
-    found: dict[str, str] = {}
+    """Cookbook → version, as each one's metadata says it. A folder's name is its cookbook's."""
+    found = {}
     for path, data in members.items():
-        if not (
-            path.startswith("chef/cookbooks/") and path.endswith("/metadata.rb") and path.count("/") == 3
-        ):
-            continue
-        text = data.decode("utf-8", "replace")
-        name, version = _NAME.search(text), _VERSION.search(text)
-        if version:
-            found[name[1] if name else path.split("/")[2]] = version[1]
+        match = _METADATA.fullmatch(path)
+        version = cookbooks.version(data.decode("utf-8", "replace")) if match else None
+        if match and version:
+            found[match[1]] = version
     return dict(sorted(found.items()))

@@ -18,7 +18,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from infra.drive.machines import report
 from infra.drive.machines.connection import Remote, opened
 from infra.drive.machines.payload import REPOSITORY, Payload, clear, staged
-from infra.drive.ssh import RemoteError, UnreachedError, client
+from infra.drive.ssh import RemoteError, UnreachedError, client, settings
 from infra.errors import CausewayError, DriveError
 
 RUN: Final = Path(__file__).parents[3] / "templates" / "converge" / "run.sh"
@@ -94,6 +94,7 @@ def converge(
     """Converge machines, ``at_once`` at a time, in order of ``targets``. One that fails stops no other."""
     if shutil.which("rsync") is None:
         raise DriveError("there is no rsync on PATH; install it, here and on the machines")
+    settings()  # said once, rather than by every machine
     asked = 0
     clear(build)
     remotes: dict[str, Remote] = {}

@@ -6,14 +6,13 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from infra.drive import ship
+from infra.drive import folders, private, ship
 from infra.drive.cookbooks import below, mode_of
-from infra.drive.folders import private
 from infra.errors import DriveError, UsageError
 
 COOKBOOKS: Final = Path("cookbooks")
@@ -38,15 +37,46 @@ class Payload:
 
     node: str
     files: Contents
+    keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Tree → paths among ``files`` of its keys and certificates; a tree whose keys are not here is left out."""
 
     @property
     def inputs(self) -> str:
-        """A digest of it all, 64 hexadecimal digits: it changes when the machine has reason to converge."""
-        digest = hashlib.sha256()
-        for path, (data, mode) in sorted(self.files.items()):
-            digest.update(f"{path}\0{mode:o}\0{len(data)}\0".encode())
-            digest.update(data)
-        return digest.hexdigest()
+        """Digests of it all: one changes when the machine has reason to converge.
+
+        Of what is rendered, 64 hexadecimal digits; then `` strongswan=…`` for each tree's keys. Who has not
+        fetched those can still compare the rest (``differs``).
+        """
+        kept = frozenset().union(*self.keys.values())
+        parts = [_digest({path: each for path, each in self.files.items() if path not in kept})]
+        for tree, paths in sorted(self.keys.items()):
+            parts.append(f"{tree}={_digest({path: self.files[path] for path in paths})}")
+        return " ".join(parts)
+
+
+def differs(sent: str, wanted: str) -> bool:
+    """Whether a machine was sent (``Payload.inputs``) anything else than it would be sent now, as far as what
+    is here can tell."""
+    had = _parts(sent)
+    return any(had.get(part) != digest for part, digest in _parts(wanted).items())
+
+
+def keyless(sent: str, wanted: str) -> tuple[str, ...]:
+    """The trees whose keys a machine was sent, and that are not here to compare."""
+    return tuple(sorted(_parts(sent).keys() - _parts(wanted).keys()))
+
+
+def _parts(inputs: str) -> dict[str, str]:
+    open_part, *kept = inputs.split() or [""]
+    return {"": open_part, **{tree: digest for tree, _, digest in (each.partition("=") for each in kept)}}
+
+
+def _digest(files: Contents) -> str:
+    digest = hashlib.sha256()
+    for path, (data, mode) in sorted(files.items()):
+        digest.update(f"{path}\0{mode:o}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def shared(build: Path, cookbooks: Path = COOKBOOKS) -> dict[str, tuple[bytes, int]]:
@@ -70,6 +100,7 @@ def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: C
     if not own.is_file():
         raise DriveError(f"{own} is not there: {node} has no node object")
     files = {**common, f"nodes/{node}.json": (own.read_bytes(), 0o644)}
+    keys = {}
     for role in roles:
         target = TREES.get(role)
         if target is None:
@@ -78,13 +109,15 @@ def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: C
         if not tree:
             raise DriveError(f"{build / target / site} is empty: {node} can't be a {role} yet")
         files.update({f"trees/{target}/{path}": contents for path, contents in tree.items()})
-    return Payload(node, files)
+        if kept := private.below(build, f"{target}/{site}") & tree.keys():
+            keys[target] = frozenset(f"trees/{target}/{path}" for path in kept)
+    return Payload(node, files, keys)
 
 
 @contextmanager
 def staged(build: Path, wanted: Payload) -> Iterator[Path]:
     """A folder that holds it, for rsync, for as long as it is needed; nobody else can look into it."""
-    with TemporaryDirectory(prefix="converge-", dir=private(build / "state")) as folder:
+    with TemporaryDirectory(prefix="converge-", dir=folders.private(build / "state")) as folder:
         root = Path(folder)
         for path, (data, mode) in wanted.files.items():
             target = root / path

@@ -34,7 +34,7 @@ class Report:
     exception: str
     chef: str
     inputs: str
-    """The digest of what the machine had been sent, see ``payload.Payload.inputs``."""
+    """The digests of what the machine had been sent, see ``payload.Payload.inputs``."""
     cookbooks: Mapping[str, str]
     text: Mapping[str, Any]
     """All of it."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from infra.drive.machines.connection import Remote, opened
 from infra.drive.machines.report import Report, parse
+from infra.drive.ssh import settings
 from infra.errors import CausewayError, DriveError
 
 SCRIPT: Final = Path(__file__).parents[3] / "templates" / "converge" / "survey.sh"
@@ -142,7 +143,10 @@ def _cards(gpu: Mapping[str, Any]) -> tuple[Card, ...]:
 def everywhere(
     machines: Iterable[tuple[str, str]], ask: Callable[[Remote], Answer]
 ) -> dict[str, Answer | CausewayError]:
-    """Name → what ``ask`` found on each machine (name, full name), or why it could not be asked."""
+    """Name → what ``ask`` found on each machine (name, full name), or why it could not be asked.
+
+    ``UnreachedError`` for what keeps every one of them away: an SSH configuration that is not there.
+    """
 
     def one(machine: tuple[str, str]) -> Answer | CausewayError:
         try:
@@ -151,6 +155,7 @@ def everywhere(
         except CausewayError as problem:
             return problem
 
+    settings()
     wanted = list(machines)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         return dict(zip([name for name, _ in wanted], pool.map(one, wanted), strict=True))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from infra.catalogue import cookbooks
 from infra.errors import RenderError
 
 COOKBOOKS: Final = Path(__file__).parents[3] / "cookbooks"
-
-_VERSION: Final = re.compile(r"^version\s+(['\"])(\d+\.\d+(?:\.\d+)?)\1\s*$", re.MULTILINE)
 
 
 @cache
@@ -23,8 +21,8 @@ def versions() -> Mapping[str, str]:
     """
     found = {}
     for metadata in sorted(COOKBOOKS.glob("*/metadata.rb")):
-        match = _VERSION.search(metadata.read_text(encoding="utf-8"))
-        if match is None:
+        version = cookbooks.version(metadata.read_text(encoding="utf-8"))
+        if version is None:
             raise RenderError(f"cookbooks/{metadata.parent.name}/metadata.rb states no version")
-        found[metadata.parent.name] = match[2]
+        found[metadata.parent.name] = version
     return found
