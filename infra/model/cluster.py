@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
 
+from infra.model.kubernetes import Kubernetes
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region
-from infra.model.platform import Access, Autoscaler, Dns, Kubernetes, Storage
+from infra.model.platform import Access, Autoscaler, Dns, Storage
 from infra.model.software import GpuFamily, Pin
 from infra.model.tunnels import SiteGateway
 

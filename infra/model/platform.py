@@ -11,40 +11,6 @@ from infra.model.remote import Vpn
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityClass:
-    """A class of work."""
-
-    name: str
-    value: int
-    gpu_class: Literal["old", "standard", "new"] | None
-    preempts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AddOn:
-    """A part of the cluster that can be left out."""
-
-    name: str
-    enabled: bool
-    version: str | None
-    values: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Kubernetes:
-    """The cluster over all sites."""
-
-    version: str
-    backend: Literal["vxlan", "host-gw", "wireguard"]
-    pods_per_node: int
-    labels: Mapping[str, str]
-    priority_classes: tuple[PriorityClass, ...]
-    addons: tuple[AddOn, ...]
-    audit: bool
-    snapshot_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
 class AccessPoint:
     """A directory of an EFS file system with an owner."""
 

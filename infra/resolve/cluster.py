@@ -23,6 +23,7 @@ from infra.resolve.instances import (
     resolve_ssh_nodes,
 )
 from infra.resolve.ipsec import resolve_ipsec
+from infra.resolve.kubernetes import resolve_kubernetes
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_machines, resolve_pools
 from infra.resolve.mounts import Joined
@@ -33,7 +34,6 @@ from infra.resolve.platform import (
     resolve_access,
     resolve_autoscaler,
     resolve_dns,
-    resolve_kubernetes,
     resolve_ssh,
     resolve_storage,
 )

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from infra.spec.access import Access
 from infra.spec.base import Part
+from infra.spec.kubernetes import Kubernetes
 from infra.spec.machines import Machines
-from infra.spec.platform import Autoscaler, Dns, Kubernetes, Storage
+from infra.spec.platform import Autoscaler, Dns, Storage
 from infra.spec.policy import IN_PLACE, NEVER, ROLLING
 from infra.spec.pools import Image, Pool, Quotas
 from infra.spec.sites import Network, Site

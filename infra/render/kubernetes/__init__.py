@@ -1,0 +1,57 @@
+"""Kubernetes: what kubeadm is told, and every object of the cluster that is ours.
+
+::
+
+    kubernetes/
+      kustomization.yaml        every part that is applied, in order: `kubectl apply --server-side -k`
+      <part>/                   one part: its objects in a few files, and a kustomization of its own
+      kubeadm/                  configuration of masters, workers and kubelets; read by kubeadm, not applied
+      charts/                   Helm releases: what is installed, from where, and with which values
+
+A part is a module here and a row of ``APPLIED``, which give objects, or of ``READ``, which give text.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, Protocol
+
+from infra.files import Files, merge, under
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.manifests import Documents, kustomization, written
+
+
+class _Applied(Protocol):
+    def objects(self, cluster: Cluster, outputs: Outputs) -> Documents: ...
+
+
+class _Read(Protocol):
+    def render(self, cluster: Cluster, outputs: Outputs) -> Files: ...
+
+
+APPLIED: Final[tuple[str, ...]] = ()
+"""Modules that give objects, in the order in which they are applied."""
+
+READ: Final[tuple[str, ...]] = ()
+"""Modules whose files are read by other tools than kubectl."""
+
+
+def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
+    """Everything of ``build/<env>/kubernetes/``; nothing for a cluster without a control plane."""
+    if cluster.control_plane is None:
+        return {}
+    applied: dict[str, Files] = {}
+    for part in APPLIED:
+        module: _Applied = import_module(f"infra.render.kubernetes.{part}")
+        if documents := module.objects(cluster, outputs):
+            applied[part] = written(documents)
+    read: dict[str, Files] = {}
+    for part in READ:
+        reader: _Read = import_module(f"infra.render.kubernetes.{part}")
+        read[part] = reader.render(cluster, outputs)
+    return merge(
+        [
+            kustomization(list(applied)),
+            *(under(part, files) for part, files in {**applied, **read}.items()),
+        ]
+    )

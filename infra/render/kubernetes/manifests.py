@@ -1,0 +1,93 @@
+"""Kubernetes objects as plain values, and as YAML for people and kubectl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from infra.files import Files
+
+Object: TypeAlias = dict[str, Any]
+"""An object as the API takes it: apiVersion, kind, metadata and the rest, plain JSON values."""
+
+Documents: TypeAlias = Mapping[str, Sequence[Object]]
+"""File name → its objects, in the order in which they are applied."""
+
+MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "causeway"}
+"""On every object of ours: what is ours and no longer rendered is found by it."""
+
+SYSTEM: Final = "causeway-system"
+"""The namespace of our own components."""
+
+
+def of(
+    api_version: str,
+    kind: str,
+    name: str,
+    *,
+    namespace: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **body: Any,
+) -> Object:
+    """An object: ``of("v1", "ConfigMap", "x", namespace="y", data={})``; ``body`` stands at its top."""
+    metadata: Object = {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+        "labels": {**MANAGED_BY, **(labels or {})},
+        **({"annotations": dict(annotations)} if annotations else {}),
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+def to_yaml(documents: Iterable[Object], comment: str = "") -> str:
+    """Documents as one YAML stream, keys as they come; ``comment``: lines above the first, without ``#``."""
+    import yaml
+
+    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    body = yaml.dump_all(
+        documents,
+        Dumper=_dumper(),
+        sort_keys=False,
+        default_flow_style=False,
+        allow_unicode=True,
+        width=1_000_000,
+    )
+    return head + body
+
+
+def _dumper() -> Any:
+    import yaml
+
+    base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc, valid-type]
+        """Text of several lines as a block, nothing by anchor."""
+
+        def ignore_aliases(self, _data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return Dumper
+
+
+def written(documents: Documents) -> Files:
+    """A part's folder: its files, and a kustomization that names them in their order."""
+    files = {name: to_yaml(objects) for name, objects in documents.items() if objects}
+    return {**files, **kustomization(list(files))}
+
+
+def kustomization(resources: Sequence[str]) -> Files:
+    """``kustomization.yaml`` over files or folders, applied in that order."""
+    body = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        # As written: kustomize would otherwise sort by kind.
+        "sortOptions": {"order": "fifo"},
+        "resources": list(resources),
+    }
+    return {"kustomization.yaml": to_yaml([body])}

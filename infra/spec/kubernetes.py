@@ -1,0 +1,82 @@
+"""The Kubernetes cluster over all sites."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.base import Part
+from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.types import Bool, Cidr, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
+
+
+class ControlPlane(Part):
+    """The masters and the load balancer in front of them."""
+
+    count: Annotated[Literal["1", "3"], ROLLING] = "1"
+    """How many masters: one, or three over the zones."""
+    instance_type: Annotated[Text, ROLLING] = "m6i.large"
+    """Their EC2 instance type."""
+    image: Annotated[Name | None, ROLLING] = None
+    """The image they start from. Default: the only image without GPU software."""
+    root_disk: Annotated[Size, ROLLING] = 100 * 1024
+    """Their root volume, etcd's data on it."""
+
+
+class PodNetwork(Part):
+    """Flannel."""
+
+    backend: Annotated[Literal["vxlan", "host-gw", "wireguard"], ROLLING] = "vxlan"
+    """How flannel carries pod traffic between nodes."""
+    cidr: Annotated[Cidr | None, NEVER("pods hold addresses of it")] = None
+    """The range of all pods. Default: allocated from the supernet."""
+    prefix: Annotated[Int, Field(ge=8, le=24), NEVER("pods hold addresses of it")] = 14
+    """The length of an allocated range."""
+    pods_per_node: Annotated[Int, Field(ge=8, le=500), NEVER("nodes hold blocks of this size")] = 110
+    """The most pods on a node; decides each node's block."""
+
+
+class AddOn(Part):
+    """A part of the cluster that can be left out."""
+
+    enabled: Annotated[Bool, IN_PLACE] = True
+    """Whether it is installed."""
+    version: Annotated[Text | None, ROLLING] = None
+    """A version other than the tested one."""
+    values: Annotated[dict[Text, Text], ROLLING] = Field(default_factory=dict)
+    """Settings that override ours, by dotted path."""
+
+
+class PriorityClass(Part):
+    """A class of work; higher values go first and to newer cards."""
+
+    value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES("Kubernetes can't change it")] = 0
+    """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
+    gpu_class: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
+    """The newest class of cards it may ask for. Default: any."""
+    preempts: Annotated[Bool, REPLACES("Kubernetes can't change it")] = True
+    """Whether it may evict lower work."""
+
+
+class Kubernetes(Part):
+    """The cluster over all sites."""
+
+    version: Annotated[Version, ROLLING] = "1.36"
+    """Its minor version."""
+    control_plane: Annotated[ControlPlane, ROLLING] = Field(default_factory=ControlPlane)
+    """The masters."""
+    pods: Annotated[PodNetwork, NEVER("pods hold addresses of it")] = Field(default_factory=PodNetwork)
+    """The pod network."""
+    services: Annotated[Cidr | None, NEVER("services hold addresses of it")] = None
+    """The range of service addresses. Default: a /20 allocated from the supernet."""
+    labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
+    """Labels of every node."""
+    priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
+    """Classes of work."""
+    addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
+    """Parts beyond the core, by name; see the catalogue of add-ons."""
+    audit: Annotated[Bool, ROLLING] = True
+    """Whether the API server keeps an audit log."""
+    snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
+    """How often etcd is copied to S3."""
