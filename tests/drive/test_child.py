@@ -15,7 +15,7 @@ import pytest
 from infra.drive import child
 
 STUBBORN = """
-import signal, sys, time
+import os, signal, sys, time
 times = 0
 def on_sigint(*_):
     global times
@@ -25,7 +25,8 @@ signal.signal(signal.SIGINT, on_sigint)
 print("ready", flush=True)
 while times == 0:
     time.sleep(0.01)
-time.sleep(0.6)
+while not os.path.exists("saved"):
+    time.sleep(0.01)
 print("state saved", flush=True)
 sys.exit(3)
 """
@@ -70,18 +71,28 @@ def test_program_is_told_once_and_waited_for(tmp_path: Path, number: int) -> Non
 
     def on_line(line: str) -> None:
         lines.append(line)
-        if line == "ready":
+        if line in {"ready", "told 1"}:
             os.kill(os.getpid(), number)
-            threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
 
-    before = signal.getsignal(number)
-    done = child.run(
-        python(STUBBORN), folder=tmp_path, env=os.environ, on_line=on_line, on_interrupt=told.append
-    )
+    def on_interrupt(times: int) -> None:
+        told.append(times)
+        if times == 2:  # had the program been told of it, it would have said so before it is done
+            (tmp_path / "saved").touch()
+
+    def heeded(*_: object) -> None:
+        pytest.fail("a signal came when nobody waited for it")
+
+    before = signal.signal(number, heeded)  # nohup, which tests may run under, has one of them ignored
+    try:
+        done = child.run(
+            python(STUBBORN), folder=tmp_path, env=os.environ, on_line=on_line, on_interrupt=on_interrupt
+        )
+        assert signal.getsignal(number) is heeded
+    finally:
+        signal.signal(number, before)
     assert lines == ["ready", "told 1", "state saved"]
     assert told == [1, 2]
     assert (done.exit_code, done.interrupted) == (3, True)
-    assert signal.getsignal(number) is before
 
 
 def test_ctrl_c_while_the_program_starts_is_passed_on(
@@ -108,7 +119,8 @@ def test_program_is_in_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_error_of_a_listener_comes_after_the_program_ended(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
-    code = STUBBORN.replace("sys.exit(3)", f"open({str(saved)!r}, 'w').close()")
+    waits = 'while not os.path.exists("saved"):\n    time.sleep(0.01)'
+    code = STUBBORN.replace(waits, 'time.sleep(0.6)\nopen("saved", "w").close()')
 
     def on_line(line: str) -> None:
         raise ValueError(line)

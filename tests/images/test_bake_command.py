@@ -53,7 +53,6 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=heeding,
         )
 
     def invoke(self, *arguments: str, code: int = 0) -> tuple[str, str]:
@@ -70,11 +69,6 @@ def project(world: World, tmp_path: Path) -> Project:
     assert (tmp_path / "build" / "state" / "aws") == world.server.folder
     (tmp_path / "build" / "tiny").symlink_to(".")
     return Project(world, tmp_path)
-
-
-def heeding() -> None:
-    """Ctrl-C means something, also where these tests are a shell's background job."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(what: Callable[[], object]) -> None:

@@ -156,14 +156,6 @@ def test_a_host_key_that_nobody_knows_is_refused(build: Path, hosts: Hosts) -> N
     assert "nobody here knows its host key, ED25519 SHA256:" in found["titan-01"].error
 
 
-@pytest.fixture
-def heeding() -> Iterator[None]:
-    """Ctrl-C means something, also where these tests are a shell's background job."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def _press(times: int, pause: float, when: Path | None = None) -> threading.Thread:
     """Ctrl-C, as a person presses it: once the first machine is at work."""
 
@@ -178,7 +170,6 @@ def _press(times: int, pause: float, when: Path | None = None) -> threading.Thre
     return thread
 
 
-@pytest.mark.usefixtures("heeding")
 def test_ctrl_c_ends_those_at_work_and_begins_no_other(build: Path, hosts: Hosts) -> None:
     wanted = targets(build, titan_01={"pause": 3})
     pressing = _press(1, 2.5)
@@ -188,7 +179,6 @@ def test_ctrl_c_ends_those_at_work_and_begins_no_other(build: Path, hosts: Hosts
     assert [each.phase for each in done.outcomes] == ["done", "left out", "left out"]
 
 
-@pytest.mark.usefixtures("heeding")
 def test_a_second_ctrl_c_cuts_off_and_leaves_no_chef_behind(build: Path, hosts: Hosts) -> None:
     wanted = targets(build, titan_01={"pause": 120})
     pressing = _press(2, 2.5)
