@@ -12,6 +12,7 @@ from infra.checks.facts import Facts
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
+from infra.spec.defaults import primary_of
 from infra.spec.sites import NodeRole
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -310,3 +311,57 @@ def secrets_prefix(facts: Facts) -> Iterator[Finding]:
     elif re.match(r"/(aws|ssm)", prefix, re.IGNORECASE):
         message = f"{prefix!r}: AWS keeps paths that begin with /aws or /ssm for itself"
         yield Finding(path, message, "as in /causeway/research")
+
+
+@check("STO023", Level.ERROR, "A copy of a path where no file system is.", waivable=False)
+def copied_path(facts: Facts) -> Iterator[Finding]:
+    storage = facts.spec.storage
+    paths = sorted({e.path for e in storage.efs.values()} | {n.path for n in storage.nfs.values()})
+    for name, copy in storage.copies.items():
+        if copy.path not in paths:
+            message = f"no NFS export and no EFS file system has the path {copy.path}"
+            yield Finding(("storage", "copies", name, "path"), message, meant_one_of(copy.path, paths))
+
+
+@check("STO024", Level.ERROR, "A copy goes to a bucket that does not exist.", waivable=False)
+def copied_to(facts: Facts) -> Iterator[Finding]:
+    storage = facts.spec.storage
+    for name, copy in storage.copies.items():
+        if copy.bucket not in storage.s3:
+            path = ("storage", "copies", name, "bucket")
+            yield Finding(path, f"there is no bucket {copy.bucket}", meant_one_of(copy.bucket, storage.s3))
+
+
+@check("STO025", Level.ERROR, "A copy goes to a bucket that machines may only read.")
+def copied_to_read_only(facts: Facts) -> Iterator[Finding]:
+    storage = facts.spec.storage
+    for name, copy in storage.copies.items():
+        bucket = storage.s3.get(copy.bucket)
+        if bucket is not None and bucket.read_only:
+            path = ("storage", "copies", name, "bucket")
+            message = f"machines may only read {copy.bucket}"
+            yield Finding(path, message, "take a bucket of its own for copies")
+
+
+@check("STO026", Level.WARNING, "A copy in the region of what it copies is lost together with it.")
+def copied_nearby(facts: Facts) -> Iterator[Finding]:
+    storage = facts.spec.storage
+    for name, copy in storage.copies.items():
+        bucket = storage.s3.get(copy.bucket)
+        if bucket is None:
+            continue
+        stands = bucket.region or primary_of(facts.spec)
+        near = sorted(
+            {
+                site
+                for efs in storage.efs.values()
+                if efs.path == copy.path
+                for site in efs.regions or facts.places
+                if site == stands
+            }
+        )
+        if near:
+            message = f"{copy.bucket} stands in {listed(near)}, as one of the sources does"
+            yield Finding(
+                ("storage", "copies", name, "bucket"), message, "take another region's, or waive this"
+            )

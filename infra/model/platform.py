@@ -120,6 +120,32 @@ Mount: TypeAlias = NfsMount | EfsMount | S3Mount
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A nightly copy of one source into a bucket."""
+
+    name: str
+    """Unique: the spec's name and the source's site, ``homes-rack-a``."""
+    kind: Literal["nfs", "efs"]
+    site: str
+    """Where the source stands, and where the copy is made."""
+    path: str
+    """As machines see it: ``/home``."""
+    export: str | None
+    """The exported directory, where the source is an NFS server, which makes the copy itself."""
+    node: str | None
+    """That server."""
+    bucket: str
+    """The bucket's global name."""
+    region: str
+    """The bucket's AWS region."""
+    prefix: str
+    """``rack-a/home/``."""
+    hour: int
+    minute: int
+    """UTC."""
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """File systems and buckets."""
 
@@ -128,6 +154,11 @@ class Storage:
     nfs: tuple[NfsExport, ...]
     mounts: Mapping[str, tuple[Mount, ...]]
     """Site → what its machines mount, by path: one source a path, the nearest."""
+    copies: tuple[Copy, ...]
+    home_quota_mib: int | None
+    """Of each person, on NFS servers."""
+    volumes_quota_mib: int | None
+    """Of each namespace, for volumes that are made on demand."""
 
 
 @dataclass(frozen=True, slots=True)

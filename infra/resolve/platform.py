@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal
 
 from infra.model import platform as made
 from infra.model.machines import Instance
@@ -69,7 +70,52 @@ def resolve_storage(
         for name, each in sorted(spec.storage.nfs.items())
         for node in (each.node or _nfs_server(sites, each.site),)
     )  # fmt: skip
-    return with_mounts(made.Storage(efs, s3, nfs, {}), regions, sites, joined)
+    buckets = {bucket.name: bucket for bucket in s3}
+    storage = made.Storage(
+        efs,
+        s3,
+        nfs,
+        {},
+        _copies(spec, efs, nfs, buckets, {region.name: region.region for region in regions}),
+        spec.storage.home_quota,
+        spec.storage.volumes_quota,
+    )
+    return with_mounts(storage, regions, sites, joined)
+
+
+def _copies(
+    spec: Spec,
+    efs: Iterable[made.FileSystem],
+    nfs: Iterable[made.NfsExport],
+    buckets: Mapping[str, made.Bucket],
+    regions: Mapping[str, str],
+) -> tuple[made.Copy, ...]:
+    """One for each source of each path: homes of a rack and of a region are different files."""
+    found = []
+    for name, copy in sorted(spec.storage.copies.items()):
+        bucket = buckets[copy.bucket]
+        hour, _, minute = copy.at.partition(":")
+        sources: list[tuple[Literal["nfs", "efs"], str, str | None, str | None]] = [
+            *(("nfs", each.site, each.export, each.node) for each in nfs if each.path == copy.path),
+            *(("efs", each.region, None, None) for each in efs if each.path == copy.path),
+        ]
+        found += [
+            made.Copy(
+                name=f"{name}-{site}",
+                kind=kind,
+                site=site,
+                path=copy.path,
+                export=export,
+                node=node,
+                bucket=bucket.bucket,
+                region=regions[bucket.region],
+                prefix=f"{site}{copy.path}/",
+                hour=int(hour),
+                minute=int(minute),
+            )
+            for kind, site, export, node in sources
+        ]
+    return tuple(found)
 
 
 def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:

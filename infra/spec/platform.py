@@ -10,6 +10,7 @@ from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
 from infra.spec.types import (
     Bool,
+    ClockTime,
     Domain,
     Duration,
     HostName,
@@ -18,6 +19,7 @@ from infra.spec.types import (
     Number,
     Octal,
     Path,
+    Size,
     Text,
 )
 
@@ -91,6 +93,17 @@ class NfsExport(Part):
     """Whether clients may only read."""
 
 
+class Copy(Part):
+    """A nightly copy of what stands at a path, from each of its sources, into a bucket."""
+
+    path: Annotated[Path, IN_PLACE]
+    """What is copied, as machines see it: ``/home``."""
+    bucket: Annotated[Name, IN_PLACE]
+    """The bucket, a name in ``storage.s3``. Each source has a folder of its own in it: ``rack-a/home/``."""
+    at: Annotated[ClockTime, IN_PLACE] = "02:00"
+    """When it begins, UTC."""
+
+
 class Storage(Part):
     """File systems and buckets: the same paths everywhere, each site from its nearest source."""
 
@@ -100,6 +113,12 @@ class Storage(Part):
     """S3 buckets."""
     nfs: Annotated[dict[Name, NfsExport], IN_PLACE] = Field(default_factory=dict)
     """NFS exports."""
+    copies: Annotated[dict[Name, Copy], IN_PLACE] = Field(default_factory=dict)
+    """Nightly copies of file systems into buckets."""
+    home_quota: Annotated[Size | None, IN_PLACE] = None
+    """The most that a person's home may hold on an NFS server of ours. EFS has no quotas. Default: no limit."""
+    volumes_quota: Annotated[Size | None, IN_PLACE] = None
+    """The most that the volumes which a namespace asks Kubernetes for may hold together. Default: no limit."""
 
 
 class Record(Part):

@@ -253,6 +253,13 @@ Octal: TypeAlias = Annotated[
 ]
 """A POSIX file mode in octal digits."""
 
+ClockTime: TypeAlias = Annotated[
+    str,
+    _text(r"([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day such as 02:30"),
+    WithJsonSchema({"type": "string", "examples": ["02:30"]}),
+]
+"""A time of day, UTC."""
+
 LabelKey: TypeAlias = Annotated[
     str,
     _text(

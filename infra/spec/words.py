@@ -28,6 +28,7 @@ _MARKED: Final = {
         (scalars.Path, "path"),
         (scalars.Version, "version"),
         (scalars.Octal, "file mode"),
+        (scalars.ClockTime, "time of day"),
         (scalars.LabelKey, "label key"),
         (scalars.LabelValue, "label value"),
     )
