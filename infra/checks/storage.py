@@ -12,7 +12,6 @@ from infra.checks.facts import Facts
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
-from infra.spec.defaults import primary_of
 from infra.spec.sites import NodeRole
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -341,27 +340,3 @@ def copied_to_read_only(facts: Facts) -> Iterator[Finding]:
             path = ("storage", "copies", name, "bucket")
             message = f"machines may only read {copy.bucket}"
             yield Finding(path, message, "take a bucket of its own for copies")
-
-
-@check("STO026", Level.WARNING, "A copy in the region of what it copies is lost together with it.")
-def copied_nearby(facts: Facts) -> Iterator[Finding]:
-    storage = facts.spec.storage
-    for name, copy in storage.copies.items():
-        bucket = storage.s3.get(copy.bucket)
-        if bucket is None:
-            continue
-        stands = bucket.region or primary_of(facts.spec)
-        near = sorted(
-            {
-                site
-                for efs in storage.efs.values()
-                if efs.path == copy.path
-                for site in efs.regions or facts.places
-                if site == stands
-            }
-        )
-        if near:
-            message = f"{copy.bucket} stands in {listed(near)}, as one of the sources does"
-            yield Finding(
-                ("storage", "copies", name, "bucket"), message, "take another region's, or waive this"
-            )

@@ -202,6 +202,8 @@ class Group:
     reach: tuple[str, ...]
     sudo: bool
     gpu_quota: int | None
+    namespace: str
+    """Its namespace in Kubernetes, ``team-vision``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,8 @@ class User:
     shell: str
     expires: str | None
     """ISO date."""
+    namespace: str
+    """Their namespace in Kubernetes, ``user-ada``."""
 
 
 @dataclass(frozen=True, slots=True)

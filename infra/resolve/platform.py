@@ -10,7 +10,14 @@ from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
 from infra.resolve.mounts import Joined, with_mounts
-from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
+from infra.resolve.names import (
+    aws_name,
+    bucket_name,
+    identifier,
+    team_namespace,
+    thing_tags,
+    user_namespace,
+)
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
 from infra.spec.defaults import ADMIN, primary_of, vpn_host, vpn_sites
@@ -201,7 +208,9 @@ def resolve_access(
         vpn=vpn,
         ssh=ssh,
         groups=tuple(
-            made.Group(name, numbers[gid_key(name)], group.reach, group.sudo, group.gpu_quota)
+            made.Group(
+                name, numbers[gid_key(name)], group.reach, group.sudo, group.gpu_quota, team_namespace(name)
+            )
             for name, group in sorted(written.groups.items())
         ),
         users=tuple(
@@ -215,6 +224,7 @@ def resolve_access(
                 vpn=user.vpn,
                 shell=user.shell,
                 expires=user.expires.isoformat() if user.expires else None,
+                namespace=user_namespace(login),
             )
             for login, user in sorted(written.users.items())
         ),

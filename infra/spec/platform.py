@@ -116,9 +116,9 @@ class Storage(Part):
     copies: Annotated[dict[Name, Copy], IN_PLACE] = Field(default_factory=dict)
     """Nightly copies of file systems into buckets."""
     home_quota: Annotated[Size | None, IN_PLACE] = None
-    """The most that a person's home may hold on an NFS server of ours. EFS has no quotas. Default: no limit."""
+    """The most that a home may hold on an NFS server of ours; EFS has no quotas. Default: no limit."""
     volumes_quota: Annotated[Size | None, IN_PLACE] = None
-    """The most that the volumes which a namespace asks Kubernetes for may hold together. Default: no limit."""
+    """The most that all volumes may hold that a namespace asks Kubernetes for. Default: no limit."""
 
 
 class Record(Part):
