@@ -1,4 +1,4 @@
-"""A physical site of virtual machines, and the project's cookbooks: what `invoke converge` works on."""
+"""Machines of a physical site and a region, and the project's cookbooks: what `invoke converge` works on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,13 @@ sites:
     nodes:
       gateway:
         {address: 10.200.0.2, mac: "52:54:00:12:34:02", cpus: 2, memory: 1 GiB,
-         roles: [site-gateway, nfs-server],
+         roles: [site-gateway, access-gateway, nfs-server],
          disks: [{device: /dev/vda, size: 6 GiB, use: system}, {device: /dev/vdb, size: 2 GiB, use: nfs}]}
       login:
         {address: 10.200.0.3, mac: "52:54:00:12:34:03", cpus: 2, memory: 1 GiB, roles: [ssh-node],
          disks: [{device: /dev/vda, size: 6 GiB, use: system}]}
+      plain: {address: 10.200.0.4, cpus: 2, memory: 1 GiB}
+      titan: {address: 10.200.0.5, cpus: 2, memory: 1 GiB, gpus: {model: titan-x-pascal, count: 4}}
   attic:
     kind: physical
     location: The other end of a tunnel
@@ -44,42 +47,73 @@ storage:
   nfs:
     home: {site: lab, export: /srv/home, path: /home}
 access:
+  vpn: {servers: [lab]}
   groups:
     engineers: {}
   users:
     ada: {name: Ada, email: ada@small.internal, uid: 10001, groups: [engineers], ssh_keys: ["@KEY@"]}
 """
 
-ADDRESSES = {"gateway": ("127.92.255.2", "10.200.0.2"), "login": ("127.92.255.3", "10.200.0.3")}
-"""Where sshd answers, and the machine's own address at its site."""
+CLOUD = """\
+version: 1
+name: cloud
+domain: cloud.internal
+aws: {account: "123456789012"}
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+images: {cpu: {}}
+access:
+  groups:
+    engineers: {}
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of a spec."""
+
+    environment: str
+    site: str
+    reached: str
+    """Where its sshd answers."""
+    own: str
+    """Its own address at its site; empty in the cloud."""
+
+
+NODES = {
+    "gateway": Node("small", "lab", "127.92.255.2", "10.200.0.2"),
+    "login": Node("small", "lab", "127.92.255.3", "10.200.0.3"),
+    "plain": Node("small", "lab", "127.92.255.4", "10.200.0.4"),
+    "titan": Node("small", "lab", "127.92.255.5", "10.200.0.5"),
+    "master-1": Node("cloud", "us-west-2", "127.92.255.6", ""),
+}
 
 
 class Site:
-    """A folder with a spec and the project's cookbooks, and machines that are nodes of its site."""
+    """A folder with specs and the project's cookbooks, and machines that are nodes of theirs."""
 
-    def __init__(self, folder: Path, made_from: Path) -> None:
-        self.folder, self._disk = folder, made_from
-        self.key = folder / "key"
+    def __init__(self, folder: Path, key: Path) -> None:
+        self.folder, self.key = folder, key
         (folder / "environments").mkdir(parents=True)
         shutil.copytree(ROOT / "cookbooks", folder / "cookbooks")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
-        self.public = self.key.with_suffix(".pub").read_text().strip()
-        (folder / "environments" / "small.yaml").write_text(SPEC.replace("@KEY@", self.public))
+        self.public = key.with_suffix(".pub").read_text().strip()
+        for name, spec in (("small", SPEC), ("cloud", CLOUD)):
+            (folder / "environments" / f"{name}.yaml").write_text(spec.replace("@KEY@", self.public))
         (folder / "known_hosts").touch()
         self.vms: dict[str, Vm] = {}
 
-    def up(self, name: str, **more: Any) -> Vm:
+    def up(self, name: str, made_from: Path, **more: Any) -> Vm:
         """A machine of this name that runs."""
-        reached, own = ADDRESSES[name]
+        node = NODES[name]
         vm = Vm.make(
             self.folder / name,
-            self._disk,
-            address=reached,
+            made_from,
+            address=node.reached,
             public_key=self.public,
-            hostname=f"{name}.small.internal",
+            hostname=full(name),
             user="causeway",
             online=True,
-            private=own,
+            private=node.own,
             **more,
         )
         self.vms[name] = vm
@@ -87,7 +121,7 @@ class Site:
         with (self.folder / "known_hosts").open("a") as known:
             known.write(f"{vm.host_key}\n")
         hosts = "".join(
-            f"Host {name}.small.internal\n  HostName {vm.address}\n  HostKeyAlias {vm.address}\n"
+            f"Host {full(name)}\n  HostName {vm.address}\n  HostKeyAlias {vm.address}\n"
             for name, vm in self.vms.items()
         )
         (self.folder / "ssh_config").write_text(
@@ -101,14 +135,18 @@ class Site:
         for vm in self.vms.values():
             vm.end()
 
-    def invoke(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def invoke(self, *arguments: str, environment: str = "small") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", "small"],
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", environment],
             capture_output=True,
             text=True,
             check=False,
             cwd=self.folder,
-            env={**os.environ, "CAUSEWAY_SSH_CONFIG": str(self.folder / "ssh_config")},
+            env={
+                **os.environ,
+                "CAUSEWAY_SSH_CONFIG": str(self.folder / "ssh_config"),
+                "CAUSEWAY_PKI_PASSPHRASE": "correct horse battery staple",
+            },
         )
 
     def converge(self, name: str) -> dict[str, Any]:
@@ -117,13 +155,14 @@ class Site:
         assert done.returncode == 0, done.stdout + done.stderr + self._log(name)
         return self.report(name)
 
-    def chef(self, name: str, run_list: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """As above, with another run list and with attributes over the node's own."""
-        done = self.invoke("render")
+    def chef(self, name: str, attributes: Mapping[str, Any], run_list: str = "") -> dict[str, Any]:
+        """As above, with attributes over the node's own, which no spec has, or another run list."""
+        node = NODES[name]
+        done = self.invoke("render", environment=node.environment)
         assert done.returncode == 0, done.stderr
-        build, there = self.folder / "build" / "small", payload.REPOSITORY
-        wanted = payload.payload(build, name, "lab", (), payload.shared(build, self.folder / "cookbooks"))
-        with payload.staged(build, wanted) as staged:
+        build, there = self.folder / "build" / node.environment, payload.REPOSITORY
+        common = payload.shared(build, self.folder / "cookbooks")
+        with payload.staged(build, payload.payload(build, name, node.site, (), common)) as staged:
             (staged / "more.json").write_text(json.dumps(attributes))
             archive = subprocess.run(["tar", "-c", "-C", staged, "."], capture_output=True, check=True).stdout
         self.run(
@@ -131,12 +170,16 @@ class Site:
             f"sudo -n sh -c 'rm -rf {there}; mkdir -p {there}; tar -x --no-same-owner -C {there}'",
             archive,
         )
-        chef = f"sudo -n chef-client -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color -o"
-        self.run(name, f"CHEF_LICENSE=accept-silent {chef} '{run_list}'")
+        chef = f"sudo -n chef-client -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color"
+        self.run(name, f"CHEF_LICENSE=accept-silent {chef}" + (f" -o '{run_list}'" if run_list else ""))
         return self.report(name)
 
+    def put(self, name: str, path: str, text: str) -> None:
+        """A secret, as somebody brings it."""
+        self.run(name, f"sudo -n install -D -m 0600 /dev/stdin {path}", text.encode())
+
     def run(self, name: str, command: str, stdin: bytes = b"") -> str:
-        whole = ["ssh", "-F", str(self.folder / "ssh_config"), f"{name}.small.internal", command]
+        whole = ["ssh", "-F", str(self.folder / "ssh_config"), full(name), command]
         done = subprocess.run(
             whole, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
@@ -151,3 +194,8 @@ class Site:
     def _log(self, name: str) -> str:
         logs = sorted((self.folder / "build").glob(f"**/{name}/*.log"), key=lambda path: path.stat().st_mtime)
         return logs[-1].read_text()[-8000:] if logs else ""
+
+
+def full(name: str) -> str:
+    """A machine's name with its domain."""
+    return f"{name}.{NODES[name].environment}.internal"

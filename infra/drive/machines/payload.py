@@ -38,7 +38,7 @@ class Payload:
     node: str
     files: Contents
     keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Tree → paths among ``files`` of its keys and certificates; a tree whose keys are not here is left out."""
+    """Tree → paths among ``files`` of its keys and certificates; without a tree whose keys are not here."""
 
     @property
     def inputs(self) -> str:
