@@ -9,6 +9,9 @@ module Causeway
     # Keys that this cookbook put there, one file a person: their home may be on another machine.
     KEYS = '/etc/ssh/authorized_keys.d'
 
+    # Keys that accounts had by themselves, where homes are on another machine.
+    OWN_KEYS = '/etc/ssh/authorized_keys.own'
+
     module_function
 
     # The items of a data bag, for a recipe. One without items is a folder that was not brought along.
@@ -54,9 +57,19 @@ module Causeway
       wanted.to_a.empty? ? [] : (wanted.to_a + administrators + always.to_a).uniq.sort
     end
 
+    # Whoever runs Chef by sudo; nil for root.
+    def from_afar(account = ENV.fetch('SUDO_USER', nil))
+      account unless account == 'root'
+    end
+
+    # The file of keys that an account has by itself.
+    def own_keys(account)
+      ::File.join(Etc.getpwnam(account).dir, '.ssh/authorized_keys')
+    end
+
     # Whoever runs Chef by sudo and is in none of the groups: they would never come back.
-    def locked_out(groups, account = ENV.fetch('SUDO_USER', nil))
-      return if groups.empty? || account.nil? || account == 'root'
+    def locked_out(groups, account = from_afar)
+      return if groups.empty? || account.nil?
 
       own = [Etc.getgrgid(Etc.getpwnam(account).gid).name]
       Etc.group { |group| own << group.name if group.mem.include?(account) }

@@ -14,6 +14,25 @@ package 'openssh-server'
 
 directory '/etc/ssh/sshd_config.d'
 
+# Whoever runs this has keys in a home that another machine's homes are about to cover: they would never come back.
+# From then on the copy is what counts.
+account = Causeway::People.from_afar
+if account && Causeway::Place.homes_elsewhere?(node)
+  directory Causeway::People::OWN_KEYS do
+    mode '0755'
+  end
+
+  remote_file "#{Causeway::People::OWN_KEYS}/#{account}" do
+    source "file://#{Causeway::People.own_keys(account)}"
+    owner account
+    mode '0600'
+    sensitive true
+    action :create_if_missing
+    not_if { ::File.exist?("#{Causeway::People::OWN_KEYS}/#{account}") }
+    only_if { ::File.file?(Causeway::People.own_keys(account)) }
+  end
+end
+
 # Groups and their members are known once `base::users` is through.
 template '/etc/ssh/sshd_config.d/10-causeway.conf' do
   source 'sshd.conf.erb'
