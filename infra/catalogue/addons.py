@@ -1,0 +1,94 @@
+"""Parts of the cluster beyond its core: what each is, where it comes from, and in which version it is tested.
+
+An add-on is manifests of ours with an ``image``, or a Helm ``chart``, whose own images it brings. Sources are in
+``sources.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+from infra.catalogue.tables import table
+
+Where: TypeAlias = Literal["always", "gpus", "efs", "s3", "nfs"]
+"""What a cluster must have for an add-on to make sense: cards, file systems, buckets, exports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A Helm chart."""
+
+    repository: str
+    """``https://…``, or ``oci://…`` without the chart's name."""
+    name: str
+    version: str
+    """The tested one."""
+    namespace: str
+    """Where it is installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddOn:
+    """A part that the spec turns on and off."""
+
+    name: str
+    does: str
+    """Half a sentence: what it is for."""
+    default: bool
+    """Whether it is on where the spec does not say."""
+    where: Where
+    chart: str | None
+    """A chart's name, which ``chart`` knows."""
+    image: str | None
+    """For manifests of ours: an image's name, which ``image`` knows."""
+    part_of: str | None
+    """The add-on whose chart brings it."""
+    needs: tuple[str, ...]
+    """Add-ons that must be on as well."""
+    page: str | None
+    """The name of its internal page; None without one."""
+
+
+@cache
+def find(name: str) -> AddOn | None:
+    """The add-on of that name, or None."""
+    row: Mapping[str, Any] | None = table("addons")["addons"].get(name)
+    if row is None:
+        return None
+    return AddOn(
+        name=name,
+        does=row["does"],
+        default=row.get("default", True),
+        where=row.get("where", "always"),
+        chart=row.get("chart"),
+        image=row.get("image"),
+        part_of=row.get("part_of"),
+        needs=tuple(row.get("needs", ())),
+        page=row.get("page"),
+    )
+
+
+@cache
+def names() -> Sequence[str]:
+    """Every add-on, sorted."""
+    return tuple(sorted(table("addons")["addons"]))
+
+
+@cache
+def chart(name: str) -> Chart:
+    """The chart of that name. KeyError for one that no add-on uses."""
+    row = table("addons")["charts"][name]
+    return Chart(row["repository"], row["chart"], row["version"], row["namespace"])
+
+
+@cache
+def image(name: str, minor: str = "") -> str:
+    """``repository:tag`` of an image, for a minor version of Kubernetes where they differ.
+
+    ``image("flannel")`` is ``ghcr.io/flannel-io/flannel:v…``. KeyError for an image that nothing uses.
+    """
+    row = table("addons")["images"][name]
+    return f"{row['repository']}:{row.get('minors', {}).get(minor, row['tag'])}"
