@@ -363,3 +363,18 @@ def no_server(facts: Facts) -> Iterator[Finding]:
     if facts.spec.access.vpn.servers == () and users:
         message = f"{listed(users)} may use the VPN, and there is no server"
         yield Finding(("access", "vpn", "servers"), message, "name a site, or leave it out for the primary")
+
+
+@check("ACC028", Level.ERROR, "Two people, or two groups, would have one namespace.", waivable=False)
+def namespace_twice(facts: Facts) -> Iterator[Finding]:
+    access = facts.spec.access
+    for part, names, namespace in (
+        ("users", access.users, defaults.user_namespace),
+        ("groups", access.groups, defaults.team_namespace),
+    ):
+        seen: dict[str, str] = {}
+        for name in names:
+            first = seen.setdefault(namespace(name), name)
+            if first != name:
+                message = f"{first} has the namespace {namespace(name)} already"
+                yield Finding(("access", part, name), message, "'_' becomes '-' there: take another name")

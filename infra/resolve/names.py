@@ -50,17 +50,3 @@ def common_tags(cluster: str, environment: str, owner: str, tags: dict[str, str]
 def thing_tags(site: str, role: str, **more: str) -> dict[str, str]:
     """Tags that tell one thing from another, beside the common ones."""
     return {"site": site, "role": role, **more}
-
-
-def user_namespace(login: str) -> str:
-    """A person's namespace: ``user-ada``. A Unix name may have what a DNS label may not (RFC 1123)."""
-    return f"user-{_label(login)}"
-
-
-def team_namespace(group: str) -> str:
-    """A group's namespace: ``team-vision``."""
-    return f"team-{_label(group)}"
-
-
-def _label(name: str) -> str:
-    return name.strip("_-").replace("_", "-") or "x"

@@ -10,17 +10,10 @@ from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
 from infra.resolve.mounts import Joined, with_mounts
-from infra.resolve.names import (
-    aws_name,
-    bucket_name,
-    identifier,
-    team_namespace,
-    thing_tags,
-    user_namespace,
-)
+from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
-from infra.spec.defaults import ADMIN, primary_of, vpn_host, vpn_sites
+from infra.spec.defaults import ADMIN, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
 
 
 def resolve_storage(

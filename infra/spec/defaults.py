@@ -129,3 +129,17 @@ def node_prefix(pods_per_node: int) -> int:
     as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
     """
     return 32 - (2 * pods_per_node - 1).bit_length()
+
+
+def user_namespace(login: str) -> str:
+    """A person's namespace: ``user-ada``. A Unix name may have what a DNS label may not (RFC 1123)."""
+    return f"user-{_label(login)}"
+
+
+def team_namespace(group: str) -> str:
+    """A group's namespace: ``team-vision``."""
+    return f"team-{_label(group)}"
+
+
+def _label(name: str) -> str:
+    return name.strip("_-").replace("_", "-") or "x"
