@@ -27,4 +27,19 @@ describe 'base::ssh' do
       expect(chef_run).to render_file(file).with_content('AllowGroups causeway engineers researchers root sudo')
     end
   end
+
+  context 'where another machine holds the homes' do
+    default_attributes['causeway'] = { 'site' => 'lab' }
+    default_attributes['storage']['sites'] = { 'lab' => { 'mounts' => [{ 'path' => '/home' }] } }
+
+    before do
+      allow(Causeway::People).to receive(:from_afar).and_return('causeway')
+      allow(Causeway::People).to receive(:own_keys).and_return(__FILE__)
+    end
+
+    it 'keeps the keys of whoever runs this where they are not covered' do
+      expect(chef_run).to create_remote_file_if_missing('/etc/ssh/authorized_keys.own/causeway')
+        .with(source: ["file://#{__FILE__}"], mode: '0600', owner: 'causeway')
+    end
+  end
 end
