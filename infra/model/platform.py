@@ -53,6 +53,8 @@ class Bucket:
     region: str
     path: str | None
     read_only: bool
+    volumes: bool
+    """Whether each namespace has a folder of it as a volume."""
     versions_days: int
     archive_days: int | None
     expire_days: int | None

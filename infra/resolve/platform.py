@@ -56,6 +56,7 @@ def resolve_storage(
             region=each.region or regions[0].name,
             path=each.path,
             read_only=each.read_only,
+            volumes=each.volumes,
             versions_days=each.versions_days,
             archive_days=each.archive_days,
             expire_days=each.expire_days,

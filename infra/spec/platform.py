@@ -70,6 +70,8 @@ class Bucket(Part):
     """Where machines find it mounted. Default: not mounted."""
     read_only: Annotated[Bool, ROLLING] = False
     """Whether nodes may only read."""
+    volumes: Annotated[Bool, IN_PLACE] = False
+    """Whether each namespace of Kubernetes has a folder of it as a volume, in regions."""
     versions_days: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30
     """For how many days overwritten versions are kept."""
     archive_days: Annotated[Int | None, Field(ge=30, le=3650), IN_PLACE] = None

@@ -29,7 +29,7 @@ class _Read(Protocol):
     def render(self, cluster: Cluster, outputs: Outputs) -> Files: ...
 
 
-APPLIED: Final[tuple[str, ...]] = ()
+APPLIED: Final[tuple[str, ...]] = ("volumes", "homes")
 """Modules that give objects, in the order in which they are applied."""
 
 READ: Final[tuple[str, ...]] = ()

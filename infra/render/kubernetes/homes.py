@@ -1,0 +1,182 @@
+"""Homes on EFS: everyone has one, and all are copied to S3 at night.
+
+An NFS server does both for its own, also while the cluster is away (cookbook ``storage``, recipe ``server``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from infra.catalogue import addons
+from infra.model import Cluster, Outputs
+from infra.model.platform import Copy
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.templating import copied
+
+_HOME: Final = "/home"
+_SITE: Final = "causeway.dev/site"
+
+
+def objects(cluster: Cluster, _outputs: Outputs) -> Documents:
+    """``homes.yaml`` and ``copies.yaml``."""
+    return {
+        "homes.yaml": list(_homes(cluster)),
+        "copies.yaml": [_copy(copy) for copy in cluster.storage.copies if copy.kind == "efs"],
+    }
+
+
+def _homes(cluster: Cluster) -> Iterator[Object]:
+    """In regions with homes on EFS nobody but a client can make a new person's home."""
+    regions = sorted({each.region for each in cluster.storage.efs if each.path == _HOME})
+    people = cluster.access.users
+    if not regions or not people:
+        return
+    yield of(
+        "v1",
+        "ConfigMap",
+        "homes",
+        namespace=SYSTEM,
+        data={
+            "people": "".join(f"{user.login} {user.uid}\n" for user in people),
+            "make-homes": copied("kubernetes")["make-homes"],
+        },
+    )
+    name = {"app.kubernetes.io/name": "homes"}
+    near = {"key": _SITE, "operator": "In", "values": regions}
+    yield of(
+        "apps/v1",
+        "DaemonSet",
+        "homes",
+        namespace=SYSTEM,
+        labels=name,
+        spec={
+            "selector": {"matchLabels": name},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "25%"}},
+            "template": {
+                "metadata": {"labels": name},
+                "spec": {
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [{"matchExpressions": [near]}]
+                            }
+                        }
+                    },
+                    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                    "priorityClassName": "system-node-critical",
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [
+                        {
+                            "name": "homes",
+                            "image": addons.image("busybox"),
+                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", _HOME],
+                            "resources": _resources("5m", "16Mi"),
+                            "securityContext": _root("CHOWN", "FOWNER", "DAC_OVERRIDE"),
+                            "volumeMounts": [
+                                {"name": "list", "mountPath": "/etc/homes", "readOnly": True},
+                                {"name": "home", "mountPath": _HOME, "mountPropagation": "HostToContainer"},
+                            ],
+                        }
+                    ],
+                    "volumes": [
+                        {"name": "list", "configMap": {"name": "homes"}},
+                        {"name": "home", "hostPath": {"path": _HOME, "type": "Directory"}},
+                    ],
+                },
+            },
+        },
+    )
+
+
+def _copy(copy: Copy) -> Object:
+    """A nightly run in the region of the source."""
+    environment = {
+        "RCLONE_S3_PROVIDER": "AWS",
+        "RCLONE_S3_ENV_AUTH": "true",
+        "RCLONE_S3_REGION": copy.region,
+        "RCLONE_S3_NO_CHECK_BUCKET": "true",
+        "RCLONE_CONFIG": "/dev/null",
+    }
+    return of(
+        "batch/v1",
+        "CronJob",
+        f"copy-{copy.name}",
+        namespace=SYSTEM,
+        labels={"app.kubernetes.io/name": "copy"},
+        spec={
+            "schedule": f"{copy.minute} {copy.hour} * * *",
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": 3600,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {
+                "spec": {
+                    "backoffLimit": 2,
+                    "activeDeadlineSeconds": 20 * 3600,
+                    "template": {
+                        "metadata": {"labels": {"app.kubernetes.io/name": "copy"}},
+                        "spec": {
+                            "restartPolicy": "Never",
+                            "nodeSelector": {_SITE: copy.site},
+                            "automountServiceAccountToken": False,
+                            "enableServiceLinks": False,
+                            # The node's own role: instance metadata answers no packet that was forwarded.
+                            "hostNetwork": True,
+                            "containers": [
+                                {
+                                    "name": "copy",
+                                    "image": addons.image("rclone"),
+                                    "args": [
+                                        "sync",
+                                        copy.path,
+                                        f":s3:{copy.bucket}/{copy.prefix.rstrip('/')}",
+                                        "--links",
+                                        "--metadata",
+                                        "--transfers=16",
+                                        "--checkers=32",
+                                        "--stats=5m",
+                                        "--stats-log-level=NOTICE",
+                                    ],
+                                    "env": [
+                                        {"name": name, "value": value} for name, value in environment.items()
+                                    ],
+                                    "resources": _resources("500m", "1Gi"),
+                                    "securityContext": _root("DAC_READ_SEARCH"),
+                                    "volumeMounts": [
+                                        {
+                                            "name": "source",
+                                            "mountPath": copy.path,
+                                            "readOnly": True,
+                                            "mountPropagation": "HostToContainer",
+                                        }
+                                    ],
+                                }
+                            ],
+                            "volumes": [
+                                {"name": "source", "hostPath": {"path": copy.path, "type": "Directory"}}
+                            ],
+                        },
+                    },
+                }
+            },
+        },
+    )
+
+
+def _resources(cpu: str, memory: str) -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+
+
+def _root(*capabilities: str) -> dict[str, Any]:
+    """Root, with no more of its powers than these."""
+    return {
+        "runAsUser": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": list(capabilities)},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }

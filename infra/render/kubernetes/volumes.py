@@ -1,0 +1,277 @@
+"""Volumes: in pods the paths that machines have, and volumes that are made on demand.
+
+A machine mounts each path from the source that is nearest to it (cookbook ``storage``). Pods share these
+mounts: a volume of kind ``hostPath`` shows ``/home/ada`` of whichever machine the pod has come to, so that a
+job finds its files under the same path in a rack and in a region, and needs no driver for it. People may not
+ask for host paths themselves (Pod Security, ``baseline``); volumes are bound beforehand, each to one claim of
+one namespace.
+
+Volumes on demand come from CSI drivers: a folder of an NFS export, or of an EFS file system by an access
+point of its own. Buckets that no machine mounts are shown by Mountpoint for S3, to each namespace a folder of
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from infra.model import Cluster, Outputs
+from infra.model.platform import Bucket
+from infra.render.kubernetes.manifests import Documents, Object, of
+
+_STATED: Final = "1Pi"
+"""A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
+
+_HOME: Final = "/home"
+_SITE: Final = "causeway.dev/site"
+
+
+def objects(cluster: Cluster, outputs: Outputs) -> Documents:
+    """``classes.yaml``, ``volumes.yaml`` and ``quotas.yaml``."""
+    return {
+        "classes.yaml": list(_classes(cluster, outputs)),
+        "volumes.yaml": list(_volumes(cluster)),
+        "quotas.yaml": list(_quotas(cluster)),
+    }
+
+
+# -- Volumes on demand -------------------------------------------------------------------------------------
+
+
+def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
+    on = {addon.name for addon in cluster.kubernetes.addons if addon.enabled}
+    if "nfs-csi-driver" in on:
+        for export in cluster.storage.nfs:
+            if not export.read_only:
+                yield _class(
+                    f"nfs-{export.name}",
+                    "nfs.csi.k8s.io",
+                    {
+                        "server": export.server,
+                        "share": export.export,
+                        "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
+                    },
+                    ["nfsvers=4.2", "hard", "noatime", "nosuid", "nodev"],
+                )
+    if "efs-csi-driver" in on:
+        classes = []
+        for system in cluster.storage.efs:
+            made = outputs.file_systems.get(system.region, {}).get(system.name)
+            if made is None:
+                continue
+            name = f"efs-{system.name}-{system.region}"
+            classes.append((name, system.region))
+            yield _class(
+                name,
+                "efs.csi.aws.com",
+                {
+                    "provisioningMode": "efs-ap",
+                    "fileSystemId": made.id,
+                    "basePath": "/volumes",
+                    "subPathPattern": "${.PVC.namespace}/${.PVC.name}",
+                    "ensureUniqueDirectory": "true",
+                    "directoryPerms": "0770",
+                },
+                ["tls"],
+            )
+        yield from _kept_near(cluster, classes)
+
+
+def _class(name: str, provisioner: str, parameters: dict[str, str], options: list[str]) -> Object:
+    return of(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        name,
+        provisioner=provisioner,
+        parameters=parameters,
+        mountOptions=options,
+        reclaimPolicy="Delete",
+        volumeBindingMode="Immediate",
+    )
+
+
+def _kept_near(cluster: Cluster, classes: list[tuple[str, str]]) -> Iterator[Object]:
+    """A volume of a region's EFS keeps its pods in that region: its driver says so of one-zone file systems
+    alone, and elsewhere nobody could mount it."""
+    if not classes:
+        return
+    minor = cluster.kubernetes.version
+    api = f"admissionregistration.k8s.io/{'v1beta1' if minor == '1.35' else 'v1'}"
+    name = "efs-volumes-stay-in-their-region"
+    sites = ", ".join(f"'{name}': '{site}'" for name, site in classes)
+    term = (
+        "Object.spec.nodeAffinity.required.nodeSelectorTerms{matchExpressions: "
+        "[Object.spec.nodeAffinity.required.nodeSelectorTerms.matchExpressions{"
+        f"key: '{_SITE}', operator: 'In', values: [variables.sites[object.spec.storageClassName]]"
+        "}]}"
+    )
+    yield of(
+        api,
+        "MutatingAdmissionPolicy",
+        name,
+        spec={
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["persistentvolumes"],
+                    }
+                ]
+            },
+            "variables": [{"name": "sites", "expression": f"{{{sites}}}"}],
+            "matchConditions": [
+                {
+                    "name": "a-class-of-a-region",
+                    "expression": "has(object.spec.storageClassName) && object.spec.storageClassName in "
+                    f"[{', '.join(repr(each) for each, _ in classes)}]",
+                },
+                {"name": "says-nothing-itself", "expression": "!has(object.spec.nodeAffinity)"},
+            ],
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {
+                        "expression": "Object{spec: Object.spec{nodeAffinity: Object.spec.nodeAffinity{"
+                        f"required: Object.spec.nodeAffinity.required{{nodeSelectorTerms: [{term}]}}}}}}}}"
+                    },
+                }
+            ],
+        },
+    )
+    yield of(api, "MutatingAdmissionPolicyBinding", name, spec={"policyName": name})
+
+
+# -- The paths of machines ---------------------------------------------------------------------------------
+
+
+def _volumes(cluster: Cluster) -> Iterator[Object]:
+    access, storage = cluster.access, cluster.storage
+    mounted: dict[str, set[str]] = {}
+    read_only: dict[str, bool] = {}
+    for site, mounts in storage.mounts.items():
+        for mount in mounts:
+            mounted.setdefault(mount.path, set()).add(site)
+            only = mount.kind != "efs" and mount.read_only
+            read_only[mount.path] = read_only.get(mount.path, True) and only
+    everywhere = set(storage.mounts)
+    for user in access.users:
+        if _HOME in mounted:
+            sites = mounted[_HOME]
+            yield from _shown("home", user.namespace, f"{_HOME}/{user.login}", False, sites, everywhere)
+    namespaces = _namespaces(cluster)
+    shared = sorted(path for path in mounted if path != _HOME)
+    for namespace in namespaces:
+        for path in shared:
+            claim = path.strip("/").replace("/", "-")
+            yield from _shown(claim, namespace, path, read_only[path], mounted[path], everywhere)
+    if any(addon.name == "s3-csi-driver" and addon.enabled for addon in cluster.kubernetes.addons):
+        regions = sorted(region.name for region in cluster.regions)
+        places = {region.name: region.region for region in cluster.regions}
+        for bucket in storage.s3:
+            for namespace in namespaces if bucket.volumes else ():
+                yield from _bucket(bucket, places[bucket.region], namespace, regions)
+
+
+def _shown(
+    claim: str,
+    namespace: str,
+    path: str,
+    read_only: bool,
+    sites: Collection[str],
+    everywhere: Collection[str],
+) -> Iterator[Object]:
+    """A machine's path as a volume, and the claim that it is kept for."""
+    source: dict[str, Any] = {
+        # Made by nobody here: a path that is not mounted must not become a folder on the machine's own disk.
+        "hostPath": {"path": path, "type": "Directory"},
+    }
+    if sites != everywhere:
+        source["nodeAffinity"] = _only(sorted(sites))
+    yield from _bound(claim, namespace, ["ReadOnlyMany" if read_only else "ReadWriteMany"], source)
+
+
+def _bucket(bucket: Bucket, region: str, namespace: str, regions: list[str]) -> Iterator[Object]:
+    """A folder of a bucket, in regions: racks have no role there."""
+    options = [f"prefix={namespace}/", f"region={region}", "allow-delete", "allow-overwrite", "allow-other"]
+    yield from _bound(
+        bucket.name,
+        namespace,
+        ["ReadWriteMany"],
+        {
+            "mountOptions": options,
+            "csi": {
+                "driver": "s3.csi.aws.com",
+                # One volume is mounted once on a machine, whoever asks: each has a handle of its own.
+                "volumeHandle": f"{bucket.name}-{namespace}",
+                "volumeAttributes": {"bucketName": bucket.bucket},
+            },
+            "nodeAffinity": _only(regions),
+        },
+    )
+
+
+def _bound(claim: str, namespace: str, modes: list[str], source: dict[str, Any]) -> Iterator[Object]:
+    name = f"{namespace}-{claim}"
+    yield of(
+        "v1",
+        "PersistentVolume",
+        name,
+        spec={
+            "capacity": {"storage": _STATED},
+            "accessModes": modes,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": namespace,
+                "name": claim,
+            },
+            **source,
+        },
+    )
+    yield of(
+        "v1",
+        "PersistentVolumeClaim",
+        claim,
+        namespace=namespace,
+        spec={
+            "accessModes": modes,
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": _STATED}},
+        },
+    )
+
+
+def _only(sites: list[str]) -> dict[str, Any]:
+    expression = {"key": _SITE, "operator": "In", "values": sites}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+# -- Quotas ------------------------------------------------------------------------------------------------
+
+
+def _quotas(cluster: Cluster) -> Iterator[Object]:
+    """By class: the claims on machines' paths have none, and would use up any quota by what they state."""
+    most = cluster.storage.volumes_quota_mib
+    on = {addon.name for addon in cluster.kubernetes.addons if addon.enabled}
+    classes = [
+        f"nfs-{each.name}" for each in cluster.storage.nfs if not each.read_only and "nfs-csi-driver" in on
+    ]
+    classes += [f"efs-{each.name}-{each.region}" for each in cluster.storage.efs if "efs-csi-driver" in on]
+    if most is None or not classes:
+        return
+    hard = {f"{name}.storageclass.storage.k8s.io/requests.storage": f"{most}Mi" for name in classes}
+    for namespace in _namespaces(cluster):
+        yield of("v1", "ResourceQuota", "volumes", namespace=namespace, spec={"hard": hard})
+
+
+def _namespaces(cluster: Cluster) -> list[str]:
+    access = cluster.access
+    return [*(user.namespace for user in access.users), *(group.namespace for group in access.groups)]
