@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from infra.catalogue import instances, releases
@@ -12,6 +12,8 @@ from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed, meant_one_of
 from infra.errors import Level, Path, dotted
+from infra.spec import lines
+from infra.spec.pools import Taint
 
 OURS: Final = "causeway.dev"
 """The domain of our own labels."""
@@ -135,10 +137,18 @@ def _labels(facts: Facts) -> Iterator[tuple[Path, str]]:
             yield node.at("labels", key), key
 
 
-def _taints(facts: Facts) -> Iterator[tuple[Path, str]]:
+def _tainted(facts: Facts) -> Iterator[tuple[Path, Sequence[Taint]]]:
+    """The taints of every pool and of every physical node."""
     for name, pool in facts.spec.pools.items():
-        for index, taint in enumerate(pool.taints):
-            yield ("pools", name, "taints", index, "key"), taint.key
+        yield ("pools", name, "taints"), pool.taints
+    for node in facts.nodes:
+        yield node.at("taints"), node.node.taints
+
+
+def _taints(facts: Facts) -> Iterator[tuple[Path, str]]:
+    for path, taints in _tainted(facts):
+        for index, taint in enumerate(taints):
+            yield (*path, index, "key"), taint.key
 
 
 @check("K8S010", Level.ERROR, "The prefix of a label or taint is no DNS name.")
@@ -181,16 +191,16 @@ def reserved_taint(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{key} is set and taken away by Kubernetes", "take a domain of yours")
 
 
-@check("K8S014", Level.ERROR, "A pool has a taint twice.")
+@check("K8S014", Level.ERROR, "A pool or a node has a taint twice.")
 def taint_twice(facts: Facts) -> Iterator[Finding]:
-    for name, pool in facts.spec.pools.items():
+    for path, taints in _tainted(facts):
         seen: dict[tuple[str, str], int] = {}
-        for index, taint in enumerate(pool.taints):
+        for index, taint in enumerate(taints):
             first = seen.setdefault((taint.key, taint.effect), index)
             if first != index:
-                path = ("pools", name, "taints", index)
-                message = f"{taint.key} with {taint.effect} is {dotted((*path[:-1], first))} already"
-                yield Finding(path, message, "Kubernetes takes one value for a key and an effect")
+                message = f"{taint.key} with {taint.effect} is {dotted((*path, first))} already"
+                hint = "Kubernetes takes one value for a key and an effect"
+                yield Finding((*path, index), message, hint)
 
 
 @check("K8S015", Level.ERROR, "A priority class with a name that Kubernetes keeps for itself.")
@@ -211,3 +221,15 @@ def priority_twice(facts: Facts) -> Iterator[Finding]:
             path = ("kubernetes", "priority_classes", name, "value")
             message = f"{first} has {each.value} too: neither goes before the other"
             yield Finding(path, message, "give each its own")
+
+
+@check("K8S017", Level.ERROR, "Pods' packets are larger than a line between nodes carries.")
+def pods_too_large(facts: Facts) -> Iterator[Finding]:
+    pods = facts.spec.kubernetes.pods
+    most = lines.most_for_pods(facts.spec)
+    if pods.mtu is not None and pods.mtu > most:
+        line = lines.narrowest(facts.spec)
+        overhead = lines.POD_OVERHEAD[pods.backend]
+        less = f", {overhead} of them {pods.backend}'s" if overhead else ""
+        message = f"{line.mtu} bytes fit through {line.name}{less}: a pod's packet has at most {most}"
+        yield Finding(("kubernetes", "pods", "mtu"), message, "leave it out")

@@ -19,8 +19,10 @@ _TAG: Final = re.compile(r"[\w\s+\-=.:/@]*")
 """What every service of AWS takes in tags (Tag Editor User Guide, "Tag naming limits")."""
 _LABEL_TAG: Final = f"{AUTOSCALER_TAG}/node-template/label/"
 _TAINT_TAG: Final = f"{AUTOSCALER_TAG}/node-template/taint/"
-_DERIVED_LABELS: Final = 3
-_GPU_LABELS: Final = 4
+_DERIVED_LABELS: Final = 7
+"""Site, region, zone, instance type, pool, capacity type, interconnect. A group of several zones or types has
+fewer; they are counted all the same, as leaving one out must not make a spec unsound."""
+_GPU_LABELS: Final = 5
 _RESOURCES: Final = 3
 _AUTOSCALER_TAGS: Final = 2
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from ipaddress import IPv4Address
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A Kubernetes taint."""
+
+    key: str
+    value: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +28,48 @@ class PriorityClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Chart:
+    """A Helm chart."""
+
+    repository: str
+    """``https://…``, or ``oci://…`` without the chart's name."""
+    name: str
+    version: str
+    namespace: str
+    """Where it is installed."""
+
+
+@dataclass(frozen=True, slots=True)
 class AddOn:
-    """A part of the cluster that can be left out."""
+    """A part beyond the cluster's core that is on."""
 
     name: str
-    enabled: bool
-    version: str | None
-    values: Mapping[str, str]
+    chart: Chart | None
+    """None for manifests of ours, and for what another add-on's chart brings."""
+    image: str | None
+    """``repository:tag`` of manifests of ours."""
+    values: Mapping[str, Any]
+    """The spec's values, nested as a chart has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An internal page."""
+
+    name: str
+    """``grafana``."""
+    fqdn: str
+    addon: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """The way to internal pages, from inside and over the VPN alone."""
+
+    address: IPv4Address
+    """Of the service ranges' static part, so that no service is given it."""
+    fqdn: str
+    pages: tuple[Page, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +78,21 @@ class Kubernetes:
 
     version: str
     backend: Literal["vxlan", "host-gw", "wireguard"]
+    overlay: Overlay
     pods_per_node: int
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]
     addons: tuple[AddOn, ...]
+    """Those that are on and make sense here, by name."""
+    ingress: Ingress | None
+    """None without the add-on."""
     audit: bool
     snapshot_seconds: int
+
+    def addon(self, name: str) -> AddOn | None:
+        """The add-on of that name; None where it is off."""
+        return next((each for each in self.addons if each.name == name), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether these add-ons are on, all of them."""
+        return all(self.addon(name) is not None for name in names)

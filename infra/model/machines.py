@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Literal, TypeAlias
 
+from infra.model.kubernetes import Taint
 from infra.model.places import Gpus
 
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
@@ -94,15 +95,6 @@ class Market:
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
-    """A Kubernetes taint."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
 class CapacityReservation:
     """Reserved capacity."""
 
@@ -142,7 +134,9 @@ class NodeGroup:
     labels: Mapping[str, str]
     """Every Kubernetes label that a node of the group carries when it joins."""
     resources: Mapping[str, str]
-    """What an empty node offers, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu."""
+    """What an empty node has, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu."""
+    allocatable: Mapping[str, str]
+    """What of it pods get, ``pods`` among it: never more than the smallest of the types really offers."""
     hourly_price: float | None
     """On demand, of the first type, USD an hour; None where the catalogue has none."""
     tags: Mapping[str, str]
@@ -207,6 +201,8 @@ class Instance:
     ssh_from: tuple[IPv4Network, ...]
     """Public blocks that may reach port 22."""
     hourly_price: float | None
+    labels: Mapping[str, str]
+    """Kubernetes labels that it carries if it is a node."""
     tags: Mapping[str, str]
     user_data: Mapping[str, object]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal, TypeAlias
 
 from infra.model.ipsec import Ipsec
+from infra.model.kubernetes import Taint
 
 Tier: TypeAlias = Literal["public", "private", "pods"]
 Routing: TypeAlias = Literal["bgp", "static"]
@@ -87,6 +88,12 @@ class Gpus:
     """The architecture: ``pascal``."""
     open_kernel_modules: bool
     """Whether NVIDIA's open kernel modules drive the cards with that branch."""
+    time_slices: int = 1
+    """How many pods share a card, or an instance of one."""
+    mig: str | None = None
+    """The size of the instances that each card is split into: ``1g.10gb``."""
+    offered: int = 0
+    """How many ``nvidia.com/gpu`` the machine offers to pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,9 @@ class PhysicalNode:
     router: IPv4Address
     """Its way to everywhere but the LAN."""
     resolvers: tuple[IPv4Address, ...]
+    taints: tuple[Taint, ...] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """What pods get of it, in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, prices, releases
 from infra.model import machines as made
+from infra.model.kubernetes import Taint
 from infra.model.places import Gpus, Region
+from infra.resolve.labels import gpu_labels, interconnect, interconnect_label, place_labels
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import LABEL_PREFIX, aws_name, identifier, thing_tags
-from infra.resolve.places import gpu_labels
+from infra.resolve.reservations import allocatable
+from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
 from infra.spec import pools as written
 from infra.spec.defaults import AUTOSCALER_TAG, offering_zones
@@ -110,18 +113,22 @@ def _pool(
 ) -> made.NodePool:
     types = [found for weighted in pool.instance_types if (found := instances.find(weighted.type))]
     cards = cards_of(types[0], image)
+    if cards is not None:
+        cards = shared(cards, pool.gpus.time_slices, pool.gpus.mig)
     role = pool.role or ("gpu-worker" if cards else "worker")
     root = _disk(ROOT_DEVICE, pool.root_disk or written.Disk(size=image.root_disk_gib * 1024))
-    taints = tuple(made.Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
+    taints = tuple(Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
     labels = {
         **spec.kubernetes.labels,
         f"{LABEL_PREFIX}/pool": name,
         f"{LABEL_PREFIX}/capacity-type": pool.market.kind,
-        **gpu_labels(cards),
+        **interconnect_label(interconnect(types, efa=pool.efa)),
+        **gpu_labels(cards, counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1),
+        **sharing_labels(cards),
         **pool.labels,
     }
     groups = tuple(
-        _group(environment, spec.name, place, image, facts, name, pool, types, role, labels, taints, root)
+        _group(environment, spec, place, image, facts, name, pool, types, role, labels, taints, root, cards)
         for place in places
         if place.name in pool.regions
     )
@@ -160,7 +167,7 @@ def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
     assert card is not None, "the catalogue knows the cards of its own types"
     return Gpus(
         kind.gpus.model, kind.gpus.count, kind.gpus.memory_mib, card.gpu_class, image.gpu.driver,
-        card.architecture, image.gpu.open_kernel_modules,
+        card.architecture, image.gpu.open_kernel_modules, offered=kind.gpus.count,
     )  # fmt: skip
 
 
@@ -176,7 +183,7 @@ def _disk(device: str, disk: written.Disk) -> made.Disk:
 
 def _group(
     environment: str,
-    cluster: str,
+    spec: Spec,
     place: Region,
     image: made.Image,
     facts: Mapping[str, object],
@@ -185,17 +192,20 @@ def _group(
     types: list[instances.InstanceType],
     role: str,
     pool_labels: Mapping[str, str],
-    taints: tuple[made.Taint, ...],
+    taints: tuple[Taint, ...],
     root: made.Disk,
+    cards: Gpus | None,
 ) -> made.NodeGroup:
     bounds = pool.regions[place.name]
     zones = bounds.zones or offering_zones(place.zones, place.region, (found.name for found in types))
-    labels = dict(sorted({f"{LABEL_PREFIX}/site": place.name, **pool_labels}.items()))
-    resources = _resources(types, root)
+    names = [kind.name for kind in types]
+    labels = dict(sorted({**place_labels(place.name, place.region, zones, names), **pool_labels}.items()))
+    offered = _offered(types, cards)
+    resources = _resources(types, root, offered)
     reserved = bounds.capacity_reservation
     autoscaler = {
         f"{AUTOSCALER_TAG}/enabled": "true",
-        f"{AUTOSCALER_TAG}/{cluster}": "owned",
+        f"{AUTOSCALER_TAG}/{spec.name}": "owned",
         **{f"{AUTOSCALER_TAG}/node-template/label/{key}": value for key, value in labels.items()},
         **{
             f"{AUTOSCALER_TAG}/node-template/taint/{each.key}": f"{each.value}:{each.effect}"
@@ -220,6 +230,7 @@ def _group(
         else None,
         labels=labels,
         resources=resources,
+        allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered),
         hourly_price=prices.on_demand(types[0].name, place.region),
         tags=thing_tags(place.name, role, pool=name),
         autoscaler_tags=dict(sorted(autoscaler.items())),
@@ -234,12 +245,30 @@ def _group(
     )
 
 
-def _resources(types: list[instances.InstanceType], root: made.Disk) -> dict[str, str]:
+def _allocatable(
+    types: list[instances.InstanceType], root: made.Disk, pods: int, offered: int
+) -> Mapping[str, str]:
+    """What pods surely get of a node: of the least that its types have."""
+    return allocatable(
+        min(kind.vcpus for kind in types),
+        min(kind.memory_mib for kind in types),
+        pods,
+        root.size_gib,
+        offered,
+    )
+
+
+def _resources(types: list[instances.InstanceType], root: made.Disk, offered: int) -> dict[str, str]:
     """What a node surely offers: the least of what its types have."""
-    counts = [found.gpus.count if found.gpus else 0 for found in types]
     found = {
         "cpu": str(min(found.vcpus for found in types)),
         "memory": f"{min(found.memory_mib for found in types)}Mi",
         "ephemeral-storage": f"{root.size_gib}Gi",
     }
-    return {**found, **({"nvidia.com/gpu": str(min(counts))} if min(counts) else {})}
+    return {**found, **({"nvidia.com/gpu": str(offered)} if offered else {})}
+
+
+def _offered(types: list[instances.InstanceType], cards: Gpus | None) -> int:
+    """How many cards, slices or instances of cards a node of any of the types offers."""
+    each = cards.offered // cards.count if cards is not None else 1
+    return min(kind.gpus.count if kind.gpus else 0 for kind in types) * each

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
 
 from infra.catalogue import drivers, gpus, regions
+from infra.model.kubernetes import Taint
 from infra.model.places import (
     FlowLogs,
     Gateway,
@@ -24,8 +25,11 @@ from infra.model.places import (
     Tunnel,
 )
 from infra.resolve.addresses import link_name
+from infra.resolve.labels import gpu_labels, interconnect_label, place_labels
 from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
+from infra.resolve.reservations import allocatable
+from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
 from infra.spec import sites as written
 from infra.spec.defaults import linked_sites, region_order, zones_of
@@ -141,12 +145,17 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
     node = site.nodes[host]
     router = _router(site, host)
     cards = _cards(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
+    if cards is not None and node.gpus is not None:
+        cards = shared(cards, node.gpus.time_slices, node.gpus.mig)
     default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
     labels = {
         **spec.kubernetes.labels,
-        f"{LABEL_PREFIX}/site": name,
+        # A rack is what fails together: a switch, a fuse.
+        **place_labels(name, name, (node.rack or name,)),
         **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
+        **interconnect_label(),
         **gpu_labels(cards),
+        **sharing_labels(cards),
         **node.labels,
     }
     return PhysicalNode(
@@ -164,6 +173,13 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
         resolvers=site.resolvers or (router,),
+        taints=tuple(Taint(each.key, each.value, each.effect.value) for each in node.taints),
+        allocatable=allocatable(
+            node.cpus,
+            node.memory,
+            spec.kubernetes.pods.pods_per_node,
+            gpus=cards.offered if cards is not None else 0,
+        ),
     )
 
 
@@ -185,19 +201,9 @@ def _cards(model: str, count: int, driver: int | None) -> Gpus | None:
     newest = drivers.newest_for([card])
     branch = driver or (newest.branch if newest else card.first_driver)
     opened = card.open_kernel_modules and branch >= drivers.OPEN_MODULES_SINCE
-    return Gpus(card.slug, count, card.memory_mib, card.gpu_class, branch, card.architecture, opened)
-
-
-def gpu_labels(cards: Gpus | None) -> dict[str, str]:
-    """Node labels that tell a scheduler which cards there are."""
-    if cards is None:
-        return {}
-    return {
-        f"{LABEL_PREFIX}/gpu-model": cards.model,
-        f"{LABEL_PREFIX}/gpu-count": str(cards.count),
-        f"{LABEL_PREFIX}/gpu-memory-mib": str(cards.memory_mib),
-        f"{LABEL_PREFIX}/gpu-class": cards.gpu_class,
-    }
+    return Gpus(
+        card.slug, count, card.memory_mib, card.gpu_class, branch, card.architecture, opened, offered=count
+    )
 
 
 def resolve_links(

@@ -74,7 +74,7 @@ class Disk(Part):
 
 
 class Taint(Part):
-    """A Kubernetes taint on each node of the pool."""
+    """A Kubernetes taint."""
 
     key: Annotated[LabelKey, ROLLING]
     """Its key."""
@@ -121,6 +121,15 @@ class PoolRegion(Part):
     """Capacity reserved in this region."""
 
 
+class PoolGpus(Part):
+    """How pods share the cards of a pool."""
+
+    time_slices: Annotated[Int, Field(ge=1, le=64), ROLLING] = 1
+    """How many pods share a card, taking turns; each sees all of its memory."""
+    mig: Annotated[Text | None, ROLLING] = None
+    """The size of the instances that each card is split into (Multi-Instance GPU): ``1g.10gb``."""
+
+
 class Pool(Part):
     """A node pool: like machines under one name, in one or more regions."""
 
@@ -142,6 +151,8 @@ class Pool(Part):
     """The root volume. Default: the image's size on gp3."""
     scratch_disks: Annotated[tuple[Disk, ...], Field(max_length=10), ROLLING] = ()
     """Further EBS volumes, joined into scratch space with the type's own disks."""
+    gpus: Annotated[PoolGpus, ROLLING] = Field(default_factory=PoolGpus)
+    """How pods share its cards. Default: a card is one pod's."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Kubernetes labels beside the ones derived."""
     taints: Annotated[tuple[Taint, ...], ROLLING] = ()

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.pools import Taint
 from infra.spec.types import (
     Address,
     Asn,
@@ -72,6 +73,10 @@ class PhysicalGpus(Part):
     """How many there are."""
     driver: Annotated[Int | None, ROLLING] = None
     """The NVIDIA driver branch. Default: the newest the card has."""
+    time_slices: Annotated[Int, Field(ge=1, le=64), ROLLING] = 1
+    """How many pods share a card, taking turns; each sees all of its memory."""
+    mig: Annotated[Text | None, ROLLING] = None
+    """The size of the instances that each card is split into (Multi-Instance GPU): ``1g.10gb``."""
 
 
 class PhysicalNode(Part):
@@ -95,6 +100,8 @@ class PhysicalNode(Part):
     """What it is for. Default: ``gpu-worker`` with GPUs, ``worker`` without."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Kubernetes labels beside the ones derived."""
+    taints: Annotated[tuple[Taint, ...], ROLLING] = ()
+    """Kubernetes taints that it registers with; one that changes later is changed by ``kubectl taint``."""
     ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is installed anew, by hand")] = None
     """The Ubuntu release that is installed on it. Default: its site's."""
 
@@ -119,6 +126,9 @@ class Gateway(Part):
     """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
     routing: Annotated[Routing | None, REPLACES("a VPN connection keeps its kind")] = None
     """BGP or static routes. Default: as ``network.routing`` says."""
+    nat: Annotated[Bool | None, IN_PLACE] = None
+    """Whether the gateway's node takes the LAN to the internet, by its own address. Default: where it is the
+    LAN's router."""
 
 
 class PhysicalSite(Part):
@@ -130,6 +140,11 @@ class PhysicalSite(Part):
     """Where it is, for people."""
     cidr: Annotated[Cidr, REPLACES("routes and VPN connections name it")]
     """The site's LAN."""
+    mtu: Annotated[
+        Int, Field(ge=1280, le=9216), IN_PLACE("pods that start from now on have what it leaves them")
+    ] = 1500
+    """The largest packet on the LAN, in bytes: what every switch and network card there is set to, 9000 with
+    jumbo frames."""
     gateway: Annotated[Gateway | None, IN_PLACE] = None
     """Its end of the VPN connections. Without one the site is an island: a warning says so."""
     nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)

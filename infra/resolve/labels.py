@@ -1,0 +1,65 @@
+"""Labels that say of a node what it is and where: for schedulers, selectors and the autoscaler.
+
+Well-known ones are Kubernetes' own (https://kubernetes.io/docs/reference/labels-annotations-taints/); ours
+begin with ``causeway.dev/``. A group of several zones or instance types can't say which: a machine in the cloud
+finds that out when it boots, and adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from infra.catalogue.instances import InstanceType
+from infra.model.places import Gpus
+from infra.resolve.names import LABEL_PREFIX
+
+REGION: Final = "topology.kubernetes.io/region"
+ZONE: Final = "topology.kubernetes.io/zone"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+GPU_COUNT: Final = f"{LABEL_PREFIX}/gpu-count"
+
+ETHERNET: Final = "ethernet"
+
+
+def place_labels(
+    site: str, region: str, zones: Sequence[str] = (), types: Sequence[str] = ()
+) -> dict[str, str]:
+    """Where a node is, and what kind of machine, as far as it is the same for all it could be."""
+    return {
+        f"{LABEL_PREFIX}/site": site,
+        REGION: region,
+        **({ZONE: zones[0]} if len(zones) == 1 else {}),
+        **({INSTANCE_TYPE: types[0]} if len(types) == 1 else {}),
+    }
+
+
+def gpu_labels(cards: Gpus | None, *, counted: bool = True) -> dict[str, str]:
+    """Which cards there are. ``counted``: whether every machine has that many."""
+    if cards is None:
+        return {}
+    return {
+        f"{LABEL_PREFIX}/gpu-model": cards.model,
+        f"{LABEL_PREFIX}/gpu-family": cards.family,
+        **({GPU_COUNT: str(cards.count)} if counted else {}),
+        f"{LABEL_PREFIX}/gpu-memory-mib": str(cards.memory_mib),
+        f"{LABEL_PREFIX}/gpu-class": cards.gpu_class,
+    }
+
+
+def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
+    """The fastest way for cards to talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``, ``efa``."""
+    return {f"{LABEL_PREFIX}/interconnect": how}
+
+
+def interconnect(types: Sequence[InstanceType], *, efa: bool) -> str:
+    """``efa`` where a pool has its adapters; else how cards of one machine are joined, if so in all types."""
+    if efa:
+        return "efa"
+    joined = {kind.interconnect for kind in types}
+    return (joined.pop() if len(joined) == 1 else None) or ETHERNET
+
+
+def instance_labels(site: str, region: str, zone: str, kind: str) -> dict[str, str]:
+    """Of a single machine in the cloud."""
+    return place_labels(site, region, (zone,), (kind,))

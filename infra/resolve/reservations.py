@@ -1,0 +1,82 @@
+"""What a node keeps from pods, by its size, and what is left for them.
+
+The formula is the one that nodes themselves use (``cookbooks/kubernetes/libraries/reservations.rb``): kubelet and
+containerd as managed clusters have it (CPU in the steps of GKE, AKS and EKS; memory as EKS), the system by a
+share of the machine. A test runs both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from typing import Final
+
+_CORE_SHARES: Final = (60, 10, 5, 5)
+"""mCPU of the first four cores."""
+_FURTHER_CORES: Final = 2.5
+_KUBE_MIB: Final = 255
+_POD_MIB: Final = 11
+_SYSTEM_MIB: Final = (512, 2048)
+
+EVICTION: Final[Mapping[str, str]] = {
+    "memory.available": "500Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "10%",
+    "imagefs.inodesFree": "5%",
+}
+"""When the kubelet evicts pods. What is named here is not pods' to use either."""
+_EVICTION_MIB: Final = 500
+_EVICTION_DISK: Final = 10
+
+KERNEL_PERCENT: Final = 7.5
+"""What hypervisor, firmware and kernel take of a machine's nominal memory: Karpenter's own assumption
+(``VM_MEMORY_OVERHEAD_PERCENT``, https://karpenter.sh/docs/reference/settings/)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What is kept from pods."""
+
+    millicores: int
+    mib: int
+
+    def quantities(self) -> dict[str, str]:
+        """As the kubelet has it: ``{"cpu": "140m", "memory": "1465Mi"}``."""
+        return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi"}
+
+
+def kube(cpus: int, pods: int) -> Reserved:
+    """For kubelet and containerd."""
+    millicores = sum(_CORE_SHARES[:cpus]) + max(cpus - len(_CORE_SHARES), 0) * _FURTHER_CORES
+    return Reserved(ceil(millicores), _KUBE_MIB + _POD_MIB * pods)
+
+
+def system(cpus: int, memory_mib: int) -> Reserved:
+    """For SSH sessions, a Chef run, file system clients."""
+    least, most = _SYSTEM_MIB
+    return Reserved(min(max(100 + cpus * 5, 100), 500), min(max(memory_mib // 64, least), most))
+
+
+@cache
+def allocatable(
+    cpus: int, memory_mib: int, pods: int, disk_gib: int | None = None, gpus: int = 0
+) -> Mapping[str, str]:
+    """What pods get of an empty node, in Kubernetes quantities; never more than it really has to offer.
+
+    ``memory_mib`` is the nominal size, of which the kernel sees less. ``disk_gib``: of the root disk.
+    """
+    kept = (kube(cpus, pods), system(cpus, memory_mib))
+    seen = int(memory_mib * (100 - KERNEL_PERCENT) / 100)
+    left = {
+        "cpu": f"{max(cpus * 1000 - sum(each.millicores for each in kept), 0)}m",
+        "memory": f"{max(seen - sum(each.mib for each in kept) - _EVICTION_MIB, 0)}Mi",
+        "pods": str(pods),
+    }
+    if disk_gib is not None:
+        left["ephemeral-storage"] = f"{disk_gib * (100 - _EVICTION_DISK) // 100}Gi"
+    if gpus:
+        left["nvidia.com/gpu"] = str(gpus)
+    return left
