@@ -153,6 +153,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         # A rack is what fails together: a switch, a fuse.
         **place_labels(name, name, (node.rack or name,)),
         **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
+        f"{LABEL_PREFIX}/capacity-type": "physical",
         **interconnect_label(),
         **gpu_labels(cards),
         **sharing_labels(cards),

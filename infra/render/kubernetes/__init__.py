@@ -7,8 +7,9 @@
       <part>/                   one part: its objects in a few files, and a kustomization of its own
       kubeadm/                  configuration of masters, workers and kubelets; read by kubeadm, not applied
       charts/                   Helm releases: what is installed, from where, and with which values
+      after/kustomization.yaml  parts of kinds that charts bring: applied as the others, once the charts are there
 
-A part is a module here and a row of ``APPLIED``, which give objects, or of ``READ``, which give text.
+A part is a module here and a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give text.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ class _Read(Protocol):
 APPLIED: Final[tuple[str, ...]] = ("volumes", "homes")
 """Modules that give objects, in the order in which they are applied."""
 
+AFTER: Final[tuple[str, ...]] = ()
+"""Modules whose objects are of kinds that charts bring, in the order in which they are applied."""
+
 READ: Final[tuple[str, ...]] = ()
 """Modules whose files are read by other tools than kubectl."""
 
@@ -40,18 +44,25 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     """Everything of ``build/<env>/kubernetes/``; nothing for a cluster without a control plane."""
     if cluster.control_plane is None:
         return {}
-    applied: dict[str, Files] = {}
-    for part in APPLIED:
-        module: _Applied = import_module(f"infra.render.kubernetes.{part}")
-        if documents := module.objects(cluster, outputs):
-            applied[part] = written(documents)
     read: dict[str, Files] = {}
     for part in READ:
         reader: _Read = import_module(f"infra.render.kubernetes.{part}")
         read[part] = reader.render(cluster, outputs)
+    after = _stage(AFTER, cluster, outputs)
     return merge(
         [
-            kustomization(list(applied)),
-            *(under(part, files) for part, files in {**applied, **read}.items()),
+            _stage(APPLIED, cluster, outputs),
+            under("after", after) if len(after) > 1 else {},
+            *(under(part, files) for part, files in read.items()),
         ]
     )
+
+
+def _stage(parts: tuple[str, ...], cluster: Cluster, outputs: Outputs) -> Files:
+    """The folders of parts that have objects, and a kustomization over them in their order."""
+    folders: dict[str, Files] = {}
+    for part in parts:
+        module: _Applied = import_module(f"infra.render.kubernetes.{part}")
+        if documents := module.objects(cluster, outputs):
+            folders[part] = written(documents)
+    return merge([kustomization(list(folders)), *(under(part, files) for part, files in folders.items())])
