@@ -48,8 +48,8 @@ class AddOn:
     """The add-on whose chart brings it."""
     needs: tuple[str, ...]
     """Add-ons that must be on as well."""
-    page: str | None
-    """The name of its internal page; None without one."""
+    pages: tuple[str, ...]
+    """Names of its internal pages: ``grafana`` is at https://grafana.<internal domain>."""
 
 
 @cache
@@ -67,7 +67,7 @@ def find(name: str) -> AddOn | None:
         image=row.get("image"),
         part_of=row.get("part_of"),
         needs=tuple(row.get("needs", ())),
-        page=row.get("page"),
+        pages=tuple(row.get("pages", ())),
     )
 
 
@@ -92,3 +92,10 @@ def image(name: str, minor: str = "") -> str:
     """
     row = table("addons")["images"][name]
     return f"{row['repository']}:{row.get('minors', {}).get(minor, row['tag'])}"
+
+
+def tested(one: AddOn) -> str | None:
+    """The version of its chart, or of its image; None for what comes with another add-on."""
+    if one.chart is not None:
+        return chart(one.chart).version
+    return image(one.image).rpartition(":")[2] if one.image is not None else None

@@ -67,6 +67,8 @@ class Card:
     """The last branch that does; None while NVIDIA still supports it."""
     mig: bool
     """Whether it can be split (Multi-Instance GPU)."""
+    mig_profiles: Mapping[str, int]
+    """Sizes of its instances, without media extensions → how many of one size a card holds."""
 
     @property
     def open_kernel_modules(self) -> bool:
@@ -109,6 +111,7 @@ def find(slug: str) -> Card | None:
         first_driver=row["first_driver"],
         last_driver=row.get("last_driver"),
         mig=row.get("mig", False),
+        mig_profiles=row.get("mig_profiles", {}),
     )
 
 

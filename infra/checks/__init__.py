@@ -12,6 +12,7 @@ from typing import Final
 
 from infra.checks import (
     access,
+    addons,
     autoscaler,
     blocks,
     declared,
@@ -26,6 +27,7 @@ from infra.checks import (
     pools,
     quotas,
     rooms,
+    sharing,
     sites,
     software,
     storage,
@@ -39,9 +41,8 @@ from infra.spec import Spec
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    declared, blocks, links, rooms, sites, installing, pools, launch, images, software, machines, kubernetes,
-    storage,
-    dns, access, autoscaler, names, quotas, waivers,
+    declared, blocks, links, rooms, sites, installing, pools, launch, images, sharing, software, machines,
+    kubernetes, addons, storage, dns, access, autoscaler, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 

@@ -15,7 +15,7 @@ from infra.catalogue.instances import InstanceType
 from infra.catalogue.limits import RESERVED_PER_SUBNET
 from infra.catalogue.regions import Region
 from infra.errors import Path
-from infra.spec import Spec, defaults
+from infra.spec import Spec, addons, defaults
 from infra.spec.pools import Image, Pool, PoolRegion
 from infra.spec.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
 
@@ -281,6 +281,8 @@ class Facts:
         found += [
             (defaults.vpn_host(site), ("access", "vpn")) for site in self.vpn_sites if site in self.places
         ]
+        if self.places and addons.page_domain(self.spec) == (self.spec.dns.zone or self.spec.domain):
+            found += [(name, ("kubernetes", "addons")) for name, _ in addons.hosts(self.spec)]
         return found
 
     @cached_property

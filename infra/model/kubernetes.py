@@ -73,6 +73,27 @@ class Ingress:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlay:
+    """How pods' packets get from node to node."""
+
+    backend: Literal["vxlan", "host-gw", "wireguard"]
+    interface: str | None
+    """flannel's own interface on each node; None where packets go out as they are."""
+    mtu: int
+    """The largest packet of a pod, in bytes."""
+    overhead: int
+    """What the backend adds to a packet between nodes, in bytes."""
+    told: int
+    """The size that flannel is told, from which it takes off what it believes its backend needs."""
+    why: str
+    """What decides ``mtu``: the narrowest line, or the spec's own field."""
+    direct: tuple[str, ...]
+    """Physical sites whose nodes send each other pods' packets as they are."""
+    routers: Mapping[str, str]
+    """AWS site → the host name of the machine that its VPC's routes to pods and services lead to."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kubernetes:
     """The cluster over all sites."""
 

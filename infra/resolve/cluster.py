@@ -11,7 +11,8 @@ from infra.collector import paused
 from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
-from infra.model.places import Block, Network, Port
+from infra.model.places import Block, Network
+from infra.resolve.addons import offers, resolve_addons
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.allocate import Plan
 from infra.resolve.allot import Numbers
@@ -29,6 +30,7 @@ from infra.resolve.machines import resolve_images, resolve_machines, resolve_poo
 from infra.resolve.mounts import Joined
 from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
+from infra.resolve.overlay import PORTS, resolve_overlay
 from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
 from infra.resolve.platform import (
     resolve_access,
@@ -49,14 +51,6 @@ _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.NEW: "kept",
 }
 """What is new is kept from now on: the first cluster of a spec is the same as the second."""
-
-_OVERLAY: Final[Mapping[str, tuple[Port, ...]]] = {
-    "vxlan": (Port("vxlan", "udp", 8472, 8472),),
-    "host-gw": (),
-    "wireguard": (Port("wireguard", "udp", 51820, 51821),),
-}
-"""flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
-
 
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     """What a sound spec means, and what its lock must hold from now on.
@@ -84,9 +78,13 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
     network = _network(spec, plan, numbers.numbers)
     ssh = resolve_ssh(spec, ssh_nodes)
-    vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh)
+    overlay = resolve_overlay(spec, sites, masters, gateways)
+    vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh, overlay.mtu)
     site_gateways = resolve_gateways(spec, sites, network.links, blocks)
     pools = resolve_pools(spec, environment, regions, images, facts)
+    storage = resolve_storage(spec, environment, zone, regions, sites, Joined(network.links, site_gateways))
+    addons = resolve_addons(spec, offers(pools, sites, storage))
+    kubernetes = resolve_kubernetes(spec, overlay, addons, network.services)
     cluster = Cluster(
         name=spec.name,
         environment=environment,
@@ -110,11 +108,9 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         control_plane=masters,
         ssh_nodes=ssh_nodes,
         access_gateways=gateways,
-        kubernetes=resolve_kubernetes(spec),
-        storage=resolve_storage(
-            spec, environment, zone, regions, sites, Joined(network.links, site_gateways)
-        ),
-        dns=resolve_dns(spec, zone, sites),
+        kubernetes=kubernetes,
+        storage=storage,
+        dns=resolve_dns(spec, zone, sites, kubernetes.ingress if masters else None),
         access=resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn),
         autoscaler=resolve_autoscaler(spec),
         software=resolve_software(spec),
@@ -164,7 +160,7 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
         links=resolve_links(spec, blocks, numbers),
         peerings=resolve_peerings(spec),
         ipsec=resolve_ipsec(spec.network.hold),
-        overlay_ports=_OVERLAY[spec.kubernetes.pods.backend],
+        overlay_ports=PORTS[spec.kubernetes.pods.backend],
     )
 
 

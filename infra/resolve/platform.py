@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 from infra.model import platform as made
+from infra.model.kubernetes import Ingress
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
@@ -124,7 +125,9 @@ def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:
     return next(node.name for node in site.nodes if "nfs-server" in node.roles)
 
 
-def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...]) -> made.Dns:
+def resolve_dns(
+    spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress: Ingress | None
+) -> made.Dns:
     """The records whose values are known before apply."""
     written = spec.dns
     nodes = [
@@ -132,6 +135,9 @@ def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...]) -> made.
         for site in sites
         for node in site.nodes
     ]
+    if ingress is not None:
+        names = (ingress.fqdn, *(page.fqdn for page in ingress.pages))
+        nodes += [made.Record(name, "A", (str(ingress.address),), written.ttl) for name in names]
     own = [
         (
             record.public,

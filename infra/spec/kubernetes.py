@@ -35,6 +35,10 @@ class PodNetwork(Part):
     """The length of an allocated range."""
     pods_per_node: Annotated[Int, Field(ge=8, le=500), NEVER("nodes hold blocks of this size")] = 110
     """The most pods on a node; decides each node's block."""
+    mtu: Annotated[
+        Int | None, Field(ge=576, le=9216), IN_PLACE("pods that start from now on have it")
+    ] = None
+    """The largest packet of a pod, in bytes. Default: the most that gets from every node to every other."""
 
 
 class AddOn(Part):
@@ -43,9 +47,10 @@ class AddOn(Part):
     enabled: Annotated[Bool, IN_PLACE] = True
     """Whether it is installed."""
     version: Annotated[Text | None, ROLLING] = None
-    """A version other than the tested one."""
+    """A version other than the tested one: of the Helm chart, or of the image of manifests of ours."""
     values: Annotated[dict[Text, Text], ROLLING] = Field(default_factory=dict)
-    """Settings that override ours, by dotted path."""
+    """Values of the Helm chart that override ours, by dotted path, as ``helm --set`` reads them:
+    ``{prometheus.prometheusSpec.retention: 90d}``."""
 
 
 class PriorityClass(Part):
@@ -75,7 +80,8 @@ class Kubernetes(Part):
     priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
     """Classes of work."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
-    """Parts beyond the core, by name; see the catalogue of add-ons."""
+    """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the cluster
+    has nothing (cards, buckets) is left out."""
     audit: Annotated[Bool, ROLLING] = True
     """Whether the API server keeps an audit log."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600

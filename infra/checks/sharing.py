@@ -1,0 +1,63 @@
+"""Cards that several pods share (GPU)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from infra.catalogue import gpus
+from infra.catalogue.gpus import Card
+from infra.checks.facts import Facts
+from infra.checks.registry import Finding, check
+from infra.checks.words import listed, meant_one_of
+from infra.errors import Level, Path
+
+
+class _Shared(NamedTuple):
+    """Cards of a pool or of a physical node, and how they are shared."""
+
+    path: Path
+    """Of ``gpus``."""
+    card: Card | None
+    time_slices: int
+    mig: str | None
+
+
+def _shared(facts: Facts) -> Iterator[_Shared]:
+    for node in facts.nodes:
+        if node.node.gpus is not None:
+            cards = node.node.gpus
+            yield _Shared(node.at("gpus"), node.card, cards.time_slices, cards.mig)
+    for one in facts.machines:
+        kind = one.with_gpus[0].type if one.with_gpus else None
+        card = gpus.find(kind.gpus.model) if kind is not None and kind.gpus is not None else None
+        yield _Shared(one.at("gpus"), card, one.pool.gpus.time_slices, one.pool.gpus.mig)
+
+
+@check("GPU001", Level.ERROR, "Cards are to be split that can't be (Multi-Instance GPU).")
+def can_be_split(facts: Facts) -> Iterator[Finding]:
+    for each in _shared(facts):
+        if each.mig is not None and each.card is not None and not each.card.mig:
+            message = f"{each.card.name} has no instances to be split into"
+            yield Finding((*each.path, "mig"), message, "share it by turns: 'time_slices: 4'")
+
+
+@check("GPU002", Level.ERROR, "A size of instances that the cards do not have.")
+def known_size(facts: Facts) -> Iterator[Finding]:
+    for each in _shared(facts):
+        card = each.card
+        if each.mig is not None and card is not None and card.mig and each.mig not in card.mig_profiles:
+            sizes = card.mig_profiles
+            hint = meant_one_of(each.mig, sizes) if sizes else "see 'nvidia-smi mig --list-gpu-instance-profiles'"
+            message = f"{card.name} is not split into {each.mig}"
+            message += f", but into {listed(sizes)}" if sizes else ": its sizes are not known here"
+            yield Finding((*each.path, "mig"), message, hint)
+
+
+@check("GPU003", Level.WARNING, "Cards are shared where there are none.")
+def nothing_to_share(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        shared = one.pool.gpus
+        if one.types and not one.with_gpus and (shared.mig is not None or shared.time_slices > 1):
+            message = f"{one.types[0].type.name} has no GPU to share"
+            yield Finding(one.at("gpus"), message, "take it out")

@@ -1,0 +1,82 @@
+"""Add-ons that are on, in which version, and the internal pages that they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ipaddress import IPv4Network
+from typing import Any, Final
+
+from infra.catalogue import addons
+from infra.model import kubernetes as made
+from infra.model.machines import NodePool
+from infra.model.places import PhysicalSite
+from infra.model.platform import Storage
+from infra.spec import Spec
+from infra.spec.addons import INGRESS, hosts, is_on, page_domain, split_path, typed
+
+_INGRESS_INDEX: Final = 11
+"""Its place in the range of services, next to the cluster's DNS. Kubernetes gives services that name no address
+one of these only when all others are used (KEP-3070: at least the first 16 are kept)."""
+
+
+def offers(
+    pools: Collection[NodePool], sites: Collection[PhysicalSite], storage: Storage
+) -> frozenset[addons.Where]:
+    """What the cluster has that add-ons are for."""
+    cards = any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)
+    has: dict[addons.Where, bool] = {
+        "always": True, "gpus": cards, "efs": bool(storage.efs), "s3": bool(storage.s3), "nfs": bool(storage.nfs),
+    }  # fmt: skip
+    return frozenset(each for each, there in has.items() if there)
+
+
+def resolve_addons(spec: Spec, offered: Collection[addons.Where]) -> tuple[made.AddOn, ...]:
+    """Those that are on and make sense here, by name."""
+    known = (found for name in addons.names() if (found := addons.find(name)) and is_on(spec, name))
+    return tuple(_addon(spec, each) for each in known if each.where in offered)
+
+
+def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
+    stated = spec.kubernetes.addons.get(known.name)
+    version = stated.version if stated is not None else None
+    chart = image = None
+    if known.chart is not None:
+        row = addons.chart(known.chart)
+        chart = made.Chart(row.repository, row.name, version or row.version, row.namespace)
+    if known.image is not None:
+        image = addons.image(known.image, spec.kubernetes.version)
+        image = f"{image.rpartition(':')[0]}:{version}" if version else image
+    return made.AddOn(known.name, chart, image, nested(dict(stated.values)) if stated is not None else {})
+
+
+def nested(values: dict[str, str]) -> dict[str, Any]:
+    """``{"a.b": "1"}`` → ``{"a": {"b": 1}}``, keys and values as Helm's ``--set`` has them."""
+    found: dict[str, Any] = {}
+    for path, text in sorted(values.items()):
+        *above, last = split_path(path)
+        place = found
+        for key in above:
+            below = place.setdefault(key, {})
+            if not isinstance(below, dict):  # a waived finding: what is deeper wins
+                below = place[key] = {}
+            place = below
+        place[last] = typed(text)
+    return found
+
+
+def resolve_ingress(
+    spec: Spec, on: tuple[made.AddOn, ...], services: IPv4Network
+) -> made.Ingress | None:
+    """The address and the names of internal pages; None without the add-on."""
+    if not any(each.name == INGRESS for each in on):
+        return None
+    domain, names = page_domain(spec), {each.name for each in on}
+    return made.Ingress(
+        services[_INGRESS_INDEX],
+        f"{INGRESS}.{domain}",
+        tuple(
+            made.Page(name, f"{name}.{domain}", addon)
+            for name, addon in hosts(spec)
+            if addon in names and addon != INGRESS
+        ),
+    )

@@ -1,0 +1,42 @@
+"""How pods share cards: in turns (time slices), or each with an instance of its own (MIG).
+
+A node says by its labels what its cards offer; NVIDIA's components go by two of their own. With either way of
+sharing a pod still asks for ``nvidia.com/gpu``: all cards of a node are shared alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from infra.catalogue import gpus
+from infra.model.places import Gpus
+
+PLUGIN_LABEL: Final = "nvidia.com/device-plugin.config"
+"""Which of the device plugin's configurations a node takes (k8s-device-plugin, README)."""
+MIG_LABEL: Final = "nvidia.com/mig.config"
+"""How a node's cards are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
+
+
+def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
+    """A machine's cards, and how many of them pods see."""
+    card = gpus.find(cards.model)
+    instances = card.mig_profiles.get(mig, 1) if card is not None and mig is not None else 1
+    return replace(cards, time_slices=time_slices, mig=mig, offered=cards.count * instances * time_slices)
+
+
+def configuration(cards: Gpus) -> str:
+    """The device plugin's configuration for such cards: ``whole``, ``slices-4``, ``mig``, ``mig-slices-4``."""
+    parts = [*(["mig"] if cards.mig else []), *([f"slices-{cards.time_slices}"] if cards.time_slices > 1 else [])]
+    return "-".join(parts) or "whole"
+
+
+def sharing_labels(cards: Gpus | None) -> dict[str, str]:
+    """What a node of shared cards says; nothing where a card is one pod's."""
+    if cards is None:
+        return {}
+    named = configuration(cards)
+    return {
+        **({PLUGIN_LABEL: named} if named != "whole" else {}),
+        **({MIG_LABEL: f"all-{cards.mig}"} if cards.mig else {}),
+    }
