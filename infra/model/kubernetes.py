@@ -23,8 +23,23 @@ class PriorityClass:
 
     name: str
     value: int
-    gpu_class: Literal["old", "standard", "new"] | None
+    gpu_classes: tuple[Literal["old", "standard", "new"], ...]
+    """Classes of cards that it is given, the first rather than the last: the newest first."""
     preempts: bool
+    default: bool
+    """Whether work that names no class is of this one."""
+    yields: bool
+    """Whether it makes way for nearly all else: without a use for cards, it may run beside idle ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """What each namespace of a person or a group may hold at once; None: as much as there is."""
+
+    pods: int
+    jobs: int
+    cpu: int | None
+    memory_mib: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,8 @@ class Kubernetes:
     pods_per_node: int
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]
+    """By value, the lowest first."""
+    namespaces: Namespaces
     addons: tuple[AddOn, ...]
     """Those that are on and make sense here, by name."""
     ingress: Ingress | None

@@ -203,7 +203,11 @@ class Group:
     gid: int
     reach: tuple[str, ...]
     sudo: bool
-    gpu_quota: int | None
+    gpu_quota: int
+    """GPUs that its jobs are sure of."""
+    weight: int
+    """Its part of the others, beside other groups' weights."""
+    pod_security: Literal["restricted", "baseline", "privileged"]
     namespace: str
     """Its namespace in Kubernetes, ``team-vision``."""
 

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network
 
 from infra.model import kubernetes as made
 from infra.resolve.addons import resolve_ingress
+from infra.resolve.priorities import priority_classes
 from infra.spec import Spec
 
 
@@ -20,9 +21,12 @@ def resolve_kubernetes(
         overlay=overlay,
         pods_per_node=written.pods.pods_per_node,
         labels=dict(sorted(written.labels.items())),
-        priority_classes=tuple(
-            made.PriorityClass(name, each.value, each.gpu_class, each.preempts)
-            for name, each in sorted(written.priority_classes.items())
+        priority_classes=priority_classes(spec),
+        namespaces=made.Namespaces(
+            written.namespaces.pods,
+            written.namespaces.jobs,
+            written.namespaces.cpu,
+            written.namespaces.memory,
         ),
         addons=addons,
         ingress=resolve_ingress(spec, addons, services),

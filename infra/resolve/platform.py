@@ -209,7 +209,14 @@ def resolve_access(
         ssh=ssh,
         groups=tuple(
             made.Group(
-                name, numbers[gid_key(name)], group.reach, group.sudo, group.gpu_quota, team_namespace(name)
+                name=name,
+                gid=numbers[gid_key(name)],
+                reach=group.reach,
+                sudo=group.sudo,
+                gpu_quota=group.gpu_quota or 0,
+                weight=group.weight,
+                pod_security=group.pod_security,
+                namespace=team_namespace(name),
             )
             for name, group in sorted(written.groups.items())
         ),

@@ -69,7 +69,13 @@ class Group(Part):
     sudo: Annotated[Bool, ROLLING] = False
     """Whether its users may become root."""
     gpu_quota: Annotated[Int | None, Field(ge=0), IN_PLACE] = None
-    """The GPUs its jobs may hold at once before others wait for them. Default: no limit."""
+    """The GPUs its jobs are sure of: what others hold of them is taken back, and what it leaves idle others
+    may hold. Default: none; what nobody is sure of is shared by ``weight``."""
+    weight: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 1
+    """How much it gets, beside other groups, of what nobody is sure of."""
+    pod_security: Annotated[Literal["restricted", "baseline", "privileged"], IN_PLACE] = "baseline"
+    """What pods in its namespace may ask of the machine (Pod Security Standards). ``privileged`` makes each
+    of its users root on every worker."""
 
 
 class User(Part):

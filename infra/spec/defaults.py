@@ -8,6 +8,7 @@ from typing import Final
 
 from infra.catalogue import instances, regions
 from infra.spec.cluster import Spec
+from infra.spec.kubernetes import PriorityClass
 from infra.spec.sites import AwsSite, PhysicalSite
 
 ZONES: Final = 3
@@ -18,6 +19,13 @@ SERVICES_PREFIX: Final = 20
 
 ADMIN: Final = "causeway"
 """The account by which fresh physical machines are set up; its group has the same name."""
+
+PRIORITY_CLASSES: Final = {
+    "low": PriorityClass(value=-100, gpu_class="old", preempts=False),
+    "normal": PriorityClass(value=0, gpu_class="standard"),
+    "high": PriorityClass(value=1000),
+}
+"""Classes of work, where a spec names none."""
 
 AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
 """What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""

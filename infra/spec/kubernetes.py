@@ -59,9 +59,24 @@ class PriorityClass(Part):
     value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES("Kubernetes can't change it")] = 0
     """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
     gpu_class: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
-    """The newest class of cards it may ask for. Default: any."""
+    """The newest class of cards it is given. Default: any."""
+    at_least: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
+    """The oldest class of cards it is given. Default: any."""
     preempts: Annotated[Bool, REPLACES("Kubernetes can't change it")] = True
     """Whether it may evict lower work."""
+
+
+class Namespaces(Part):
+    """What each namespace of a person or a group may hold at once."""
+
+    pods: Annotated[Int, Field(ge=1, le=150000), IN_PLACE] = 5000
+    """The most pods."""
+    jobs: Annotated[Int, Field(ge=1, le=150000), IN_PLACE] = 5000
+    """The most jobs, waiting ones and finished ones among them."""
+    cpu: Annotated[Int | None, Field(ge=1), IN_PLACE] = None
+    """The most processors that its pods ask for. Default: no limit."""
+    memory: Annotated[Size | None, IN_PLACE] = None
+    """The most memory that its pods ask for. Default: no limit."""
 
 
 class Kubernetes(Part):
@@ -78,7 +93,10 @@ class Kubernetes(Part):
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Labels of every node."""
     priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
-    """Classes of work."""
+    """Classes of work. Work that names none is of the class whose value is 0. Default: ``low`` for old cards,
+    ``normal`` for all but new ones, ``high`` for any, the newest first."""
+    namespaces: Annotated[Namespaces, IN_PLACE] = Field(default_factory=Namespaces)
+    """What each namespace may hold."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
     """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the cluster
     has nothing (cards, buckets) is left out."""
