@@ -39,13 +39,17 @@ def ship(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str,
     files = tree(build, folder)
     if not files:
         raise DriveError(f"{build / folder} is empty: there is nothing to bring to {machine.name}")
-    name = folder.replace("/", "-")
-    told = machine.run(
-        "sh", "-c", _RECEIVE.read_text(encoding="utf-8"), "receive.sh", name, stdin=archive(files)
-    )
+    changed = put(machine, folder.replace("/", "-"), files)
     if reload:
         machine.run(*reload, timeout=120)
-    return tuple(told.split())
+    return changed
+
+
+def put(machine: Machine, name: str, files: dict[str, tuple[bytes, int]]) -> tuple[str, ...]:
+    """Put files, by path below ``/``, onto a machine, and take away what it was brought before under the same
+    ``name``; the paths that changed. Nothing is written here on the way."""
+    script = _RECEIVE.read_text(encoding="utf-8")
+    return tuple(machine.run("sh", "-c", script, "receive.sh", name, stdin=archive(files)).split())
 
 
 def archive(files: dict[str, tuple[bytes, int]]) -> bytes:

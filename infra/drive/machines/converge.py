@@ -9,16 +9,17 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from infra.drive.machines import report
 from infra.drive.machines.connection import Remote, opened
 from infra.drive.machines.payload import REPOSITORY, Payload, clear, staged
-from infra.drive.ssh import RemoteError, UnreachedError, client, settings
+from infra.drive.ship import put
+from infra.drive.ssh import Machine, RemoteError, UnreachedError, client, settings
 from infra.errors import CausewayError, DriveError
 
 RUN: Final = Path(__file__).parents[3] / "templates" / "converge" / "run.sh"
@@ -40,6 +41,8 @@ class Target:
     fqdn: str
     """What SSH knows it by."""
     payload: Payload
+    secrets: Mapping[str, bytes] | None = field(default=None, repr=False)
+    """Path below ``/`` → contents; in no repository, digest or log. None leaves what is there alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,8 @@ def _one(
         watcher.phase(target.name, "copying")
         with staged(build, target.payload) as folder:
             copy(remote, folder)
+        if target.secrets is not None and not why_run:
+            bring(target.fqdn, target.secrets)
         watcher.phase(target.name, "converging")
         listener = _Listener(target.name, watcher)
         try:
@@ -208,6 +213,14 @@ def copy(remote: Remote, folder: Path) -> None:
         raise DriveError(f"{remote.name}: there is no rsync on it; invoke enroll installs it")
     last = said.splitlines()[-1] if said else f"exit code {done.returncode}"
     raise RemoteError(f"{remote.name}: rsync failed: {last}", done.returncode)
+
+
+def bring(fqdn: str, secrets: Mapping[str, bytes]) -> None:
+    """Put secrets onto a machine, each for root's eyes alone, and take away those that an earlier run
+    brought and that are none now. They go through SSH and are on no disk on the way."""
+    machine = Machine(fqdn)
+    machine.run("install", "-d", "-m", "0700", "/etc/causeway/secrets")
+    put(machine, "secrets", {path: (data, 0o600) for path, data in secrets.items()})
 
 
 class _Listener(io.StringIO):

@@ -1,8 +1,8 @@
 """Machines to converge: a real OpenSSH server each, in a mount namespace of its own.
 
-What a machine keeps (/var/lib/causeway, /run, /var/log) is its alone. Chef is a stand-in, a script that reads
-its node object and writes a report as the handler on a machine does: Debian's archive has no Chef.
-``tests/cookbooks`` runs a real one where there is one.
+What a machine keeps (/var/lib/causeway, /etc/causeway, /run, /var/log) is its alone. Chef is a stand-in,
+a script that reads its node object and writes a report as the handler on a machine does: Debian's
+archive has no Chef. ``tests/cookbooks`` runs a real one where there is one.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _start(folder: Path, name: str, chef: Path) -> Host:
     )
     # Everything a run writes lands in a file system of the machine's own.
     start = (
-        "mkdir -p /var/lib/causeway && "
-        "for each in /var/lib/causeway /var/log /run; do mount -t tmpfs none $each; done && "
+        "mkdir -p /var/lib/causeway /etc/causeway && "
+        "for each in /var/lib/causeway /etc/causeway /var/log /run; do mount -t tmpfs none $each; done && "
         "mkdir /run/sshd && "
         f"exec /usr/sbin/sshd -D -e -f {own}/sshd_config"
     )

@@ -1,0 +1,164 @@
+"""How the API is reached: where it is, and credentials that last an hour, made from the cluster's authority.
+
+They exist as files for as long as a command runs, in a folder of their own below ``build/<env>/state``
+(0700), for kubectl and helm read nothing else.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+from infra.drive import folders, private
+from infra.drive.kubernetes import certificates
+from infra.drive.kubernetes.certificates import Pair
+from infra.errors import UsageError
+from infra.model import Cluster
+
+ADDRESS: Final = "CAUSEWAY_API"
+"""The environment variable that names another way to the API, ``127.0.0.1:6443``: the end of an SSH tunnel.
+The server must show the certificate of its own name all the same."""
+
+LIFE: Final = timedelta(hours=1)
+_RENEWED: Final = timedelta(minutes=20)
+"""Credentials with less time left than this are made anew before they are used."""
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+SUPER: Final = "system:masters"
+"""The group that no RBAC rule can lock out: a cluster whose bindings are broken must be mendable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the API is."""
+
+    name: str
+    """The name that its certificate must hold: ``api.research.internal``."""
+    address: str
+    """``host:port`` to connect to."""
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}"
+
+
+def endpoint(cluster: Cluster) -> Endpoint:
+    """The API of a cluster. ``UsageError`` for one without a control plane."""
+    plane = cluster.control_plane
+    if plane is None:
+        raise UsageError(f"{cluster.environment} has no control plane: it has no AWS region")
+    return Endpoint(plane.endpoint, os.environ.get(ADDRESS) or f"{plane.endpoint}:{plane.port}")
+
+
+@dataclass(slots=True)
+class Access:
+    """Somebody's way to the API, as files."""
+
+    endpoint: Endpoint
+    folder: Path
+    authority: Pair = field(repr=False)
+    ends: datetime = _NEVER
+    made: int = 0
+    """How many times they were made: who keeps connections knows by it that theirs are old."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file, its credentials good for a while yet."""
+        self.ensure()
+        return self.folder / "kubeconfig"
+
+    def ensure(self) -> None:
+        """Credentials that hold for a while yet."""
+        now = datetime.now(UTC)
+        if self.ends - now > _RENEWED:
+            return
+        pair = certificates.client(self.authority, who(), [SUPER], now, LIFE)
+        for name, text in (
+            ("ca.crt", self.authority.certificate),
+            ("client.crt", pair.certificate),
+            ("client.key", pair.key),
+            ("kubeconfig", json.dumps(_by_file(self.endpoint), indent=1)),
+        ):
+            private.write_file(self.folder / name, text)
+        self.ends = pair.ends
+        self.made += 1
+
+
+@contextmanager
+def opened(build: Path, where: Endpoint, authority: Pair) -> Iterator[Access]:
+    """An administrator's way to the API for as long as the block runs."""
+    state = folders.private(build / "state")
+    _sweep(state)
+    folder = Path(mkdtemp(prefix="kube-", dir=state)).absolute()
+    try:
+        yield Access(where, folder, authority)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def who() -> str:
+    """The name of this person in the API server's audit log."""
+    try:
+        login = getpass.getuser()
+    except (KeyError, OSError):
+        login = str(os.getuid())
+    return f"causeway:{login}@{socket.gethostname()}"[:64]
+
+
+def kubeconfig(
+    where: Endpoint, authority: str, *, cluster: str, user: str, credentials: dict[str, Any]
+) -> dict[str, Any]:
+    """A kubeconfig; JSON, which is YAML. ``credentials`` are the user's, ``authority`` is PEM."""
+    import base64
+
+    return _document(
+        where,
+        {"certificate-authority-data": base64.b64encode(authority.encode()).decode()},
+        cluster=cluster,
+        user=user,
+        credentials=credentials,
+    )
+
+
+def _by_file(where: Endpoint) -> dict[str, Any]:
+    return _document(
+        where,
+        {"certificate-authority": "ca.crt"},
+        cluster="cluster",
+        user="causeway",
+        credentials={"client-certificate": "client.crt", "client-key": "client.key"},
+    )
+
+
+def _document(
+    where: Endpoint, authority: dict[str, Any], *, cluster: str, user: str, credentials: dict[str, Any]
+) -> dict[str, Any]:
+    elsewhere = {} if where.address.rpartition(":")[0] == where.name else {"tls-server-name": where.name}
+    context = f"{user}@{cluster}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": {"server": where.url, **elsewhere, **authority}}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": context, "context": {"cluster": cluster, "user": user}}],
+        "current-context": context,
+    }
+
+
+def _sweep(state: Path) -> None:
+    """Take away what runs that were killed have left."""
+    for left in state.glob("kube-*"):
+        if left.is_dir() and time.time() - left.stat().st_mtime > 4 * LIFE.total_seconds():
+            shutil.rmtree(left, ignore_errors=True)

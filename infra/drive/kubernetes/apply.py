@@ -1,0 +1,292 @@
+"""Apply what was rendered, part by part, and take away what is ours and no longer rendered.
+
+What was applied is listed in the cluster, a ConfigMap a part: to go by labels alone would hit what
+controllers copy labels to. An object leaves the list only when it is gone. kubectl's own ``--prune
+--applyset`` was alpha when this was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from infra.drive import private
+from infra.drive.kubernetes.api import Api, ApiError
+from infra.drive.kubernetes.kubectl import Kubectl
+from infra.errors import DriveError
+
+NAMESPACE: Final = "causeway-system"
+LIST: Final = "causeway-applied-"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+OURS: Final = "causeway"
+
+PRECIOUS: Final = frozenset(
+    {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "CustomResourceDefinition"}
+)
+"""Kinds that hold people's work, or whose end is the end of what others made of them: never deleted
+unnamed."""
+
+_WORKLOADS: Final = {"Deployment": "deployment", "DaemonSet": "daemonset", "StatefulSet": "statefulset"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """An object's name."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+    @property
+    def word(self) -> str:
+        """As a person names it on a command line: ``Namespace/user-ada``."""
+        return "/".join(filter(None, (self.kind, self.namespace, self.name)))
+
+    def stub(self) -> dict[str, Any]:
+        """The least by which kubectl finds it."""
+        place = {"namespace": self.namespace} if self.namespace else {}
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": self.name, **place}}
+
+    @property
+    def same(self) -> tuple[str, str, str, str]:
+        """What stays the same when its API goes from v1beta1 to v1."""
+        group = self.api_version.rpartition("/")[0]
+        return group, self.kind, self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A rendered part: its objects in their order."""
+
+    name: str
+    objects: tuple[Mapping[str, Any], ...]
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        return tuple(map(ref, self.objects))
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What applying a part did."""
+
+    count: int
+    pruned: tuple[Ref, ...]
+    kept: tuple[Ref, ...]
+    """No longer rendered, and still there: they hold people's work."""
+
+
+def ref(thing: Mapping[str, Any]) -> Ref:
+    about = thing["metadata"]
+    place = str(about.get("namespace", ""))
+    return Ref(str(thing["apiVersion"]), str(thing["kind"]), place, str(about["name"]))
+
+
+def parts(folder: Path) -> list[Part]:
+    """The parts that a folder's ``kustomization.yaml`` names, in order; none without one."""
+    return [Part(name, tuple(_objects(folder / name))) for name in _resources(folder)]
+
+
+def without(part: Part, logins: Collection[str]) -> Part:
+    """A part in which no binding names these users."""
+    if not logins:
+        return part
+    return Part(part.name, tuple(_without(each, logins) for each in part.objects))
+
+
+def _without(thing: Mapping[str, Any], logins: Collection[str]) -> Mapping[str, Any]:
+    if thing["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
+        return thing
+    subjects = thing.get("subjects") or []
+    return {**thing, "subjects": [each for each in subjects if not _is_one(each, logins)]}
+
+
+def _is_one(subject: Mapping[str, Any], logins: Collection[str]) -> bool:
+    return subject.get("kind") == "User" and subject.get("name") in logins
+
+
+def apply(kubectl: Kubectl, api: Api, part: Part, *, destroy: Collection[str] = ()) -> Applied:
+    """Apply a part, then prune it. ``destroy`` names what is precious and may go (``Ref.word``)."""
+    before = listed(api, part.name)
+    now = part.refs
+    _list(api, part.name, {*before, *now})  # first: an object that is on no list would never be taken away
+    if part.objects:
+        kubectl.apply(_written(kubectl, f"{part.name}.json", part.objects))
+        # Namespaces of the first part of all make room for the list itself.
+        _list(api, part.name, {*before, *now})
+    gone, kept = _prune(kubectl, before, now, destroy)
+    _list(api, part.name, {*now, *kept})
+    return Applied(len(part.objects), gone, kept)
+
+
+def drop(kubectl: Kubectl, api: Api, rendered: Iterable[str], *, destroy: Collection[str] = ()) -> Applied:
+    """Prune parts that are rendered no longer at all."""
+    gone: list[Ref] = []
+    kept: list[Ref] = []
+    for name in sorted(_lists(api) - set(rendered)):
+        pruned, stays = _prune(kubectl, listed(api, name), (), destroy)
+        gone += pruned
+        kept += stays
+        if stays:
+            _list(api, name, set(stays))
+        else:
+            api.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LIST}{name}")
+    return Applied(0, tuple(gone), tuple(kept))
+
+
+def changes(kubectl: Kubectl, part: Part) -> tuple[str, ...] | None:
+    """The objects of a part that applying would change; None where that can't be told before more is
+    there."""
+    if not part.objects:
+        return ()
+    try:
+        return kubectl.diff(_written(kubectl, f"{part.name}.json", part.objects))
+    except DriveError as problem:
+        if "not found" in str(problem) or "no matches for kind" in str(problem):
+            return None
+        raise
+
+
+def surplus(kubectl: Kubectl, api: Api, part: Part) -> tuple[Ref, ...]:
+    """What is ours, there, and no longer rendered."""
+    return tuple(_ours(kubectl, _unwanted(listed(api, part.name), part.refs)))
+
+
+def listed(api: Api, part: str) -> frozenset[Ref]:
+    """What was applied of a part."""
+    found = api.find(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LIST}{part}")
+    if found is None:
+        return frozenset()
+    try:
+        rows = json.loads(found["data"]["objects"])
+        return frozenset(Ref(*map(str, row)) for row in rows)
+    except (KeyError, ValueError, TypeError):
+        raise DriveError(
+            f"the ConfigMap {NAMESPACE}/{LIST}{part} is not as it was written; delete it: nothing of that "
+            "part is pruned until it was applied again"
+        ) from None
+
+
+def wait(kubectl: Kubectl, part: Part, *, placed: bool, seconds: int = 300) -> None:
+    """Until a part is ready: its CRDs are served, its workloads have come up. ``DriveError`` otherwise.
+
+    ``placed``: whether there is a node that takes ordinary pods; without one only DaemonSets can come up.
+    """
+    crds = [each.name for each in part.refs if each.kind == "CustomResourceDefinition"]
+    if crds:
+        kubectl.follow(
+            "wait", "--for=condition=Established", f"--timeout={seconds}s", *(f"crd/{name}" for name in crds)
+        )
+    for each in part.refs:
+        kind = _WORKLOADS.get(each.kind)
+        if kind is None or (kind != "daemonset" and not placed):
+            continue
+        kubectl.follow(
+            "rollout",
+            "status",
+            f"{kind}/{each.name}",
+            f"--namespace={each.namespace}",
+            f"--timeout={seconds}s",
+        )
+
+
+# -- parts -------------------------------------------------------------------------------------------------
+
+
+def _resources(folder: Path) -> list[str]:
+    import yaml
+
+    file = folder / "kustomization.yaml"
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return [str(name) for name in (found or {}).get("resources") or []]
+
+
+def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for name in _resources(folder):
+        path = folder / name
+        if path.is_dir():
+            yield from _objects(path)
+        else:
+            text = path.read_text(encoding="utf-8")
+            yield from (each for each in yaml.load_all(text, loader) if each)
+
+
+def _written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
+    file = kubectl.access.folder / name
+    private.write_file(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return file
+
+
+def _unwanted(before: Iterable[Ref], now: Iterable[Ref]) -> list[Ref]:
+    wanted = {each.same for each in now}
+    return sorted(each for each in before if each.same not in wanted)
+
+
+def _ours(kubectl: Kubectl, refs: Sequence[Ref]) -> list[Ref]:
+    """Those that are there and carry our label still."""
+    if not refs:
+        return []
+    found = []
+    for each in refs:
+        # One by one: a kind that the API no longer knows must not hide the others.
+        try:
+            rows = kubectl.objects(_written(kubectl, "look.json", [each.stub()]))
+        except DriveError as problem:
+            if "no matches for kind" in str(problem) or "doesn't have a resource type" in str(problem):
+                continue
+            raise
+        if any((row["metadata"].get("labels") or {}).get(MANAGED_BY) == OURS for row in rows):
+            found.append(each)
+    return found
+
+
+def _prune(
+    kubectl: Kubectl, before: Iterable[Ref], now: Iterable[Ref], destroy: Collection[str]
+) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+    surplus = _ours(kubectl, _unwanted(before, now))
+    kept = tuple(each for each in surplus if each.kind in PRECIOUS and each.word not in destroy)
+    gone = tuple(each for each in surplus if each not in kept)
+    if gone:
+        kubectl.delete(_written(kubectl, "prune.json", [each.stub() for each in gone]))
+    return gone, kept
+
+
+def _lists(api: Api) -> set[str]:
+    found = api.list(f"/api/v1/namespaces/{NAMESPACE}/configmaps", labelSelector=f"{MANAGED_BY}={OURS}")
+    names = (str(each["metadata"]["name"]) for each in found)
+    return {name.removeprefix(LIST) for name in names if name.startswith(LIST)}
+
+
+def _list(api: Api, part: str, refs: Iterable[Ref]) -> None:
+    rows = [[each.api_version, each.kind, each.namespace, each.name] for each in sorted(refs)]
+    name = f"{LIST}{part}"
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {MANAGED_BY: OURS}},
+        "data": {"objects": json.dumps(rows)},
+    }
+    folder = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    try:
+        if api.find(f"{folder}/{name}") is None:
+            api.create(folder, body)
+        else:
+            api.patch(f"{folder}/{name}", {"data": body["data"]})
+    except ApiError as problem:
+        # Before the first part has made it, there is no such namespace.
+        if problem.code != 404:
+            raise

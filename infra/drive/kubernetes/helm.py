@@ -1,0 +1,223 @@
+"""The one place that knows how Helm is called; releases as ``charts/releases.yaml`` lists them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from infra.drive import child
+from infra.drive.kubernetes.access import Access
+from infra.errors import DriveError, ToolError
+
+MINIMUM: Final = (3, 14, 0)
+"""``--labels`` of releases, and reading ``--selector`` by them."""
+
+LABEL: Final = "managed-by=causeway"
+
+_GET: Final = "see https://helm.sh/docs/intro/install/"
+
+
+class HelmError(ToolError):
+    """Helm failed; its text is what Helm said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A chart to be installed."""
+
+    name: str
+    namespace: str
+    chart: str
+    version: str
+    repository: str
+    """``https://…`` or ``oci://…``."""
+    values: Path
+    timeout: str
+    """As Helm takes it: ``10m``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release that is there."""
+
+    name: str
+    namespace: str
+    chart: str
+    """``kueue-0.19.2``."""
+    status: str
+    """``deployed``, ``failed``, ``pending-upgrade`` …"""
+    app: str
+
+    @property
+    def pending(self) -> bool:
+        return self.status.startswith("pending-")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Helm."""
+
+    path: str
+    version: tuple[int, int, int]
+
+
+def find() -> Program:
+    """Helm on PATH. ``DriveError`` without one, or with one that is too old."""
+    path = shutil.which("helm")
+    if path is None:
+        raise DriveError(f"there is no helm on PATH; install Helm 3.14 or newer: {_GET}")
+    done = subprocess.run(
+        [path, "version", "--template", "{{.Version}}"],
+        capture_output=True, text=True, check=False, timeout=60, env=_env(os.environ),
+    )  # fmt: skip
+    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", done.stdout)
+    if found is None:
+        raise DriveError(f"{path} does not tell its version: {done.stderr.strip() or done.stdout}")
+    version = (int(found[1]), int(found[2]), int(found[3]))
+    if version < MINIMUM:
+        raise DriveError(f"{path} is {found[0]}; Helm 3.14 or newer is needed: {_GET}")
+    return Program(path, version)
+
+
+def read(charts: Path) -> list[Release]:
+    """The releases that were rendered, in their order; none without the file."""
+    import yaml
+
+    try:
+        rows = yaml.safe_load((charts / "releases.yaml").read_text(encoding="utf-8")) or []
+    except FileNotFoundError:
+        return []
+    if isinstance(rows, dict):
+        rows = rows.get("releases") or []
+    try:
+        return [
+            Release(
+                name=str(row["name"]),
+                namespace=str(row["namespace"]),
+                chart=str(row["chart"]),
+                version=str(row["version"]),
+                repository=str(row["repository"]),
+                values=(charts / str(row["values"])).absolute(),
+                timeout=str(row.get("timeout", "10m")),
+            )
+            for row in rows
+        ]
+    except (KeyError, TypeError) as problem:
+        raise DriveError(f"{charts / 'releases.yaml'} makes no sense: {problem}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Helm with a way to the API."""
+
+    program: Program
+    access: Access
+
+    def releases(self, *, ours: bool = False) -> list[Installed]:
+        """What is installed, also what failed or is under way; only ``ours`` by their label."""
+        text = self._run("list", "--all-namespaces", "--output=json", *self._every(), *self._ours(ours))
+        return [
+            Installed(row["name"], row["namespace"], row["chart"], row["status"], row.get("app_version", ""))
+            for row in json.loads(text or "[]")
+        ]
+
+    def values(self, name: str, namespace: str) -> Any:
+        """The values that a release was given."""
+        return json.loads(self._run("get", "values", name, "--namespace", namespace, "--output=json"))
+
+    def current(self, release: Release, there: Installed | None) -> bool:
+        """Whether a release is installed just so."""
+        import yaml
+
+        if there is None or there.status != "deployed":
+            return False
+        if there.chart != f"{release.chart.rpartition('/')[2]}-{release.version}":
+            return False
+        wanted = yaml.safe_load(release.values.read_text(encoding="utf-8")) or {}
+        return bool((self.values(release.name, release.namespace) or {}) == wanted)
+
+    def install(self, release: Release, *, wait: bool) -> None:
+        """Install or upgrade. One that does not come up goes back to what was before.
+
+        A Ctrl-C is passed on once; Helm then takes its half-done work back, which takes a moment.
+        """
+        words = [
+            "upgrade", "--install", release.name, *self._chart(release),
+            "--version", release.version, "--namespace", release.namespace, "--create-namespace",
+            "--values", str(release.values), "--timeout", release.timeout, "--history-max", "5",
+            "--labels", LABEL,
+            *self._gate(wait),
+        ]  # fmt: skip
+        done = child.run(
+            [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)],
+            folder=self.access.folder,
+            env=_env(os.environ),
+        )
+        if done.interrupted:
+            raise KeyboardInterrupt
+        if done.exit_code:
+            raise HelmError(("helm", *words[:3]), done.exit_code, done.stderr)
+
+    def recover(self, there: Installed) -> None:
+        """Take a release out of the state in which a Helm that was killed left it: nothing else would touch
+        it."""
+        words = ["rollback", there.name, "--namespace", there.namespace]
+        if there.status == "pending-install":
+            words = ["uninstall", there.name, "--namespace", there.namespace]
+        self._run(*words, timeout=600)
+
+    def uninstall(self, there: Installed) -> None:
+        """Take a release away; volumes that its pods had stay, as Helm deletes no claims of stateful sets."""
+        self._run("uninstall", there.name, "--namespace", there.namespace, timeout=600)
+
+    def _chart(self, release: Release) -> list[str]:
+        if release.repository.startswith("oci://"):
+            name = release.chart.rpartition("/")[2]
+            end = release.repository.rstrip("/")
+            return [end if end.endswith(f"/{name}") else f"{end}/{name}"]
+        if release.repository.startswith(("https://", "http://")):
+            return [release.chart, "--repo", release.repository]
+        return [release.repository or release.chart]
+
+    def _gate(self, wait: bool) -> list[str]:
+        if not wait:
+            return []
+        # Helm 4 has renamed --atomic.
+        return ["--rollback-on-failure"] if self.program.version >= (4, 0, 0) else ["--atomic"]
+
+    def _every(self) -> list[str]:
+        # Helm 3 lists only what is deployed or failed unless it is told; Helm 4 lists all.
+        return [] if self.program.version >= (4, 0, 0) else ["--all"]
+
+    def _ours(self, ours: bool) -> list[str]:
+        return ["--selector", LABEL] if ours else []
+
+    def _run(self, *words: str, timeout: float = 120) -> str:
+        command = [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=timeout,
+                env=_env(os.environ), cwd=self.access.folder,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise DriveError(f"helm {words[0]}: no end within {timeout:.0f} s") from None
+        if done.returncode:
+            raise HelmError(("helm", *words[:3]), done.returncode, done.stderr.strip())
+        return done.stdout
+
+
+def _env(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in {"KUBECONFIG", "HELM_NAMESPACE"}}
+
+
+def strays(wanted: Sequence[Release], ours: Sequence[Installed]) -> list[Installed]:
+    """Releases of ours that nobody wants any more."""
+    names = {(each.name, each.namespace) for each in wanted}
+    return [each for each in ours if (each.name, each.namespace) not in names]

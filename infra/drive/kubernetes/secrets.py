@@ -1,0 +1,248 @@
+"""The cluster's keys, made once and kept in the environment's store; what each machine is brought of them.
+
+::
+
+    kubernetes/pki/ca               the cluster's authority: certificate and key in one value, so that
+    kubernetes/pki/front-proxy-ca   two engineers who begin at once can't end with half of each other's
+    kubernetes/pki/etcd-ca
+    kubernetes/pki/pages-ca         of internal web pages
+    kubernetes/pki/sa               the key that signs service accounts' tokens
+    kubernetes/encryption           keys of encryption at rest, the one that writes first
+    kubernetes/users/<login>        the end of a user's last certificate, and whether all were revoked
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from infra.drive.kubernetes import certificates
+from infra.drive.kubernetes.certificates import Pair
+from infra.drive.secrets.store import SecretsError, Store, ensure
+
+ROOT: Final = "kubernetes"
+AUTHORITIES: Final = {
+    "ca": "kubernetes-ca",
+    "front-proxy-ca": "kubernetes-front-proxy-ca",
+    "etcd-ca": "etcd-ca",
+    "pages-ca": "internal-pages-ca",
+}
+"""Secret below ``kubernetes/pki`` → the authority's common name."""
+
+ENCRYPTION: Final = f"{ROOT}/encryption"
+ACCOUNTS: Final = f"{ROOT}/pki/sa"
+USERS: Final = f"{ROOT}/users/"
+
+_FILES: Final = {"ca": "ca", "front-proxy-ca": "front-proxy-ca", "etcd-ca": "etcd/ca"}
+"""Authority → its files below /etc/kubernetes/pki, without their endings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """All of a cluster's keys."""
+
+    authorities: Mapping[str, Pair]
+    """By the names of ``AUTHORITIES``."""
+    accounts: str
+    """PEM."""
+    encryption: str
+    """As kept: see ``encryption_config``."""
+
+    def __repr__(self) -> str:
+        return "Keys()"
+
+    @property
+    def ca(self) -> Pair:
+        return self.authorities["ca"]
+
+    def pki(self) -> dict[str, str]:
+        """Path below /etc/kubernetes/pki → text: all that a master must find before kubeadm runs there
+        ("Manual certificate distribution"); the rest it makes itself."""
+        found: dict[str, str] = {}
+        for name, path in _FILES.items():
+            pair = self.authorities[name]
+            found |= {f"{path}.crt": pair.certificate, f"{path}.key": pair.key}
+        return {**found, "sa.key": self.accounts, "sa.pub": certificates.public_of(self.accounts)}
+
+
+def exist(store: Store) -> bool:
+    """Whether the cluster's authority was made; nothing is opened for it."""
+    return f"{ROOT}/pki/ca" in store.names(f"{ROOT}/pki/")
+
+
+def made(store: Store, now: datetime) -> Keys:
+    """The keys; what is missing is made and kept. Of two who begin at once, both get the same."""
+    found = {}
+    for name, common in AUTHORITIES.items():
+        where = f"{ROOT}/pki/{name}"
+        found[name] = _one(store, where, _maker(common, now), certificates.split)
+    accounts = _one(store, ACCOUNTS, certificates.account_key, _checked_key)
+    kept = _one(store, ENCRYPTION, lambda: json.dumps([_encryption_key(1)]), _checked_encryption)
+    return Keys(found, accounts, kept)
+
+
+def authority(store: Store) -> Pair | None:
+    """The cluster's authority alone; None before it was made."""
+    found: Pair | None = _opened(store, f"{ROOT}/pki/ca", certificates.split)
+    return found
+
+
+def pages(store: Store) -> Pair | None:
+    """The authority of internal pages; None before it was made."""
+    found: Pair | None = _opened(store, f"{ROOT}/pki/pages-ca", certificates.split)
+    return found
+
+
+def encryption_config(kept: str) -> str:
+    """EncryptionConfiguration (apiserver.config.k8s.io/v1), for ``--encryption-provider-config``.
+
+    Secretbox with the first key writes, all keys read, and what was written before there was encryption is
+    read as it is (Kubernetes, "Encrypting Confidential Data at Rest").
+    """
+    keys = [{"name": each["name"], "secret": each["secret"]} for each in json.loads(kept)]
+    document = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [
+            {"resources": ["secrets"], "providers": [{"secretbox": {"keys": keys}}, {"identity": {}}]}
+        ],
+    }
+    # JSON is YAML.
+    return json.dumps(document, indent=2) + "\n"
+
+
+def add_encryption_key(store: Store) -> int:
+    """A further key, which reads and does not write yet; how many there are. The first of three steps of a
+    rotation: add, ``promote_encryption_key``, ``drop_encryption_keys``, each followed by a converge of all
+    masters."""
+    keys = _encryption(store)
+    number = 1 + max(int(each["name"].removeprefix("key")) for each in keys)
+    store.put(ENCRYPTION, json.dumps([*keys, _encryption_key(number)]))
+    return len(keys) + 1
+
+
+def promote_encryption_key(store: Store) -> None:
+    """The newest key writes from now on; all others still read."""
+    keys = sorted(_encryption(store), key=lambda each: -int(each["name"].removeprefix("key")))
+    store.put(ENCRYPTION, json.dumps(keys))
+
+
+def drop_encryption_keys(store: Store) -> None:
+    """Forget all keys but the one that writes; every secret must have been written anew since."""
+    store.put(ENCRYPTION, json.dumps(_encryption(store)[:1]))
+
+
+# -- Certificates of people --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What is remembered of a user's certificates. Kubernetes knows no revocation list: a certificate that
+    was taken back is one whose user has no rights until it has ended."""
+
+    until: datetime
+    """The end of the one that lasts longest."""
+    revoked: bool = False
+
+
+def issued(store: Store) -> dict[str, Issued]:
+    """Login → what was issued to it."""
+    names = store.names(USERS)
+    found = {}
+    for name, text in store.read(names).items():
+        try:
+            value = json.loads(text)
+            found[name.removeprefix(USERS)] = Issued(
+                datetime.fromisoformat(value["until"]), bool(value["revoked"])
+            )
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(store, name) from None
+    return found
+
+
+def remember(store: Store, login: str, until: datetime) -> None:
+    """A certificate of a user's was issued that holds until then."""
+    before = issued(store).get(login)
+    latest = until if before is None else max(before.until, until)
+    _keep(store, login, Issued(latest, before.revoked if before else False))
+
+
+def revoke(store: Store, login: str) -> Issued | None:
+    """Take all of a user's certificates back; None where there was none."""
+    before = issued(store).get(login)
+    if before is None:
+        return None
+    _keep(store, login, replace(before, revoked=True))
+    return replace(before, revoked=True)
+
+
+def locked_out(store: Store, now: datetime) -> dict[str, datetime]:
+    """Users who must have no rights → until when: a certificate of theirs that was taken back still holds."""
+    return {login: each.until for login, each in issued(store).items() if each.revoked and each.until > now}
+
+
+def readmit(store: Store, login: str) -> None:
+    """Forget what was revoked: none of it holds any more."""
+    store.delete(f"{USERS}{login}")
+
+
+def _keep(store: Store, login: str, value: Issued) -> None:
+    text = json.dumps({"until": value.until.isoformat(), "revoked": value.revoked})
+    store.put(f"{USERS}{login}", text)
+
+
+# -- parts -------------------------------------------------------------------------------------------------
+
+
+def _maker(common: str, now: datetime) -> Callable[[], str]:
+    return lambda: certificates.authority(common, now).joined()
+
+
+def _one(store: Store, name: str, make: Callable[[], str], read: Callable[[str], Any]) -> Any:
+    text = ensure(store, [name], make)[name]
+    try:
+        return read(text)
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(store, name) from None
+
+
+def _opened(store: Store, name: str, read: Callable[[str], Any]) -> Any:
+    text = store.get(name)
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(store, name) from None
+
+
+def _damaged(store: Store, name: str) -> SecretsError:
+    return SecretsError(f"{store}: {name} is not as it was written; restore it from a backup")
+
+
+def _checked_key(text: str) -> str:
+    certificates.public_of(text)
+    return text
+
+
+def _checked_encryption(text: str) -> str:
+    encryption_config(text)
+    return text
+
+
+def _encryption(store: Store) -> list[dict[str, str]]:
+    text = _opened(store, ENCRYPTION, _checked_encryption)
+    if text is None:
+        raise SecretsError(f"{store}: there is no {ENCRYPTION} yet; invoke cluster.up makes it")
+    found: list[dict[str, str]] = json.loads(text)
+    return found
+
+
+def _encryption_key(number: int) -> dict[str, str]:
+    """Secretbox takes 32 bytes."""
+    return {"name": f"key{number}", "secret": base64.b64encode(secrets.token_bytes(32)).decode()}
