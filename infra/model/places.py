@@ -140,6 +140,8 @@ class PhysicalSite:
     key: str
     location: str
     lan: IPv4Network
+    mtu: int
+    """The largest packet on the LAN, in bytes."""
     gateway: Gateway | None
     nodes: tuple[PhysicalNode, ...]
     autoinstall: bool

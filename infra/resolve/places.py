@@ -104,6 +104,7 @@ def resolve_sites(spec: Spec, zone: str, numbers: Mapping[str, int]) -> tuple[Ph
             key=identifier(name),
             location=site.location,
             lan=site.cidr,
+            mtu=site.mtu,
             gateway=_gateway(spec, name, site, numbers),
             nodes=tuple(_node(spec, name, site, host, zone) for host in sorted(site.nodes)),
             autoinstall=site.autoinstall,

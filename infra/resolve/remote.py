@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final
 
+from infra.catalogue import packets
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import SshAccess
 from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser
-from infra.resolve import mtu
 from infra.resolve.addresses import clients_key
 from infra.resolve.names import identifier
 from infra.spec import Spec
@@ -43,6 +43,7 @@ def resolve_vpn(
     gateways: Sequence[Instance],
     ssh_nodes: Sequence[Instance],
     ssh: Sequence[SshAccess],
+    pods_mtu: int,
 ) -> Vpn:
     """Remote access, complete but for what AWS decides."""
     written = spec.access.vpn
@@ -55,7 +56,8 @@ def resolve_vpn(
     nodes = tuple(collapse_addresses([*(region.vpc for region in regions), *(site.lan for site in sites)]))
     pods, services = blocks["kubernetes/pods"], blocks["kubernetes/services"]
     routes = tuple(collapse_addresses([*nodes, pods, services]))
-    size = _mtu(spec)
+    # What gets through a home's line, and on to every pod: those have the least room.
+    size = min(packets.openvpn(_HOME_PATH), pods_mtu)
     return Vpn(
         name=f"vpn.{zone}",
         clients=blocks["access/clients"],
@@ -67,7 +69,7 @@ def resolve_vpn(
         cluster_domain=CLUSTER_DOMAIN,
         cluster_resolver=services[_RESOLVER],
         mtu=size,
-        mss=mtu.mss(size),
+        mss=packets.mss(size),
         certificate_days=written.certificate_days,
         session_seconds=spec.access.session_limit,
         groups=tuple(
@@ -86,16 +88,6 @@ def resolve_vpn(
             if user.vpn
         ),
     )
-
-
-def _mtu(spec: Spec) -> int:
-    """What fits through a home's line, and through every tunnel behind the server."""
-    nat = any(
-        site.gateway.behind_nat
-        for site in spec.sites.values()
-        if site.kind == "physical" and site.gateway is not None
-    )
-    return min(mtu.openvpn(_HOME_PATH), mtu.esp(spec.network.path_mtu, encapsulated=nat))
 
 
 def _server(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
+from infra.catalogue import packets
 from infra.model.places import Gateway, Link, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
-from infra.resolve import mtu
 from infra.resolve.addresses import link_name
 from infra.resolve.names import aws_name
 from infra.spec import Spec
@@ -141,7 +141,8 @@ def _tunnel(
     peer_behind_nat: bool = False,
 ) -> SiteTunnel:
     encapsulated = gateway.behind_nat or peer_behind_nat
-    size = mtu.esp(spec.network.path_mtu, encapsulated=encapsulated)
+    path = min(spec.network.path_mtu, packets.AWS_VPN) if remote is None else spec.network.path_mtu
+    size = packets.esp(path, encapsulated=encapsulated)
     return SiteTunnel(
         name=f"{peer}-{order}",
         link=link,
@@ -152,7 +153,7 @@ def _tunnel(
         # The inside block is unique, and stays: its last two bytes are a number for the interface.
         if_id=int(inside.network_address) & 0xFFFF,
         mtu=size,
-        mss=mtu.mss(size),
+        mss=packets.mss(size),
         local=None if gateway.behind_nat else address,
         local_id=str(address),
         remote=remote,

@@ -98,8 +98,8 @@ class Kubernetes(Part):
     namespaces: Annotated[Namespaces, IN_PLACE] = Field(default_factory=Namespaces)
     """What each namespace may hold."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
-    """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the cluster
-    has nothing (cards, buckets) is left out."""
+    """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the
+    cluster has nothing (cards, buckets) is left out."""
     audit: Annotated[Bool, ROLLING] = True
     """Whether the API server keeps an audit log."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from strategies.two_sites import two_sites as _two_sites
 
+from infra.catalogue import packets
 from infra.load import load
 from infra.model import Cluster
 from infra.model.tunnels import SiteGateway, SiteTunnel
-from infra.resolve import mtu
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
@@ -102,7 +102,7 @@ def test_our_end_renews_before_aws_does(environment: str) -> None:
     [(1500, False, 1446), (1500, True, 1438), (1492, False, 1438), (9001, False, 8946)],
 )
 def test_what_fits_into_esp(path: int, encapsulated: bool, inside: int) -> None:
-    assert mtu.esp(path, encapsulated=encapsulated) == inside
+    assert packets.esp(path, encapsulated=encapsulated) == inside
 
 
 def test_servers_have_parts_of_the_laptops_range_that_stay() -> None:

@@ -128,6 +128,7 @@ def physical_sites(draw: st.DrawFn, number: int) -> Plain:
         kind="physical",
         location=draw(maybe(st.just("Basement"))),
         cidr=str(lan),
+        mtu=draw(maybe(st.sampled_from([1280, 1500, 9000]))),
         gateway=gateway,
         nodes=nodes,
         autoinstall=draw(maybe(st.booleans())),

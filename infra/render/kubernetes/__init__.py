@@ -30,13 +30,13 @@ class _Read(Protocol):
     def render(self, cluster: Cluster, outputs: Outputs) -> Files: ...
 
 
-APPLIED: Final[tuple[str, ...]] = ("volumes", "homes")
+APPLIED: Final[tuple[str, ...]] = ("flannel", "dns", "volumes", "homes")
 """Modules that give objects, in the order in which they are applied."""
 
 AFTER: Final[tuple[str, ...]] = ()
 """Modules whose objects are of kinds that charts bring, in the order in which they are applied."""
 
-READ: Final[tuple[str, ...]] = ()
+READ: Final[tuple[str, ...]] = ("kubeadm",)
 """Modules whose files are read by other tools than kubectl."""
 
 

@@ -1,0 +1,240 @@
+"""flannel: pods' packets between nodes, over every site (flannel, Documentation/kubernetes.md and backends.md).
+
+Two DaemonSets with a configuration each, where sites differ: in a rack, neighbours on one LAN send each other pods'
+packets as they are. In a VPC each network card drops what does not come from its machine's own address (source and
+destination check), so there every packet travels in VXLAN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from infra.catalogue import addons
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.manifests import Documents, Object, of
+
+NAMESPACE: Final = "kube-flannel"
+SITE: Final = "causeway.dev/site"
+"""The label that says where a node is."""
+
+_NAME: Final = "flannel"
+_APP: Final = {"app.kubernetes.io/name": _NAME}
+_HEALTH: Final = 8081
+
+_VXLAN_PORT: Final = 8472
+_VNI: Final = 1
+
+
+def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+    """The namespace, flannel's rights, its configurations, and who runs them."""
+    direct = cluster.kubernetes.overlay.direct
+    everywhere = {"key": SITE, "operator": "NotIn", "values": list(direct)}
+    neighbours = {"key": SITE, "operator": "In", "values": list(direct)}
+    kinds: list[tuple[str, bool, list[Object]]] = [(_NAME, False, [everywhere] if direct else [])]
+    if direct:
+        kinds.append((f"{_NAME}-neighbours", True, [neighbours]))
+    return {
+        "namespace.yaml": [
+            of(
+                "v1",
+                "Namespace",
+                NAMESPACE,
+                # It sets up every node's network.
+                labels={"pod-security.kubernetes.io/enforce": "privileged"},
+            )
+        ],
+        "rights.yaml": _rights(),
+        "configuration.yaml": [_configuration(cluster, name, direct=near) for name, near, _ in kinds],
+        "daemons.yaml": [_daemons(cluster, name, where) for name, _, where in kinds],
+    }
+
+
+def backend(cluster: Cluster, *, direct: bool) -> dict[str, Any]:
+    """flannel's ``Backend``. ``direct``: on nodes that are neighbours on one LAN."""
+    overlay = cluster.kubernetes.overlay
+    if overlay.backend == "host-gw":
+        return {"Type": "host-gw"}
+    if overlay.backend == "wireguard":
+        return {"Type": "wireguard", "MTU": overlay.told}
+    return {
+        "Type": "vxlan",
+        "VNI": _VNI,
+        "Port": _VXLAN_PORT,
+        "MTU": overlay.told,
+        "DirectRouting": direct,
+    }
+
+
+def _configuration(cluster: Cluster, name: str, *, direct: bool) -> Object:
+    network = {
+        "Network": str(cluster.network.pods),
+        "EnableIPv4": True,
+        "EnableIPv6": False,
+        "Backend": backend(cluster, direct=direct),
+    }
+    # flannel would tell it, but for host-gw, which knows no size but the network card's.
+    delegate = {"hairpinMode": True, "isDefaultGateway": True, "mtu": cluster.kubernetes.overlay.mtu}
+    cni = {
+        "cniVersion": "0.3.1",
+        "name": "cbr0",
+        "plugins": [
+            {"type": "flannel", "delegate": delegate},
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+    data = {"cni-conf.json": _json(cni), "net-conf.json": _json(network)}
+    return of("v1", "ConfigMap", name, namespace=NAMESPACE, labels=_APP, data=data)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _rights() -> list[Object]:
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    ]
+    return [
+        of("v1", "ServiceAccount", _NAME, namespace=NAMESPACE, labels=_APP),
+        of("rbac.authorization.k8s.io/v1", "ClusterRole", _NAME, labels=_APP, rules=rules),
+        of(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            _NAME,
+            labels=_APP,
+            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME},
+            subjects=[{"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}],
+        ),
+    ]
+
+
+def _daemons(cluster: Cluster, name: str, where: Sequence[Object]) -> Object:
+    labels = {**_APP, "app.kubernetes.io/instance": name}
+    linux = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+    spec = {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [linux, *where]}]
+                }
+            }
+        },
+        "hostNetwork": True,
+        "priorityClassName": "system-node-critical",
+        "serviceAccountName": _NAME,
+        # On every node, whatever it is kept for: without it nothing else runs there.
+        "tolerations": [{"operator": "Exists"}],
+        "initContainers": _installers(cluster),
+        "containers": [_flanneld(cluster)],
+        "volumes": [
+            {"name": "run", "hostPath": {"path": "/run/flannel", "type": "DirectoryOrCreate"}},
+            {"name": "cni-plugin", "hostPath": {"path": "/opt/cni/bin", "type": "DirectoryOrCreate"}},
+            {"name": "cni", "hostPath": {"path": "/etc/cni/net.d", "type": "DirectoryOrCreate"}},
+            {"name": "configuration", "configMap": {"name": name}},
+            {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
+        ],
+    }
+    return of(
+        "apps/v1",
+        "DaemonSet",
+        name,
+        namespace=NAMESPACE,
+        labels=labels,
+        spec={
+            "selector": {"matchLabels": labels},
+            # Pods' packets flow on while it restarts.
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": {"metadata": {"labels": labels, "annotations": _seen(cluster)}, "spec": spec},
+        },
+    )
+
+
+def _seen(cluster: Cluster) -> dict[str, str]:
+    """flannel reads its configuration when it starts: a change of it is a change of its pods."""
+    overlay = cluster.kubernetes.overlay
+    return {"causeway.dev/overlay": f"{cluster.network.pods} {overlay.backend} {overlay.mtu}"}
+
+
+def _installers(cluster: Cluster) -> list[Object]:
+    minor = cluster.kubernetes.version
+    return [
+        {
+            "name": "install-plugin",
+            "image": addons.image("flannel-cni-plugin", minor),
+            "command": ["cp", "-f", "/flannel", "/opt/cni/bin/flannel"],
+            "resources": _resources("10m", "16Mi"),
+            "volumeMounts": [{"name": "cni-plugin", "mountPath": "/opt/cni/bin"}],
+        },
+        {
+            "name": "install-configuration",
+            "image": addons.image("flannel", minor),
+            "command": [
+                "/opt/bin/install-conf",
+                "/etc/kube-flannel/cni-conf.json",
+                "/etc/cni/net.d/10-flannel.conflist",
+            ],
+            "resources": _resources("10m", "16Mi"),
+            "volumeMounts": [
+                {"name": "cni", "mountPath": "/etc/cni/net.d"},
+                {"name": "configuration", "mountPath": "/etc/kube-flannel"},
+            ],
+        },
+    ]
+
+
+def _flanneld(cluster: Cluster) -> Object:
+    probe = {"port": _HEALTH}
+    return {
+        "name": _NAME,
+        "image": addons.image("flannel", cluster.kubernetes.version),
+        "command": ["/opt/bin/flanneld"],
+        "args": [
+            "--kube-subnet-mgr",
+            # What leaves the pods' range, and what comes into it from machines that are no nodes, has a node's
+            # address: others know no way back.
+            "--ip-masq",
+            # The node's own address inside, not the one of its default route: a site's gateway has a line to the
+            # internet.
+            "--iface=$(NODE_IP)",
+            f"--healthz-port={_HEALTH}",
+            # On gateways with a leg outside, too.
+            "--healthz-ip=$(NODE_IP)",
+        ],
+        "env": [
+            _field("POD_NAME", "metadata.name"),
+            _field("POD_NAMESPACE", "metadata.namespace"),
+            _field("NODE_IP", "status.hostIP"),
+            {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
+            {"name": "CONT_WHEN_CACHE_NOT_READY", "value": "false"},
+        ],
+        "ports": [{"name": "health", "containerPort": _HEALTH, "protocol": "TCP"}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", **probe},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 30,
+        },
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", **probe},
+            "initialDelaySeconds": 5,
+            "periodSeconds": 10,
+        },
+        "resources": _resources("50m", "64Mi"),
+        "securityContext": {"privileged": False, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
+        "volumeMounts": [
+            {"name": "run", "mountPath": "/run/flannel"},
+            {"name": "configuration", "mountPath": "/etc/kube-flannel"},
+            {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
+        ],
+    }
+
+
+def _field(name: str, path: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _resources(cpu: str, memory: str) -> Object:
+    return {"requests": {"cpu": cpu, "memory": memory}}

@@ -1,0 +1,76 @@
+"""The lines between nodes, each with the largest packet it carries. Judged by checks, carried out by ``resolve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from infra.catalogue import packets
+from infra.spec.cluster import Spec
+from infra.spec.defaults import linked_sites, mesh_pairs, region_order
+from infra.spec.sites import AwsSite, PhysicalSite
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What lies between two nodes."""
+
+    name: str
+    """For people: ``the tunnels between rack-a and us-west-2``."""
+    mtu: int
+    """In bytes."""
+
+
+def lines(spec: Spec) -> Iterator[Line]:
+    """Every line that a packet between two nodes may take.
+
+    A packet that takes several in a row, as from a rack over its LAN into a tunnel, must fit each.
+    """
+    regions = region_order(spec)
+    for name in regions:
+        yield Line(f"{name}'s VPC", packets.VPC)
+    for first, second in combinations(sorted(regions), 2):
+        yield Line(f"the peering of {first} and {second}", packets.BETWEEN_REGIONS)
+    racks = {name: site for name, site in sorted(spec.sites.items()) if isinstance(site, PhysicalSite)}
+    for name, site in racks.items():
+        yield Line(f"{name}'s LAN", site.mtu)
+    for region in regions:
+        place = spec.sites[region]
+        assert isinstance(place, AwsSite)
+        for name, site in linked_sites(spec, place):
+            yield _tunnels(spec, name, region, aws_tunnel(spec, site))
+    for first, second, _ in mesh_pairs(spec):
+        yield _tunnels(spec, first, second, site_tunnel(spec, racks[first], racks[second]))
+
+
+def _tunnels(spec: Spec, first: str, second: str, mtu: int) -> Line:
+    return Line(f"the tunnels between {first} and {second}", mtu)
+
+
+def aws_tunnel(spec: Spec, site: PhysicalSite) -> int:
+    """The largest packet inside a tunnel between a site and AWS."""
+    return packets.esp(min(spec.network.path_mtu, packets.AWS_VPN), encapsulated=_behind_nat(site))
+
+
+def site_tunnel(spec: Spec, first: PhysicalSite, second: PhysicalSite) -> int:
+    """The largest packet inside a tunnel between two sites."""
+    return packets.esp(spec.network.path_mtu, encapsulated=_behind_nat(first) or _behind_nat(second))
+
+
+def _behind_nat(site: PhysicalSite) -> bool:
+    return site.gateway is not None and site.gateway.behind_nat
+
+
+def narrowest(spec: Spec) -> Line:
+    """The line that carries least; of equals, the first. A spec without sites has Ethernet's usual size."""
+    return min(lines(spec), key=lambda line: line.mtu, default=Line("Ethernet", 1500))
+
+
+POD_OVERHEAD = {"vxlan": packets.VXLAN, "host-gw": 0, "wireguard": packets.WIREGUARD}
+"""flannel's backends → what each adds to a pod's packet, in bytes."""
+
+
+def most_for_pods(spec: Spec) -> int:
+    """The largest packet of a pod that gets everywhere without being cut."""
+    return narrowest(spec).mtu - POD_OVERHEAD[spec.kubernetes.pods.backend]
