@@ -1,8 +1,8 @@
 """What a node keeps from pods, by its size, and what is left for them.
 
-The formula is the one that nodes themselves use (``cookbooks/kubernetes/libraries/reservations.rb``): kubelet and
-containerd as managed clusters have it (CPU in the steps of GKE, AKS and EKS; memory as EKS), the system by a
-share of the machine. A test runs both.
+The formula is the nodes' own (``cookbooks/kubernetes/libraries/reservations.rb``): for kubelet and containerd
+that of managed clusters (CPU in the steps of GKE, AKS and EKS, memory as EKS), for the system a share of the
+machine. A test runs both.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ from typing import Any
 
 from infra.files import Files
 from infra.model import Cluster, Outputs, to_json
-from infra.model.platform import EfsMount, Mount, NfsExport, NfsMount, S3Mount
+from infra.model.platform import Copy, EfsMount, Mount, NfsExport, NfsMount, S3Mount
 from infra.model.software import Pin
 from infra.render.chef import objects
 from infra.render.chef.cookbooks import versions
+from infra.render.kubernetes import kubeadm
 
 
 def render(cluster: Cluster, outputs: Outputs) -> Files:
@@ -32,7 +33,14 @@ def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
             "registry_mirrors": dict(machines.registry_mirrors),
         },
         "kubernetes": _kubernetes(cluster),
-        "storage": {"sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts}},
+        "storage": {
+            "sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts},
+            **(
+                {"server": {"home_quota": cluster.storage.home_quota_mib}}
+                if cluster.storage.home_quota_mib is not None
+                else {}
+            ),
+        },
         "ssh_node": {"access": _ssh_access(cluster)},
         "software": {pin.name: _pin(pin) for pin in cluster.software},
     }
@@ -72,6 +80,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
 def _kubernetes(cluster: Cluster) -> dict[str, Any]:
     kubernetes = cluster.kubernetes
     return {
+        **kubeadm.attributes(cluster),
         "version": kubernetes.version,
         "package_version": f"{kubernetes.version}.*",
         "pods_per_node": kubernetes.pods_per_node,
@@ -96,6 +105,9 @@ def _storage(cluster: Cluster, outputs: Outputs, site: str) -> dict[str, Any]:
     return {
         "mounts": [_mount(mount, outputs, site) for mount in cluster.storage.mounts[site]],
         "exports": [_export(export) for export in cluster.storage.nfs if export.site == site],
+        "copies": [
+            _copy(copy) for copy in cluster.storage.copies if copy.site == site and copy.kind == "nfs"
+        ],
     }
 
 
@@ -134,6 +146,18 @@ def _export(export: NfsExport) -> dict[str, Any]:
         "clients": [str(block) for block in export.clients],
         "read_only": export.read_only,
         "node": export.node,
+    }
+
+
+def _copy(copy: Copy) -> dict[str, Any]:
+    return {
+        "name": copy.name,
+        "source": copy.export,
+        "bucket": copy.bucket,
+        "region": copy.region,
+        "prefix": copy.prefix,
+        "at": f"{copy.hour:02}:{copy.minute:02}",
+        "node": copy.node,
     }
 
 

@@ -11,6 +11,8 @@ from infra.model import Cluster, to_json
 from infra.model.machines import Image, Instance
 from infra.model.places import Gpus, PhysicalNode, PhysicalSite
 from infra.render.chef import objects
+from infra.render.kubernetes import kubelet
+from infra.resolve.reservations import kube, system
 
 _KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER})
 _MASTER: Final = "control-plane"
@@ -20,9 +22,10 @@ _SSH_NODE: Final = "ssh-node"
 def render(cluster: Cluster) -> Files:
     """``<node>.json``, by the machine's short name in DNS."""
     groups = [group.name for group in cluster.access.groups]
+    pods = cluster.kubernetes.pods_per_node
     physical = {
         node.name: objects.node(
-            node.name, cluster, run_list(node.roles, node.gpus), _normal(site, node, groups)
+            node.name, cluster, run_list(node.roles, node.gpus), _normal(site, node, groups, pods)
         )
         for site in cluster.sites
         for node in site.nodes
@@ -53,7 +56,7 @@ def _role(role: str, cards: Gpus | None) -> str:
     return roles.family_role(cards.family) if role == roles.GPU_WORKER and cards is not None else role
 
 
-def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[str, Any]:
+def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int) -> dict[str, Any]:
     normal: dict[str, Any] = {
         "causeway": {
             "name": node.name,
@@ -73,8 +76,12 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[s
     if _KUBELETS.intersection(node.roles):
         normal["kubernetes"] = {
             "labels": dict(node.labels),
-            "taints": [],
+            "taints": [kubelet.written(each) for each in node.taints],
             "node_ip": str(node.address),
+            "reserved": {
+                "kube": kube(node.cpus, pods).quantities(),
+                "system": system(node.cpus, node.memory_mib).quantities(),
+            },
         }
     if node.gpus is not None:
         normal["gpu"] = _gpu(node.gpus)
@@ -97,7 +104,7 @@ def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list
         "base": {"packages": list(image.packages)},
     }
     if instance.role == _MASTER:
-        normal["kubernetes"] = {"labels": {}, "taints": []}
+        normal["kubernetes"] = {"labels": dict(instance.labels), "taints": []}
     if instance.gpus is not None and image.gpu is not None:
         normal["gpu"] = _gpu(instance.gpus, image.gpu.cuda, fabric_manager=image.gpu.fabric_manager)
     if instance.role == _SSH_NODE:

@@ -1,0 +1,318 @@
+"""What kubeadm is told (kubeadm.k8s.io/v1beta4), of the cluster, of its masters and of those who join.
+
+The same values are attributes of the Chef environment (``attributes``): the cookbook ``kubernetes`` puts them
+over its own defaults, so that a machine runs with what stands in these files. Secrets are in none of them:
+they name files on the machine, and the comment at the top says who brings those.
+
+Types: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/ and kube-proxy-config.v1alpha1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from infra.files import Files
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.kubernetes import Taint
+from infra.model.machines import ControlPlane, NodePool
+from infra.model.places import PhysicalNode, PhysicalSite
+from infra.render.kubernetes import kubelet
+from infra.render.kubernetes.manifests import Object, to_yaml
+from infra.resolve.reservations import EVICTION
+
+_API: Final = "kubeadm.k8s.io/v1beta4"
+
+AUDIT_POLICY: Final = "/etc/kubernetes/audit-policy.yaml"
+AUDIT_LOGS: Final = "/var/log/kubernetes/audit"
+ENCRYPTION: Final = "/etc/kubernetes/encryption.yaml"
+DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
+"""A kubeconfig with the API's address, the cluster's authority and a token, in memory while a node joins."""
+
+_ANY: Final = "0.0.0.0"  # noqa: S104  # metrics are asked for from other machines: security groups say by which
+_AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
+_POLICY: Final = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
+
+_INIT: Final = f"""\
+How the cluster begins: `kubeadm init --upload-certs` on the first master, run by the cookbook `kubernetes`,
+which adds the master's name and address, and the version of the kubeadm that is there (kubernetesVersion).
+
+Secrets, which no file of these holds:
+- The certificate authority and the other keys of /etc/kubernetes/pki are made beforehand and kept in the
+  secrets store. `invoke converge` brings them to masters, into /etc/causeway/secrets/kubernetes-pki/.
+- The key that secrets are encrypted with at rest is in {ENCRYPTION}
+  (EncryptionConfiguration), brought in the same way as /etc/causeway/secrets/kubernetes-encryption.yaml."""
+
+_CLUSTER: Final = """\
+What is true of the whole cluster: the part of init.yaml that kubeadm keeps in the ConfigMap
+kube-system/kubeadm-config, and reads again when masters join and when it upgrades."""
+
+_JOIN: Final = f"""\
+{{what}}, run by the cookbook `kubernetes`.
+
+{DISCOVERY} is a kubeconfig with the API's address, the cluster's
+authority and a bootstrap token. The cookbook writes it from /etc/causeway/secrets/kubernetes-join.yaml just
+before kubeadm starts, and removes it afterwards. `invoke converge` brings that secret to a machine in a rack.
+In the cloud a machine fetches it from the secrets store by its instance role:
+{{secret}}"""
+
+_KUBELET: Final = """\
+/etc/kubernetes/kubelet.conf.d/50-causeway.conf of {what}; see `--config-dir` of the kubelet."""
+
+
+def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
+    """``{path: text}`` of ``kubernetes/kubeadm/``."""
+    plane = _plane(cluster)
+    site_nodes = {site.name: _kubelets(site) for site in cluster.sites}
+    worker, master = (
+        f"{cluster.secrets.prefix}/{role}/kubernetes-join" for role in ("node", "control-plane")
+    )
+    return {
+        "cluster.yaml": to_yaml([cluster_configuration(cluster)], _CLUSTER),
+        "init.yaml": to_yaml(init_documents(cluster), _INIT),
+        "join-master.yaml": to_yaml(
+            [_join_master(plane)], _JOIN.format(what="How one more master joins", secret=master)
+        ),
+        **({"audit-policy.yaml": audit_policy()} if cluster.kubernetes.audit else {}),
+        **{
+            f"join/pools/{pool.name}.yaml": to_yaml(
+                [_join(_same_labels(pool), pool.taints)],
+                _JOIN.format(what=f"How a machine of the pool {pool.name} joins", secret=worker)
+                + "\nLabels of its site, region, zone and instance type are added when it boots.",
+            )
+            for pool in cluster.pools
+        },
+        **{
+            f"join/sites/{name}.yaml": to_yaml(
+                [_join(_same([node.labels for node in nodes]), ())],
+                _JOIN.format(what=f"How a machine of the site {name} joins", secret=worker)
+                + "\nLabels and taints of its own are in build/…/chef/nodes/<name>.json.",
+            )
+            for name, nodes in site_nodes.items()
+            if nodes
+        },
+        **_kubelet_files(cluster, site_nodes),
+    }
+
+
+def attributes(cluster: Cluster) -> dict[str, Any]:
+    """The same for Chef: what of ``node['kubernetes']`` is the cluster's. Nothing without masters."""
+    if cluster.control_plane is None:
+        return {}
+    plane = cluster.control_plane
+    names = ("apiVersion", "kind")
+    shared = {key: value for key, value in cluster_configuration(cluster).items() if key not in names}
+    init = {key: value for key, value in init_configuration(plane).items() if key not in names}
+    return {
+        "kubelet": kubelet.common(),
+        "eviction": dict(EVICTION),
+        "image_gc": dict(kubelet.IMAGES),
+        "shutdown": dict(kubelet.SHUTDOWN),
+        "control_plane": {
+            "first": plane.masters[0].hostname,
+            "cluster": shared,
+            "init": init,
+            "proxy": kube_proxy(cluster),
+            "audit_log": dict(_AUDIT),
+        },
+    }
+
+
+def init_documents(cluster: Cluster) -> list[Object]:
+    """All that `kubeadm init` takes."""
+    return [
+        init_configuration(_plane(cluster)),
+        cluster_configuration(cluster),
+        kubelet.cluster_wide(cluster),
+        kube_proxy(cluster),
+    ]
+
+
+def init_configuration(plane: ControlPlane) -> Object:
+    """The first master."""
+    return {
+        "apiVersion": _API,
+        "kind": "InitConfiguration",
+        "nodeRegistration": _registration(),
+        "localAPIEndpoint": {"bindPort": plane.port},
+    }
+
+
+def cluster_configuration(cluster: Cluster) -> Object:
+    """ClusterConfiguration, without a version: each master's kubeadm knows its own."""
+    plane, network = _plane(cluster), cluster.network
+    return {
+        "apiVersion": _API,
+        "kind": "ClusterConfiguration",
+        "clusterName": cluster.name,
+        "controlPlaneEndpoint": f"{plane.endpoint}:{plane.port}",
+        "certificateValidityPeriod": "8760h",
+        "caCertificateValidityPeriod": "87600h",
+        "networking": {
+            "podSubnet": str(network.pods),
+            "serviceSubnet": str(network.services),
+            "dnsDomain": cluster.access.vpn.cluster_domain,
+        },
+        "apiServer": _api_server(cluster, plane),
+        "controllerManager": {
+            "extraArgs": _arguments(
+                {
+                    "bind-address": _ANY,
+                    "node-cidr-mask-size": network.pods_node_prefix,
+                    "profiling": "false",
+                }
+            ),
+        },
+        # Their metrics need a token; those of etcd hold figures alone, no keys and no values.
+        "scheduler": {"extraArgs": _arguments({"bind-address": _ANY, "profiling": "false"})},
+        "etcd": {
+            "local": {
+                "dataDir": "/var/lib/etcd",
+                "extraArgs": _arguments(
+                    {
+                        "listen-metrics-urls": f"http://{_ANY}:2381",
+                        "quota-backend-bytes": 8 << 30,
+                    }
+                ),
+            },
+        },
+    }
+
+
+def kube_proxy(cluster: Cluster) -> Object:
+    """KubeProxyConfiguration; nftables is GA since Kubernetes 1.33."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clusterCIDR": str(cluster.network.pods),
+        "metricsBindAddress": f"{_ANY}:10249",
+        # A site has two tunnels, and packets of one connection may overtake each other in them.
+        "conntrack": {"maxPerCore": 65536, "min": 131072, "tcpBeLiberal": True},
+    }
+
+
+def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
+    # ExtendedResourceToleration: a pod that asks for nvidia.com/gpu tolerates a taint of that key.
+    flags: dict[str, object] = {
+        "enable-admission-plugins": "NodeRestriction,ExtendedResourceToleration",
+        "encryption-provider-config": ENCRYPTION,
+        "profiling": "false",
+    }
+    volumes = [_volume("encryption", ENCRYPTION, "File", read_only=True)]
+    if cluster.kubernetes.audit:
+        flags |= {
+            "audit-policy-file": AUDIT_POLICY,
+            "audit-log-path": f"{AUDIT_LOGS}/audit.log",
+            "audit-log-maxage": _AUDIT["days"],
+            "audit-log-maxbackup": _AUDIT["files"],
+            "audit-log-maxsize": _AUDIT["mib"],
+        }
+        volumes += [
+            _volume("audit-policy", AUDIT_POLICY, "File", read_only=True),
+            _volume("audit-logs", AUDIT_LOGS, "DirectoryOrCreate", read_only=False),
+        ]
+    if len(plane.masters) > 1:
+        # Over HTTP/2 clients stay with one master for ever. Now and then one is asked to connect anew, and a
+        # master that was away gets its share again.
+        flags["goaway-chance"] = "0.001"
+    masters = [name for each in plane.masters for name in (each.hostname, each.fqdn)]
+    names = [plane.endpoint, *masters, "127.0.0.1"]
+    return {"certSANs": names, "extraArgs": _arguments(flags), "extraVolumes": volumes}
+
+
+def _registration() -> Object:
+    return {
+        "criSocket": "unix:///run/containerd/containerd.sock",
+        "imagePullPolicy": "IfNotPresent",
+        "imagePullSerial": False,
+    }
+
+
+def _join(labels: Mapping[str, str], taints: Sequence[Taint]) -> Object:
+    return {
+        "apiVersion": _API,
+        "kind": "JoinConfiguration",
+        "discovery": {"file": {"kubeConfigPath": DISCOVERY}},
+        "nodeRegistration": {
+            **_registration(),
+            **({"taints": kubelet.taints_of(taints)} if taints else {}),
+            **({"kubeletExtraArgs": _arguments({"node-labels": _joined(labels)})} if labels else {}),
+        },
+    }
+
+
+def _join_master(plane: ControlPlane) -> Object:
+    # Beside the token there is a second secret: the key of the certificates that `kubeadm init` uploaded.
+    return {**_join({}, ()), "controlPlane": {"localAPIEndpoint": {"bindPort": plane.port}}}
+
+
+def _joined(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _arguments(flags: Mapping[str, object]) -> list[dict[str, str]]:
+    return [{"name": name, "value": str(value)} for name, value in flags.items()]
+
+
+def _volume(name: str, path: str, kind: str, *, read_only: bool) -> Object:
+    return {"name": name, "hostPath": path, "mountPath": path, "pathType": kind, "readOnly": read_only}
+
+
+def _same_labels(pool: NodePool) -> dict[str, str]:
+    return _same([group.labels for group in pool.groups])
+
+
+def _same(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What all of them have, with the same value."""
+    first = labels[0] if labels else {}
+    return {key: value for key, value in first.items() if all(each.get(key) == value for each in labels)}
+
+
+def _kubelets(site: PhysicalSite) -> list[PhysicalNode]:
+    return [node for node in site.nodes if {"worker", "gpu-worker"}.intersection(node.roles)]
+
+
+def _kubelet_files(cluster: Cluster, site_nodes: Mapping[str, Sequence[PhysicalNode]]) -> dict[str, str]:
+    """One for each pool and for each shape of hardware in a site: 5,000 machines have few shapes."""
+    pods = cluster.kubernetes.pods_per_node
+    files = {
+        f"kubelet/pools/{pool.name}.yaml": to_yaml(
+            [kubelet.own(*_least(pool), pods, pool.taints)],
+            _KUBELET.format(what=f"a machine of the pool {pool.name}")
+            + "\nA machine works out from its own size what is kept from pods; this is the smallest type's.",
+        )
+        for pool in cluster.pools
+    }
+    for site, nodes in site_nodes.items():
+        shapes: dict[tuple[int, int, tuple[Taint, ...]], list[str]] = {}
+        for node in nodes:
+            shapes.setdefault((node.cpus, node.memory_mib, node.taints), []).append(node.name)
+        for number, ((cpus, memory, taints), names) in enumerate(shapes.items(), start=1):
+            name = f"{cpus}-cpus-{memory // 1024}-gib"
+            again = f"-{number}" if f"kubelet/sites/{site}/{name}.yaml" in files else ""
+            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+            files[f"kubelet/sites/{site}/{name}{again}.yaml"] = to_yaml(
+                [kubelet.own(cpus, memory, pods, taints)], _KUBELET.format(what=what)
+            )
+    return files
+
+
+def _least(pool: NodePool) -> tuple[int, int]:
+    """vCPUs and memory that every type of a pool has."""
+    resources = pool.groups[0].resources if pool.groups else {"cpu": "1", "memory": "1024Mi"}
+    return int(resources["cpu"]), int(resources["memory"].removesuffix("Mi"))
+
+
+def _plane(cluster: Cluster) -> ControlPlane:
+    assert cluster.control_plane is not None, "only a cluster with masters is rendered"
+    return cluster.control_plane
+
+
+@cache
+def audit_policy() -> str:
+    """The policy, of which the cookbook's file is the only one; its first line says who writes it there."""
+    lines = _POLICY.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(lines[1:])

@@ -1,0 +1,78 @@
+"""The kubelet's configuration (kubelet.config.k8s.io/v1beta1), and flags that have no field in it.
+
+What all nodes have in common goes into the cluster by kubeadm, and by Chef's environment onto each machine,
+where Chef adds what is the machine's own: its size, its taints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from infra.model import Cluster
+from infra.model.kubernetes import Taint
+from infra.resolve.reservations import EVICTION, kube, system
+
+_API: Final = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+SHUTDOWN: Final = {"grace": 90, "critical": 20}
+"""Seconds that pods have when a machine shuts down, and the last of them, which are for storage and network.
+A spot instance is told two minutes ahead."""
+IMAGES: Final = {"high": 80, "low": 65, "maximum_age": "336h"}
+"""Images go when the disk is so full (percent), down to so full, and when nobody used them for so long."""
+
+
+def common() -> dict[str, Any]:
+    """Fields that are the same on every node, those that name the document left out."""
+    return {
+        "cgroupDriver": "systemd",
+        "rotateCertificates": True,
+        # A serving certificate of the cluster's own would need somebody who approves requests, and who must
+        # itself run before there are any logs to read. Self-signed ones do, behind tunnels and security
+        # groups: metrics-server then asks with --kubelet-insecure-tls.
+        "serverTLSBootstrap": False,
+        "seccompDefault": True,
+        # The kubelet sets the kernel's settings that it needs, rather than refuse to start without them.
+        "protectKernelDefaults": False,
+        "podPidsLimit": 16384,
+        "serializeImagePulls": False,
+        "maxParallelImagePulls": 3,
+        "containerLogMaxSize": "50Mi",
+        "containerLogMaxFiles": 3,
+    }
+
+
+def cluster_wide(cluster: Cluster) -> dict[str, Any]:
+    """The document that `kubeadm init` keeps in the cluster, and writes onto every node that joins."""
+    return {**_API, **common(), "maxPods": cluster.kubernetes.pods_per_node}
+
+
+def own(cpus: int, memory_mib: int, pods: int, taints: Sequence[Taint]) -> dict[str, Any]:
+    """The whole document of a machine: what is common, its size, and its taints."""
+    return {
+        **_API,
+        **common(),
+        "maxPods": pods,
+        "kubeReserved": kube(cpus, pods).quantities(),
+        "systemReserved": system(cpus, memory_mib).quantities(),
+        "evictionHard": dict(EVICTION),
+        "imageGCHighThresholdPercent": IMAGES["high"],
+        "imageGCLowThresholdPercent": IMAGES["low"],
+        "imageMaximumGCAge": IMAGES["maximum_age"],
+        "shutdownGracePeriod": f"{SHUTDOWN['grace']}s",
+        "shutdownGracePeriodCriticalPods": f"{SHUTDOWN['critical']}s",
+        **({"registerWithTaints": taints_of(taints)} if taints else {}),
+    }
+
+
+def taints_of(taints: Sequence[Taint]) -> list[dict[str, str]]:
+    """As the API has them: an empty value is left out."""
+    return [
+        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
+        for each in taints
+    ]
+
+
+def written(taint: Taint) -> str:
+    """As `kubectl taint` and Chef's attributes have it: ``key=value:Effect``."""
+    return f"{taint.key}={taint.value}:{taint.effect}"
