@@ -7,9 +7,10 @@
       <part>/                   one part: its objects in a few files, and a kustomization of its own
       kubeadm/                  configuration of masters, workers and kubelets; read by kubeadm, not applied
       charts/                   Helm releases: what is installed, from where, and with which values
-      after/kustomization.yaml  parts of kinds that charts bring: applied as the others, once the charts are there
+      after/                    parts of kinds that charts bring: applied like the others, after the charts
 
-A part is a module here and a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give text.
+A part is a module here and a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give
+text.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ class _Read(Protocol):
     def render(self, cluster: Cluster, outputs: Outputs) -> Files: ...
 
 
-APPLIED: Final[tuple[str, ...]] = ("flannel", "dns", "volumes", "homes")
+APPLIED: Final[tuple[str, ...]] = (
+    "namespaces",
+    "flannel",
+    "dns",
+    "firewall",
+    "access",
+    "volumes",
+    "homes",
+)
 """Modules that give objects, in the order in which they are applied."""
 
 AFTER: Final[tuple[str, ...]] = ()
