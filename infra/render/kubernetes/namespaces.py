@@ -1,0 +1,121 @@
+"""Namespaces: ours, one a person and one a group, each with what it may hold and who may talk to it.
+
+A person works in ``user-ada``, a group shares ``team-vision``. Both have the same four things: a Pod Security
+level, defaults for what containers ask for, a quota, and a network policy. The policy lets in the namespace
+itself, monitoring and internal pages, and laptops; ``firewall`` is what enforces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, collapse_addresses
+from typing import Any, Final
+
+from infra.catalogue import addons
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.tenants import TEAM, TENANT, team_of
+
+_ADMISSION: Final = "pod-security.kubernetes.io"
+_METADATA: Final = "169.254.169.254/32"
+"""Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
+The way to it is shut by hop limit 1 as well; this is the second lock."""
+_EVERYWHERE: Final = "0.0.0.0/0"
+
+_ASKED: Final = {"cpu": "500m", "memory": "1Gi"}
+"""What a container asks for that does not say. No limits: whoever forgets one is not killed for it."""
+
+_VISITORS: Final = ("kube-prometheus-stack", "traefik")
+"""Charts whose namespaces reach everybody's pods: they measure them, and bring visitors to their pages."""
+
+
+def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+    """Our own namespace, then groups', then people's."""
+    return {
+        "system.yaml": [
+            of("v1", "Namespace", SYSTEM, labels={f"{_ADMISSION}/enforce": "privileged"}),
+        ],
+        "teams.yaml": [
+            each
+            for group in cluster.access.groups
+            for each in _tenant(cluster, "team", group.namespace, group.namespace, group.pod_security)
+        ],
+        "people.yaml": [
+            each
+            for user in cluster.access.users
+            for each in _tenant(cluster, "user", user.namespace, team_of(cluster, user), "baseline")
+        ],
+    }
+
+
+def _tenant(cluster: Cluster, kind: str, name: str, team: str, security: str) -> Iterator[Object]:
+    version = f"v{cluster.kubernetes.version}"
+    yield of(
+        "v1",
+        "Namespace",
+        name,
+        labels={
+            TENANT: kind,
+            TEAM: team,
+            f"{_ADMISSION}/enforce": security,
+            f"{_ADMISSION}/enforce-version": version,
+            # Nothing is refused for it; whoever creates a pod reads what the stricter level would want.
+            f"{_ADMISSION}/warn": "restricted",
+            f"{_ADMISSION}/warn-version": version,
+        },
+    )
+    yield of(
+        "v1",
+        "LimitRange",
+        "defaults",
+        namespace=name,
+        spec={"limits": [{"type": "Container", "defaultRequest": dict(_ASKED)}]},
+    )
+    yield of("v1", "ResourceQuota", "limits", namespace=name, spec={"hard": _quota(cluster)})
+    yield of(
+        "networking.k8s.io/v1", "NetworkPolicy", "default", namespace=name, spec=_network_policy(cluster)
+    )
+
+
+def _quota(cluster: Cluster) -> dict[str, str]:
+    """Cards are the queues' to share out, volumes ``volumes``'s."""
+    most = cluster.kubernetes.namespaces
+    return {
+        "pods": str(most.pods),
+        "count/jobs.batch": str(most.jobs),
+        # Internal pages come by the ingress; a port on every node would be open to all who reach nodes.
+        "services.nodeports": "0",
+        "services.loadbalancers": "0",
+        **({"requests.cpu": str(most.cpu)} if most.cpu else {}),
+        **({"requests.memory": f"{most.memory_mib}Mi"} if most.memory_mib else {}),
+    }
+
+
+def _network_policy(cluster: Cluster) -> dict[str, Any]:
+    own = [{"podSelector": {}}]
+    visitors = sorted({SYSTEM, *(addons.chart(name).namespace for name in _VISITORS)})
+    of_ours = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": visitors}
+    return {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [
+            {"from": own},
+            {"from": [{"namespaceSelector": {"matchExpressions": [of_ours]}}]},
+            {"from": [{"ipBlock": {"cidr": str(block)}} for block in laptops(cluster)]},
+        ],
+        "egress": [
+            # Pods' side of the rule: whom they may reach is for the others' own policies to say.
+            {"to": [{"namespaceSelector": {}}]},
+            {"to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [_METADATA]}}]},
+        ],
+    }
+
+
+def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
+    """Where packets of laptops seem to come from: machines that let them in, and translate their addresses.
+
+    Those stand among the others, so that all machines' networks are meant: who may go on from a machine to
+    pods was decided when it was let in.
+    """
+    blocks = [region.vpc for region in cluster.regions] + [site.lan for site in cluster.sites]
+    return tuple(collapse_addresses([*blocks, cluster.network.clients]))

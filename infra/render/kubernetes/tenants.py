@@ -1,0 +1,38 @@
+"""Whose a namespace is: labels by which rules, queues and rights find those of people and groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.model import Cluster
+from infra.model.platform import Group, User
+
+TENANT: Final = "causeway.dev/tenant"
+"""``user`` or ``team``. What is ours, and Kubernetes' own, has no such label, and no such rules."""
+TEAM: Final = "causeway.dev/team"
+"""The namespace of the group on whose account work goes."""
+
+SHARED: Final = "shared"
+"""On whose account work of people goes who are in no group."""
+
+OF_TENANTS: Final = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
+"""Selects the namespaces of people and groups."""
+
+
+def team_of(cluster: Cluster, user: User) -> str:
+    """The namespace of the user's first group, or ``shared``."""
+    namespaces = {group.name: group.namespace for group in cluster.access.groups}
+    return next((namespaces[name] for name in user.groups if name in namespaces), SHARED)
+
+
+def members(cluster: Cluster, group: Group) -> tuple[User, ...]:
+    """Everybody in a group, by login."""
+    return tuple(user for user in cluster.access.users if group.name in user.groups)
+
+
+def subject(user: User) -> dict[str, str]:
+    """A person, as bindings of rights name one.
+
+    By name, never by a group of the certificate: a certificate can't be taken back, a line of a binding can.
+    """
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.login}
