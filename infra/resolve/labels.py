@@ -1,8 +1,8 @@
 """Labels that say of a node what it is and where: for schedulers, selectors and the autoscaler.
 
 Well-known ones are Kubernetes' own (https://kubernetes.io/docs/reference/labels-annotations-taints/).
-Ours begin with ``causeway.dev/``. A group of several zones or types can't say which: its machines do, when they
-boot.
+Ours begin with ``causeway.dev/``. A group of several zones or types can't say which: its machines do, when
+they boot.
 """
 
 from __future__ import annotations

@@ -32,11 +32,13 @@ DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
 """A kubeconfig with the API's address, the cluster's authority and a token, in memory while a node joins."""
 
 _ANY: Final = "0.0.0.0"  # noqa: S104  # metrics are asked for from other machines: security groups say by which
+_MUTATING_POLICIES: Final = (1, 36)
+"""The first version that has MutatingAdmissionPolicy without being asked."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
 _POLICY: Final = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
 
 _INIT: Final = f"""\
-How the cluster begins: `kubeadm init --upload-certs` on the first master, run by the cookbook `kubernetes`,
+How the cluster begins: `kubeadm init` on the first master, run by the cookbook `kubernetes`,
 which adds the master's name and address, and the version of the kubeadm that is there (kubernetesVersion).
 
 Secrets, which no file of these holds:
@@ -155,6 +157,8 @@ def cluster_configuration(cluster: Cluster) -> Object:
             "serviceSubnet": str(network.services),
             "dnsDomain": cluster.access.vpn.cluster_domain,
         },
+        # CoreDNS is ours (kubernetes/dns/): kubeadm's knows no zone of the cluster's own.
+        "dns": {"disabled": True},
         "apiServer": _api_server(cluster, plane),
         "controllerManager": {
             "extraArgs": _arguments(
@@ -182,11 +186,15 @@ def cluster_configuration(cluster: Cluster) -> Object:
 
 
 def kube_proxy(cluster: Cluster) -> Object:
-    """KubeProxyConfiguration; nftables is GA since Kubernetes 1.33."""
+    """KubeProxyConfiguration.
+
+    Not nftables: each node's own name server listens on the service's address, which that mode lets nobody else
+    have (https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/).
+    """
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "mode": "nftables",
+        "mode": "iptables",
         "clusterCIDR": str(cluster.network.pods),
         "metricsBindAddress": f"{_ANY}:10249",
         # A site has two tunnels, and packets of one connection may overtake each other in them.
@@ -214,6 +222,9 @@ def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
             _volume("audit-policy", AUDIT_POLICY, "File", read_only=True),
             _volume("audit-logs", AUDIT_LOGS, "DirectoryOrCreate", read_only=False),
         ]
+    if _minor(cluster) < _MUTATING_POLICIES:
+        flags["feature-gates"] = "MutatingAdmissionPolicy=true"
+        flags["runtime-config"] = "admissionregistration.k8s.io/v1beta1=true"
     if len(plane.masters) > 1:
         # Over HTTP/2 clients stay with one master for ever. Now and then one is asked to connect anew, and a
         # master that was away gets its share again.
@@ -221,6 +232,10 @@ def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
     masters = [name for each in plane.masters for name in (each.hostname, each.fqdn)]
     names = [plane.endpoint, *masters, "127.0.0.1"]
     return {"certSANs": names, "extraArgs": _arguments(flags), "extraVolumes": volumes}
+
+
+def _minor(cluster: Cluster) -> tuple[int, ...]:
+    return tuple(map(int, cluster.kubernetes.version.split(".")))
 
 
 def _registration() -> Object:
@@ -245,7 +260,6 @@ def _join(labels: Mapping[str, str], taints: Sequence[Taint]) -> Object:
 
 
 def _join_master(plane: ControlPlane) -> Object:
-    # Beside the token there is a second secret: the key of the certificates that `kubeadm init` uploaded.
     return {**_join({}, ()), "controlPlane": {"localAPIEndpoint": {"bindPort": plane.port}}}
 
 
