@@ -52,6 +52,7 @@ need containerd containerd
 need nfs-kernel-server exportfs
 need nfs-common nfsconf
 need xfsprogs mkfs.xfs
+need rclone rclone
 # ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 need qemu-system-x86 qemu-system-x86_64
 need busybox-static busybox

@@ -208,3 +208,29 @@ def test_mkfs_refuses_what_is_not_blank_as_well(tool: Tool, tmp_path: Path) -> N
     resource = (COOKBOOKS / "storage/resources/disk.rb").read_text()
     assert "'-f'" not in resource
     assert "--force" not in resource
+
+
+REPORT = """\
+#0                   0          0          0     00 [--------]
+#2001            10240          0    2097152     00 [--------]
+#20010               0          0       1024     00 [--------]
+"""
+
+
+@pytest.mark.parametrize(("project", "expected"), [(2001, 2048), (20010, 1), (0, 0), (7, 0)])
+def test_limits_are_read_as_xfs_quota_reports_them(ruby: str, project: int, expected: int) -> None:
+    found = ask(ruby, "storage", "Causeway::Quotas.parse_limit(text, id)", text=REPORT, id=project)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" 2001 -------------------P-- /srv/home/ada\n", 2001),
+        # A number that new files don't get is not this folder's project.
+        (" 2001 ---------------------- /srv/home/ada\n", 0),
+        ("", 0),
+    ],
+)
+def test_a_folders_project_is_read_as_lsattr_has_it(ruby: str, text: str, expected: int) -> None:
+    assert ask(ruby, "storage", "Causeway::Quotas.parse_project(text)", text=text) == expected

@@ -73,6 +73,40 @@ exports.each do |export|
       group user['gid']
       mode '0700'
     end
+
+    # Its project has the number of its owner.
+    storage_quota "#{export['export']}/#{id}" do
+      id user['uid']
+      mib server['home_quota']
+      mountpoint base
+      not_if { disks.empty? || server['filesystem'] != 'xfs' }
+    end
+  end
+end
+
+copies = settings['sites'].values.flat_map { |site| site['copies'].to_a }.select { |each| each['node'] == name }
+
+apt_package 'rclone' do
+  not_if { copies.empty? }
+end
+
+(Causeway::Copies.ours('/etc/systemd/system') - copies.map { |each| each['name'] }).each do |each|
+  storage_copy each do
+    action :remove
+  end
+end
+
+copies.each do |each|
+  storage_copy each['name'] do
+    source each['source']
+    bucket each['bucket']
+    region each['region']
+    prefix each['prefix']
+    at each['at']
+    mountpoint base unless disks.empty?
+    credentials settings['mount_s3']['credentials'] if node.read('causeway', 'address')
+    # Owners and modes, since rclone 1.59: Ubuntu 22.04 has an older one.
+    options %w(--metadata) unless node['platform_version'] == '22.04'
   end
 end
 

@@ -40,6 +40,11 @@ def of(
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
+def mutating_api(minor: str) -> str:
+    """The API of MutatingAdmissionPolicy: stable since 1.36; in 1.35 ``kubeadm.py`` turns it on."""
+    return f"admissionregistration.k8s.io/{'v1beta1' if minor == '1.35' else 'v1'}"
+
+
 def to_yaml(documents: Iterable[Object], comment: str = "") -> str:
     """Documents as one YAML stream, keys as they come; ``comment``: lines above the first, without ``#``."""
     import yaml

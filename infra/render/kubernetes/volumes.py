@@ -13,12 +13,12 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from infra.model import Cluster, Outputs
-from infra.model.platform import Bucket
-from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.model.platform import Bucket, FileSystem, NfsExport
+from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 
 _STATED: Final = "1Pi"
 """A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
@@ -40,42 +40,51 @@ def objects(cluster: Cluster, outputs: Outputs) -> Documents:
 
 
 def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
-    on = {addon.name for addon in cluster.kubernetes.addons if addon.enabled}
+    on = {addon.name for addon in cluster.kubernetes.addons}
+    storage = cluster.storage
+    reached: dict[str, list[str]] = {}
     if "nfs-csi-driver" in on:
-        for export in cluster.storage.nfs:
-            if not export.read_only:
-                yield _class(
-                    f"nfs-{export.name}",
-                    "nfs.csi.k8s.io",
-                    {
-                        "server": export.server,
-                        "share": export.export,
-                        "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
-                    },
-                    ["nfsvers=4.2", "hard", "noatime", "nosuid", "nodev"],
-                )
+        for export in storage.nfs:
+            if (name := _nfs_class(export)) is not None:
+                reached[name] = [
+                    site
+                    for site, mounts in storage.mounts.items()
+                    if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
+                ]
+                parameters = {
+                    "server": export.server,
+                    "share": export.export,
+                    "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
+                }
+                yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
     if "efs-csi-driver" in on:
-        classes = []
-        for system in cluster.storage.efs:
+        for system in storage.efs:
             made = outputs.file_systems.get(system.region, {}).get(system.name)
-            if made is None:
-                continue
-            name = f"efs-{system.name}-{system.region}"
-            classes.append((name, system.region))
-            yield _class(
-                name,
-                "efs.csi.aws.com",
-                {
+            # Before apply there is none; its class comes with the render after.
+            if (name := _efs_class(system)) is not None and made is not None:
+                reached[name] = [system.region]
+                parameters = {
                     "provisioningMode": "efs-ap",
                     "fileSystemId": made.id,
                     "basePath": "/volumes",
                     "subPathPattern": "${.PVC.namespace}/${.PVC.name}",
                     "ensureUniqueDirectory": "true",
                     "directoryPerms": "0770",
-                },
-                ["tls"],
-            )
-        yield from _kept_near(cluster, classes)
+                }
+                yield _class(name, "efs.csi.aws.com", parameters, ["tls"])
+    if reached:
+        yield from _kept_near(cluster.kubernetes.version, reached)
+
+
+def _nfs_class(export: NfsExport) -> str | None:
+    """None where volumes don't belong: among people's homes, and where nobody may write."""
+    return None if export.read_only or export.path == _HOME else f"nfs-{export.name}"
+
+
+def _efs_class(system: FileSystem) -> str | None:
+    """None where volumes would stand among people's homes: an access point shows homes a part of it alone."""
+    among = system.path == _HOME and not system.access_points
+    return None if among else f"efs-{system.name}-{system.region}"
 
 
 def _class(name: str, provisioner: str, parameters: dict[str, str], options: list[str]) -> Object:
@@ -91,21 +100,18 @@ def _class(name: str, provisioner: str, parameters: dict[str, str], options: lis
     )
 
 
-def _kept_near(cluster: Cluster, classes: list[tuple[str, str]]) -> Iterator[Object]:
-    """A volume of a region's EFS keeps its pods in that region: its driver says so of one-zone file systems
-    alone, and elsewhere nobody could mount it."""
-    if not classes:
-        return
-    minor = cluster.kubernetes.version
-    api = f"admissionregistration.k8s.io/{'v1beta1' if minor == '1.35' else 'v1'}"
-    name = "efs-volumes-stay-in-their-region"
-    sites = ", ".join(f"'{name}': '{site}'" for name, site in classes)
-    term = (
-        "Object.spec.nodeAffinity.required.nodeSelectorTerms{matchExpressions: "
-        "[Object.spec.nodeAffinity.required.nodeSelectorTerms.matchExpressions{"
-        f"key: '{_SITE}', operator: 'In', values: [variables.sites[object.spec.storageClassName]]"
-        "}]}"
+def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]:
+    """A volume keeps its pods where it can be mounted. Its driver does not say where that is."""
+    name = "volumes-stay-in-reach"
+    sites = ", ".join(f'"{each}": [{_quoted(where)}]' for each, where in reached.items())
+    affinity = "Object.spec.nodeAffinity"
+    terms = f"{affinity}.required.nodeSelectorTerms"
+    requirement = (
+        f'{terms}.matchExpressions{{key: "{_SITE}", operator: "In", '
+        "values: variables.sites[object.spec.storageClassName]}"
     )
+    required = f"{affinity}.required{{nodeSelectorTerms: [{terms}{{matchExpressions: [{requirement}]}}]}}"
+    api = mutating_api(minor)
     yield of(
         api,
         "MutatingAdmissionPolicy",
@@ -124,9 +130,9 @@ def _kept_near(cluster: Cluster, classes: list[tuple[str, str]]) -> Iterator[Obj
             "variables": [{"name": "sites", "expression": f"{{{sites}}}"}],
             "matchConditions": [
                 {
-                    "name": "a-class-of-a-region",
-                    "expression": "has(object.spec.storageClassName) && object.spec.storageClassName in "
-                    f"[{', '.join(repr(each) for each, _ in classes)}]",
+                    "name": "of-a-class-of-ours",
+                    "expression": "has(object.spec.storageClassName) && "
+                    f"object.spec.storageClassName in [{_quoted(reached)}]",
                 },
                 {"name": "says-nothing-itself", "expression": "!has(object.spec.nodeAffinity)"},
             ],
@@ -136,14 +142,18 @@ def _kept_near(cluster: Cluster, classes: list[tuple[str, str]]) -> Iterator[Obj
                 {
                     "patchType": "ApplyConfiguration",
                     "applyConfiguration": {
-                        "expression": "Object{spec: Object.spec{nodeAffinity: Object.spec.nodeAffinity{"
-                        f"required: Object.spec.nodeAffinity.required{{nodeSelectorTerms: [{term}]}}}}}}}}"
+                        "expression": "Object{spec: Object.spec{"
+                        f"nodeAffinity: {affinity}{{required: {required}}}}}}}"
                     },
                 }
             ],
         },
     )
     yield of(api, "MutatingAdmissionPolicyBinding", name, spec={"policyName": name})
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{each}"' for each in names)
 
 
 # -- The paths of machines ---------------------------------------------------------------------------------
@@ -169,7 +179,7 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
         for path in shared:
             claim = path.strip("/").replace("/", "-")
             yield from _shown(claim, namespace, path, read_only[path], mounted[path], everywhere)
-    if any(addon.name == "s3-csi-driver" and addon.enabled for addon in cluster.kubernetes.addons):
+    if any(addon.name == "s3-csi-driver" for addon in cluster.kubernetes.addons):
         regions = sorted(region.name for region in cluster.regions)
         places = {region.name: region.region for region in cluster.regions}
         for bucket in storage.s3:
@@ -260,11 +270,11 @@ def _only(sites: list[str]) -> dict[str, Any]:
 def _quotas(cluster: Cluster) -> Iterator[Object]:
     """By class: the claims on machines' paths have none, and would use up any quota by what they state."""
     most = cluster.storage.volumes_quota_mib
-    on = {addon.name for addon in cluster.kubernetes.addons if addon.enabled}
-    classes = [
-        f"nfs-{each.name}" for each in cluster.storage.nfs if not each.read_only and "nfs-csi-driver" in on
-    ]
-    classes += [f"efs-{each.name}-{each.region}" for each in cluster.storage.efs if "efs-csi-driver" in on]
+    on = {addon.name for addon in cluster.kubernetes.addons}
+    nfs = cluster.storage.nfs if "nfs-csi-driver" in on else ()
+    efs = cluster.storage.efs if "efs-csi-driver" in on else ()
+    classes = [name for each in nfs if (name := _nfs_class(each))]
+    classes += [name for each in efs if (name := _efs_class(each))]
     if most is None or not classes:
         return
     hard = {f"{name}.storageclass.storage.k8s.io/requests.storage": f"{most}Mi" for name in classes}

@@ -43,6 +43,34 @@ describe 'storage::server' do
     end
   end
 
+  it 'limits the homes that are on its own disks' do
+    expect(chef_run).to create_storage_quota('/srv/home/ada').with(id: 2001, mountpoint: '/srv')
+    expect(chef_run).not_to create_storage_quota('/srv/home/bob')
+  end
+
+  it 'copies nothing that nobody asked for' do
+    expect(chef_run).not_to install_apt_package('rclone')
+  end
+
+  context 'with a nightly copy' do
+    default_attributes['storage']['sites']['lab']['copies'] = [
+      {
+        'name' => 'homes-lab', 'source' => '/srv/home', 'bucket' => 'copies', 'region' => 'us-east-1',
+        'prefix' => 'lab/home/', 'at' => '02:30', 'node' => 'storage-a',
+      },
+      { 'name' => 'other', 'source' => '/srv/other', 'bucket' => 'copies', 'node' => 'storage-b' },
+    ]
+
+    before { allow(Causeway::Copies).to receive(:ours).and_return(%w(gone homes-lab)) }
+
+    it 'makes it, and no other' do
+      expect(chef_run).to install_apt_package('rclone')
+      expect(chef_run).to create_storage_copy('homes-lab').with(source: '/srv/home', mountpoint: '/srv')
+      expect(chef_run).not_to create_storage_copy('other')
+      expect(chef_run).to remove_storage_copy('gone')
+    end
+  end
+
   it 'tells the server' do
     expect(chef_run.storage_export('home')).to notify('execute[exportfs]').to(:run).delayed
     expect(chef_run).to enable_service('nfs-server')

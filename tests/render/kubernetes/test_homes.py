@@ -1,0 +1,156 @@
+"""Homes on EFS: the program that makes them, run as it is; copies that go where the spec says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from golden_clusters import golden
+from moto.server import ThreadedMotoServer
+from strategies.outputs import outputs_for
+
+from infra.model import Cluster
+from infra.render.kubernetes import homes
+from infra.render.templating import TEMPLATES
+
+PROGRAM = TEMPLATES / "kubernetes" / "static" / "make-homes"
+
+
+@pytest.fixture(scope="module")
+def research() -> Cluster:
+    return golden("research")
+
+
+def objects(cluster: Cluster, file: str) -> list[dict[str, Any]]:
+    return list(homes.objects(cluster, outputs_for(cluster)).get(file, []))
+
+
+def make(people: Path, folder: Path) -> str:
+    command = ["sh", str(PROGRAM), str(people), str(folder)]
+    done = subprocess.run(
+        command, env={**os.environ, "ONCE": "1"}, capture_output=True, text=True, check=True, timeout=30
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_everyone_gets_a_home_of_their_own(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text("ada 10001\nalan 10002\n")
+    folder = tmp_path / "home"
+    folder.mkdir()
+    assert make(people, folder) == f"made {folder}/ada\nmade {folder}/alan\n"
+    found = (folder / "alan").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (10002, 10002, 0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_a_home_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text("ada 10001\n")
+    folder = tmp_path / "home"
+    (folder / "ada").mkdir(parents=True)
+    (folder / "ada").chmod(0o755)
+    (folder / "ada" / "thesis").write_text("all of it")
+    # Somebody who left keeps what is theirs.
+    (folder / "gone").mkdir()
+    assert make(people, folder) == ""
+    assert (folder / "ada").stat().st_uid == 0
+    assert stat.S_IMODE((folder / "ada").stat().st_mode) == 0o755
+    assert (folder / "ada" / "thesis").read_text() == "all of it"
+    assert (folder / "gone").is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_one_that_was_cut_off_is_finished(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text("ada 10001\n")
+    folder = tmp_path / "home"
+    (folder / ".ada.new").mkdir(parents=True)
+    make(people, folder)
+    assert (folder / "ada").stat().st_uid == 10001
+    assert not (folder / ".ada.new").exists()
+
+
+def test_a_folder_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text("ada 10001\n")
+    assert make(people, tmp_path / "not-mounted") == ""
+    assert not (tmp_path / "not-mounted").exists()
+
+
+def test_homes_are_made_in_regions_whose_homes_are_on_efs(research: Cluster) -> None:
+    config, maker = objects(research, "homes.yaml")
+    assert config["data"]["people"].splitlines() == [
+        f"{user.login} {user.uid}" for user in research.access.users
+    ]
+    pod = maker["spec"]["template"]["spec"]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    (expression,) = term["matchExpressions"]
+    having = {each.region for each in research.storage.efs if each.path == "/home"}
+    assert set(expression["values"]) == having
+
+
+def test_every_source_is_copied_once_to_a_folder_of_its_own(research: Cluster) -> None:
+    jobs = objects(research, "copies.yaml")
+    places = {}
+    for job in jobs:
+        pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        _, source, target, *_ = pod["containers"][0]["args"]
+        places[pod["nodeSelector"]["causeway.dev/site"]] = (source, target)
+    bucket = next(each.bucket for each in research.storage.s3 if each.name == "home-backup")
+    assert places == {
+        each.region: ("/home", f":s3:{bucket}/{each.region}/home")
+        for each in research.storage.efs
+        if each.path == "/home"
+    }
+    # The rack's own server copies the rest.
+    assert {copy.site for copy in research.storage.copies if copy.kind == "nfs"} == {"rack-a"}
+
+
+def test_a_copy_holds_what_is_there_and_no_more(research: Cluster, tmp_path: Path) -> None:
+    """The job's own arguments and environment, with the real rclone, into the S3 of moto."""
+    if shutil.which("rclone") is None:
+        pytest.skip("rclone is not installed")
+    job = objects(research, "copies.yaml")[0]
+    container = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    verb, source, target, *options = container["args"]
+    home = tmp_path / "home"
+    (home / "ada").mkdir(parents=True)
+    (home / "ada" / "thesis").write_text("all of it")
+    (home / "ada" / "link").symlink_to("thesis")
+    bucket, _, prefix = target.removeprefix(":s3:").partition("/")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        port = server.get_host_and_port()[1]
+        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+        s3 = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1", **keys)
+        s3.create_bucket(Bucket=bucket)
+        environment = {
+            "PATH": os.environ["PATH"],
+            **{each["name"]: each["value"] for each in container["env"]},
+            **{name.upper(): value for name, value in keys.items()},
+            "RCLONE_S3_ENDPOINT": f"http://127.0.0.1:{port}",
+            "RCLONE_S3_PROVIDER": "Other",  # AWS's buckets are names in DNS; this one's are paths
+        }
+        assert source == "/home"
+        command = ["rclone", verb, str(home), target, *options]
+
+        def copied() -> set[str]:
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+            return {each["Key"] for each in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+        assert copied() == {f"{prefix}/ada/link.rclonelink", f"{prefix}/ada/thesis"}
+        (home / "ada" / "thesis").unlink()
+        assert copied() == {f"{prefix}/ada/link.rclonelink"}
+    finally:
+        server.stop()
