@@ -18,6 +18,9 @@ REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 GPU_COUNT: Final = f"{LABEL_PREFIX}/gpu-count"
+WITHOUT_GPUS: Final = f"{LABEL_PREFIX}/without-gpus"
+"""Whether a node with cards takes work without a use for them: ``idle``, as long as nobody else wants it, or
+``never``, as a machine in the cloud goes away when its cards are idle."""
 
 ETHERNET: Final = "ethernet"
 
@@ -34,8 +37,9 @@ def place_labels(
     }
 
 
-def gpu_labels(cards: Gpus | None, *, counted: bool = True) -> dict[str, str]:
-    """Which cards there are. ``counted``: whether every machine has that many."""
+def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False) -> dict[str, str]:
+    """Which cards there are, and when work that has no use for them may come. ``counted``: whether every
+    machine has that many; ``owned``: whether an idle one costs nothing."""
     if cards is None:
         return {}
     return {
@@ -44,6 +48,7 @@ def gpu_labels(cards: Gpus | None, *, counted: bool = True) -> dict[str, str]:
         **({GPU_COUNT: str(cards.count)} if counted else {}),
         f"{LABEL_PREFIX}/gpu-memory-mib": str(cards.memory_mib),
         f"{LABEL_PREFIX}/gpu-class": cards.gpu_class,
+        WITHOUT_GPUS: "idle" if owned else "never",
     }
 
 

@@ -156,7 +156,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
         f"{LABEL_PREFIX}/capacity-type": "physical",
         **interconnect_label(),
-        **gpu_labels(cards),
+        **gpu_labels(cards, owned=True),
         **sharing_labels(cards),
         **node.labels,
     }
