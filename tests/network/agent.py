@@ -146,6 +146,11 @@ def exists(request: dict[str, Any]) -> dict[str, Any]:
     return {"exists": Path(f"/proc/{request['node']}/root{request['path']}").exists()}
 
 
+def routes(request: dict[str, Any]) -> dict[str, Any]:
+    """A node's main table, as proc(5) tells it: asked often too, of all nodes at once."""
+    return {"text": Path(f"/proc/{request['node']}/net/route").read_text()}
+
+
 def poll(request: dict[str, Any]) -> dict[str, Any]:
     return {"code": _processes[request["pid"]].poll()}
 
@@ -200,6 +205,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "node": node,
     "log": log,
     "exists": exists,
+    "routes": routes,
     "poll": poll,
     "kill": kill,
 }

@@ -29,11 +29,14 @@ _NEEDED = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs these in turn, for minutes: the first starts early and takes the others with it."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker("heavy")
-            break
+    """A worker runs a group of these in turn, for minutes: the first starts early and takes the others
+    along."""
+    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    for kind, minutes in ((True, 3), (False, 8)):
+        for item in here:
+            if item.path.name.startswith("test_laptops_") is kind:
+                item.add_marker(pytest.mark.heavy(minutes=minutes))
+                break
 
 
 def _check_packages() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import ipaddress
 import itertools
 import json
 import math
 import re
 import signal
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from network.machine import Machine, MachineFault, Result
+from network.machine import PATIENCE, Machine, MachineFault, Result
 
 _T = TypeVar("_T")
 
@@ -135,9 +137,10 @@ class Process:
     def stop(self, number: int = signal.SIGTERM, seconds: float = 10) -> int:
         """Ends it, by force where it does not listen, and says how it ended."""
         machine = self._node.machine
-        code = machine.ask("kill", timeout=seconds, pid=self._pid, signal=number)["code"]
+        patience = seconds * PATIENCE
+        code = machine.ask("kill", timeout=patience, pid=self._pid, signal=number)["code"]
         if code is None:
-            code = machine.ask("kill", timeout=seconds, pid=self._pid, signal=signal.SIGKILL)["code"]
+            code = machine.ask("kill", timeout=patience, pid=self._pid, signal=signal.SIGKILL)["code"]
         return int(code)
 
     def kill(self) -> None:
@@ -283,13 +286,21 @@ class Node:
         (link,) = json.loads(self.check("ip", "-json", "-4", "address", "show", "dev", interface))
         return str(link["addr_info"][0]["local"])
 
-    def routes(self, table: str = "main") -> dict[str, str]:
-        """Destination → interface of its first next hop, as the kernel has it."""
-        found = json.loads(self.check("ip", "-json", "-4", "route", "show", "table", table))
-        return {
-            route["dst"]: route.get("dev") or route.get("nexthops", [{}])[0].get("dev", "")
-            for route in reversed(found)  # of many to one destination the best is told first
-        }
+    def routes(self) -> dict[str, str]:
+        """Destination → interface of its first next hop, as the kernel has it: nothing where it is one that
+        rejects."""
+        found: dict[str, str] = {}
+        for line in self.machine.ask("routes", node=self.first)["text"].splitlines()[1:]:
+            interface, destination, _, _, _, _, _, mask, *_ = line.split()
+            # The kernel prints addresses as numbers in this machine's order of bytes.
+            address, netmask = (
+                str(ipaddress.IPv4Address(int(word, 16).to_bytes(4, sys.byteorder)))
+                for word in (destination, mask)
+            )
+            # Of many to one destination the best is told first.
+            block = ipaddress.IPv4Network(f"{address}/{netmask}")
+            found.setdefault(_written(block), interface.strip("*"))
+        return found
 
     def cut(self, *addresses: str) -> Cut:
         """Drops all packets from and to these addresses or blocks that this node sends, receives or forwards.
@@ -402,13 +413,14 @@ def wait_for(
     Args:
         condition: What is asked; an AssertionError from it counts as "not yet" and is told at the end.
         what: What is waited for, as the message puts it: "a route to 10.1.0.0/16".
-        seconds: How long.
+        seconds: How long, on a machine that is not busy.
         nodes: Their daemons' logs become part of the message.
 
     Raises:
         Late: It did not become true in time.
     """
-    deadline = time.monotonic() + seconds
+    patience = seconds * PATIENCE
+    deadline = time.monotonic() + patience
     seen: object
     while True:
         try:
@@ -419,8 +431,15 @@ def wait_for(
             seen = fault
         if time.monotonic() > deadline:
             logs = "\n".join(node.logs() for node in nodes)
-            raise Late(f"no {what} within {seconds:g} s; at last: {seen}\n{logs}")
+            raise Late(f"no {what} within {patience:g} s; at last: {seen}\n{logs}")
         time.sleep(every)
+
+
+def _written(block: ipaddress.IPv4Network) -> str:
+    """As ip(8) does."""
+    if block.prefixlen == 0:
+        return "default"
+    return str(block.network_address) if block.num_addresses == 1 else str(block)
 
 
 def _pings(text: str, interval: float) -> Pings:
