@@ -1,4 +1,4 @@
-"""The lines between nodes, each with the largest packet it carries. Judged by checks, carried out by ``resolve``."""
+"""The lines between nodes, each with the largest packet it carries: for checks and for ``resolve``."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def lines(spec: Spec) -> Iterator[Line]:
         place = spec.sites[region]
         assert isinstance(place, AwsSite)
         for name, site in linked_sites(spec, place):
-            yield _tunnels(spec, name, region, aws_tunnel(spec, site))
+            yield _tunnels(name, region, aws_tunnel(spec, site))
     for first, second, _ in mesh_pairs(spec):
-        yield _tunnels(spec, first, second, site_tunnel(spec, racks[first], racks[second]))
+        yield _tunnels(first, second, site_tunnel(spec, racks[first], racks[second]))
 
 
-def _tunnels(spec: Spec, first: str, second: str, mtu: int) -> Line:
+def _tunnels(first: str, second: str, mtu: int) -> Line:
     return Line(f"the tunnels between {first} and {second}", mtu)
 
 

@@ -1,12 +1,12 @@
 """Names of services and pods: CoreDNS, and a cache on each node.
 
-CoreDNS has the names of the cluster; kubeadm's own is turned off (``dns.disabled``). Its replicas stand apart, a site
-each as far as there are nodes. What else a pod asks for, the private zone too, its node's cache asks of whom the node
-itself asks: in a region the VPC's resolver, in a rack the site's gateway. So a place that is cut off still has its
-outer names, and those of the cluster for as long as the cache remembers (RFC 8767).
+CoreDNS has the names of the cluster; kubeadm's own is turned off (``dns.disabled``). Its replicas stand apart, a
+site each as far as there are nodes. What else a pod asks for, the private zone too, its node's cache asks of whom
+the node itself asks: in a region the VPC's resolver, in a rack the site's gateway. So a place that is cut off still
+has its outer names, and those of the cluster for as long as the cache remembers (RFC 8767).
 
-The cache listens on the address of the service ``kube-dns``, on an interface of its own, and so nobody is told another
-one; where it does not run, kube-proxy leads the same address to CoreDNS (KEP 1024, NodeLocal DNSCache).
+The cache listens on the address of the service ``kube-dns``, on an interface of its own, and so nobody is told
+another one; where it does not run, kube-proxy leads the same address to CoreDNS (KEP 1024, NodeLocal DNSCache).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
             ),
         ],
         "services.yaml": [
-            _service(cluster, "kube-dns", cluster.access.vpn.cluster_resolver),
-            _service(cluster, _UPSTREAM, _upstream(cluster)),
+            _service("kube-dns", cluster.access.vpn.cluster_resolver),
+            _service(_UPSTREAM, _upstream(cluster)),
         ],
         "cache.yaml": [_map(_CACHE, _CACHE_APP, cache_corefile(cluster)), _cache(cluster)],
     }
@@ -177,7 +177,7 @@ def _rights() -> list[Object]:
     ]
 
 
-def _service(cluster: Cluster, name: str, address: object) -> Object:
+def _service(name: str, address: object) -> Object:
     named = {"kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"}
     metrics = [{"name": "metrics", "port": 9153, "targetPort": 9153, "protocol": "TCP"}]
     spec = {
@@ -263,7 +263,7 @@ def _cache(cluster: Cluster) -> Object:
             "-conf",
             "/etc/Corefile",
             "-pidfile",
-            "/tmp/node-cache.pid",
+            "/run/node-cache.pid",
         ],
         "ports": [*_container_ports(), {"name": "metrics", "containerPort": 9253, "protocol": "TCP"}],
         "livenessProbe": {

@@ -1,8 +1,8 @@
-"""flannel: pods' packets between nodes, over every site (flannel, Documentation/kubernetes.md and backends.md).
+"""flannel: pods' packets between nodes, over every site (flannel's Documentation/kubernetes.md, backends.md).
 
-Two DaemonSets with a configuration each, where sites differ: in a rack, neighbours on one LAN send each other pods'
-packets as they are. In a VPC each network card drops what does not come from its machine's own address (source and
-destination check), so there every packet travels in VXLAN.
+Two DaemonSets with a configuration each, where sites differ: in a rack, neighbours on one LAN send each other
+pods' packets as they are. In a VPC each network card drops what does not come from its machine's own address
+(source and destination check), so there every packet travels in VXLAN.
 """
 
 from __future__ import annotations
@@ -194,11 +194,11 @@ def _flanneld(cluster: Cluster) -> Object:
         "command": ["/opt/bin/flanneld"],
         "args": [
             "--kube-subnet-mgr",
-            # What leaves the pods' range, and what comes into it from machines that are no nodes, has a node's
-            # address: others know no way back.
+            # What leaves the pods' range, and what comes into it from machines that are no nodes, has a
+            # node's address: others know no way back.
             "--ip-masq",
-            # The node's own address inside, not the one of its default route: a site's gateway has a line to the
-            # internet.
+            # The node's own address inside, not the one of its default route: a site's gateway has a line to
+            # the internet.
             "--iface=$(NODE_IP)",
             f"--healthz-port={_HEALTH}",
             # On gateways with a leg outside, too.
