@@ -1,12 +1,14 @@
 """Names of services and pods: CoreDNS, and a cache on each node.
 
-CoreDNS has the names of the cluster; kubeadm's own is turned off (``dns.disabled``). Its replicas stand apart, a
-site each as far as there are nodes. What else a pod asks for, the private zone too, its node's cache asks of whom
-the node itself asks: in a region the VPC's resolver, in a rack the site's gateway. So a place that is cut off still
-has its outer names, and those of the cluster for as long as the cache remembers (RFC 8767).
+CoreDNS has the names of the cluster; kubeadm's own is turned off (``dns.disabled``). Its replicas stand
+apart, a site each as far as there are nodes. What else a pod asks for, the private zone too, its node's
+cache asks of whom the node itself asks: in a region the VPC's resolver, in a rack the site's gateway. So a
+place that is cut off still has its outer names, and those of the cluster for as long as the cache remembers
+(RFC 8767).
 
-The cache listens on the address of the service ``kube-dns``, on an interface of its own, and so nobody is told
-another one; where it does not run, kube-proxy leads the same address to CoreDNS (KEP 1024, NodeLocal DNSCache).
+The cache listens on the address of the service ``kube-dns``, on an interface of its own, and so nobody is
+told another one; where it does not run, kube-proxy leads the same address to CoreDNS (KEP 1024, NodeLocal
+DNSCache).
 """
 
 from __future__ import annotations
