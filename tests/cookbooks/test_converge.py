@@ -9,6 +9,7 @@ a Chef (``machines/disk.py`` says how to name one); in software emulation it tak
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,6 +67,9 @@ def real_disk() -> Path:
     chef = disk.Chef.here()
     if chef is None:
         pytest.skip("no Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
+    for tool, package in (("gpg", "gnupg"), ("dpkg-deb", "dpkg")):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {package}")
     try:
         boot.kernel()
         return disk.disk(chef)
