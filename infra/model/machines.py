@@ -203,6 +203,8 @@ class Instance:
     hourly_price: float | None
     labels: Mapping[str, str]
     """Kubernetes labels that it carries if it is a node."""
+    taints: tuple[Taint, ...]
+    """What keeps pods off it."""
     tags: Mapping[str, str]
     user_data: Mapping[str, object]
 

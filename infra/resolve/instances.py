@@ -9,7 +9,7 @@ from typing import Literal
 from infra.catalogue import instances, prices
 from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.places import Region, Tier
-from infra.resolve.labels import instance_labels
+from infra.resolve.labels import instance_labels, role_taints
 from infra.resolve.machines import ROOT_DEVICE, cards_of
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.spec import Spec
@@ -57,6 +57,7 @@ class Foundry:
         kind = instances.find(instance_type)
         tier: Tier = "public" if public else "private"
         name = aws_name(255, self.environment, site, hostname)
+        taints = role_taints((role,))
         labels = dict(sorted(instance_labels(site, region.region, zone, instance_type).items()))
         return Instance(
             name=name,
@@ -78,8 +79,16 @@ class Foundry:
             ssh_from=ssh_from,
             hourly_price=prices.on_demand(instance_type, region.region),
             labels=labels,
+            taints=taints,
             tags=thing_tags(site, role),
-            user_data={**self.facts, "site": site, "role": role, "hostname": hostname, "labels": labels},
+            user_data={
+                **self.facts,
+                "site": site,
+                "role": role,
+                "hostname": hostname,
+                "labels": labels,
+                "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
+            },
         )
 
 

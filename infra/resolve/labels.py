@@ -7,10 +7,11 @@ they boot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from infra.catalogue.instances import InstanceType
+from infra.model.kubernetes import Taint
 from infra.model.places import Gpus
 from infra.resolve.names import LABEL_PREFIX
 
@@ -23,6 +24,18 @@ WITHOUT_GPUS: Final = f"{LABEL_PREFIX}/without-gpus"
 ``never``, as a machine in the cloud goes away when its cards are idle."""
 
 ETHERNET: Final = "ethernet"
+
+
+GATEWAY: Final = Taint(f"{LABEL_PREFIX}/gateway", "", "NoExecute")
+"""On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
+_WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
+_FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
+
+
+def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:
+    """What keeps pods off a machine with these roles: it is for laptops, or for people who log in."""
+    found = {*roles}
+    return (GATEWAY,) if found & _WAYS_IN and not found & _FOR_PODS else ()
 
 
 def place_labels(

@@ -25,7 +25,7 @@ from infra.model.places import (
     Tunnel,
 )
 from infra.resolve.addresses import link_name
-from infra.resolve.labels import gpu_labels, interconnect_label, place_labels
+from infra.resolve.labels import gpu_labels, interconnect_label, place_labels, role_taints
 from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable
@@ -160,6 +160,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         **sharing_labels(cards),
         **node.labels,
     }
+    roles = tuple(role.value for role in node.roles or (default,))
     return PhysicalNode(
         name=host,
         fqdn=f"{host}.{zone}",
@@ -170,12 +171,15 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         memory_mib=node.memory,
         disks=tuple(PhysicalDisk(disk.device, disk.size, disk.use) for disk in node.disks),
         gpus=cards,
-        roles=tuple(role.value for role in node.roles or (default,)),
+        roles=roles,
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
         resolvers=site.resolvers or (router,),
-        taints=tuple(Taint(each.key, each.value, each.effect.value) for each in node.taints),
+        taints=(
+            *role_taints(roles),
+            *(Taint(each.key, each.value, each.effect.value) for each in node.taints),
+        ),
         allocatable=allocatable(
             node.cpus,
             node.memory,

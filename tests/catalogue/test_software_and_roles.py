@@ -79,5 +79,5 @@ def test_a_family_has_a_role_of_its_own() -> None:
 
 def test_recipes_run_where_they_come_first() -> None:
     assert roles.recipes(["role[base]", "recipe[gpu]", "role[ssh-node]"]) == (
-        "base", "gpu", "storage", "ml_stack", "ssh_node",
+        "base", "gpu", "storage", "ml_stack", "ssh_node", "container_runtime", "kubernetes::worker",
     )  # fmt: skip

@@ -14,8 +14,7 @@ from infra.render.chef import objects
 from infra.render.kubernetes import kubelet
 from infra.resolve.reservations import kube, system
 
-_KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER})
-_MASTER: Final = "control-plane"
+_KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER, "access-gateway", "ssh-node"})
 _SSH_NODE: Final = "ssh-node"
 
 
@@ -103,8 +102,10 @@ def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list
         },
         "base": {"packages": list(image.packages)},
     }
-    if instance.role == _MASTER:
-        normal["kubernetes"] = {"labels": dict(instance.labels), "taints": []}
+    normal["kubernetes"] = {
+        "labels": dict(instance.labels),
+        "taints": [kubelet.written(each) for each in instance.taints],
+    }
     if instance.gpus is not None and image.gpu is not None:
         normal["gpu"] = _gpu(instance.gpus, image.gpu.cuda, fabric_manager=image.gpu.fabric_manager)
     if instance.role == _SSH_NODE:

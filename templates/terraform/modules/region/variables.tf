@@ -190,6 +190,8 @@ variable "control_plane" {
         site        = string
         role        = string
         hostname    = string
+        labels      = map(string)
+        taints      = list(string)
       })
     }))
   })
@@ -224,6 +226,8 @@ variable "instances" {
       site        = string
       role        = string
       hostname    = string
+      labels      = map(string)
+      taints      = list(string)
     })
   }))
   default = {}
