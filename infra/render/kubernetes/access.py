@@ -80,7 +80,9 @@ def _member_rules() -> list[dict[str, Any]]:
         _rule("", ["pods/eviction"], ["create"]),
         _rule("", ["pods/ephemeralcontainers"], ["get", "update", "patch"]),
         _rule("events.k8s.io", ["events"], _READ),
-        _rule("apps", ["deployments", "statefulsets", "replicasets", "daemonsets"], _ALL),
+        _rule("apps", ["deployments", "statefulsets", "replicasets"], _ALL),
+        # One on every node is for who runs the cluster.
+        _rule("apps", ["daemonsets"], _READ),
         _rule("apps", ["deployments/scale", "statefulsets/scale"], ["get", "update", "patch"]),
         _rule("batch", ["jobs", "cronjobs"], _ALL),
         _rule("batch", ["jobs/status", "cronjobs/status"], _READ),
@@ -94,6 +96,7 @@ def _member_rules() -> list[dict[str, Any]]:
         _rule("kueue.x-k8s.io", ["localqueues", "workloads"], _READ),
         # Takes a job out of its queue for good: kubectl patch workload … {"spec":{"active":false}}
         _rule("kueue.x-k8s.io", ["workloads"], ["patch", "update", "delete"]),
+        _rule("visibility.kueue.x-k8s.io", ["localqueues/pendingworkloads"], ["get"]),
         _rule("autoscaling.x-k8s.io", ["provisioningrequests"], _READ),
         _rule("metrics.k8s.io", ["pods"], _READ),
     ]

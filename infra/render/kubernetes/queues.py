@@ -1,0 +1,356 @@
+"""Queues: cards shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
+
+What there is
+    are flavours: machines of ours with one model of card, and each pool in each region. A job is given one
+    flavour, the first with room: ours, which cost nothing more, then pools by their priority, regions in
+    the order of overflow, the cheaper card first. Places (site, zone or rack, machine) let a job ask to be
+    near to itself: annotation ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
+Who gets it
+    is a queue a group, all in one cohort. What a group is sure of (``gpu_quota``) is its queue's own, of the
+    first flavours first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
+    weight: who holds least for its weight is next, and who holds more gives way. In a group, higher classes
+    go before lower ones, and evict them.
+How work comes in
+    is a queue ``default`` in each namespace: work that names no other goes there (Kueue, LocalQueueDefaulting).
+
+Machines in the cloud are asked for before a job with cards starts, all of them together: the check
+``autoscaler`` waits for the controller that answers provisioning requests of class ``batch.causeway.dev``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.kubernetes import Taint
+from infra.model.machines import NodeGroup, NodePool
+from infra.model.places import PhysicalNode
+from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.scheduling import GPU_CLASS, GPU_TAINT, WITHOUT_GPUS
+from infra.render.kubernetes.tenants import SHARED, TEAM, team_of
+
+_API: Final = "kueue.x-k8s.io/v1beta2"
+COHORT: Final = "causeway"
+TOPOLOGY: Final = "places"
+CHECK: Final = "autoscaler"
+PROVISIONING_CLASS: Final = "batch.causeway.dev"
+"""Of provisioning requests that our autoscaler answers. A DNS name, as the API demands."""
+
+_CARDS: Final = "nvidia.com/gpu"
+_RESOURCES: Final = ("cpu", "memory", _CARDS)
+_LEVELS: Final = ("causeway.dev/site", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
+"""From far to near. A rack is the zone of machines of ours."""
+
+MOST_FLAVOURS: Final = 64
+"""Of a group of resources (Kueue, ``ClusterQueue``)."""
+_MOST_LABELS: Final = 8
+"""Of a flavour (Kueue, ``ResourceFlavor``)."""
+_LABELS: Final = (
+    "causeway.dev/pool",
+    "causeway.dev/site",
+    "causeway.dev/gpu-model",
+    GPU_CLASS,
+    WITHOUT_GPUS,
+)
+"""What tells flavours from each other, and what classes of work go by. Labels of the spec come next."""
+_CAPACITY: Final = "causeway.dev/capacity-type"
+_NOT_OURS: Final = ("kubernetes.io", "k8s.io", "causeway.dev")
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Processors in thousandths, memory in MiB, and cards."""
+
+    millicores: int = 0
+    mib: int = 0
+    cards: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.millicores + other.millicores, self.mib + other.mib, self.cards + other.cards)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.millicores - other.millicores, self.mib - other.mib, self.cards - other.cards)
+
+    def times(self, count: int) -> Amount:
+        """So many of it."""
+        return Amount(self.millicores * count, self.mib * count, self.cards * count)
+
+    def part(self, cards: int) -> Amount:
+        """That many of its cards, and what comes with them."""
+        of = self.cards or 1
+        return Amount(self.millicores * cards // of, self.mib * cards // of, cards)
+
+    def quantities(self) -> dict[str, str]:
+        """As Kubernetes writes it."""
+        return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi", _CARDS: str(self.cards)}
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """Machines that are alike to a job."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    amount: Amount
+    """Of all of them together: of pools, at their largest."""
+    cloud: bool
+
+
+def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+    """What there is, classes of work, who gets it, and the way in."""
+    found = flavours(cluster)
+    if not found or not any(addon.name == "kueue" for addon in cluster.kubernetes.addons):
+        return {}
+    asked = _asks_autoscaler(cluster)
+    return {
+        "flavours.yaml": [_topology(), *(_flavour(each, asked=asked) for each in found)],
+        "classes.yaml": list(_classes(cluster)),
+        "checks.yaml": list(_checks()) if asked else [],
+        "queues.yaml": list(_queues(cluster, found, asked=asked)),
+        "ways-in.yaml": list(_ways_in(cluster)),
+    }
+
+
+def _asks_autoscaler(cluster: Cluster) -> bool:
+    """Whether there is somebody who answers: a check that nobody answers holds all work."""
+    from infra.render.kubernetes import APPLIED
+
+    return cluster.autoscaler.enabled and "autoscaler" in APPLIED
+
+
+# -- What there is ------------------------------------------------------------------------------------------
+
+
+def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
+    """In the order in which jobs try them."""
+    ours = _ours([node for site in cluster.sites for node in site.nodes])
+    order = {region.name: region.order for region in cluster.regions}
+    groups = sorted(
+        ((pool, group) for pool in cluster.pools for group in pool.groups if group.max),
+        key=lambda entry: (-entry[0].priority, order[entry[1].region], *_price(entry[1]), entry[0].name),
+    )
+    if len(ours) + len(groups) <= MOST_FLAVOURS:
+        return (*ours, *(_of_groups(f"{pool.name}.{group.region}", pool, [group]) for pool, group in groups))
+    pools = list(dict.fromkeys(pool.name for pool, _ in groups))
+    by_name = {pool.name: pool for pool in cluster.pools}
+    merged = [
+        _of_groups(name, by_name[name], [group for group in by_name[name].groups if group.max])
+        for name in pools
+    ]
+    return (*ours, *merged)[:MOST_FLAVOURS]
+
+
+def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
+    """Machines in racks by model of card, those without cards first: others' work tries them first too."""
+    kinds: dict[tuple[str, tuple[Taint, ...]], list[PhysicalNode]] = {}
+    for node in nodes:
+        if {"worker", "gpu-worker"} & {*node.roles}:
+            model = node.gpus.model if node.gpus is not None else ""
+            kinds.setdefault((model, node.taints), []).append(node)
+    found, seen = [], dict[str, int]()
+    for (model, taints), those in sorted(kinds.items(), key=lambda entry: (entry[0][0], len(entry[0][1]))):
+        name = f"physical.{model or 'cpu'}"
+        seen[name] = seen.get(name, 0) + 1
+        labels = dict(set(those[0].labels.items()).intersection(*(node.labels.items() for node in those)))
+        amount = sum((_amount(node.allocatable) for node in those), Amount())
+        unique = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        # In the cloud, whether an instance is a spot one is known when it has started; here it is no matter.
+        chosen = {_CAPACITY: labels[_CAPACITY], **_chosen(labels, _MOST_LABELS - 1)}
+        found.append(Flavour(unique, chosen, taints, amount, cloud=False))
+    return found
+
+
+def _of_groups(name: str, pool: NodePool, groups: Sequence[NodeGroup]) -> Flavour:
+    labels = dict(set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups)))
+    amount = sum((_amount(group.allocatable).times(group.max) for group in groups), Amount())
+    return Flavour(name, _chosen(labels), pool.taints, amount, cloud=True)
+
+
+def _chosen(labels: Mapping[str, str], most: int = _MOST_LABELS) -> dict[str, str]:
+    """As many as a flavour may have, the telling ones first."""
+    others = [key for key in sorted(labels) if not key.partition("/")[0].endswith(_NOT_OURS)]
+    wanted = [key for key in (*_LABELS, *others) if key in labels]
+    return {key: labels[key] for key in wanted[:most]}
+
+
+def _amount(allocatable: Mapping[str, str]) -> Amount:
+    return Amount(
+        int(allocatable["cpu"].removesuffix("m")),
+        int(allocatable["memory"].removesuffix("Mi")),
+        int(allocatable.get(_CARDS, "0")),
+    )
+
+
+def _price(group: NodeGroup) -> tuple[float, str]:
+    """Of a card, or of a processor where there are none; unknown ones last."""
+    has = _amount(group.allocatable)
+    units = has.cards or has.millicores / 1000
+    return (group.hourly_price / units if group.hourly_price and units else float("inf"), group.name)
+
+
+def _topology() -> Object:
+    return of(_API, "Topology", TOPOLOGY, spec={"levels": [{"nodeLabel": level} for level in _LEVELS]})
+
+
+def _flavour(flavour: Flavour, *, asked: bool) -> Object:
+    taints = [
+        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+        for taint in flavour.taints
+    ]
+    # Kueue reckons a machine's place by nodes that are there, or that the autoscaler has promised.
+    near = flavour.amount.cards and (asked or not flavour.cloud)
+    return of(
+        _API,
+        "ResourceFlavor",
+        flavour.name,
+        spec={
+            "nodeLabels": dict(flavour.labels),
+            **({"nodeTaints": taints} if taints else {}),
+            **(
+                {"tolerations": [{"key": GPU_TAINT, "operator": "Exists"}]}
+                if any(taint.key == GPU_TAINT for taint in flavour.taints)
+                else {}
+            ),
+            **({"topologyName": TOPOLOGY} if near else {}),
+        },
+    )
+
+
+# -- Who gets it --------------------------------------------------------------------------------------------
+
+
+def _classes(cluster: Cluster) -> Iterator[Object]:
+    """For work that is to wait by another class than its pods are evicted by, and for its own."""
+    for each in cluster.kubernetes.priority_classes:
+        yield of(_API, "WorkloadPriorityClass", each.name, value=each.value)
+
+
+def _checks() -> Iterator[Object]:
+    yield of(
+        _API,
+        "ProvisioningRequestConfig",
+        "batch",
+        spec={
+            "provisioningClassName": PROVISIONING_CLASS,
+            "managedResources": [_CARDS],
+            # Work waits for capacity for as long as it takes; it is never given up.
+            "retryStrategy": {
+                "backoffLimitCount": 1000,
+                "backoffBaseSeconds": 60,
+                "backoffMaxSeconds": 1800,
+            },
+        },
+    )
+    yield of(
+        _API,
+        "AdmissionCheck",
+        CHECK,
+        spec={
+            "controllerName": "kueue.x-k8s.io/provisioning-request",
+            "parameters": {
+                "apiGroup": "kueue.x-k8s.io",
+                "kind": "ProvisioningRequestConfig",
+                "name": "batch",
+            },
+        },
+    )
+
+
+def shares(cluster: Cluster, found: Sequence[Flavour]) -> dict[str, dict[str, int]]:
+    """Group's namespace → flavour → cards that it is sure of: of the first flavours first, and where several
+    want more than there is of one, to each in proportion."""
+    left = {group.namespace: group.gpu_quota for group in cluster.access.groups}
+    sure: dict[str, dict[str, int]] = {name: {} for name in left}
+    for flavour in found:
+        for name, cards in _divided(flavour.amount.cards, left).items():
+            sure[name][flavour.name] = cards
+            left[name] -= cards
+    return sure
+
+
+def _divided(cards: int, wanted: Mapping[str, int]) -> dict[str, int]:
+    """By largest remainder; no more than is wanted."""
+    total = sum(wanted.values())
+    if total <= cards:
+        return dict(wanted)
+    given = {name: cards * want // total for name, want in wanted.items()}
+    by_rest = sorted(wanted, key=lambda name: (-(cards * wanted[name] % total), name))
+    for name in by_rest[: cards - sum(given.values())]:
+        given[name] += 1
+    return given
+
+
+def _queues(cluster: Cluster, found: Sequence[Flavour], *, asked: bool) -> Iterator[Object]:
+    sure = shares(cluster, found)
+    owned = {
+        group.namespace: {
+            flavour.name: flavour.amount.part(sure[group.namespace][flavour.name]) for flavour in found
+        }
+        for group in cluster.access.groups
+    }
+    rest = {
+        flavour.name: flavour.amount - sum((each[flavour.name] for each in owned.values()), Amount())
+        for flavour in found
+    }
+    yield of(_API, "Cohort", COHORT, spec={"resourceGroups": [_resources(found, rest)]})
+    for group in cluster.access.groups:
+        yield _queue(group.namespace, group.weight, _resources(found, owned[group.namespace]), found, asked)
+    if any(team_of(cluster, user) == SHARED for user in cluster.access.users):
+        nothing = {flavour.name: Amount() for flavour in found}
+        yield _queue(SHARED, 1, _resources(found, nothing), found, asked)
+
+
+def _resources(found: Sequence[Flavour], amounts: Mapping[str, Amount]) -> dict[str, Any]:
+    return {
+        "coveredResources": list(_RESOURCES),
+        "flavors": [
+            {
+                "name": flavour.name,
+                "resources": [
+                    {"name": name, "nominalQuota": quantity}
+                    for name, quantity in amounts[flavour.name].quantities().items()
+                ],
+            }
+            for flavour in found
+        ],
+    }
+
+
+def _queue(
+    name: str, weight: int, resources: dict[str, Any], found: Sequence[Flavour], asked: bool
+) -> Object:
+    checked = [flavour.name for flavour in found if flavour.cloud and flavour.amount.cards] if asked else []
+    return of(
+        _API,
+        "ClusterQueue",
+        name,
+        spec={
+            "cohortName": COHORT,
+            "namespaceSelector": {"matchLabels": {TEAM: name}},
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": [resources],
+            "fairSharing": {"weight": str(weight)},
+            # Next flavour rather than somebody's end; the same flavour rather than one's own.
+            "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+            "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+            **(
+                {"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK, "onFlavors": checked}]}}
+                if checked
+                else {}
+            ),
+        },
+    )
+
+
+def _ways_in(cluster: Cluster) -> Iterator[Object]:
+    for group in cluster.access.groups:
+        yield _way_in(group.namespace, group.namespace)
+    for user in cluster.access.users:
+        yield _way_in(user.namespace, team_of(cluster, user))
+
+
+def _way_in(namespace: str, queue: str) -> Object:
+    return of(_API, "LocalQueue", "default", namespace=namespace, spec={"clusterQueue": queue})
