@@ -1,7 +1,7 @@
 """Parts of the cluster beyond its core: what each is, where it comes from, and in which version it is tested.
 
-An add-on is manifests of ours with an ``image``, or a Helm ``chart``, whose own images it brings. Sources are in
-``sources.md``.
+An add-on is manifests of ours with an ``image``, or a Helm ``chart``, whose own images it brings. Sources are
+in ``sources.md``.
 """
 
 from __future__ import annotations

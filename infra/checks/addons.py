@@ -78,7 +78,9 @@ def value_path(facts: Facts) -> Iterator[Finding]:
         for key, parts in split.items():
             at = (*path, "values", key)
             if not all(parts):
-                yield Finding(at, f"{key!r} has an empty part", "as in grafana.persistence.size; \\. is a dot")
+                yield Finding(
+                    at, f"{key!r} has an empty part", "as in grafana.persistence.size; \\. is a dot"
+                )
                 continue
             above = [other for other, them in split.items() if them == parts[: len(them)] and other != key]
             if above:

@@ -48,7 +48,7 @@ def known_size(facts: Facts) -> Iterator[Finding]:
         card = each.card
         if each.mig is not None and card is not None and card.mig and each.mig not in card.mig_profiles:
             sizes = card.mig_profiles
-            hint = meant_one_of(each.mig, sizes) if sizes else "see 'nvidia-smi mig --list-gpu-instance-profiles'"
+            hint = meant_one_of(each.mig, sizes) if sizes else "share it by turns: 'time_slices: 4'"
             message = f"{card.name} is not split into {each.mig}"
             message += f", but into {listed(sizes)}" if sizes else ": its sizes are not known here"
             yield Finding((*each.path, "mig"), message, hint)

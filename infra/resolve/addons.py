@@ -15,8 +15,8 @@ from infra.spec import Spec
 from infra.spec.addons import INGRESS, hosts, is_on, page_domain, split_path, typed
 
 _INGRESS_INDEX: Final = 11
-"""Its place in the range of services, next to the cluster's DNS. Kubernetes gives services that name no address
-one of these only when all others are used (KEP-3070: at least the first 16 are kept)."""
+"""Its place in the range of services, next to the cluster's DNS. Kubernetes gives services that name no
+address one of these only when all others are used (KEP-3070: at least the first 16 are kept)."""
 
 
 def offers(
@@ -25,8 +25,12 @@ def offers(
     """What the cluster has that add-ons are for."""
     cards = any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)
     has: dict[addons.Where, bool] = {
-        "always": True, "gpus": cards, "efs": bool(storage.efs), "s3": bool(storage.s3), "nfs": bool(storage.nfs),
-    }  # fmt: skip
+        "always": True,
+        "gpus": cards,
+        "efs": bool(storage.efs),
+        "s3": bool(storage.s3),
+        "nfs": bool(storage.nfs),
+    }
     return frozenset(each for each, there in has.items() if there)
 
 
@@ -64,9 +68,7 @@ def nested(values: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def resolve_ingress(
-    spec: Spec, on: tuple[made.AddOn, ...], services: IPv4Network
-) -> made.Ingress | None:
+def resolve_ingress(spec: Spec, on: tuple[made.AddOn, ...], services: IPv4Network) -> made.Ingress | None:
     """The address and the names of internal pages; None without the add-on."""
     if not any(each.name == INGRESS for each in on):
         return None

@@ -16,6 +16,8 @@ PLUGIN_LABEL: Final = "nvidia.com/device-plugin.config"
 """Which of the device plugin's configurations a node takes (k8s-device-plugin, README)."""
 MIG_LABEL: Final = "nvidia.com/mig.config"
 """How a node's cards are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
+WHOLE: Final = "whole"
+"""The configuration by which a card is one pod's."""
 
 
 def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
@@ -26,9 +28,12 @@ def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
 
 
 def configuration(cards: Gpus) -> str:
-    """The device plugin's configuration for such cards: ``whole``, ``slices-4``, ``mig``, ``mig-slices-4``."""
-    parts = [*(["mig"] if cards.mig else []), *([f"slices-{cards.time_slices}"] if cards.time_slices > 1 else [])]
-    return "-".join(parts) or "whole"
+    """The device plugin's configuration for them: ``whole``, ``slices-4``, ``mig``, ``mig-slices-4``."""
+    parts = (
+        "mig" if cards.mig else "",
+        f"slices-{cards.time_slices}" if cards.time_slices > 1 else "",
+    )
+    return "-".join(filter(None, parts)) or WHOLE
 
 
 def sharing_labels(cards: Gpus | None) -> dict[str, str]:
@@ -37,6 +42,6 @@ def sharing_labels(cards: Gpus | None) -> dict[str, str]:
         return {}
     named = configuration(cards)
     return {
-        **({PLUGIN_LABEL: named} if named != "whole" else {}),
+        **({PLUGIN_LABEL: named} if named != WHOLE else {}),
         **({MIG_LABEL: f"all-{cards.mig}"} if cards.mig else {}),
     }

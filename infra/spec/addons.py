@@ -1,4 +1,4 @@
-"""What a spec means by its add-ons, where it says nothing too: judged by checks, carried out by ``resolve``."""
+"""What a spec means by its add-ons: judged by checks, carried out by ``resolve``."""
 
 from __future__ import annotations
 

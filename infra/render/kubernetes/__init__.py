@@ -36,13 +36,16 @@ APPLIED: Final[tuple[str, ...]] = (
     "flannel",
     "dns",
     "firewall",
+    "scheduling",
+    "gpu",
+    "problems",
     "access",
     "volumes",
     "homes",
 )
 """Modules that give objects, in the order in which they are applied."""
 
-AFTER: Final[tuple[str, ...]] = ()
+AFTER: Final[tuple[str, ...]] = ("queues",)
 """Modules whose objects are of kinds that charts bring, in the order in which they are applied."""
 
 READ: Final[tuple[str, ...]] = ("kubeadm",)
