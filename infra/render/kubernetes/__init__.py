@@ -37,6 +37,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "dns",
     "firewall",
     "scheduling",
+    "scheduling",
     "gpu",
     "problems",
     "access",
