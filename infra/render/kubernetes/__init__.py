@@ -37,7 +37,6 @@ APPLIED: Final[tuple[str, ...]] = (
     "dns",
     "firewall",
     "scheduling",
-    "scheduling",
     "gpu",
     "problems",
     "access",

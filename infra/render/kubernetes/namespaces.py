@@ -92,7 +92,7 @@ def _quota(cluster: Cluster) -> dict[str, str]:
 
 
 def _network_policy(cluster: Cluster) -> dict[str, Any]:
-    own = [{"podSelector": {}}]
+    own: list[dict[str, Any]] = [{"podSelector": {}}]
     visitors = sorted({SYSTEM, *(addons.chart(name).namespace for name in _VISITORS)})
     of_ours = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": visitors}
     return {

@@ -11,7 +11,7 @@ Who gets it
     weight: who holds least for its weight is next, and who holds more gives way. In a group, higher classes
     go before lower ones, and evict them.
 How work comes in
-    is a queue ``default`` in each namespace: work that names no other goes there (Kueue, LocalQueueDefaulting).
+    is a queue ``default`` in each namespace, for all work that names no other (Kueue, LocalQueueDefaulting).
 
 Machines in the cloud are asked for before a job with cards starts, all of them together: the check
 ``autoscaler`` waits for the controller that answers provisioning requests of class ``batch.causeway.dev``.
