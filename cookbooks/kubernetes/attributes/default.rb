@@ -66,13 +66,25 @@ default['kubernetes']['shutdown'] = { 'grace' => 90, 'critical' => 20 }
 default['kubernetes']['kubelet'] = {}
 default['kubernetes']['kubelet_arguments'] = {}
 
-# The file with what a node needs to join: `token`, `ca_cert_hashes`, for masters also `certificate_key`.
-default['kubernetes']['join'] = { 'file' => '/etc/causeway/secrets/kubernetes-join.yaml' }
+# The file with what a node needs to join: `token`, and `ca` or `ca_cert_hashes`. `parameter` is where a worker in the
+# cloud that lacks it looks for it by its instance role (a SecureString of SSM Parameter Store in `region`), for at
+# most `wait` seconds a run; nil: somebody else brings the file.
+default['kubernetes']['join'] = {
+  'file' => '/etc/causeway/secrets/kubernetes-join.yaml',
+  'parameter' => nil,
+  'region' => nil,
+  'wait' => 120,
+}
 
 # Masters. `first` is the name of the one that begins the cluster, where there is none. `pki` (a folder like
 # /etc/kubernetes/pki, perhaps with the authority alone) and `encryption` (an EncryptionConfiguration) are
-# used where they are there. `cluster` and `init` go over ClusterConfiguration and InitConfiguration; `config`
-# names a whole kubeadm configuration that is used instead. A bake pulls the images if `pull_images` says so.
+# used where they are there. `cluster`, `init` and `proxy` go over ClusterConfiguration, InitConfiguration and
+# KubeProxyConfiguration; `config` names a whole kubeadm configuration that is used instead. A bake pulls the images
+# if `pull_images` says so.
+#
+# `names` are the masters, name => full name. `tokens` says whether this master puts fresh tokens where
+# `join.parameter` is. `snapshots` of etcd go to a bucket, each `interval` seconds. `certificates`: they are renewed
+# when one has fewer `days` left.
 default['kubernetes']['control_plane'] = {
   'first' => 'master-1',
   'pki' => '/etc/causeway/secrets/kubernetes-pki',
@@ -80,7 +92,12 @@ default['kubernetes']['control_plane'] = {
   'cert_sans' => [],
   'cluster' => {},
   'init' => {},
+  'proxy' => {},
   'config' => nil,
+  'names' => {},
+  'tokens' => false,
+  'snapshots' => { 'bucket' => nil, 'prefix' => 'snapshots/', 'region' => nil, 'interval' => 3600 },
+  'certificates' => { 'days' => 60, 'lease' => 'causeway-certificates', 'namespace' => 'kube-system' },
   'pull_images' => true,
   'audit_log' => { 'days' => 30, 'files' => 10, 'mib' => 100 },
 }

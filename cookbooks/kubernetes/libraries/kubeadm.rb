@@ -12,6 +12,9 @@ module Causeway
     AUDIT_POLICY = '/etc/kubernetes/audit-policy.yaml'
     AUDIT_LOGS = '/var/log/kubernetes/audit'
     ENCRYPTION = '/etc/kubernetes/encryption.yaml'
+    # A kubeconfig, in memory while a node joins: what `discovery.file` of a JoinConfiguration names.
+    DISCOVERY = '/run/causeway/kubernetes-discovery.conf'
+    CERTIFICATE = /-----BEGIN CERTIFICATE-----/.freeze
     TOKEN = /\A[a-z0-9]{6}\.[a-z0-9]{16}\z/.freeze
     CA_HASH = /\Asha256:[0-9a-f]{64}\z/.freeze
     CERTIFICATE_KEY = /\A[0-9a-f]{64}\z/.freeze
@@ -30,15 +33,17 @@ module Causeway
       end
     end
 
-    # The file with what a node needs to join. What it lacks is said without what it has.
-    def secrets(text, file, master:)
+    # The file with what a node needs to join. What it lacks is said without what it has. A master needs the key of
+    # the certificates only where those were left in the cluster, rather than brought.
+    def secrets(text, file)
       read = YAML.safe_load(text)
       read = {} unless read.is_a?(Hash)
       hashes = Array(read['ca_cert_hashes'])
       wrong = []
       wrong << 'token' unless TOKEN.match?(read['token'].to_s)
-      wrong << 'ca_cert_hashes' if hashes.empty? || hashes.grep_v(CA_HASH).any?
-      wrong << 'certificate_key' if master && !CERTIFICATE_KEY.match?(read['certificate_key'].to_s)
+      wrong << 'ca' if read['ca'] && !CERTIFICATE.match?(read['ca'].to_s)
+      wrong << 'ca_cert_hashes' if hashes.grep_v(CA_HASH).any? || (hashes.empty? && !read['ca'])
+      wrong << 'certificate_key' if read['certificate_key'] && !CERTIFICATE_KEY.match?(read['certificate_key'].to_s)
       raise ArgumentError, "#{file} has no good #{wrong.join(', ')}" unless wrong.empty?
 
       read
@@ -59,13 +64,7 @@ module Causeway
       document = {
         'apiVersion' => API,
         'kind' => 'JoinConfiguration',
-        'discovery' => {
-          'bootstrapToken' => {
-            'apiServerEndpoint' => secrets['endpoint'] || endpoint,
-            'token' => secrets['token'],
-            'caCertHashes' => secrets['ca_cert_hashes'],
-          },
-        },
+        'discovery' => discovery(endpoint, secrets),
         'nodeRegistration' => registration(name),
       }
       return document unless master
@@ -74,7 +73,38 @@ module Causeway
         'controlPlane' => {
           'localAPIEndpoint' => local_endpoint(address),
           'certificateKey' => secrets['certificate_key'],
-        }
+        }.compact
+      )
+    end
+
+    # By the cluster's authority where it was brought; else the API shows it, and it is known by its hash.
+    def discovery(endpoint, secrets)
+      return { 'file' => { 'kubeConfigPath' => DISCOVERY } } if secrets['ca']
+
+      {
+        'bootstrapToken' => {
+          'apiServerEndpoint' => secrets['endpoint'] || endpoint,
+          'token' => secrets['token'],
+          'caCertHashes' => secrets['ca_cert_hashes'],
+        },
+      }
+    end
+
+    # The file that discovery reads: a kubeconfig whose user has the token. nil where there is none to write.
+    def discovery_file(endpoint, secrets)
+      return unless secrets['ca']
+
+      server = "https://#{secrets['endpoint'] || endpoint}"
+      authority = [secrets['ca']].pack('m0')
+      yaml(
+        'apiVersion' => 'v1',
+        'kind' => 'Config',
+        'clusters' => [
+          { 'name' => 'causeway', 'cluster' => { 'server' => server, 'certificate-authority-data' => authority } },
+        ],
+        'users' => [{ 'name' => 'joining', 'user' => { 'token' => secrets['token'] } }],
+        'contexts' => [{ 'name' => 'joining', 'context' => { 'cluster' => 'causeway', 'user' => 'joining' } }],
+        'current-context' => 'joining'
       )
     end
 
@@ -110,6 +140,13 @@ module Causeway
           },
         },
       }
+    end
+
+    # Whether the API server that these documents make starts without a key to encrypt with.
+    def names_no_key?(documents)
+      documents.none? do |each|
+        (each.dig('apiServer', 'extraArgs') || []).any? { |flag| flag['name'] == 'encryption-provider-config' }
+      end
     end
 
     def api_server(sans, audit, encrypted)

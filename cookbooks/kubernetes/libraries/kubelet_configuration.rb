@@ -12,13 +12,17 @@ module Causeway
         'kind' => 'KubeletConfiguration',
         'cgroupDriver' => 'systemd',
         'rotateCertificates' => true,
+        'serverTLSBootstrap' => false,
+        'seccompDefault' => true,
+        'protectKernelDefaults' => false,
         'podPidsLimit' => 16_384,
         'serializeImagePulls' => false,
         'maxParallelImagePulls' => 3,
         'containerLogMaxSize' => '50Mi',
         'containerLogMaxFiles' => 3,
       }
-      own = [size(node), leftovers(settings), shutdown(settings), taints(settings)].reduce(common, :merge)
+      own = [size(node), leftovers(settings), shutdown(settings), taints(settings), provider]
+        .reduce(common, :merge)
       Kubeadm.merge(own, settings['kubelet'])
     end
 
@@ -50,6 +54,11 @@ module Causeway
         'shutdownGracePeriod' => "#{settings['shutdown']['grace']}s",
         'shutdownGracePeriodCriticalPods' => "#{settings['shutdown']['critical']}s",
       }
+    end
+
+    # By which a controller for AWS finds the instance of a node. It is read when a node registers.
+    def provider
+      { 'providerID' => Instance.provider_id }.compact
     end
 
     def taints(settings)

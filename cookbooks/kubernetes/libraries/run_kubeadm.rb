@@ -9,10 +9,18 @@ module Causeway
       # Half a master can't be told from a whole one, and to undo it may undo a cluster: people decide.
       UNFINISHED = '/etc/kubernetes/kubeadm-unfinished'
 
+      # What the block gives: the configuration, and a file of discovery that it names, or nil.
       def kubeadm(verb, *options)
-        text = yield
+        text, discovery = yield
         directory ::File.dirname(CONFIG) do
           mode '0700'
+        end
+        file Causeway::Kubeadm::DISCOVERY do
+          content discovery
+          mode '0600'
+          sensitive true
+          backup false
+          not_if { discovery.nil? }
         end
         file CONFIG do
           content text
@@ -28,9 +36,11 @@ module Causeway
         end
         mark(nil)
       ensure
-        file CONFIG do
-          backup false
-          action :delete
+        [CONFIG, Causeway::Kubeadm::DISCOVERY].each do |path|
+          file path do
+            backup false
+            action :delete
+          end
         end
       end
 

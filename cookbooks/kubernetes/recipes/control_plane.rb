@@ -100,16 +100,28 @@ shared = {
   'apiVersion' => Causeway::Kubeadm::KUBELET_API,
   'kind' => 'KubeletConfiguration',
   'cgroupDriver' => 'systemd',
-}
+}.merge(settings['kubelet'].to_h).merge('maxPods' => settings['pods_per_node'])
+documents = [
+  Causeway::Kubeadm.merge(init, plane['init']), Causeway::Kubeadm.merge(cluster, plane['cluster']), shared,
+]
+documents << plane['proxy'].to_h unless plane['proxy'].empty?
+
+# An API server that is told to encrypt and has no key does not start, and one that is not told keeps secrets as
+# they are: neither is a cluster to begin.
+ready = encrypted || Causeway::Kubeadm.names_no_key?(documents)
+
+log 'the key that secrets are encrypted with is not here yet' do
+  message "#{plane['encryption']} is not here yet: this machine does not become a master in this run"
+  level :warn
+  not_if { ready || ::File.exist?('/etc/kubernetes/admin.conf') }
+end
 
 # With the join file there is a cluster to join, whichever master this is.
 kubernetes_init name do
-  config [
-    Causeway::Kubeadm.merge(init, plane['init']), Causeway::Kubeadm.merge(cluster, plane['cluster']), shared,
-  ]
+  config documents
   config_file plane['config'] if plane['config']
   endpoint endpoint
-  only_if { name == plane['first'] && !::File.exist?(secrets) }
+  only_if { ready && name == plane['first'] && !::File.exist?(secrets) }
 end
 
 log 'the secret to join the masters is not here yet' do
@@ -123,15 +135,17 @@ kubernetes_join name do
   secrets secrets
   address settings['node_ip'] if settings['node_ip']
   master true
-  only_if { ::File.exist?(secrets) }
+  only_if { ready && ::File.exist?(secrets) }
 end
 
 kubernetes_labels name do
-  labels settings['labels'].to_h
+  labels Causeway::Instance.labels(settings['labels'].to_h)
   taints settings['taints'].to_a
   action :reconcile
   only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end
+
+include_recipe 'kubernetes::upkeep'
 
 directory '/root/.kube' do
   mode '0700'

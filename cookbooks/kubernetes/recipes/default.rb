@@ -25,6 +25,27 @@ end
   kubernetes_package name
 end
 
+# Programs of a node that talks to AWS by its instance role: an image has them, whatever it becomes.
+if settings['join']['parameter'] || settings['control_plane']['snapshots']['bucket']
+  package 'python3-boto3'
+end
+
+directory '/usr/local/lib/causeway' do
+  mode '0755'
+end
+
+remote_directory '/usr/local/lib/causeway/kubernetes_node' do
+  source 'kubernetes_node'
+  mode '0755'
+  files_mode '0644'
+  purge true
+end
+
+cookbook_file '/usr/local/sbin/causeway-join-fetch' do
+  source 'causeway-join-fetch'
+  mode '0755'
+end
+
 kubernetes_swap 'off' do
   action :off
 end
@@ -46,7 +67,7 @@ template '/etc/default/kubelet' do
   mode '0644'
   variables(
     arguments: Causeway::NodeRegistration.arguments(
-      labels: Causeway::NodeRegistration.labels(settings['labels'].to_h),
+      labels: Causeway::NodeRegistration.labels(Causeway::Instance.labels(settings['labels'].to_h)),
       node_ip: settings['node_ip'],
       further: settings['kubelet_arguments'].to_h
     )

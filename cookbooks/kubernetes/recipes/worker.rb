@@ -13,6 +13,15 @@ return if node.read('causeway', 'baking')
 settings = node['kubernetes']
 secrets = settings['join']['file']
 
+# Anew in each run until the node has joined: a token that was fetched earlier may have ended.
+kubernetes_secret secrets do
+  parameter settings['join']['parameter']
+  region settings['join']['region']
+  wait settings['join']['wait']
+  only_if { settings['join']['parameter'] && !Causeway::Instance.facts.empty? }
+  not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
+end
+
 log 'the secret to join the cluster is not here yet' do
   message "#{secrets} is not here yet: this machine does not join the cluster in this run"
   level :warn
@@ -27,8 +36,15 @@ kubernetes_join name do
   only_if { ::File.exist?(secrets) }
 end
 
+kubernetes_secret "#{secrets}, of which there is no more need" do
+  file secrets
+  action :forget
+  only_if { settings['join']['parameter'] && !Causeway::Instance.facts.empty? }
+  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
+end
+
 kubernetes_labels name do
-  labels settings['labels'].to_h
+  labels Causeway::Instance.labels(settings['labels'].to_h)
   taints settings['taints'].to_a
   action :reconcile
   only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }

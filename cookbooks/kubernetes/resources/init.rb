@@ -22,7 +22,7 @@ property :endpoint, String,
 
 property :certificate_key, String,
   sensitive: true,
-  description: 'Key by which other masters fetch the certificates, 64 hexadecimal digits'
+  description: 'Where other masters get the certificates from the cluster: the key to them, 64 hexadecimal digits'
 
 action :init, description: 'Begin the cluster.' do
   return if ::File.exist?('/etc/kubernetes/admin.conf') && !unfinished?
@@ -34,8 +34,9 @@ action :init, description: 'Begin the cluster.' do
   end
 
   # What it would print opens the cluster, and output ends up in logs.
-  kubeadm('init', '--upload-certs', '--skip-token-print', '--skip-certificate-key-print') do
-    new_resource.config_file ? ::File.read(new_resource.config_file) : Causeway::Kubeadm.yaml(*documents)
+  upload = new_resource.certificate_key ? %w(--upload-certs --skip-certificate-key-print) : []
+  kubeadm('init', '--skip-token-print', *upload) do
+    [new_resource.config_file ? ::File.read(new_resource.config_file) : Causeway::Kubeadm.yaml(*documents), nil]
   end
 end
 

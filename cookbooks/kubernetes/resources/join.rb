@@ -16,7 +16,7 @@ property :endpoint, String,
 
 property :secrets, String,
   required: true,
-  description: 'A YAML file with `token`, `ca_cert_hashes`, and for masters `certificate_key`'
+  description: 'A YAML file with `token`, and `ca` (PEM) or `ca_cert_hashes`'
 
 property :master, [true, false],
   default: false,
@@ -37,17 +37,15 @@ action :join, description: 'Join the cluster, unless the kubelet has its credent
   end
 
   kubeadm('join') do
-    Causeway::Kubeadm.yaml(
-      Causeway::Kubeadm.join(
-        name: new_resource.node_name,
-        endpoint: new_resource.endpoint,
-        secrets: Causeway::Kubeadm.secrets(
-          ::File.read(new_resource.secrets), new_resource.secrets, master: new_resource.master
-        ),
-        address: new_resource.address,
-        master: new_resource.master
-      )
+    secrets = Causeway::Kubeadm.secrets(::File.read(new_resource.secrets), new_resource.secrets)
+    configuration = Causeway::Kubeadm.join(
+      name: new_resource.node_name,
+      endpoint: new_resource.endpoint,
+      secrets: secrets,
+      address: new_resource.address,
+      master: new_resource.master
     )
+    [Causeway::Kubeadm.yaml(configuration), Causeway::Kubeadm.discovery_file(new_resource.endpoint, secrets)]
   end
 end
 

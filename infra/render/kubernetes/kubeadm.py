@@ -31,8 +31,8 @@ ENCRYPTION: Final = "/etc/kubernetes/encryption.yaml"
 DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
 """A kubeconfig with the API's address, the cluster's authority and a token, in memory while a node joins."""
 
-_ANY: Final = "0.0.0.0"  # noqa: S104  # metrics are asked for from other machines: security groups say by which
-_MUTATING_POLICIES: Final = (1, 36)
+_ANY: Final = "0.0.0.0"  # noqa: S104  # metrics are asked for from other machines: security groups say by
+which _MUTATING_POLICIES: Final = (1, 36)
 """The first version that has MutatingAdmissionPolicy without being asked."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
 _POLICY: Final = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
@@ -188,7 +188,7 @@ def cluster_configuration(cluster: Cluster) -> Object:
 def kube_proxy(cluster: Cluster) -> Object:
     """KubeProxyConfiguration.
 
-    Not nftables: each node's own name server listens on the service's address, which that mode lets nobody else
+    Not nftables: each node's own name server listens on the service's address, which that mode lets no other
     have (https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/).
     """
     return {

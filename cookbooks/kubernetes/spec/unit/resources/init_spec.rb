@@ -29,9 +29,7 @@ describe 'kubernetes_init' do
 
   it 'begins the cluster, and prints nothing that opens it' do
     expect(chef_run).to run_execute('kubeadm init').with(
-      command: [
-        'kubeadm', 'init', '--config', config, '--upload-certs', '--skip-token-print', '--skip-certificate-key-print',
-      ]
+      command: ['kubeadm', 'init', '--config', config, '--skip-token-print']
     )
     expect(chef_run).to create_file('/etc/kubernetes/kubeadm-unfinished')
     expect(chef_run).to delete_file('/etc/kubernetes/kubeadm-unfinished')

@@ -1,0 +1,96 @@
+"""What Chef wrote down for the programs of a master, and where files are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+UTC = timezone.utc  # noqa: UP017  # Ubuntu 22.04 has Python 3.10
+
+
+class Failed(Exception):  # noqa: N818
+    """What went wrong, for whoever reads the journal."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """A master's files, below ``/`` or where else its system is mounted."""
+
+    root: Path = Path("/")
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "etc/causeway/control-plane.json"
+
+    @property
+    def kubernetes(self) -> Path:
+        return self.root / "etc/kubernetes"
+
+    @property
+    def manifests(self) -> Path:
+        return self.kubernetes / "manifests"
+
+    @property
+    def stopped(self) -> Path:
+        """Manifests of pods that are not to run, while etcd is put back."""
+        return self.kubernetes / "manifests.stopped"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "var/lib/causeway"
+
+    @property
+    def metrics(self) -> Path:
+        """The folder that the node exporter's textfile collector reads (Debian's own place for it)."""
+        return self.root / "var/lib/prometheus/node-exporter"
+
+    @property
+    def admin(self) -> Path:
+        return self.kubernetes / "admin.conf"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where copies of etcd are."""
+
+    name: str
+    prefix: str
+    region: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A master's settings."""
+
+    cluster: str
+    name: str
+    endpoint: str
+    masters: dict[str, str]
+    """Every master's name → its full name in DNS."""
+    bucket: Bucket | None
+    parameter: str | None
+    """The parameter that tokens are put into."""
+    region: str | None
+    certificates: dict[str, Any]
+
+
+def read(paths: Paths) -> Settings:
+    """Failed where there are none."""
+    try:
+        text = json.loads(paths.settings.read_text(encoding="utf-8"))
+        kept = text["snapshots"]
+        return Settings(
+            cluster=text["cluster"],
+            name=text["name"],
+            endpoint=text["endpoint"],
+            masters=text["masters"],
+            bucket=Bucket(kept["bucket"], kept["prefix"], kept["region"]) if kept.get("bucket") else None,
+            parameter=text["join"]["parameter"],
+            region=text["join"]["region"],
+            certificates=text["certificates"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise Failed(f"{paths.settings} can't be used: {problem!r}; a Chef run writes it") from problem

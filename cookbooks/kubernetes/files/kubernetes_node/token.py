@@ -1,0 +1,59 @@
+"""A fresh token for machines that join, put into SSM Parameter Store with the master's instance role.
+
+Each master does so, every hour; a token lives for two. Whoever fetches one has most of an hour left, also
+when all masters but one are away. It opens no more than that a machine asks for a certificate of a node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from kubernetes_node.command import run
+from kubernetes_node.settings import Failed, Paths, Settings, read
+
+LIFE = "2h"
+
+
+def secret(paths: Paths, settings: Settings) -> str:
+    """A new token with what goes with it. JSON, which is YAML too."""
+    made = run(
+        "kubeadm", "token", "create", "--kubeconfig", paths.admin, "--ttl", LIFE,
+        "--description", f"machines that join, by {settings.name}",
+    )  # fmt: skip
+    authority = (paths.kubernetes / "pki/ca.crt").read_text(encoding="ascii")
+    said = {"token": made.strip(), "ca": authority, "endpoint": settings.endpoint}
+    return json.dumps(said, indent=2) + "\n"
+
+
+def put(settings: Settings, text: str) -> None:
+    """Over the one before it."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    if settings.parameter is None:
+        raise Failed("no parameter is named: this master hands out no tokens")
+    try:
+        ssm = boto3.client("ssm", region_name=settings.region)
+        ssm.put_parameter(Name=settings.parameter, Value=text, Type="SecureString", Overwrite=True)
+    except (BotoCoreError, ClientError) as problem:
+        raise Failed(f"{settings.parameter}: {problem}") from problem
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="causeway-join-token", description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where the system is, if not at /")
+    paths = Paths(parser.parse_args(arguments).root)
+    try:
+        settings = read(paths)
+        put(settings, secret(paths, settings))
+    except (Failed, OSError) as problem:
+        print(f"causeway-join-token: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

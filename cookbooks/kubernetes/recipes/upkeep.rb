@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+#
+# Cookbook:: kubernetes
+# Recipe:: upkeep
+#
+# What a master does by itself, by timers: copies of etcd to a bucket, fresh tokens for machines that join, new
+# certificates before the old ones end. Restoring a copy is for people: causeway-etcd-restore.
+
+settings = node['kubernetes']
+plane = settings['control_plane']
+snapshots = plane['snapshots']
+tokens = plane['tokens'] && settings['join']['parameter']
+
+directory '/etc/causeway' do
+  mode '0755'
+end
+
+# No secret is in it.
+file '/etc/causeway/control-plane.json' do
+  content JSON.pretty_generate(
+    'cluster' => node['causeway']['cluster'],
+    'name' => settings['node_name'] || node.read('causeway', 'name') || node['hostname'],
+    'endpoint' => settings['endpoint'] || node['causeway']['api'],
+    'masters' => plane['names'].to_h,
+    'snapshots' => snapshots.to_h.slice('bucket', 'prefix', 'region'),
+    'join' => { 'parameter' => tokens ? settings['join']['parameter'] : nil, 'region' => settings['join']['region'] },
+    'certificates' => plane['certificates'].to_h
+  ) + "\n"
+  mode '0644'
+end
+
+%w(causeway-etcd-snapshot causeway-etcd-restore causeway-join-token causeway-certificates).each do |program|
+  cookbook_file "/usr/local/sbin/#{program}" do
+    source program
+    mode '0755'
+  end
+end
+
+# Which units there are, when they run, and whether they are wanted here.
+{
+  'causeway-etcd-snapshot' => ['A copy of etcd', "#{snapshots['interval']}s", snapshots['bucket']],
+  'causeway-join-token' => ['A fresh token for machines that join', '1h', tokens],
+  'causeway-certificates' => ["New certificates before the old ones end", '1d', true],
+}.each do |unit, (description, interval, wanted)|
+  systemd_unit "#{unit}.service" do
+    content(
+      Unit: {
+        Description: description,
+        ConditionPathExists: '/etc/kubernetes/admin.conf',
+        After: 'network-online.target',
+        Wants: 'network-online.target',
+      },
+      Service: {
+        Type: 'oneshot',
+        ExecStart: "/usr/local/sbin/#{unit}",
+        Nice: '10',
+        TimeoutStartSec: '30min',
+        PrivateTmp: 'yes',
+        ProtectHome: 'read-only',
+      }
+    )
+    action wanted ? :create : :delete
+  end
+
+  systemd_unit "#{unit}.timer" do
+    content(
+      Unit: { Description: description },
+      # Masters of one age would all do it in the same second.
+      Timer: { OnBootSec: '5min', OnUnitActiveSec: interval, RandomizedDelaySec: '2min' },
+      Install: { WantedBy: 'timers.target' }
+    )
+    action wanted ? %i(create enable start) : %i(stop disable delete)
+    only_if { wanted || ::File.exist?("/etc/systemd/system/#{unit}.timer") }
+  end
+end
