@@ -129,6 +129,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     values = {
         "name": f"{cluster.environment}-{region.name}",
         "network": _network(cluster, region),
+        "overlay": _overlay(cluster, region),
         "vpn": _vpn(cluster, region),
         "images": {each.name: _image(each, region) for each in cluster.images if each.name in used},
         "node_pools": {group.pool: _node_pool(pool, group) for pool, group in groups},
@@ -173,6 +174,13 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
             for listener in server.listeners
         },
     }
+
+
+def _overlay(cluster: Cluster, region: Region) -> dict[str, Any] | None:
+    router = cluster.kubernetes.overlay.routers.get(region.name)
+    if router is None:
+        return None
+    return {"blocks": sorted(map(str, (cluster.network.pods, cluster.network.services))), "router": router}
 
 
 def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:

@@ -78,7 +78,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
     network = _network(spec, plan, numbers.numbers)
     ssh = resolve_ssh(spec, ssh_nodes)
-    overlay = resolve_overlay(spec, sites, masters, gateways)
+    overlay = resolve_overlay(spec, sites, gateways)
     vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh, overlay.mtu)
     site_gateways = resolve_gateways(spec, sites, network.links, blocks)
     pools = resolve_pools(spec, environment, regions, images, facts)

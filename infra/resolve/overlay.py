@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from infra.model.kubernetes import Overlay
-from infra.model.machines import ControlPlane, Instance
+from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Port
 from infra.spec import Spec
 from infra.spec.lines import POD_OVERHEAD, most_for_pods, narrowest
@@ -29,7 +29,6 @@ is for IPv6 between nodes, which we do not have."""
 def resolve_overlay(
     spec: Spec,
     sites: Sequence[PhysicalSite],
-    masters: ControlPlane | None,
     gateways: Sequence[Instance],
 ) -> Overlay:
     """How pods' packets get from node to node."""
@@ -43,19 +42,13 @@ def resolve_overlay(
         told=size + _TAKEN_OFF[pods.backend],
         why="kubernetes.pods.mtu" if pods.mtu else narrowest(spec).name,
         direct=tuple(site.name for site in sites) if pods.backend == "vxlan" else (),
-        routers=_routers(masters, gateways),
+        routers=_routers(gateways),
     )
 
 
-def _routers(masters: ControlPlane | None, gateways: Sequence[Instance]) -> dict[str, str]:
-    """A region's access gateway, which forwards for a living; without one, the first master.
+def _routers(gateways: Sequence[Instance]) -> dict[str, str]:
+    """A region's access gateway: it forwards for a living, and stays, which machines of node pools do not.
 
-    Machines of node pools come and go, and a route needs one that stays.
+    Of several the first, as a route of a VPC leads one way.
     """
-    found = {}
-    if masters is not None:
-        found[masters.region] = masters.masters[0].hostname
-    # Of several in a region, the first: routes of a VPC have one way each.
-    for gateway in reversed(gateways):
-        found[gateway.region] = gateway.hostname
-    return dict(sorted(found.items()))
+    return dict(sorted((each.region, each.hostname) for each in reversed(gateways)))

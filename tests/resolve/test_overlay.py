@@ -127,13 +127,10 @@ def test_sizes(spec: Plain, mtu: int, why: str) -> None:
     assert (overlay.mtu, overlay.why) == (mtu, why)
 
 
-def test_the_rest_of_a_vpc_reaches_pods_by_its_access_gateway_or_a_master() -> None:
+def test_the_rest_of_a_vpc_reaches_pods_by_its_access_gateway() -> None:
     assert resolved(SPEC).kubernetes.overlay.routers == {"us-west-2": "vpn-us-west-2"}
     elsewhere = {**with_sites(us_east_1=EAST), "access": {"vpn": {"servers": ["us-east-1"]}}}
-    assert resolved(elsewhere).kubernetes.overlay.routers == {
-        "us-east-1": "vpn-us-east-1",
-        "us-west-2": "master-1",
-    }
+    assert resolved(elsewhere).kubernetes.overlay.routers == {"us-east-1": "vpn-us-east-1"}
 
 
 def test_only_racks_send_pods_packets_as_they_are() -> None:

@@ -19,20 +19,21 @@ locals {
   # Pods, services and laptops reach nodes on any port, and with their own addresses: what may talk to what is
   # for network policies and the gateways' rules to say.
   from_inside = {
-    node-all              = { group = "node", protocol = "-1", from = null, to = null }
-    control-plane-api     = { group = "control-plane", protocol = "tcp", from = var.api_port, to = var.api_port }
-    control-plane-kubelet = { group = "control-plane", protocol = "tcp", from = 10250, to = 10250 }
-    load-balancer-api     = { group = "load-balancer", protocol = "tcp", from = var.api_port, to = var.api_port }
-    vpn-forwarded         = { group = "vpn", protocol = "-1", from = null, to = null }
-    ssh-ssh               = { group = "ssh", protocol = "tcp", from = 22, to = 22 }
-    ssh-metrics           = { group = "ssh", protocol = "tcp", from = 9100, to = 9100 }
-    ssh-icmp              = { group = "ssh", protocol = "icmp", from = -1, to = -1 }
-    efs-nfs               = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
+    node-all          = { group = "node", protocol = "-1", from = null, to = null }
+    control-plane-api = { group = "control-plane", protocol = "tcp", from = var.api_port, to = var.api_port }
+    load-balancer-api = { group = "load-balancer", protocol = "tcp", from = var.api_port, to = var.api_port }
+    vpn-forwarded     = { group = "vpn", protocol = "-1", from = null, to = null }
+    ssh-ssh           = { group = "ssh", protocol = "tcp", from = 22, to = 22 }
+    ssh-metrics       = { group = "ssh", protocol = "tcp", from = 9100, to = 9100 }
+    ssh-icmp          = { group = "ssh", protocol = "icmp", from = -1, to = -1 }
+    ssh-kubelet       = { group = "ssh", protocol = "tcp", from = 10250, to = 10250 }
+    efs-nfs           = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
   }
 
+  # Masters, gateways and SSH nodes are nodes too.
   overlay = {
-    for name, port in var.overlay_ports : "control-plane-${name}" => {
-      group = "control-plane", protocol = port.protocol, from = port.from, to = port.to
+    for name, port in var.overlay_ports : "ssh-${name}" => {
+      group = "ssh", protocol = port.protocol, from = port.from, to = port.to
     }
   }
 

@@ -37,6 +37,15 @@ variable "network" {
   })
 }
 
+variable "overlay" {
+  description = "Blocks of pods and services, and the access gateway (by host name) that leads the rest of the VPC to them. Null without any."
+  type = object({
+    blocks = set(string)
+    router = string
+  })
+  default = null
+}
+
 variable "vpn" {
   description = "VPN to physical sites: Amazon's ASN, the sites' public addresses, the connections to them, and what is proposed on them (times in seconds). Null without any."
   type = object({
