@@ -807,6 +807,94 @@ def vpn_restore(_: Context, file: str, env: str = "", replace: bool = False) -> 
     return people.restore(_understand(env), file, replace=replace)
 
 
+# -- The Kubernetes cluster -------------------------------------------------------------------------------
+
+
+@task(
+    name="up",
+    iterable=["destroy"],
+    help={
+        **ENV,
+        **JSON,
+        "plan": "only say what would be done",
+        "destroy": "what holds people's work, is no longer rendered, and may go: Namespace/user-ada; may be "
+        "given several times",
+        "at_once": "how many workers converge at a time",
+    },
+)
+@reported
+def cluster_up(
+    _: Context,
+    env: str = "",
+    plan: bool = False,
+    destroy: Sequence[str] | None = None,
+    at_once: int = 8,
+    json: bool = False,
+) -> int:
+    """Begin the cluster, or bring all of it in line with the spec; again, to go on where it stopped.
+
+    Example: invoke cluster.up --env research --plan
+    """
+    from infra.commands.cluster import up
+
+    return up.up(_understand(env), plan=plan, destroy=tuple(destroy or ()), at_once=at_once, json=json)
+
+
+@task(name="status", help={**ENV, **JSON})
+@reported
+def cluster_status(_: Context, env: str = "", json: bool = False) -> int:
+    """Show masters, etcd, nodes by site and pool, GPUs, add-ons, certificates; exit code 1 for one not well.
+
+    Example: invoke cluster.status --env research
+    """
+    from infra.commands.cluster import status
+
+    return status.status(_understand(env), json=json)
+
+
+@task(
+    name="write",
+    default=True,
+    help={
+        **ENV,
+        **JSON,
+        "user": "a login name of the spec",
+        "hours": "how long the certificate lasts",
+        "exec": "no certificate, but a command that gets one; for who can open the secrets store",
+        "out": "the file to write (default: build/<env>/kubeconfigs/<user>.yaml)",
+    },
+)
+@reported
+def kubeconfig_write(
+    _: Context,
+    user: str,
+    env: str = "",
+    hours: int = 12,
+    exec: bool = False,  # noqa: A002 - the option's name
+    out: str = "",
+    json: bool = False,
+) -> int:
+    """Write a user's kubeconfig: a certificate that lasts half a day, or a command that gets one.
+
+    Example: invoke kubeconfig --env research --user ada
+    """
+    from infra.commands.cluster import credentials
+
+    return credentials.kubeconfig(_understand(env), user, hours=hours, by_exec=exec, out=out, json=json)
+
+
+@task(name="credential", help={**ENV, "user": "a login name of the spec"})
+@reported
+def kubeconfig_credential(_: Context, user: str, env: str = "") -> int:
+    """Print a certificate as kubectl asks for it (ExecCredential); what `kubeconfig --exec` refers to.
+
+    Example: invoke kubeconfig.credential --env research --user ada
+    """
+    from infra.commands.cluster import credentials
+
+    return credentials.credential(_understand(env), user)
+
+
 # -- The project itself -----------------------------------------------------------------------------------
 
 
@@ -844,6 +932,8 @@ namespace = Collection(
     docs, bench,
     images=Collection(images_list, images_prune),
     local=Collection(up, down, reset, status),
+    cluster=Collection(cluster_up, cluster_status),
+    kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
     vpn=Collection(
         vpn_push, vpn_status, vpn_rotate,
         vpn_init, vpn_profile, vpn_profiles, vpn_list, vpn_revoke, vpn_renew,

@@ -12,7 +12,7 @@ from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
-    from infra.drive.machines.converge import Outcome, Target
+    from infra.drive.machines.converge import Outcome, Run, Target
 
 
 def converge(
@@ -26,17 +26,12 @@ def converge(
     json: bool,
 ) -> int:
     """Bring machines in line; 1 when one failed, 130 when it was stopped."""
-    from infra.drive.machines.board import Board
-    from infra.drive.machines.converge import converge as run
-
     if not (site or nodes or everything):
         raise UsageError("which machines? Say --site, --nodes or --all")
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
     there = existing(understood, choose(understood, site, nodes))
-    targets = _targets(understood, there) if there else []
-    with Board([each.name for each in targets]) as board:
-        done = run(understood.environment.build, targets, why_run=why_run, at_once=at_once, watcher=board)
+    done = bring_in_line(understood, there, why_run=why_run, at_once=at_once)
     if json:
         say_json([_outcome_json(each) for each in done.outcomes])
     elif done.outcomes:
@@ -44,8 +39,19 @@ def converge(
     return done.exit_code
 
 
-def _targets(understood: Understood, chosen: Iterable[Chosen]) -> list[Target]:
-    """What each machine gets, everything rendered and, for gateways, every key in its place."""
+def bring_in_line(understood: Understood, chosen: Sequence[Chosen], *, why_run: bool, at_once: int) -> Run:
+    """Converge these machines, with progress."""
+    from infra.drive.machines.board import Board
+    from infra.drive.machines.converge import converge as run
+
+    targets = _targets(understood, chosen, why_run=why_run) if chosen else []
+    with Board([each.name for each in targets]) as board:
+        return run(understood.environment.build, targets, why_run=why_run, at_once=at_once, watcher=board)
+
+
+def _targets(understood: Understood, chosen: Iterable[Chosen], *, why_run: bool) -> list[Target]:
+    """What each machine gets, everything rendered and, for gateways and nodes, every key in its place."""
+    from infra.commands.cluster.bringing import secrets_for
     from infra.commands.vpn import keeping, trees
     from infra.drive.machines.converge import Target
     from infra.drive.machines.payload import TREES, payload, shared
@@ -63,11 +69,13 @@ def _targets(understood: Understood, chosen: Iterable[Chosen]) -> list[Target]:
         write(understood)
     build = understood.environment.build
     common = shared(build)
+    secrets = {} if why_run else secrets_for(understood, chosen)
     return [
         Target(
             each.name,
             each.fqdn,
             payload(build, each.name, each.site, each.roles, common),
+            secrets.get(each.name),
         )
         for each in chosen
     ]

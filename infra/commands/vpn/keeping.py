@@ -59,7 +59,7 @@ def now() -> datetime:
 def days_for(understood: Understood, login: str) -> int:
     """For how many days a certificate of a user may last. ``UsageError`` when the user's time is over."""
     vpn = understood.cluster.access.vpn
-    user = next(each for each in vpn.users if each.login == login)
+    user = next(each for each in understood.cluster.access.users if each.login == login)
     if user.expires is None:
         return vpn.certificate_days
     left = (date.fromisoformat(user.expires) + timedelta(days=1) - now().date()).days

@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from infra.commands.cluster import credentials
 from infra.commands.environment import Understood
 from infra.commands.terminal import ask_secret, columns, note, say, say_json
 from infra.commands.vpn import keeping, trees
@@ -107,17 +108,22 @@ def revoke(
     pki = keeping.existing(understood, kept)
     clients = [each for each in pki.certificates() if each.kind == "client"]
     known = sorted({each.user for each in clients})
-    if user not in known:
+    if user not in known and not credentials.known(understood, kept, user):
         hint = meant(nearest(user, known)) or "see: invoke vpn.list"
         raise UsageError(f"{user} never had a certificate; {hint}")
     taken = pki.revoke(user, device, reason=reason, passphrase=os.environ.get(keeping.PASSPHRASE, ""))
     trees.prepare(understood, kept)
     # Also whose certificates were revoked before: an earlier run may not have reached every server.
     cut = sorted({each.name for each in clients if each.user == user and device in {None, each.device}})
-    told = _cut(understood, cut) if push else {}
+    told = _cut(understood, cut) if push and cut else {}
     failed = {place.site: each.error for place, each in told.items() if each.error}
+    # A device has no credentials of its own in the cluster.
+    cluster = credentials.revoked(understood, kept, user, push=push) if device is None else {}
+    if cluster and cluster["error"]:
+        failed["kubernetes"] = cluster["error"]
     if json:
-        say_json({"revoked": [each.id for each in taken], "failed": failed})
+        found = {"revoked": [each.id for each in taken], "failed": failed}
+        say_json({**found, "kubernetes": cluster} if cluster else found)
     else:
         count = len(taken)
         said = f"{count} certificate{'s' * (count != 1)} revoked" if count else "no certificate is valid"
@@ -125,12 +131,24 @@ def revoke(
         for place, each in told.items():
             said = f"was NOT reached: {each.error}" if each.error else "knows, and has cut the connection."
             say(f"{place.site}: {said}")
+        if cluster:
+            _tell_cluster(cluster, user)
         if failed:
             again = f"invoke vpn.revoke {understood.environment.options} --user {user}"
             note(f"error: {', '.join(failed)} still let {user} in; run this again: {again}")
         elif not push:
             note(f"Servers do not know yet: invoke vpn.push {understood.environment.options}")
     return 1 if failed else 0
+
+
+def _tell_cluster(cluster: dict[str, Any], user: str) -> None:
+    if cluster["error"]:
+        say(f"Kubernetes was NOT reached: {cluster['error']}")
+    else:
+        count = len(cluster["bindings"])
+        say(f"Kubernetes: {user} is out of {count} binding{'s' * (count != 1)}.")
+    if cluster["until"]:
+        say(f"Its certificates hold until {cluster['until']}; {user} has no rights there until then.")
 
 
 def _cut(understood: Understood, names: list[str]) -> dict[trees.Place, trees.Brought]:

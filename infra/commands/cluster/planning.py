@@ -1,0 +1,106 @@
+"""`invoke cluster.up --plan`: what a run would do. Nothing is made, in the store neither."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from infra.commands.cluster.up import permitted, rendered
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.terminal import say, say_json
+from infra.errors import CausewayError
+from infra.nearest import listed
+
+if TYPE_CHECKING:
+    from infra.drive.secrets import Store
+
+
+def tell(understood: Understood, store: Store, *, json: bool) -> int:
+    """Say what each step would do."""
+    from infra.drive.kubernetes import access, secrets
+
+    authority = secrets.authority(store)
+    rows: list[dict[str, Any]]
+    if authority is None:
+        rows = [_row("keys", f"made, and kept in {store}"), *_begun(understood)]
+    else:
+        where = access.endpoint(understood.cluster)
+        with access.opened(understood.environment.build, where, authority) as found:
+            there = Reach(understood, found)
+            if there.api.ready():
+                rows = [_row("keys", "kept as they are"), *_compared(there, store)]
+            else:
+                rows = [_row("keys", "kept as they are"), *_begun(understood)]
+    if json:
+        say_json(rows)
+        return 0
+    for number, row in enumerate(rows, 1):
+        say(f"[{number}] {row['step']}: {row['would']}")
+        for each in row["objects"][:20]:
+            say(f"      {each}")
+        if len(row["objects"]) > 20:
+            say(f"      and {len(row['objects']) - 20} more")
+    return 0
+
+
+def _row(step: str, would: str, objects: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"step": step, "would": would, "objects": list(objects)}
+
+
+def _begun(understood: Understood) -> list[dict[str, Any]]:
+    """Where no API answers: all is begun."""
+    from infra.commands.cluster.up import nodes_of
+    from infra.drive.kubernetes import apply, helm
+
+    folder = rendered(understood)
+    nodes = nodes_of(understood)
+    masters = [each.name for each in nodes if "control-plane" in each.roles]
+    others = [each.name for each in nodes if each.name not in masters]
+    return [
+        _row(masters[0], "converges and begins the cluster"),
+        *(_row(name, "converges and joins") for name in masters[1:]),
+        *(_row(f"apply {each.name}", f"{len(each.objects)} objects") for each in apply.parts(folder)),
+        *([_row("machines", f"{listed(others)} converge and join")] if others else []),
+        *(_row(f"chart {each.name}", f"installs {each.version}") for each in helm.read(folder / "charts")),
+        *(
+            _row(f"apply {each.name}", f"{len(each.objects)} objects")
+            for each in apply.parts(folder / "after")
+        ),
+    ]
+
+
+def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
+    """A cluster that answers is compared with what is rendered."""
+    from infra.commands.cluster.up import nodes_of
+    from infra.drive.kubernetes import apply, helm, joining
+
+    folder = rendered(there.understood)
+    nodes = joining.node_names(there.api)
+    rows = []
+    for each in nodes_of(there.understood):
+        would = "converges" if each.name in nodes else "converges and joins"
+        rows.append(_row(each.name, would))
+    for part in (*apply.parts(folder), *apply.parts(folder / "after")):
+        part = permitted(store, part)
+        changed = apply.changes(there.kubectl, part)
+        gone = [f"- {each}" for each in apply.surplus(there.kubectl, there.api, part)]
+        if changed is None:
+            rows.append(
+                _row(
+                    f"apply {part.name}",
+                    f"{len(part.objects)} objects, some of kinds or in namespaces to come",
+                )
+            )
+            continue
+        words = "nothing" if not changed and not gone else f"changes {len(changed)}, takes away {len(gone)}"
+        rows.append(_row(f"apply {part.name}", words, (*(f"~ {each}" for each in changed), *gone)))
+    present = {(each.name, each.namespace): each for each in there.helm.releases()}
+    for release in helm.read(folder / "charts"):
+        had = present.get((release.name, release.namespace))
+        try:
+            same = there.helm.current(release, had)
+        except CausewayError:
+            same = False
+        words = "nothing" if same else f"{'upgrades to' if had else 'installs'} {release.version}"
+        rows.append(_row(f"chart {release.name}", words))
+    return rows

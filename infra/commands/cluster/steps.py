@@ -1,0 +1,71 @@
+"""Work in steps that a person sees: each named before it is done, and what it did after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from infra.commands.terminal import note
+from infra.errors import CausewayError
+
+Work: TypeAlias = Callable[[], str]
+"""Does a step, and says in a few words what it did."""
+
+
+@dataclass
+class Steps:
+    """A run. ``again`` is the command that takes it up where it stopped."""
+
+    again: str
+    done: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What went wrong and stopped nothing else."""
+
+    def step(self, title: str, work: Work) -> None:
+        """Do one. Whatever it raises is passed on, with where it stopped said."""
+        number = len(self.done) + 1
+        note(f"[{number}] {title}")
+        began = time.monotonic()
+        try:
+            said = work()
+        except KeyboardInterrupt:
+            note(f"    stopped in step {number}, {title}. What is done stays; go on with: {self.again}")
+            raise
+        except CausewayError:
+            note(
+                f"    failed in step {number}, {title}. What is done stays; mend it, and go on: {self.again}"
+            )
+            raise
+        seconds = time.monotonic() - began
+        took = f" ({_spent(seconds)})" if seconds >= 1 else ""
+        note(f"    {said}{took}")
+        self.done.append({"step": title, "did": said, "seconds": round(seconds, 1)})
+
+    def missed(self, what: str) -> None:
+        """Something failed that need not stop the rest."""
+        self.failures.append(what)
+        note(f"    {what}")
+
+
+def _spent(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def wait_for(
+    what: Callable[[], bool],
+    *,
+    seconds: float,
+    beat: float = 3.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Ask until it is so, or the time is up: False then."""
+    deadline = clock() + seconds
+    while not what():
+        if clock() >= deadline:
+            return False
+        sleep(beat)
+    return True

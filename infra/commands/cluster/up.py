@@ -1,0 +1,323 @@
+"""`invoke cluster.up`: from machines to a cluster, and from any cluster to what the spec says.
+
+There is no memory of how far a run came: every step looks at the world, so a run that was cut off is
+gone on with by running it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from infra.commands.cluster import working
+from infra.commands.cluster.steps import Steps, wait_for
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.terminal import note, say, say_json
+from infra.commands.vpn import keeping
+from infra.errors import CausewayError, DriveError, UsageError
+from infra.nearest import listed
+
+if TYPE_CHECKING:
+    from infra.drive.kubernetes.apply import Applied, Part
+    from infra.drive.kubernetes.certificates import Pair
+    from infra.drive.kubernetes.helm import Installed, Release
+    from infra.drive.secrets import Store
+
+API_SECONDS: Final = 300
+"""How long a master's API server has until it answers."""
+
+SITES: Final = {"site-gateway", "access-gateway"}
+"""Roles whose machines have other keys than the cluster's to be brought."""
+
+
+def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: int, json: bool) -> int:
+    """Bring the cluster up; 1 when something failed that stopped nothing else."""
+    from infra.commands.rendering import write
+    from infra.drive.kubernetes import access, lease, secrets
+
+    working.real(understood)
+    options = understood.environment.options
+    steps = Steps(f"invoke cluster.up {options}")
+    write(understood)
+    store = keeping.store(understood)
+    if plan:
+        from infra.commands.cluster.planning import tell
+
+        return tell(understood, store, json=json)
+    nodes = nodes_of(understood)
+    masters = [each for each in nodes if "control-plane" in each.roles]
+    steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(understood, masters))
+    keys = secrets.made(store, keeping.now())
+    where = access.endpoint(understood.cluster)
+    with access.opened(understood.environment.build, where, keys.ca) as found:
+        there = Reach(understood, found)
+        _masters(there, steps, masters)
+        with lease.held(there.api, there.another(), access.who(), "cluster.up"):
+            _parts(there, steps, store, destroy)
+            _workers(there, steps, [each for each in nodes if each not in masters], at_once)
+            _charts(there, steps, keys.authorities["pages-ca"])
+            _after(there, steps, store, destroy)
+        from infra.commands.cluster.status import summary
+
+        state = summary(there)
+    if json:
+        say_json({"steps": steps.done, "failed": steps.failures, "status": state})
+    else:
+        for line in state["lines"]:
+            say(line)
+        for failure in steps.failures:
+            note(f"error: {failure}")
+        if steps.failures:
+            note(f"Mend that, then go on: {steps.again}")
+    return 1 if steps.failures else 0
+
+
+def nodes_of(understood: Understood) -> list[Chosen]:
+    """The machines with a name of their own that are to be nodes."""
+    from infra.drive.kubernetes import joining
+
+    build = understood.environment.build
+    every = choose(understood, "", ())
+    return [each for each in every if joining.becomes_node(joining.recipes(build, each.name))]
+
+
+def _preflight(understood: Understood, masters: Sequence[Chosen]) -> str:
+    """``UsageError`` or ``DriveError`` for what would stop us half-way."""
+    from infra.drive.kubernetes import helm, kubectl
+    from infra.drive.machines.survey import everywhere
+
+    program = kubectl.find(understood.cluster.kubernetes.version)
+    charts = helm.find()
+    known = understood.outputs.instances
+    if unknown := [each.name for each in masters if each.name not in known]:
+        options = understood.environment.options
+        raise UsageError(
+            f"{listed(unknown)}: not applied from here; run `invoke apply {options}`, or `invoke outputs "
+            f"{options}` where somebody else has"
+        )
+    found = everywhere([(each.name, each.fqdn) for each in masters], lambda _remote: True)
+    away = {name: each for name, each in found.items() if isinstance(each, CausewayError)}
+    for problem in away.values():
+        note(f"    {problem}")
+    if len(away) == len(masters):
+        raise DriveError(f"no master can be reached over SSH: {listed(sorted(away))}")
+    version = ".".join(map(str, charts.version))
+    reached = f"{len(masters) - len(away)} of {len(masters)} masters answer"
+    return f"kubectl {'.'.join(map(str, program.minor))}, Helm {version}; {reached}"
+
+
+# -- Machines ----------------------------------------------------------------------------------------------
+
+
+def _masters(there: Reach, steps: Steps, masters: Sequence[Chosen]) -> None:
+    """One at a time: the first begins the cluster, or is kept in line; the others join."""
+    for position, master in enumerate(masters):
+        begun = there.api.ready()
+        if position and not begun:
+            raise DriveError(f"the API does not answer: {master.name} has nothing to join")
+        what = (
+            "kept in line"
+            if begun and _is_node(there, master)
+            else "joins"
+            if begun
+            else "begins the cluster"
+        )
+        steps.step(f"{master.name}: {what}", partial(_master, there, steps, master))
+
+
+def _master(there: Reach, steps: Steps, master: Chosen) -> str:
+    from infra.commands.machines.converging import bring_in_line
+
+    was_node = there.api.ready() and _is_node(there, master)
+    done = bring_in_line(there.understood, [master], why_run=False, at_once=1)
+    if done.stopped:
+        raise KeyboardInterrupt
+    outcome = done.outcomes[0]
+    if outcome.phase != "done":
+        if was_node and there.api.ready():
+            steps.missed(f"{outcome.error} (the cluster goes on without it)")
+            return "left as it is"
+        raise DriveError(outcome.error)
+    if not wait_for(there.api.ready, seconds=API_SECONDS):
+        raise DriveError(
+            f"{master.name} has converged, and the API at {there.access.endpoint.address} does not answer "
+            f"after {API_SECONDS // 60} minutes; there: journalctl -u kubelet, crictl ps -a"
+        )
+    if not wait_for(lambda: _is_node(there, master), seconds=60):
+        raise DriveError(f"{master.name} has converged, and is no node; there: journalctl -u kubelet")
+    return f"{outcome.updated or 0} of {outcome.resources or 0} resources changed"
+
+
+def _is_node(there: Reach, machine: Chosen) -> bool:
+    return there.api.find(f"/api/v1/nodes/{machine.name}") is not None
+
+
+def _workers(there: Reach, steps: Steps, workers: Sequence[Chosen], at_once: int) -> None:
+    """Those that bring nothing but a node first: a gateway whose own keys are missing must not hold them
+    up."""
+    plain = [each for each in workers if not SITES & set(each.roles)]
+    gateways = [each for each in workers if SITES & set(each.roles)]
+    for what, group in (("workers", plain), ("gateways", gateways)):
+        if group:
+            names = listed([each.name for each in group])
+            steps.step(f"{what}: {names}", partial(_converge, there, steps, group, at_once))
+
+
+def _converge(there: Reach, steps: Steps, group: Sequence[Chosen], at_once: int) -> str:
+    from infra.commands.machines.converging import bring_in_line
+
+    try:
+        done = bring_in_line(there.understood, group, why_run=False, at_once=at_once)
+    except UsageError as problem:
+        steps.missed(str(problem))
+        return "left out"
+    if done.stopped:
+        raise KeyboardInterrupt
+    for outcome in done.outcomes:
+        if outcome.phase != "done":
+            steps.missed(outcome.error)
+    well = sum(each.phase == "done" for each in done.outcomes)
+    return f"{well} of {len(done.outcomes)} converged"
+
+
+# -- Objects -----------------------------------------------------------------------------------------------
+
+
+def rendered(understood: Understood) -> Path:
+    """Where the cluster's objects are."""
+    return understood.environment.build / "kubernetes"
+
+
+def permitted(store: Store, found: Part) -> Part:
+    """A part without those whose certificates were taken back and still hold."""
+    from infra.drive.kubernetes import apply, secrets
+
+    return apply.without(found, secrets.locked_out(store, keeping.now()))
+
+
+def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:
+    from infra.drive.kubernetes import apply
+
+    for part in apply.parts(rendered(there.understood)):
+        steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
+
+
+def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:
+    from infra.drive.kubernetes import apply
+
+    folder = rendered(there.understood)
+    later = apply.parts(folder / "after")
+    for part in later:
+        steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
+    names = [each.name for each in (*apply.parts(folder), *later)]
+
+    def drop() -> str:
+        return _said(steps, apply.drop(there.kubectl, there.api, names, destroy=destroy))
+
+    steps.step("take away what is no longer rendered", drop)
+
+
+def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collection[str]) -> str:
+    from infra.drive.kubernetes import apply
+
+    part = permitted(store, part)
+    done = apply.apply(there.kubectl, there.api, part, destroy=destroy)
+    apply.wait(there.kubectl, part, placed=placed(there))
+    return _said(steps, done)
+
+
+def _said(steps: Steps, done: Applied) -> str:
+    for each in done.kept:
+        steps.missed(
+            f"{each} is no longer rendered, and holds people's work: it stays. If it may go: "
+            f"{steps.again} --destroy {each.word}"
+        )
+    gone = (
+        f", {len(done.pruned)} taken away ({listed(list(map(str, done.pruned[:5])))})" if done.pruned else ""
+    )
+    return f"{done.count} object{'s' * (done.count != 1)}{gone}"
+
+
+def placed(there: Reach) -> bool:
+    """Whether a node takes ordinary pods."""
+    from infra.drive.kubernetes import status
+
+    return any(
+        status.ready(node) and not node.get("spec", {}).get("unschedulable") and not status.repels(node)
+        for node in there.api.list("/api/v1/nodes")
+    )
+
+
+# -- Charts ------------------------------------------------------------------------------------------------
+
+
+def _charts(there: Reach, steps: Steps, pages: Pair) -> None:
+    from infra.drive.kubernetes import helm
+
+    wanted = helm.read(rendered(there.understood) / "charts")
+    if not wanted:
+        return
+    steps.step("the internal pages' authority", lambda: _pages(there, pages))
+    present = {(each.name, each.namespace): each for each in there.helm.releases()}
+    for release in wanted:
+        had = present.get((release.name, release.namespace))
+        steps.step(
+            f"chart {release.name} {release.version}",
+            partial(_release, there, release, had),
+        )
+    strays = helm.strays(wanted, there.helm.releases(ours=True))
+    for each in strays:
+        steps.step(f"uninstall {each.name}", partial(_uninstall, there, each))
+
+
+def _release(there: Reach, release: Release, had: Installed | None) -> str:
+    if there.helm.current(release, had):
+        return "as it is wanted"
+    if had is not None and had.pending:
+        note(f"    it was left {had.status} by a run that was cut off: taken back first")
+        there.helm.recover(had)
+    wait = placed(there)
+    there.helm.install(release, wait=wait)
+    return "installed" + ("" if wait else "; not waited for: no node takes ordinary pods yet")
+
+
+def _uninstall(there: Reach, each: Installed) -> str:
+    there.helm.uninstall(each)
+    return "gone: no add-on of the spec any more"
+
+
+def _pages(there: Reach, pages: Pair) -> str:
+    import base64
+
+    from infra.drive.kubernetes import apply
+
+    name, folder = "internal-ca", f"/api/v1/namespaces/{apply.NAMESPACE}/secrets"
+    data = {
+        "tls.crt": base64.b64encode(pages.certificate.encode()).decode(),
+        "tls.key": base64.b64encode(pages.key.encode()).decode(),
+    }
+    found = there.api.find(f"{folder}/{name}")
+    if found is not None and found.get("data") == data:
+        return "there"
+    if found is not None:
+        there.api.patch(f"{folder}/{name}", {"data": data})
+        return "brought anew"
+    there.api.create(
+        folder,
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {
+                "name": name,
+                "namespace": apply.NAMESPACE,
+                "labels": {apply.MANAGED_BY: apply.OURS},
+            },
+            "data": data,
+        },
+    )
+    return "brought"

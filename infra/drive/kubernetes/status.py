@@ -1,0 +1,303 @@
+"""The cluster as its API tells it, all in a few calls: masters, nodes, GPUs, what does not come up."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from infra.drive.kubernetes.access import Access
+from infra.drive.kubernetes.api import Api, ApiError
+from infra.drive.kubernetes.kubectl import Kubectl
+from infra.errors import DriveError
+
+LABEL: Final = "causeway.dev"
+SITE: Final = f"{LABEL}/site"
+POOL: Final = f"{LABEL}/pool"
+MODEL: Final = f"{LABEL}/gpu-model"
+CLASS: Final = f"{LABEL}/gpu-class"
+MASTER: Final = "node-role.kubernetes.io/control-plane"
+SICK: Final = "causeway/gpu-health"
+GPU: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+
+_ETCDCTL: Final = (
+    "etcdctl", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
+    "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt",
+    "--key=/etc/kubernetes/pki/etcd/healthcheck-client.key",
+)  # fmt: skip
+"""As kubeadm's own probe comes in (its static pod of etcd)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node."""
+
+    name: str
+    site: str
+    pool: str
+    """Empty for a machine in no pool."""
+    master: bool
+    ready: bool
+    cordoned: bool
+    sick: str
+    """Why the health check of its cards took it out; empty when all is well."""
+    version: str
+    model: str
+    gpu_class: str
+    gpus: int
+    used: int
+
+    @property
+    def state(self) -> str:
+        if not self.ready:
+            return "not ready"
+        return "sick" if self.sick else "cordoned" if self.cordoned else "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of etcd, as it tells itself."""
+
+    endpoint: str
+    healthy: bool
+    leader: bool
+    version: str
+    size_mib: float
+    learner: bool
+
+
+def ready(node: Mapping[str, Any]) -> bool:
+    """Whether a node says that it is, and was heard of."""
+    return condition(node, "Ready") == "True"
+
+
+def condition(thing: Mapping[str, Any], kind: str) -> str:
+    """The status of a condition: ``True``, ``False``, ``Unknown``; empty where there is none."""
+    for each in (thing.get("status") or {}).get("conditions") or []:
+        if each.get("type") == kind:
+            return str(each.get("status"))
+    return ""
+
+
+def repels(node: Mapping[str, Any]) -> bool:
+    """Whether it takes only pods that tolerate its taints."""
+    return any(
+        each.get("effect") in {"NoSchedule", "NoExecute"}
+        for each in (node.get("spec") or {}).get("taints") or []
+    )
+
+
+def nodes(api: Api) -> list[Node]:
+    """Every node, with how many of its cards are asked for by pods."""
+    used: Counter[str] = Counter()
+    for pod in api.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed"):
+        where = (pod.get("spec") or {}).get("nodeName")
+        if where:
+            used[where] += _asked(pod)
+    return [_node(each, used[str(each["metadata"]["name"])]) for each in api.list("/api/v1/nodes")]
+
+
+def _node(node: Mapping[str, Any], used: int) -> Node:
+    about = node["metadata"]
+    labels = about.get("labels") or {}
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    sick = str((about.get("annotations") or {}).get(SICK) or "")
+    if not sick and condition(node, "GpuHealthy") == "False":
+        sick = "GPU"
+    offered = status.get("allocatable") or {}
+    return Node(
+        name=str(about["name"]),
+        site=str(labels.get(SITE, "")),
+        pool=str(labels.get(POOL, "")),
+        master=MASTER in labels,
+        ready=ready(node),
+        cordoned=bool(spec.get("unschedulable")),
+        sick=sick,
+        version=str((status.get("nodeInfo") or {}).get("kubeletVersion", "")),
+        model=str(labels.get(MODEL, "")),
+        gpu_class=str(labels.get(CLASS, "")),
+        gpus=sum(int(offered.get(name, 0)) for name in GPU),
+        used=used,
+    )
+
+
+def _asked(pod: Mapping[str, Any]) -> int:
+    """Cards that a pod holds. Init containers run before the others, save those that stay (sidecars)."""
+    spec = pod.get("spec") or {}
+    running = sum(map(_cards, spec.get("containers") or []))
+    peak = 0
+    stay = 0
+    for each in spec.get("initContainers") or []:
+        if each.get("restartPolicy") == "Always":
+            stay += _cards(each)
+        else:
+            peak = max(peak, stay + _cards(each))
+    return max(running + stay, peak)
+
+
+def _cards(container: Mapping[str, Any]) -> int:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return sum(int(limits.get(name, 0)) for name in GPU)
+
+
+def by_place(found: Iterable[Node]) -> list[dict[str, Any]]:
+    """A row a site and pool: how many nodes, and how they are."""
+    rows: dict[tuple[str, str], list[Node]] = defaultdict(list)
+    for each in found:
+        rows[each.site, "masters" if each.master else each.pool or "-"].append(each)
+    return [
+        {
+            "site": site or "-",
+            "pool": pool,
+            "nodes": len(group),
+            **{state.replace(" ", "_"): sum(each.state == state for each in group) for state in _STATES},
+            "versions": sorted({each.version for each in group}),
+        }
+        for (site, pool), group in sorted(rows.items())
+    ]
+
+
+_STATES: Final = ("ready", "not ready", "cordoned", "sick")
+
+
+def by_card(found: Iterable[Node]) -> list[dict[str, Any]]:
+    """A row a card: how many there are, in use, free, and on nodes that take none."""
+    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for each in found:
+        if each.gpus:
+            row = rows[each.gpu_class or "-", each.model or "-"]
+            row["total"] += each.gpus
+            row["used"] += each.used
+            row["free" if each.state == "ready" else "out"] += max(each.gpus - each.used, 0)
+    return [
+        {
+            "class": kind,
+            "model": model,
+            "total": row["total"],
+            "used": row["used"],
+            "free": row["free"],
+            "out": row["out"],
+        }
+        for (kind, model), row in sorted(rows.items())
+    ]
+
+
+def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
+    """The members of etcd, asked inside of one; why not, where none can be asked."""
+    pods = api.list("/api/v1/namespaces/kube-system/pods", labelSelector="component=etcd")
+    names = [str(each["metadata"]["name"]) for each in pods if condition(each, "Ready") == "True"]
+    if not names:
+        return "no pod of etcd is ready"
+    said = ""
+    for name in names:
+        try:
+            inside = ("exec", "--namespace=kube-system", name, "--", *_ETCDCTL)
+            rows = json.loads(kubectl.run(*inside, "endpoint", "status", "--cluster", "--write-out=json"))
+            return [_member(row) for row in rows]
+        except (DriveError, ValueError, KeyError) as problem:
+            said = str(problem).splitlines()[-1]
+    return said
+
+
+def _member(row: Mapping[str, Any]) -> Member:
+    status = row["Status"]
+    return Member(
+        endpoint=str(row["Endpoint"]),
+        healthy=not status.get("errors"),
+        leader=status.get("leader") == status["header"]["member_id"],
+        version=str(status.get("version", "")),
+        size_mib=round(int(status.get("dbSize", 0)) / 2**20, 1),
+        learner=bool(status.get("isLearner")),
+    )
+
+
+def unwell(api: Api) -> list[dict[str, Any]]:
+    """Workloads of the whole cluster that are not as many as they should be."""
+    rows = []
+    for kind, path in (
+        ("Deployment", "deployments"),
+        ("DaemonSet", "daemonsets"),
+        ("StatefulSet", "statefulsets"),
+    ):
+        for each in api.list(f"/apis/apps/v1/{path}"):
+            status = each.get("status") or {}
+            if kind == "DaemonSet":
+                wanted, has = status.get("desiredNumberScheduled") or 0, status.get("numberAvailable") or 0
+            else:
+                wanted, has = (
+                    (each.get("spec") or {}).get("replicas") or 0,
+                    status.get("availableReplicas") or 0,
+                )
+            if has < wanted:
+                about = each["metadata"]
+                name = f"{about['namespace']}/{about['name']}"
+                rows.append({"kind": kind, "name": name, "available": has, "wanted": wanted})
+    return rows
+
+
+def version(api: Api) -> str:
+    """The API server's: ``v1.36.2``."""
+    return str(api.get("/version")["gitVersion"])
+
+
+def noted(api: Api, name: str) -> Mapping[str, str]:
+    """What masters have written down in a ConfigMap of kube-system."""
+    found = api.find(f"/api/v1/namespaces/kube-system/configmaps/{name}")
+    return (found or {}).get("data") or {}
+
+
+def serving(access: Access) -> datetime | None:
+    """When the certificate ends that the API shows; None where that can't be told."""
+    import socket
+
+    from cryptography import x509
+
+    context = ssl.create_default_context(cafile=str(access.folder / "ca.crt"))
+    host, _, port = access.endpoint.address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname=access.endpoint.name) as tls,
+        ):
+            data = tls.getpeercert(binary_form=True)
+    except (OSError, ValueError):
+        return None
+    return x509.load_der_x509_certificate(data).not_valid_after_utc if data else None
+
+
+def days_left(moment: datetime) -> int:
+    return (moment - datetime.now(UTC)).days
+
+
+def crashing(api: Api) -> frozenset[str]:
+    """Pods of which a container is in a crash loop: ``namespace/name``."""
+    return frozenset(
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in api.list("/api/v1/pods")
+        for each in (pod.get("status") or {}).get("containerStatuses") or []
+        if ((each.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+    )
+
+
+def pending(api: Api) -> frozenset[str]:
+    """Pods that no node has taken."""
+    return frozenset(
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in api.list("/api/v1/pods", fieldSelector="status.phase=Pending")
+        if not (pod.get("spec") or {}).get("nodeName") and not (pod.get("spec") or {}).get("schedulingGates")
+    )
+
+
+def served(api: Api, path: str) -> bool:
+    """Whether the API knows a group: ``/apis/kueue.x-k8s.io``."""
+    try:
+        api.get(path)
+    except ApiError as problem:
+        if problem.code == 404:
+            return False
+        raise
+    return True
