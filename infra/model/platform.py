@@ -161,6 +161,8 @@ class Storage:
     """Of each person, on NFS servers."""
     volumes_quota_mib: int | None
     """Of each namespace, for volumes that are made on demand."""
+    snapshots: Bucket | None = None
+    """Where masters keep copies of etcd, and nobody else has a right to; None without masters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from infra.model.ipsec import Ipsec
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
+from infra.render.kubernetes import kubeadm
 from infra.render.templating import fill, static
 
 STATE: Final = "../state/terraform.tfstate"
@@ -100,6 +101,7 @@ def hcl(text: str | None) -> str:
 
 def _values(cluster: Cluster) -> dict[str, Any]:
     buckets = {each.name: _rights(each) for each in cluster.storage.s3}
+    kept = cluster.storage.snapshots
     return {
         "environment": cluster.environment,
         "tags": dict(cluster.tags),
@@ -108,6 +110,7 @@ def _values(cluster: Cluster) -> dict[str, Any]:
             "secrets_prefix": cluster.secrets.prefix,
             "regions": sorted({region.region for region in cluster.regions}),
             "buckets": buckets,
+            "snapshots": {"bucket": kept.bucket, "prefix": kubeadm.SNAPSHOTS} if kept else None,
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
@@ -126,6 +129,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.region == region.name]
     used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
     storage = cluster.storage
+    buckets = (*storage.s3, *([storage.snapshots] if storage.snapshots else []))
     values = {
         "name": f"{cluster.environment}-{region.name}",
         "network": _network(cluster, region),
@@ -139,7 +143,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
             "file_systems": {
                 each.name: _file_system(each) for each in storage.efs if each.region == region.name
             },
-            "buckets": {each.name: _bucket(each) for each in storage.s3 if each.region == region.name},
+            "buckets": {each.name: _bucket(each) for each in buckets if each.region == region.name},
         },
     }
     if cluster.network.interconnect == "transit-gateway":

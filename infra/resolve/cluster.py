@@ -36,6 +36,7 @@ from infra.resolve.platform import (
     resolve_access,
     resolve_autoscaler,
     resolve_dns,
+    resolve_snapshots,
     resolve_ssh,
     resolve_storage,
 )
@@ -83,6 +84,8 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     site_gateways = resolve_gateways(spec, sites, network.links, blocks)
     pools = resolve_pools(spec, environment, regions, images, facts)
     storage = resolve_storage(spec, environment, zone, regions, sites, Joined(network.links, site_gateways))
+    if masters:
+        storage = replace(storage, snapshots=resolve_snapshots(spec, environment, regions, masters))
     addons = resolve_addons(spec, offers(pools, sites, storage))
     kubernetes = resolve_kubernetes(spec, overlay, addons, network.services)
     cluster = Cluster(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from infra.model import platform as made
 from infra.model.kubernetes import Ingress
-from infra.model.machines import Instance
+from infra.model.machines import ControlPlane, Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
 from infra.resolve.mounts import Joined, with_mounts
@@ -15,6 +15,9 @@ from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
 from infra.spec.defaults import ADMIN, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
+
+SNAPSHOTS: Final = "etcd.snapshots"
+"""No name of a bucket in a spec has a dot."""
 
 
 def resolve_storage(
@@ -120,14 +123,34 @@ def _copies(
     return tuple(found)
 
 
+def resolve_snapshots(
+    spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane
+) -> made.Bucket:
+    """The bucket of copies of etcd, beside the masters. It is theirs alone, and none of ``storage.s3``."""
+    region = next(each for each in regions if each.name == plane.region)
+    owner = (spec.name, spec.domain, spec.aws.account or "", SNAPSHOTS)
+    return made.Bucket(
+        name=SNAPSHOTS,
+        bucket=bucket_name(environment, "etcd", *owner),
+        key=identifier(SNAPSHOTS),
+        region=region.name,
+        path=None,
+        read_only=False,
+        volumes=False,
+        # A copy is written once: an old version is one that was deleted, by mistake or on purpose.
+        versions_days=7,
+        archive_days=None,
+        expire_days=spec.kubernetes.snapshots_kept,
+        tags=thing_tags(region.name, "control-plane"),
+    )
+
+
 def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:
     site = next(site for site in sites if site.name == name)
     return next(node.name for node in site.nodes if "nfs-server" in node.roles)
 
 
-def resolve_dns(
-    spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress: Ingress | None
-) -> made.Dns:
+def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress: Ingress | None) -> made.Dns:
     """The records whose values are known before apply."""
     written = spec.dns
     nodes = [

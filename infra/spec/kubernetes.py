@@ -35,9 +35,7 @@ class PodNetwork(Part):
     """The length of an allocated range."""
     pods_per_node: Annotated[Int, Field(ge=8, le=500), NEVER("nodes hold blocks of this size")] = 110
     """The most pods on a node; decides each node's block."""
-    mtu: Annotated[
-        Int | None, Field(ge=576, le=9216), IN_PLACE("pods that start from now on have it")
-    ] = None
+    mtu: Annotated[Int | None, Field(ge=576, le=9216), IN_PLACE("pods that start from now on have it")] = None
     """The largest packet of a pod, in bytes. Default: the most that gets from every node to every other."""
 
 
@@ -104,3 +102,5 @@ class Kubernetes(Part):
     """Whether the API server keeps an audit log."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
     """How often etcd is copied to S3."""
+    snapshots_kept: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30
+    """For how many days a copy of etcd is kept."""

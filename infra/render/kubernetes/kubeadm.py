@@ -25,14 +25,17 @@ from infra.resolve.reservations import EVICTION
 
 _API: Final = "kubeadm.k8s.io/v1beta4"
 
+SNAPSHOTS: Final = "etcd/"
+"""The folder of a bucket that copies of etcd are in."""
 AUDIT_POLICY: Final = "/etc/kubernetes/audit-policy.yaml"
 AUDIT_LOGS: Final = "/var/log/kubernetes/audit"
 ENCRYPTION: Final = "/etc/kubernetes/encryption.yaml"
 DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
 """A kubeconfig with the API's address, the cluster's authority and a token, in memory while a node joins."""
 
-_ANY: Final = "0.0.0.0"  # noqa: S104  # metrics are asked for from other machines: security groups say by
-which _MUTATING_POLICIES: Final = (1, 36)
+_ANY: Final = "0.0.0.0"  # noqa: S104
+"""For metrics, which other machines ask for: security groups say which."""
+_MUTATING_POLICIES: Final = (1, 36)
 """The first version that has MutatingAdmissionPolicy without being asked."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
 _POLICY: Final = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
@@ -60,6 +63,14 @@ before kubeadm starts, and removes it afterwards. `invoke converge` brings that 
 In the cloud a machine fetches it from the secrets store by its instance role:
 {{secret}}"""
 
+_JOIN_MASTER: Final = f"""\
+How one more master joins, run by the cookbook `kubernetes`.
+
+{DISCOVERY} is a kubeconfig with the API's address, the cluster's
+authority and a bootstrap token. The cookbook writes it from /etc/causeway/secrets/kubernetes-join.yaml just
+before kubeadm starts, and removes it afterwards. `invoke converge` brings that secret, and the certificate
+authorities with their keys: kubeadm then has none to fetch, and no key to them is named here."""
+
 _KUBELET: Final = """\
 /etc/kubernetes/kubelet.conf.d/50-causeway.conf of {what}; see `--config-dir` of the kubelet."""
 
@@ -68,15 +79,11 @@ def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
     """``{path: text}`` of ``kubernetes/kubeadm/``."""
     plane = _plane(cluster)
     site_nodes = {site.name: _kubelets(site) for site in cluster.sites}
-    worker, master = (
-        f"{cluster.secrets.prefix}/{role}/kubernetes-join" for role in ("node", "control-plane")
-    )
+    worker = _worker_secret(cluster)
     return {
         "cluster.yaml": to_yaml([cluster_configuration(cluster)], _CLUSTER),
         "init.yaml": to_yaml(init_documents(cluster), _INIT),
-        "join-master.yaml": to_yaml(
-            [_join_master(plane)], _JOIN.format(what="How one more master joins", secret=master)
-        ),
+        "join-master.yaml": to_yaml([_join_master(plane)], _JOIN_MASTER),
         **({"audit-policy.yaml": audit_policy()} if cluster.kubernetes.audit else {}),
         **{
             f"join/pools/{pool.name}.yaml": to_yaml(
@@ -107,18 +114,41 @@ def attributes(cluster: Cluster) -> dict[str, Any]:
     names = ("apiVersion", "kind")
     shared = {key: value for key, value in cluster_configuration(cluster).items() if key not in names}
     init = {key: value for key, value in init_configuration(plane).items() if key not in names}
+    store = cluster.secrets if cluster.secrets.store == "ssm" else None
     return {
+        # A machine in the cloud fetches it with its instance role; in a rack nobody has one.
+        "join": {"parameter": _worker_secret(cluster), "region": store.region} if store else {},
         "kubelet": kubelet.common(),
         "eviction": dict(EVICTION),
         "image_gc": dict(kubelet.IMAGES),
         "shutdown": dict(kubelet.SHUTDOWN),
         "control_plane": {
             "first": plane.masters[0].hostname,
+            "names": {each.hostname: each.fqdn for each in plane.masters},
+            "tokens": store is not None,
+            "snapshots": _snapshots(cluster),
             "cluster": shared,
             "init": init,
             "proxy": kube_proxy(cluster),
             "audit_log": dict(_AUDIT),
         },
+    }
+
+
+def _worker_secret(cluster: Cluster) -> str:
+    """The parameter that nodes' own role may read, and masters' may write."""
+    return f"{cluster.secrets.prefix}/node/kubernetes-join"
+
+
+def _snapshots(cluster: Cluster) -> dict[str, Any]:
+    bucket = cluster.storage.snapshots
+    if bucket is None:
+        return {}
+    return {
+        "bucket": bucket.bucket,
+        "prefix": SNAPSHOTS,
+        "region": cluster.region(bucket.region).region,
+        "interval": cluster.kubernetes.snapshot_seconds,
     }
 
 

@@ -9,7 +9,7 @@ variable "tags" {
 }
 
 variable "identity" {
-  description = "Rights of machines: the tag they are limited to, where their secrets are, and the buckets they use."
+  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, and where masters copy etcd to."
   type = object({
     cluster        = string
     secrets_prefix = string
@@ -17,6 +17,10 @@ variable "identity" {
     buckets = map(object({
       bucket    = string
       read_only = bool
+    }))
+    snapshots = optional(object({
+      bucket = string
+      prefix = string
     }))
   })
 }
