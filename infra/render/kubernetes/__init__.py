@@ -42,13 +42,19 @@ APPLIED: Final[tuple[str, ...]] = (
     "access",
     "volumes",
     "homes",
+    "monitoring",
 )
 """Modules that give objects, in the order in which they are applied."""
 
-AFTER: Final[tuple[str, ...]] = ("queues",)
+AFTER: Final[tuple[str, ...]] = (
+    "features",
+    "pages",
+    "watching",
+    "queues",
+)
 """Modules whose objects are of kinds that charts bring, in the order in which they are applied."""
 
-READ: Final[tuple[str, ...]] = ("kubeadm",)
+READ: Final[tuple[str, ...]] = ("kubeadm", "charts")
 """Modules whose files are read by other tools than kubectl."""
 
 

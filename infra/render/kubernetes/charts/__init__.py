@@ -1,0 +1,41 @@
+"""Helm releases: what is installed, from where, in which version, and with which values.
+
+::
+
+    charts/
+      releases.yaml         a list, in the order in which they are installed
+      <release>/values.yaml
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from infra.files import Files
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.charts import certificates, ingress, monitoring, nodes, queues, storage
+from infra.render.kubernetes.charts.release import Release
+from infra.render.kubernetes.manifests import to_yaml
+
+
+class _Part(Protocol):
+    def releases(self, cluster: Cluster) -> list[Release]: ...
+
+
+_PARTS: Final[tuple[_Part, ...]] = (monitoring, certificates, nodes, queues, ingress, storage)
+"""Monitoring comes first, as it brings the kinds by which all others say how they are measured."""
+
+
+def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
+    """``releases.yaml`` and the values of each."""
+    releases = [release for part in _PARTS for release in part.releases(cluster)]
+    return {
+        "releases.yaml": to_yaml([[release.row() for release in releases]]),
+        **{release.file: to_yaml([release.values]) for release in releases},
+    }
+
+
+def values(cluster: Cluster) -> Mapping[str, Mapping[str, Any]]:
+    """Release → its values."""
+    return {release.name: release.values for part in _PARTS for release in part.releases(cluster)}

@@ -1,0 +1,62 @@
+"""Traefik: internal pages at one address of the services' range, which nothing outside of the VPN reaches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.model import Cluster
+from infra.render.kubernetes.charts.release import MASTER, ON_MASTERS, Release, of, requests
+
+CLASS: Final = "traefik"
+"""The IngressClass, which is everybody's default."""
+
+
+def releases(cluster: Cluster) -> list[Release]:
+    """One, or none where it is off."""
+    plane, ingress = cluster.control_plane, cluster.kubernetes.ingress
+    if plane is None or ingress is None:
+        return []
+    monitored = cluster.kubernetes.has("prometheus")
+    masters = len(plane.masters)
+    values = {
+        "deployment": {"replicas": masters},
+        **({"podDisruptionBudget": {"enabled": True, "maxUnavailable": 1}} if masters > 1 else {}),
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1 if masters > 1 else 0, "maxSurge": 1}},
+        # Laptops and machines reach addresses of services: neither a load balancer nor a port on each node.
+        "service": {"spec": {"type": "ClusterIP", "clusterIP": str(ingress.address)}},
+        "ports": {
+            "web": {
+                "http": {
+                    "redirections": {"entryPoint": {"to": "websecure", "scheme": "https", "permanent": True}}
+                }
+            }
+        },
+        "ingressClass": {"enabled": True, "isDefaultClass": True, "name": CLASS},
+        "gateway": {"enabled": False},
+        "gatewayClass": {"enabled": False},
+        "providers": {
+            # People write Ingress objects; kinds of Traefik's own only for services beside them.
+            "kubernetesCRD": {"enabled": True, "allowCrossNamespace": False},
+            "kubernetesIngress": {
+                "publishedService": {"enabled": False},
+                "ingressEndpoint": {"ip": str(ingress.address)},
+            },
+        },
+        "global": {"checkNewVersion": False, "sendAnonymousUsage": False},
+        "accessLog": {"enabled": True, "format": "json"},
+        "metrics": {
+            "prometheus": {"service": {"enabled": monitored}, "serviceMonitor": {"enabled": monitored}}
+        },
+        "resources": requests("50m", "64Mi", limit="512Mi"),
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app.kubernetes.io/name": CLASS}},
+            }
+        ],
+        "nodeSelector": {MASTER: ""},
+        "tolerations": ON_MASTERS["tolerations"],
+    }
+    return of(cluster, "ingress", values)

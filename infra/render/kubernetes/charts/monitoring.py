@@ -1,0 +1,205 @@
+"""Prometheus and Grafana (kube-prometheus-stack): every machine's figures, alerts, dashboards."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from infra.model import Cluster
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of, requests
+from infra.render.kubernetes.gpu import DCGM_PORT
+from infra.render.kubernetes.manifests import Object
+from infra.render.kubernetes.nodes import WORKERS
+from infra.render.kubernetes.pages import url
+
+NAMESPACE: Final = "monitoring"
+STORAGE_CLASS: Final = "monitoring"
+"""The class of the volume with Prometheus's figures, on the first master."""
+STORAGE_SIZE: Final = "40Gi"
+DASHBOARDS: Final = "grafana_dashboard"
+"""The label by which Grafana finds dashboards."""
+FOLDER: Final = "grafana_folder"
+"""The annotation that says in which of its folders one belongs."""
+NODE_PORT: Final = 9100
+"""Of the node exporter, which is on every machine, a node or not: cookbook ``base``."""
+
+LABELS: Final = ("site", "pool", "capacity-type", "rack", "gpu-model", "gpu-family", "gpu-class", "gpu-count")
+"""Labels of nodes, below ``causeway.dev/``, that figures can be told apart by."""
+
+
+def releases(cluster: Cluster) -> list[Release]:
+    """One, or none where Prometheus is off. Grafana is a part of it, with the values of its own add-on."""
+    grafana = cluster.kubernetes.addon("grafana")
+    values = {
+        "fullnameOverride": NAMESPACE,
+        "crds": {"enabled": True},
+        "prometheus": _prometheus(cluster),
+        "alertmanager": {
+            "alertmanagerSpec": {
+                **_outside(cluster, "alertmanager"),
+                **ON_MASTERS,
+                "resources": requests("10m", "48Mi", limit="256Mi"),
+            }
+        },
+        "grafana": _grafana(cluster) if grafana is not None else {"enabled": False},
+        "prometheusOperator": {
+            **ON_MASTERS,
+            "resources": requests("20m", "64Mi", limit="512Mi"),
+            "admissionWebhooks": {"patch": {**ON_MASTERS}},
+        },
+        "kube-state-metrics": {
+            "fullnameOverride": "kube-state-metrics",
+            **ON_MASTERS,
+            "metricLabelsAllowlist": [f"nodes=[{','.join(f'causeway.dev/{label}' for label in LABELS)}]"],
+            "resources": requests("20m", "96Mi", limit="2Gi"),
+        },
+        # Machines have one of their own; its rules and dashboards are good for those.
+        "nodeExporter": {"enabled": False, "forceDeployDashboards": True},
+        # Behind tokens and certificates that they sign themselves.
+        "kubeControllerManager": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
+        "kubeScheduler": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
+        "kubeEtcd": {"service": {"port": 2381, "targetPort": 2381}},
+    }
+    ours = merged(values, {"grafana": dict(grafana.values)} if grafana is not None else {})
+    return of(cluster, "prometheus", ours)
+
+
+def _prometheus(cluster: Cluster) -> Object:
+    everything = {f"{kind}SelectorNilUsesHelmValues": False for kind in _KINDS}
+    return {
+        "prometheusSpec": {
+            **_outside(cluster, "prometheus"),
+            **ON_MASTERS,
+            **everything,
+            "externalLabels": {"cluster": cluster.name, "environment": cluster.environment},
+            "scrapeInterval": "30s",
+            "evaluationInterval": "30s",
+            "retention": "30d",
+            # Less than the volume: blocks are thrown away only after new ones are written.
+            "retentionSize": "32GB",
+            "enableAdminAPI": False,
+            "resources": requests("200m", "1Gi", limit="4Gi"),
+            "storageSpec": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "storageClassName": STORAGE_CLASS,
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": STORAGE_SIZE}},
+                    }
+                }
+            },
+            "additionalScrapeConfigs": [_nodes(), *_hosts(cluster)],
+        }
+    }
+
+
+_KINDS: Final = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
+"""What is found in every namespace, whoever installed it."""
+
+
+def _outside(cluster: Cluster, page: str) -> dict[str, str]:
+    address = url(cluster, page)
+    return {"externalUrl": address} if address is not None else {}
+
+
+def _nodes() -> Object:
+    """The node exporter on every node, found by the API server."""
+    kept = [
+        {
+            "source_labels": [f"__meta_kubernetes_node_label_causeway_dev_{label.replace('-', '_')}"],
+            "target_label": label.replace("-", "_"),
+        }
+        for label in LABELS
+    ]
+    return {
+        "job_name": "node-exporter",
+        "kubernetes_sd_configs": [{"role": "node"}],
+        "relabel_configs": [
+            {
+                "source_labels": ["__meta_kubernetes_node_address_InternalIP"],
+                "target_label": "__address__",
+                "replacement": f"$1:{NODE_PORT}",
+            },
+            {"source_labels": ["__meta_kubernetes_node_name"], "target_label": "node"},
+            {"source_labels": ["__meta_kubernetes_node_name"], "target_label": "instance"},
+            *kept,
+        ],
+    }
+
+
+def _hosts(cluster: Cluster) -> list[Object]:
+    """Machines that are no nodes: the node exporter, and the cards' where there are any."""
+    hosts: list[tuple[str, str, bool]] = [
+        (site.name, node.fqdn, node.gpus is not None)
+        for site in cluster.sites
+        for node in site.nodes
+        if not WORKERS & {*node.roles}
+    ]
+    named = [
+        (one.region, one.fqdn, one.gpus is not None) for one in (*cluster.ssh_nodes, *cluster.access_gateways)
+    ]
+    hosts += named
+    jobs: list[Object] = []
+    if hosts:
+        jobs.append(_static("hosts", NODE_PORT, hosts))
+    if with_cards := [host for host in hosts if host[2]]:
+        jobs.append(_static("hosts-gpus", DCGM_PORT, with_cards))
+    return jobs
+
+
+def _static(job: str, port: int, hosts: list[tuple[str, str, bool]]) -> Object:
+    groups: dict[str, list[str]] = {}
+    for site, fqdn, _ in hosts:
+        groups.setdefault(site, []).append(f"{fqdn}:{port}")
+    return {
+        "job_name": job,
+        "static_configs": [
+            {"labels": {"site": site}, "targets": targets} for site, targets in sorted(groups.items())
+        ],
+        "relabel_configs": [
+            {
+                "source_labels": ["__address__"],
+                "regex": r"([^.:]+).*",
+                "target_label": "instance",
+                "replacement": "$1",
+            }
+        ],
+    }
+
+
+def _grafana(cluster: Cluster) -> dict[str, Any]:
+    """Everybody who comes by the VPN may look; dashboards are files, which nobody changes by the mouse."""
+    address = url(cluster, "grafana")
+    return {
+        "enabled": True,
+        "fullnameOverride": "grafana",
+        **ON_MASTERS,
+        "resources": requests("50m", "128Mi", limit="512Mi"),
+        "deploymentStrategy": {"type": "Recreate"},
+        "defaultDashboardsTimezone": "browser",
+        "defaultDashboardsEditable": False,
+        "rbac": {"namespaced": True},
+        "grafana.ini": {
+            "analytics": {
+                "reporting_enabled": False,
+                "check_for_updates": False,
+                "check_for_plugin_updates": False,
+            },
+            "auth": {"disable_login_form": True},
+            "auth.anonymous": {"enabled": True, "org_role": "Viewer", "hide_version": True},
+            "users": {"viewers_can_edit": False, "default_theme": "system"},
+            "news": {"news_feed_enabled": False},
+            **({"server": {"root_url": address}} if address is not None else {}),
+        },
+        "sidecar": {
+            "dashboards": {
+                "searchNamespace": NAMESPACE,
+                "label": DASHBOARDS,
+                "labelValue": "1",
+                "folderAnnotation": FOLDER,
+                "provider": {"foldersFromFilesStructure": True, "allowUiUpdates": False},
+            },
+            "datasources": {"searchNamespace": NAMESPACE},
+            "resources": requests("5m", "80Mi", limit="256Mi"),
+        },
+        "serviceMonitor": {"enabled": True},
+    }

@@ -1,0 +1,82 @@
+"""What nodes need of the cluster: labels and taints by what they report, figures for `kubectl top`, images
+from their neighbours."""
+
+from __future__ import annotations
+
+from infra.model import Cluster
+from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, SITE, Release, of, requests
+from infra.render.kubernetes.gpu import GPU_NODE, nodes
+from infra.render.kubernetes.nodes import sites_of_nodes
+
+MIRROR_PORT = 30020
+"""Where a node's own mirror listens, on the node."""
+
+
+def releases(cluster: Cluster) -> list[Release]:
+    """Of each add-on that is on; the mirror's, one a site."""
+    return [*_features(cluster), *_metrics(cluster), *_mirrors(cluster)]
+
+
+def _features(cluster: Cluster) -> list[Release]:
+    """Of all that Node Feature Discovery can find out, only what machines and other agents report: what else
+    there is to say of a node, the spec says."""
+    agent = {
+        "tolerations": EVERYWHERE,
+        "affinity": nodes([{"key": GPU_NODE, "operator": "Exists"}]),
+        "priorityClassName": "system-node-critical",
+        "resources": requests("5m", "32Mi", limit="128Mi"),
+        "config": {
+            "core": {"sleepInterval": "30s", "featureSources": ["local"], "labelSources": ["local"]},
+        },
+    }
+    own = {"kubernetes.io/metadata.name": "node-feature-discovery"}
+    values = {
+        "master": {
+            **ON_MASTERS,
+            "enableTaints": True,
+            # Nobody else's reports count, and none of another domain's labels.
+            "config": {"restrictions": {"nodeFeatureNamespaceSelector": {"matchLabels": own}}},
+            "resources": requests("10m", "64Mi", limit="1Gi"),
+        },
+        "worker": agent,
+        "gc": {**ON_MASTERS, "resources": requests("5m", "32Mi", limit="256Mi")},
+        "prometheus": {"enable": cluster.kubernetes.has("prometheus")},
+    }
+    return of(cluster, "node-feature-discovery", values)
+
+
+def _metrics(cluster: Cluster) -> list[Release]:
+    values = {
+        **ON_MASTERS,
+        # Kubelets sign their serving certificates themselves.
+        "args": ["--kubelet-insecure-tls"],
+        "resources": requests("50m", "96Mi", limit="1Gi"),
+        "metrics": {"enabled": True},
+        "serviceMonitor": {"enabled": cluster.kubernetes.has("prometheus")},
+    }
+    return of(cluster, "metrics-server", values)
+
+
+def _mirrors(cluster: Cluster) -> list[Release]:
+    """Neighbours are those of one site: a layer never crosses a tunnel because of the mirror."""
+    values = {
+        # Tags are resolved by the registry itself: a neighbour may know an older image of that name.
+        # hosts.toml is Chef's.
+        "spegel": {"resolveTags": False, "containerdMirrorAdd": False, "debugWebEnabled": False},
+        "service": {
+            "registry": {"hostPort": MIRROR_PORT, "nodePort": None, "topologyAwareHintsEnabled": False}
+        },
+        "tolerations": EVERYWHERE,
+        "resources": requests("10m", "96Mi", limit="256Mi"),
+        "serviceMonitor": {"enabled": cluster.kubernetes.has("prometheus")},
+    }
+    return [
+        release
+        for site in sites_of_nodes(cluster)
+        for release in of(
+            cluster,
+            "registry-mirror",
+            {**values, "nodeSelector": {"kubernetes.io/os": "linux", SITE: site}},
+            name=f"spegel-{site}",
+        )
+    ]

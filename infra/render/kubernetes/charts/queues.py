@@ -1,0 +1,94 @@
+"""Kueue, and JobSet for jobs of several parts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from infra.model import Cluster
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.manifests import to_yaml
+
+_START: Final = 600
+"""Seconds from a node's readiness to that of the last pod of a job: images for cards are large."""
+
+
+def releases(cluster: Cluster) -> list[Release]:
+    """JobSet before Kueue, which looks for its kind when it starts."""
+    return [*_jobset(cluster), *_kueue(cluster)]
+
+
+def _jobset(cluster: Cluster) -> list[Release]:
+    found = cluster.kubernetes.addon("jobset")
+    tag = f"v{found.chart.version}" if found is not None and found.chart is not None else ""
+    values = {
+        "image": {"repository": "registry.k8s.io/jobset/jobset", "tag": tag, "pullPolicy": "IfNotPresent"},
+        "controller": {**ON_MASTERS, "resources": requests("50m", "64Mi", limit="1Gi")},
+    }
+    return of(cluster, "jobset", values)
+
+
+def _kueue(cluster: Cluster) -> list[Release]:
+    found = cluster.kubernetes.addon("kueue")
+    tag = f"v{found.chart.version}" if found is not None and found.chart is not None else ""
+    values = {
+        "enablePrometheus": cluster.kubernetes.has("prometheus"),
+        "controllerManager": {
+            **ON_MASTERS,
+            "manager": {
+                "image": {
+                    "repository": "registry.k8s.io/kueue/kueue",
+                    "tag": tag,
+                    "pullPolicy": "IfNotPresent",
+                },
+                "priorityClassName": "system-cluster-critical",
+                "resources": requests("100m", "256Mi", limit="2Gi"),
+            },
+        },
+        "managerConfig": {"controllerManagerConfigYaml": to_yaml([configuration(cluster)])},
+    }
+    return of(cluster, "kueue", values)
+
+
+def configuration(cluster: Cluster) -> dict[str, Any]:
+    """Kueue's own configuration (Kueue, Reference, "Kueue Configuration API", v1beta2)."""
+    jobset = ["jobset.x-k8s.io/jobset"] if cluster.kubernetes.has("jobset") else []
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {
+            "groupKindConcurrency": {
+                "Job.batch": 5,
+                "Pod": 5,
+                "Workload.kueue.x-k8s.io": 10,
+                "LocalQueue.kueue.x-k8s.io": 5,
+                "ClusterQueue.kueue.x-k8s.io": 5,
+                "ResourceFlavor.kueue.x-k8s.io": 1,
+            }
+        },
+        "clientConnection": {"qps": 300, "burst": 500},
+        # All of a job or nothing: one that can't start as a whole in time gives its share back, and queues
+        # anew. Others are admitted meanwhile, as nodes take minutes to come.
+        "waitForPodsReady": {
+            "timeout": f"{cluster.autoscaler.boot_timeout + _START}s",
+            "recoveryTimeout": f"{cluster.autoscaler.boot_timeout + _START}s",
+            "blockAdmission": False,
+            "requeuingStrategy": {
+                "timestamp": "Eviction",
+                "backoffLimitCount": 10,
+                "backoffBaseSeconds": 60,
+                "backoffMaxSeconds": 3600,
+            },
+        },
+        # What people run in their namespaces counts, whether or not it names a queue.
+        "manageJobsWithoutQueueName": True,
+        "managedJobsNamespaceSelector": {
+            "matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]
+        },
+        "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
+        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+        "objectRetentionPolicies": {"workloads": {"afterFinished": "168h"}},
+    }

@@ -1,0 +1,73 @@
+"""CSI drivers: volumes on EFS, in buckets, and on NFS servers."""
+
+from __future__ import annotations
+
+from infra.model import Cluster
+from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, SITE, Release, of, requests
+from infra.render.kubernetes.gpu import nodes
+from infra.render.kubernetes.manifests import Object
+
+
+def releases(cluster: Cluster) -> list[Release]:
+    """Of each driver that is on."""
+    return [*_efs(cluster), *_s3(cluster), *_nfs(cluster)]
+
+
+def _efs(cluster: Cluster) -> list[Release]:
+    """It makes access points with the masters' instance role."""
+    values = {
+        "controller": {
+            **ON_MASTERS,
+            "replicaCount": 1,
+            "deleteAccessPointRootDir": False,
+            "resources": requests("10m", "64Mi", limit="512Mi"),
+        },
+        "node": {
+            "tolerations": EVERYWHERE,
+            "affinity": _at({system.region for system in cluster.storage.efs}),
+            "resources": requests("10m", "64Mi"),
+        },
+    }
+    return of(cluster, "efs-csi-driver", values)
+
+
+def _s3(cluster: Cluster) -> list[Release]:
+    values = {
+        "node": {
+            "defaultTolerations": False,
+            "tolerateAllTaints": False,
+            "tolerations": EVERYWHERE,
+            # Machines elsewhere have no instance role to read buckets with.
+            "affinity": _at({region.name for region in cluster.regions}),
+        },
+        "controller": {**ON_MASTERS},
+    }
+    return of(cluster, "s3-csi-driver", values)
+
+
+def _nfs(cluster: Cluster) -> list[Release]:
+    sites = {
+        site
+        for site, mounts in cluster.storage.mounts.items()
+        if any(mount.kind == "nfs" for mount in mounts)
+    }
+    values = {
+        "controller": {
+            **ON_MASTERS,
+            "runOnControlPlane": True,
+            # Volumes on demand are folders: nobody takes snapshots of them here.
+            "enableSnapshotter": False,
+            "defaultOnDeletePolicy": "delete",
+        },
+        "node": {
+            "tolerations": EVERYWHERE,
+            "priorityClassName": "system-node-critical",
+            "affinity": _at(sites),
+            "maxUnavailable": "10%",
+        },
+    }
+    return of(cluster, "nfs-csi-driver", values)
+
+
+def _at(sites: set[str]) -> Object:
+    return nodes([{"key": SITE, "operator": "In", "values": sorted(sites)}])

@@ -1,0 +1,121 @@
+"""What Prometheus and Grafana are told of ours: whom to ask for figures, alerts, prices, dashboards."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import yaml
+
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.charts.monitoring import DASHBOARDS, FOLDER, NAMESPACE
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.templating import copied
+
+_ALERTS: Final = "alerts/"
+_BOARDS: Final = "dashboards/"
+_OURS: Final = "Causeway"
+
+_NEEDS: Final = {
+    "certificates": "cert-manager",
+    "gpus": "dcgm-exporter",
+    "queues": "kueue",
+}
+"""Alerts and dashboards → the add-on whose figures they are about."""
+
+
+def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+    """``monitors.yaml``, ``rules.yaml`` and ``dashboards.yaml``; nothing without Prometheus."""
+    if not cluster.kubernetes.has("prometheus"):
+        return {}
+    return {
+        "monitors.yaml": _monitors(cluster),
+        "rules.yaml": [*_alerts(cluster), _prices(cluster)],
+        "dashboards.yaml": _dashboards(cluster) if cluster.kubernetes.has("grafana") else [],
+    }
+
+
+def _about(cluster: Cluster, name: str) -> bool:
+    """Whether there is something to say of it."""
+    if name == "autoscaler":
+        return cluster.autoscaler.enabled
+    return name not in _NEEDS or cluster.kubernetes.has(_NEEDS[name])
+
+
+def _monitors(cluster: Cluster) -> list[Object]:
+    agents = [name for name in ("dcgm-exporter", "node-problem-detector") if cluster.kubernetes.has(name)]
+    return [
+        of(
+            "monitoring.coreos.com/v1",
+            "PodMonitor",
+            name,
+            namespace=SYSTEM,
+            spec={
+                "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
+                "podMetricsEndpoints": [
+                    {
+                        "port": "metrics",
+                        "interval": "30s",
+                        # Pods in figures are those that use a card, never the exporter.
+                        "honorLabels": True,
+                        "relabelings": [
+                            {"action": "labeldrop", "regex": "pod|namespace|container"},
+                            {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+                            {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+                        ],
+                    }
+                ],
+            },
+        )
+        for name in agents
+    ]
+
+
+def _alerts(cluster: Cluster) -> list[Object]:
+    return [
+        _rules(name, yaml.safe_load(text)["groups"])
+        for path, text in copied("kubernetes").items()
+        if path.startswith(_ALERTS)
+        and _about(cluster, name := path.removeprefix(_ALERTS).removesuffix(".yaml"))
+    ]
+
+
+def _prices(cluster: Cluster) -> Object:
+    """What a node of each pool costs an hour, on demand: spot costs less."""
+    prices = [
+        {
+            "record": "causeway:node_price:dollars_per_hour",
+            "expr": f"vector({group.hourly_price})",
+            "labels": {"pool": pool.name, "site": group.region},
+        }
+        for pool in cluster.pools
+        for group in pool.groups
+        if group.hourly_price is not None
+    ]
+    return _rules("prices", [{"name": "prices", "interval": "5m", "rules": prices}])
+
+
+def _rules(name: str, groups: list[Object]) -> Object:
+    return of(
+        "monitoring.coreos.com/v1",
+        "PrometheusRule",
+        f"causeway-{name}",
+        namespace=NAMESPACE,
+        spec={"groups": groups},
+    )
+
+
+def _dashboards(cluster: Cluster) -> list[Object]:
+    return [
+        of(
+            "v1",
+            "ConfigMap",
+            f"dashboard-{name}",
+            namespace=NAMESPACE,
+            labels={DASHBOARDS: "1"},
+            annotations={FOLDER: _OURS},
+            data={f"{name}.json": text},
+        )
+        for path, text in copied("kubernetes").items()
+        if path.startswith(_BOARDS)
+        and _about(cluster, name := path.removeprefix(_BOARDS).removesuffix(".json"))
+    ]
