@@ -197,15 +197,16 @@ def _requirement(kind: _Kind) -> str:
     fields = "key: variables.key, operator: variables.operator, values: variables.values"
     expression = f"{term}.matchExpressions{{{fields}}}"
     only = f"{typed}{{nodeSelectorTerms: [{term}{{matchExpressions: [{expression}]}}]}}"
-    others = "has(variables.terms[i].matchExpressions)"
+    path = f"{_cel(required + '/nodeSelectorTerms/')} + string(i) + '/matchExpressions"
+    every = "lists.range(size(variables.terms))"
     return (
         f"(has(variables.pod.affinity) ? [] : [{_add(where, f'Object.{kind.path}.affinity{{}}')}])"
         f" + (variables.affinity ? [] : [{_add(node, f'Object.{kind.path}.affinity.nodeAffinity{{}}')}])"
-        f" + (!variables.demands ? [] : size(variables.terms) == 0 ? [{_add(required, only)}]"
-        " : lists.range(size(variables.terms)).map(i, JSONPatch{op: 'add',"
-        f" path: {_cel(required + '/nodeSelectorTerms/')} + string(i) + '/matchExpressions'"
-        f" + ({others} ? '/-' : ''),"
-        f" value: {others} ? dyn({expression}) : dyn([{expression}])}}))"
+        f" + (!variables.demands ? [] : size(variables.terms) == 0 ? [{_add(required, only)}] :"
+        f" {every}.filter(i, !has(variables.terms[i].matchExpressions))"
+        f".map(i, JSONPatch{{op: 'add', path: {path}', value: []}})"
+        # An object alone: the API server can't write a list with objects in it (1.36).
+        f" + {every}.map(i, JSONPatch{{op: 'add', path: {path}/-', value: {expression}}}))"
     )
 
 
@@ -295,7 +296,18 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
         kind,
         {
             "operations": ["CREATE", "UPDATE"],
-            "spec": {"variables": _variables(kind, classes), "validations": validations},
+            "spec": {
+                # What was let in stays, whatever the classes are now: a job ends by an update of its pods.
+                "matchConditions": [
+                    {
+                        "name": "is-another-pod",
+                        "expression": "request.operation == 'CREATE'"
+                        f" || object.{kind.path} != oldObject.{kind.path}",
+                    }
+                ],
+                "variables": _variables(kind, classes),
+                "validations": validations,
+            },
             "binding": {"validationActions": ["Deny"]},
         },
     )
