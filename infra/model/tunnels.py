@@ -72,5 +72,9 @@ class SiteGateway:
     routing: Routing
     announces: tuple[IPv4Network, ...]
     """What it tells all peers that it can reach: the LAN."""
+    nat: bool
+    """Whether it takes the LAN to the internet, by its own address."""
+    in_overlay: bool
+    """Whether it is a node of the pods' network."""
     tunnels: tuple[SiteTunnel, ...]
     """By name: AWS's and those to other sites."""

@@ -13,6 +13,8 @@ from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.ipsec import Ipsec
 from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.render import names
+from infra.render.internet import NOT_INTERNET
 from infra.render.templating import copied, fill
 
 _TARGET: Final = "strongswan"
@@ -40,7 +42,8 @@ more is broken."""
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     """``<site>/<path on the machine>`` → text, for each gateway."""
     return merge(
-        under(gateway.site, _machine(gateway, cluster.network.ipsec, outputs)) for gateway in cluster.gateways
+        under(gateway.site, merge([_machine(cluster, gateway, outputs), _names(cluster, gateway, outputs)]))
+        for gateway in cluster.gateways
     )
 
 
@@ -54,7 +57,8 @@ def missing(cluster: Cluster, outputs: Outputs) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _machine(gateway: SiteGateway, ipsec: Ipsec, outputs: Outputs) -> Files:
+def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
+    ipsec = cluster.network.ipsec
     known = [(tunnel, remote) for tunnel in gateway.tunnels if (remote := outputs.remote(tunnel)) is not None]
     rows = [_tunnel(gateway, tunnel, remote) for tunnel, remote in known]
     policy = {**_policy(ipsec), "keepalive": ipsec.keepalive, "hold": ipsec.hold}
@@ -73,12 +77,34 @@ def _machine(gateway: SiteGateway, ipsec: Ipsec, outputs: Outputs) -> Files:
         "etc/frr/daemons": fill(f"{_TARGET}/daemons.j2", bgpd="yes" if bgp else "no"),
         "etc/frr/frr.conf": fill(f"{_TARGET}/frr.conf.j2", **routing),
         "etc/nftables/site-gateway.nft": fill(
-            f"{_TARGET}/site-gateway.nft.j2", announced=_set(gateway.announces), **wiring
+            f"{_TARGET}/site-gateway.nft.j2",
+            announced=_set(gateway.announces),
+            masqueraded=[{"lan": gateway.lan, "inside": _set([*NOT_INTERNET, *cluster.network.private])}]
+            if gateway.nat
+            else [],
+            **wiring,
         ),
         "etc/site-gateway/tunnels": fill(f"{_TARGET}/tunnels.j2", **wiring),
         "etc/swanctl/conf.d/site-gateway.conf": fill(f"{_TARGET}/tunnels.conf.j2", **wiring),
     }
     return merge([copied(_TARGET), rendered])
+
+
+def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
+    """Names for the machines of the LAN, which ask it where the site has no other resolver."""
+    configuration = names.dnsmasq(
+        cluster,
+        outputs,
+        whose=f"the machines of {gateway.site}",
+        unit="site-gateway-dns.service",
+        known="/etc/site-gateway/hosts",
+        addresses=[gateway.address],
+        source=gateway.address,
+        resolver=None,
+        in_overlay=gateway.in_overlay,
+    )
+    known = names.hosts(cluster, outputs, site=gateway.site, resolver=None)
+    return {"etc/site-gateway/dnsmasq.conf": configuration, "etc/site-gateway/hosts": known}
 
 
 def _policy(ipsec: Ipsec) -> dict[str, object]:

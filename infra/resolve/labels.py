@@ -30,6 +30,8 @@ GATEWAY: Final = Taint(f"{LABEL_PREFIX}/gateway", "", "NoExecute")
 """On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
 _WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
+NODES: Final = _WAYS_IN | _FOR_PODS
+"""Roles that make a machine a node of the cluster."""
 
 
 def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:

@@ -175,7 +175,8 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
-        resolvers=site.resolvers or (router,),
+        # Whom others ask does not ask itself.
+        resolvers=tuple(each for each in site.resolvers if each != node.address) or (router,),
         taints=(
             *role_taints(roles),
             *(Taint(each.key, each.value, each.effect.value) for each in node.taints),

@@ -7,11 +7,13 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from infra.catalogue import packets
-from infra.model.places import Gateway, Link, PhysicalSite, Routing
+from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve.addresses import link_name
+from infra.resolve.labels import NODES
 from infra.resolve.names import aws_name
 from infra.spec import Spec
+from infra.spec import sites as written
 from infra.spec.defaults import mesh_pairs
 
 _INTERFACE: Final = 15
@@ -48,6 +50,8 @@ def resolve_gateways(
             asn=gateway.asn,
             routing=gateway.routing,
             announces=(site.lan,),
+            nat=_nat(spec, name, node),
+            in_overlay=bool({*node.roles} & NODES),
             tunnels=tuple(
                 sorted(
                     [
@@ -60,6 +64,16 @@ def resolve_gateways(
         )
         for name, (site, gateway, node) in joined.items()
     )
+
+
+def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
+    """As stated; else where the gateway's node is the LAN's router."""
+    site = spec.sites[name]
+    assert isinstance(site, written.PhysicalSite)
+    assert site.gateway is not None
+    if site.gateway.nat is not None:
+        return site.gateway.nat
+    return site.router is None or site.router == node.address
 
 
 def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:

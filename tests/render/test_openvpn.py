@@ -85,7 +85,7 @@ def test_without_tcp_there_is_one_listener() -> None:
 def test_a_listener_gives_out_what_the_model_says() -> None:
     lines = render(golden("research"))["rack-a/etc/openvpn/server/udp.conf"].splitlines()
     for line in (
-        "port 1194", "proto udp4", "multihome", "dev tun-udp", "topology subnet", "tun-mtu 1440",
+        "port 1194", "proto udp4", "multihome", "dev tun-udp", "topology subnet", "tun-mtu 1396",
         "server 100.64.2.0 255.255.255.0", "max-clients 253", "session-timeout 604800",
         "explicit-exit-notify 1", 'push "route 10.4.0.0 255.252.0.0"', 'push "dhcp-option DNS 100.64.2.1"',
         'push "dhcp-option DOMAIN research.internal"', 'push "dhcp-option DOMAIN-SEARCH cluster.local"',

@@ -82,6 +82,9 @@ def test_nothing_but_what_changes_changes_when_a_tunnel_comes(make: Make) -> Non
     assert {path.partition("/")[2] for path in before if before[path] != after[path]} == {
         "etc/frr/frr.conf",
         "etc/nftables/site-gateway.nft",
+        # Outputs tell of machines, too.
+        "etc/site-gateway/dnsmasq.conf",
+        "etc/site-gateway/hosts",
         "etc/site-gateway/tunnels",
         "etc/swanctl/conf.d/site-gateway.conf",
     }

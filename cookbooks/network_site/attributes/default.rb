@@ -2,7 +2,7 @@
 
 # Debian packages of a gateway. The standard plugins hold AES-GCM and the groups 19 to 21 (openssl).
 default['network_site']['packages'] = %w(
-  charon-systemd frr frr-pythontools iproute2 libstrongswan-standard-plugins nftables python3
+  charon-systemd dnsmasq-base frr frr-pythontools iproute2 libstrongswan-standard-plugins nftables python3
   strongswan-swanctl
 )
 
@@ -12,5 +12,5 @@ default['network_site']['tree'] = '/var/lib/causeway/chef/trees/strongswan'
 # Kept running by systemd, whoever stopped them. All but the first two come with the tree.
 default['network_site']['services'] = %w(
   strongswan.service frr.service site-gateway-firewall.service site-gateway-interfaces.service
-  site-gateway-revive.timer
+  site-gateway-revive.timer site-gateway-dns.service
 )

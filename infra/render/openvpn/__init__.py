@@ -19,11 +19,12 @@ from __future__ import annotations
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.remote import VpnServer
+from infra.render import names
 from infra.render.openvpn.firewall import firewall
 from infra.render.openvpn.homes import clashes
 from infra.render.openvpn.listeners import listener_file
 from infra.render.openvpn.profiles import profile, unknown_hosts
-from infra.render.openvpn.resolver import dnsmasq, hosts
+from infra.render.openvpn.places import private_address
 from infra.render.templating import copied
 
 __all__ = ["clashes", "profile", "render", "unknown_hosts"]
@@ -41,7 +42,26 @@ def _tree(cluster: Cluster, server: VpnServer, outputs: Outputs) -> Files:
     }
     own = {
         "etc/nftables/remote-access.nft": firewall(cluster, server, outputs),
-        "etc/remote-access/dnsmasq.conf": dnsmasq(cluster, server, outputs),
-        "etc/remote-access/hosts": hosts(cluster, server, outputs),
+        "etc/remote-access/dnsmasq.conf": _dnsmasq(cluster, server, outputs),
+        "etc/remote-access/hosts": names.hosts(cluster, outputs, site=server.site, resolver=server.resolver),
     }
     return merge([listeners, own, copied("openvpn")])
+
+
+def _dnsmasq(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
+    own = private_address(server, outputs)
+    return names.dnsmasq(
+        cluster,
+        outputs,
+        whose=f"laptops at {server.site}",
+        unit="remote-access-dns.service",
+        known="/etc/remote-access/hosts",
+        addresses=[
+            *(listener.address for listener in server.listeners),
+            # Gateways of physical sites ask this one.
+            *([own] if own and server.kind == "aws" else []),
+        ],
+        source=server.source,
+        resolver=server.resolver,
+        in_overlay=True,
+    )

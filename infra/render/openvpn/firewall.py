@@ -8,33 +8,14 @@ from typing import Final
 
 from infra.model import Cluster, Outputs
 from infra.model.remote import Reach, Vpn, VpnServer, VpnUser
+from infra.render.internet import NOT_INTERNET
 from infra.render.openvpn.places import private_address
 from infra.render.templating import fill
-
-OVERLAY: Final = "flannel.1"
-"""flannel's VXLAN interface. Pods' nodes know no way back to what does not come from a node."""
-
-NOT_INTERNET: Final = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.168.0.0/16",
-            "224.0.0.0/3",
-        ),
-    )
-)
-"""IANA's special-purpose and multicast addresses. With 169.254.169.254, where AWS hands out a machine's own
-rights."""
 
 
 def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
     """``etc/nftables/remote-access.nft``."""
+    overlay = cluster.kubernetes.overlay
     vpn, own = cluster.access.vpn, private_address(server, outputs)
     inside = tuple(collapse_addresses([*cluster.network.private, vpn.clients]))
     return fill(
@@ -52,7 +33,16 @@ def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
         ],
         internet=[{"not": _listed(collapse_addresses([*NOT_INTERNET, *inside]))}] if vpn.full_tunnel else [],
         resolvers=[{"address": own, "inside": _listed(inside)}] if own and server.kind == "aws" else [],
-        overlay=OVERLAY,
+        overlays=[{"interface": overlay.interface}] if overlay.interface else [],
+        astray=[
+            {
+                "interface": overlay.interface,
+                "pods": cluster.network.pods,
+                "services": cluster.network.services,
+            }
+        ]
+        if overlay.interface and server.kind == "aws"
+        else [],
         translated=[{"to": _listed(vpn.routes), "source": server.source}] if server.source else [],
     )
 

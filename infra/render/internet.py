@@ -1,0 +1,24 @@
+"""What is no address of the internet."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Final
+
+NOT_INTERNET: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "224.0.0.0/3",
+        ),
+    )
+)
+"""IANA's special-purpose and multicast addresses. With 169.254.169.254, where AWS hands out a machine's own
+rights."""

@@ -1,0 +1,169 @@
+"""What a site's gateway does for its LAN: names, and the way to the internet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+from strategies.outputs import outputs_for
+from strategies.reading import read
+from strategies.two_sites import two_sites
+
+from infra.files import Files
+from infra.load import load
+from infra.model import NO_OUTPUTS, Cluster
+from infra.render import openvpn, strongswan
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+NAMES, KNOWN = "etc/site-gateway/dnsmasq.conf", "etc/site-gateway/hosts"
+RULES = "etc/nftables/site-gateway.nft"
+
+
+@cache
+def research() -> Cluster:
+    return resolve(load(ENVIRONMENTS / "research.yaml").spec, Lock(), "research")[0]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Cluster]:
+    return partial(two_sites, tmp_path)
+
+
+def known(files: Files, path: str) -> dict[str, list[str]]:
+    """A hosts file: name → addresses."""
+    found: dict[str, list[str]] = {}
+    for line in files[path].splitlines():
+        if not line.startswith("#"):
+            address, name = line.split()
+            found.setdefault(name, []).append(address)
+    return found
+
+
+def test_the_zone_is_asked_of_servers_in_regions_from_the_lan() -> None:
+    cluster = research()
+    outputs = outputs_for(cluster)
+    lines = strongswan.render(cluster, outputs)[f"rack-b/{NAMES}"].splitlines()
+    own = "10.200.4.2"
+    assert f"listen-address={own}" in lines
+    servers = [str(outputs.instances[f"vpn-{region}"].private) for region in ("us-west-2", "eu-west-1")]
+    for server in servers:
+        assert f"server=/research.internal/{server}@{own}" in lines
+        # Not a node of the pods' network: services are asked of who is.
+        assert f"server=/cluster.local/{server}@{own}" in lines
+    assert f"listen-address={cluster.access.vpn.servers[0].listeners[0].address}" not in lines
+    [theirs] = [
+        text
+        for path, text in openvpn.render(cluster, outputs).items()
+        if path == "us-west-2/etc/remote-access/dnsmasq.conf"
+    ]
+    assert f"listen-address={servers[0]}" in theirs.splitlines()
+
+
+def test_a_gateway_that_is_a_node_asks_coredns_itself() -> None:
+    cluster = research()
+    lines = strongswan.render(cluster, outputs_for(cluster))[f"rack-a/{NAMES}"].splitlines()
+    asked = [line for line in lines if line.startswith("server=/cluster.local/")]
+    assert asked == [f"server=/cluster.local/{cluster.access.vpn.cluster_resolver}"]
+
+
+def test_two_resolvers_on_one_machine_have_addresses_of_their_own() -> None:
+    cluster = research()
+    outputs = outputs_for(cluster)
+
+    def listens(text: str) -> set[str]:
+        return {line for line in text.splitlines() if line.startswith("listen-address=")}
+
+    lan = listens(strongswan.render(cluster, outputs)[f"rack-a/{NAMES}"])
+    laptops = listens(openvpn.render(cluster, outputs)["rack-a/etc/remote-access/dnsmasq.conf"])
+    assert lan
+    assert laptops
+    assert not lan & laptops
+
+
+def test_the_api_has_a_name_where_nobody_can_be_asked(make: Callable[..., Cluster]) -> None:
+    cluster = make()
+    outputs = outputs_for(cluster)
+    [server] = cluster.access.vpn.servers
+    # Its own server in the region answers.
+    assert "api.tiny.internal" not in known(strongswan.render(cluster, outputs), f"east/{KNOWN}")
+    alone = {name: at for name, at in outputs.instances.items() if name != server.node}
+    fewer = type(outputs)(outputs.tunnels, alone)
+    files = strongswan.render(cluster, fewer)
+    assert known(files, f"east/{KNOWN}")["api.tiny.internal"] == [str(alone["master-1"].private)]
+    assert "local=/tiny.internal/" in files[f"east/{NAMES}"].splitlines()
+    assert "local=/cluster.local/" in files[f"east/{NAMES}"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("said", "masquerades"), [("", True), (", nat: false", False), (", nat: true", True)]
+)
+def test_the_lan_is_taken_to_the_internet(make: Callable[..., Cluster], said: str, masquerades: bool) -> None:
+    rules = strongswan.render(make(east=said), NO_OUTPUTS)[f"east/{RULES}"]
+    assert ("masquerade" in rules) is masquerades
+
+
+@pytest.mark.parametrize(("router", "masquerades"), [("10.200.0.2", True), ("10.200.0.1", False)])
+def test_a_lan_with_another_router_is_left_to_it(router: str, masquerades: bool) -> None:
+    gate = {"address": "10.200.0.2", "cpus": 4, "memory": "8 GiB", "roles": ["site-gateway"]}
+    rack = {
+        "kind": "physical",
+        "cidr": "10.200.0.0/24",
+        "router": router,
+        "gateway": {"addresses": ["198.51.100.10"]},
+        "nodes": {"gate": gate},
+    }
+    sites = {"rack": rack, "us-west-2": {"kind": "aws"}}
+    spec = {"version": 1, "name": "lab", "domain": "lab.internal", "images": {"cpu": {}}, "sites": sites}
+    [gateway] = resolve(read(spec).spec, Lock(), "lab")[0].gateways
+    assert gateway.nat is masquerades
+
+
+def test_only_what_is_for_the_internet_is_masqueraded() -> None:
+    cluster = research()
+    [line] = [
+        line
+        for line in strongswan.render(cluster, NO_OUTPUTS)[f"rack-a/{RULES}"].splitlines()
+        if "masquerade" in line
+    ]
+    assert "ip saddr 10.200.0.0/22 ip daddr != {" in line
+    for block in ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"):
+        assert block in line
+
+
+@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq: apt install dnsmasq-base")
+@pytest.mark.parametrize("outputs", ["before apply", "after it"])
+def test_dnsmasq_takes_every_configuration(tmp_path: Path, outputs: str) -> None:
+    cluster = research()
+    told = NO_OUTPUTS if outputs == "before apply" else outputs_for(cluster)
+    files = {**strongswan.render(cluster, told), **openvpn.render(cluster, told)}
+    found = [text for path, text in files.items() if path.endswith("/dnsmasq.conf")]
+    assert len(found) == len(cluster.gateways) + len(cluster.access.vpn.servers)
+    for number, text in enumerate(found):
+        path = tmp_path / f"{number}.conf"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["dnsmasq", "--test", f"--conf-file={path}"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft: apt install nftables")
+@pytest.mark.skipif(os.geteuid() != 0, reason="nft -c asks the kernel, as root")
+def test_nft_takes_every_set_of_rules(tmp_path: Path) -> None:
+    cluster = research()
+    told = outputs_for(cluster)
+    files = {**strongswan.render(cluster, told), **openvpn.render(cluster, told)}
+    rules = {path: text for path, text in files.items() if path.endswith(".nft")}
+    assert rules
+    for number, (path, text) in enumerate(rules.items()):
+        file = tmp_path / f"{number}.nft"
+        file.write_text(text, encoding="utf-8")
+        done = subprocess.run(["nft", "-c", "-f", str(file)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{path}: {done.stderr}"
