@@ -32,6 +32,7 @@ from infra.checks import (
     software,
     storage,
     waivers,
+    work,
 )
 from infra.checks.facts import Facts
 from infra.checks.registry import FAMILIES, Check, Finding, registered
@@ -42,7 +43,7 @@ __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"
 
 MODULES: Final = (
     declared, blocks, links, rooms, sites, installing, pools, launch, images, sharing, software, machines,
-    kubernetes, addons, storage, dns, access, autoscaler, names, quotas, waivers,
+    kubernetes, work, addons, storage, dns, access, autoscaler, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 
