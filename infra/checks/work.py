@@ -30,11 +30,11 @@ def _cards(facts: Facts) -> Iterator[tuple[str, int]]:
 @check("WORK001", Level.ERROR, "A class of work whose oldest cards are newer than its newest.")
 def no_cards_left(facts: Facts) -> Iterator[Finding]:
     for name, each in facts.spec.kubernetes.priority_classes.items():
-        if each.gpu_class and each.at_least:
-            if _OLDEST_FIRST.index(each.at_least) > _OLDEST_FIRST.index(each.gpu_class):
-                path = ("kubernetes", "priority_classes", name, "at_least")
-                message = f"no card is at least {each.at_least} and at most {each.gpu_class}"
-                yield Finding(path, message, f"lower it to {each.gpu_class}, or raise gpu_class")
+        newest, oldest = each.gpu_class or "new", each.at_least or "old"
+        if _OLDEST_FIRST.index(oldest) > _OLDEST_FIRST.index(newest):
+            path = ("kubernetes", "priority_classes", name, "at_least")
+            message = f"no card is at least {oldest} and at most {newest}"
+            yield Finding(path, message, f"lower it to {newest}, or raise gpu_class")
 
 
 @check("WORK002", Level.WARNING, "A class of work is given cards of which there are none.")

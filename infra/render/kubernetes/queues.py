@@ -165,7 +165,9 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
 
 def _of_groups(name: str, pool: NodePool, groups: Sequence[NodeGroup]) -> Flavour:
     labels = dict(set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups)))
-    amount = sum((_amount(group.allocatable).times(group.max) for group in groups), Amount())
+    # A group's bounds are units of capacity, of which a machine may be several (EC2 Auto Scaling, weights).
+    lightest = min(each.weight for each in pool.instance_types)
+    amount = sum((_amount(group.allocatable).times(-(-group.max // lightest)) for group in groups), Amount())
     return Flavour(name, _chosen(labels), pool.taints, amount, cloud=True)
 
 
