@@ -26,8 +26,8 @@ from machines.boot import File
 from network.machine import accelerators, release
 
 _LEASH = Path(__file__).with_name("leash.py")
-# Why: see the network lab's VM. Starting a program takes a fifth of the time. On a busy computer a service may
-# still take longer to start than systemd waits by itself.
+# Why: see the network lab's VM. Starting a program takes a fifth of the time. On a busy computer a service
+# may still take longer to start than systemd waits by itself.
 _ARGUMENTS = (
     "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps tsc=reliable clocksource=tsc"
     " random.trust_cpu=on systemd.default_timeout_start_sec=600"
