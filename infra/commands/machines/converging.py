@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.commands.environment import Understood
@@ -39,17 +39,32 @@ def converge(
     return done.exit_code
 
 
-def bring_in_line(understood: Understood, chosen: Sequence[Chosen], *, why_run: bool, at_once: int) -> Run:
-    """Converge these machines, with progress."""
+def bring_in_line(
+    understood: Understood,
+    chosen: Sequence[Chosen],
+    *,
+    why_run: bool,
+    at_once: int,
+    run_list: str = "",
+    secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> Run:
+    """Converge these machines, with progress. ``run_list`` stands in for each one's own, ``secrets`` for
+    what it would be brought."""
     from infra.drive.machines.board import Board
     from infra.drive.machines.converge import converge as run
 
-    targets = _targets(understood, chosen, why_run=why_run) if chosen else []
+    targets = _targets(understood, chosen, why_run, run_list, secrets) if chosen else []
     with Board([each.name for each in targets]) as board:
         return run(understood.environment.build, targets, why_run=why_run, at_once=at_once, watcher=board)
 
 
-def _targets(understood: Understood, chosen: Iterable[Chosen], *, why_run: bool) -> list[Target]:
+def _targets(
+    understood: Understood,
+    chosen: Iterable[Chosen],
+    why_run: bool,
+    run_list: str,
+    given: Mapping[str, Mapping[str, bytes]] | None,
+) -> list[Target]:
     """What each machine gets, everything rendered and, for gateways and nodes, every key in its place."""
     from infra.commands.cluster.bringing import secrets_for
     from infra.commands.vpn import keeping, trees
@@ -69,13 +84,14 @@ def _targets(understood: Understood, chosen: Iterable[Chosen], *, why_run: bool)
         write(understood)
     build = understood.environment.build
     common = shared(build)
-    secrets = {} if why_run else secrets_for(understood, chosen)
+    secrets = {} if why_run else secrets_for(understood, chosen) if given is None else given
     return [
         Target(
             each.name,
             each.fqdn,
             payload(build, each.name, each.site, each.roles, common),
             secrets.get(each.name),
+            run_list,
         )
         for each in chosen
     ]

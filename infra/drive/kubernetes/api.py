@@ -127,23 +127,23 @@ class Api:
             self._client = _client(self._access)
             self._made = self._access.made
         try:
-            answer = self._client.call_api(
-                path,
+            answer = self._client.request(
                 method,
+                f"{self._access.endpoint.url}{path}",
                 query_params=list((query or {}).items()),
-                header_params={"Accept": "*/*" if plain else "application/json", **(headers or {})},
+                headers={"Accept": "*/*" if plain else "application/json", **(headers or {})},
                 body=body,
-                auth_settings=[],
                 _preload_content=False,
                 _request_timeout=(_CONNECT, _READ),
             )
+            data = answer.data.decode(errors="replace")
         except ApiException as problem:
             if not problem.status:
                 raise self._away(str(problem.reason)) from None
-            raise _refused(method, path, problem.status, str(problem.body or "")) from None
+            said = (problem.body or b"").decode(errors="replace")
+            raise _refused(method, path, problem.status, said) from None
         except urllib3.exceptions.HTTPError as problem:
             raise self._away(str(getattr(problem, "reason", None) or problem)) from None
-        data = answer.data.decode(errors="replace")
         return data if plain else json.loads(data)
 
     def _away(self, reason: str) -> AwayError:
@@ -157,7 +157,9 @@ class Api:
 
 
 def _client(access: Access) -> Any:
-    from kubernetes.client import ApiClient, Configuration
+    """The package's client without its models: a call of ``ApiClient`` fails where TLS does (36.0)."""
+    from kubernetes.client import Configuration
+    from kubernetes.client.rest import RESTClientObject
 
     made = Configuration(host=access.endpoint.url, ssl_ca_cert=str(access.folder / "ca.crt"))
     made.cert_file = str(access.folder / "client.crt")
@@ -165,7 +167,7 @@ def _client(access: Access) -> Any:
     made.tls_server_name = access.endpoint.name
     made.retries = False
     made.proxy = None
-    return ApiClient(made)
+    return RESTClientObject(made)
 
 
 def _refused(method: str, path: str, code: int, body: str) -> ApiError:

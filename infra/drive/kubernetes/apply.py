@@ -226,8 +226,9 @@ def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def _written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
+    """A stream of documents, JSON being YAML. As a List, kubectl would ask for the whole of OpenAPI v2."""
     file = kubectl.access.folder / name
-    private.write_file(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    private.write_file(file, "---\n".join(json.dumps(each) + "\n" for each in objects))
     return file
 
 

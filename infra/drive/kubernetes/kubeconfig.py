@@ -40,7 +40,7 @@ def issue(
     certificates were revoked and still hold: a new one would be no different from them."""
     if until := secrets.locked_out(store, now).get(login):
         raise DriveError(
-            f"{login}'s credentials were revoked, and still hold until {until:%Y-%m-%d %H:%M} UTC: whoever has "
+            f"{login}'s credentials were revoked, and hold until {until:%Y-%m-%d %H:%M} UTC: whoever has "
             f"them would have {login}'s rights again. There are new ones after that"
         )
     before = secrets.issued(store).get(login)

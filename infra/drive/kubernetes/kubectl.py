@@ -114,10 +114,10 @@ class Kubectl:
         said = self.run("delete", "--ignore-not-found", "--wait=false", "--filename", str(file), timeout=600)
         return tuple(line for line in said.split("\n") if line)
 
-    def run(self, *words: str, timeout: float = 120) -> str:
-        """Standard output of a command. ``KubectlError`` with what it said."""
+    def run(self, *words: str, timeout: float = 120, fail: bool = True) -> str:
+        """Standard output of a command. ``KubectlError`` with what it said, where a failure counts."""
         done = self._done(words, timeout=timeout)
-        if done.returncode:
+        if done.returncode and (fail or not done.stdout):
             raise self._failed(words, done.returncode, done.stderr)
         return done.stdout
 

@@ -24,7 +24,7 @@ MASTER: Final = "node-role.kubernetes.io/control-plane"
 SICK: Final = "causeway/gpu-health"
 GPU: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
-_ETCDCTL: Final = (
+ETCDCTL: Final = (
     "etcdctl", "--endpoints=https://127.0.0.1:2379", "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
     "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt",
     "--key=/etc/kubernetes/pki/etcd/healthcheck-client.key",
@@ -62,6 +62,8 @@ class Node:
 class Member:
     """A member of etcd, as it tells itself."""
 
+    name: str
+    """Its master's."""
     endpoint: str
     healthy: bool
     leader: bool
@@ -195,24 +197,38 @@ def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
     said = ""
     for name in names:
         try:
-            inside = ("exec", "--namespace=kube-system", name, "--", *_ETCDCTL)
-            rows = json.loads(kubectl.run(*inside, "endpoint", "status", "--cluster", "--write-out=json"))
-            return [_member(row) for row in rows]
+            inside = ("exec", "--namespace=kube-system", name, "--", *ETCDCTL)
+            listed = json.loads(kubectl.run(*inside, "member", "list", "--write-out=json"))["members"]
+            named = {int(each["ID"]): each for each in listed}
+            # With an exit code for members that do not answer, and the others on standard output all the
+            # same.
+            text = kubectl.run(*inside, "endpoint", "status", "--cluster", "--write-out=json", fail=False)
+            return _members(named, json.loads(text))
         except (DriveError, ValueError, KeyError) as problem:
             said = str(problem).splitlines()[-1]
     return said
 
 
-def _member(row: Mapping[str, Any]) -> Member:
-    status = row["Status"]
-    return Member(
-        endpoint=str(row["Endpoint"]),
-        healthy=not status.get("errors"),
-        leader=status.get("leader") == status["header"]["member_id"],
-        version=str(status.get("version", "")),
-        size_mib=round(int(status.get("dbSize", 0)) / 2**20, 1),
-        learner=bool(status.get("isLearner")),
-    )
+def _members(named: Mapping[int, Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[Member]:
+    """Those that answer, then those that do not."""
+    told = {int(row["Status"]["header"]["member_id"]): row for row in rows}
+    found = []
+    for ident, each in named.items():
+        row = told.get(ident)
+        about = row["Status"] if row else {}
+        endpoint = str(row["Endpoint"]) if row else ", ".join(each.get("clientURLs") or [])
+        found.append(
+            Member(
+                name=str(each.get("name") or ""),
+                endpoint=endpoint,
+                healthy=row is not None and not about.get("errors"),
+                leader=row is not None and about.get("leader") == ident,
+                version=str(about.get("version", "")),
+                size_mib=round(int(about.get("dbSize", 0)) / 2**20, 1),
+                learner=bool(about.get("isLearner")),
+            )
+        )
+    return found
 
 
 def unwell(api: Api) -> list[dict[str, Any]]:

@@ -43,6 +43,8 @@ class Target:
     payload: Payload
     secrets: Mapping[str, bytes] | None = field(default=None, repr=False)
     """Path below ``/`` → contents; in no repository, digest or log. None leaves what is there alone."""
+    run_list: str = ""
+    """In place of the node's own: ``recipe[kubernetes::upgrade]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ def _one(
                 RUN.read_text(encoding="utf-8"),
                 target.name,
                 *(["--why-run"] if why_run else []),
+                *(["--override-runlist", target.run_list] if target.run_list else []),
                 out=listener,
                 check=False,
             )

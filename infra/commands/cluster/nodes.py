@@ -1,0 +1,241 @@
+"""`invoke cluster.add-node`, `drain` and `remove`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from infra.commands.cluster import working
+from infra.commands.cluster.steps import Steps, wait_for
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.terminal import ask, note, say, say_json
+from infra.errors import CausewayError, DriveError, UsageError
+
+READY: Final = 300
+"""Seconds that a machine has to become a ready node."""
+
+
+def add(understood: Understood, name: str, *, login: str, fingerprint: str, json: bool) -> int:
+    """A machine becomes a node: enrolled, converged, joined."""
+    from infra.commands.machines.converging import bring_in_line
+    from infra.commands.machines.enrolling import enroll
+    from infra.commands.rendering import write
+    from infra.drive.kubernetes import joining
+
+    options = understood.environment.options
+    chosen = choose(understood, "", [name])
+    if len(chosen) != 1:
+        raise UsageError(f"{name} names {len(chosen)} machines; cluster.add-node takes one")
+    machine = chosen[0]
+    write(understood)
+    if not joining.becomes_node(joining.recipes(understood.environment.build, machine.name)):
+        raise UsageError(
+            f"{machine.name} has the roles {', '.join(machine.roles)}: none of them makes it a node"
+        )
+    steps = Steps(f"invoke cluster.add-node {machine.name} {options}")
+    with working.reach(understood) as there:
+        if not there.api.ready():
+            raise DriveError("the API does not answer: there is no cluster to join; invoke cluster.status")
+        if machine.physical is not None:
+
+            def meet() -> str:
+                code = enroll(
+                    understood, "", [machine.name], login=login, fingerprint=fingerprint, force=False,
+                    then_converge=False,
+                )  # fmt: skip
+                if code:
+                    raise DriveError(f"{machine.name} was not enrolled")
+                return "known, and has what a converge needs"
+
+            steps.step(f"enroll {machine.name}", meet)
+
+        def join() -> str:
+            done = bring_in_line(understood, [machine], why_run=False, at_once=1)
+            if done.stopped:
+                raise KeyboardInterrupt
+            if done.outcomes[0].phase != "done":
+                raise DriveError(done.outcomes[0].error)
+            return "converged"
+
+        steps.step(f"converge {machine.name}", join)
+        steps.step(f"{machine.name} becomes a node", lambda: _becomes_ready(there, machine))
+    if json:
+        say_json({"node": machine.name, "steps": steps.done})
+    else:
+        say(f"{machine.name} is a node, and ready.")
+    return 0
+
+
+def _becomes_ready(there: Reach, machine: Chosen) -> str:
+    from infra.drive.kubernetes import status
+
+    def is_ready() -> bool:
+        node = there.api.find(f"/api/v1/nodes/{machine.name}")
+        return node is not None and status.ready(node)
+
+    if not wait_for(is_ready, seconds=READY):
+        raise DriveError(
+            f"{machine.name} is not ready after {READY // 60} minutes; there: journalctl -u kubelet; here: "
+            f"kubectl describe node {machine.name}"
+        )
+    return "ready"
+
+
+def drain(
+    understood: Understood,
+    name: str,
+    *,
+    undo: bool,
+    timeout: int,
+    grace: int,
+    force: bool,
+    ignore_budgets: bool,
+    json: bool,
+) -> int:
+    """Empty a node of its pods, or let it take pods again."""
+    from infra.drive.kubernetes import nodes
+
+    with working.reach(understood) as there:
+        nodes.require(there.api, name)
+        if undo:
+            nodes.uncordon(there.kubectl, name)
+            said = "takes pods again"
+        else:
+            _drain(there, name, timeout=timeout, grace=grace, force=force, ignore_budgets=ignore_budgets)
+            said = "is cordoned and empty"
+    if json:
+        say_json({"node": name, "state": said})
+    else:
+        say(f"{name} {said}.")
+        if not undo:
+            say(f"It takes pods again with: {_undo(there, name)}")
+    return 0
+
+
+def _drain(there: Reach, name: str, *, timeout: int, grace: int, force: bool, ignore_budgets: bool) -> None:
+    from infra.drive.kubernetes import nodes
+
+    for each in nodes.blockers(there.api, name):
+        note(f"waits for {each}")
+    try:
+        nodes.drain(
+            there.kubectl, name, seconds=timeout, grace=grace, force=force, ignore_budgets=ignore_budgets,
+            on_line=lambda line: note(f"  {line}"),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        note(f"{name} stays cordoned; {_undo(there, name)}")
+        raise
+    except DriveError as problem:
+        left = nodes.blockers(there.api, name)
+        more = "".join(f"\n  {each}" for each in left)
+        again = f"invoke cluster.drain {name} {there.understood.environment.options}"
+        raise DriveError(
+            f"{problem}{more}\nGo on: {again} [--force | --ignore-budgets]; go back: --undo"
+        ) from None
+
+
+def _undo(there: Reach, name: str) -> str:
+    return f"invoke cluster.drain {name} {there.understood.environment.options} --undo"
+
+
+def remove(
+    understood: Understood, name: str, *, yes: bool, timeout: int, force: bool, lost: bool, json: bool
+) -> int:
+    """Take a node out of the cluster: drained, deleted, and its machine reset where it can be reached."""
+    from infra.drive.kubernetes import access, lease
+
+    steps = Steps(f"invoke cluster.remove {name} {understood.environment.options}")
+    with working.reach(understood) as there:
+        node, machine = _found(there, name)
+        master = _is_master(machine, node)
+        if master:
+            _check_quorum(there, name)
+        pods = "lost" if lost else "moved"
+        what = f"{name} leaves the cluster{', and etcd' if master else ''}; its pods are {pods}"
+        if not yes and ask(f"{what}. Type its name to go on:") != name:
+            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        with lease.held(there.api, there.another(), access.who(), f"cluster.remove {name}"):
+            if node is not None and not lost:
+                steps.step(
+                    f"drain {name}",
+                    lambda: _drained(there, name, timeout=timeout, force=force),
+                )
+            steps.step(f"reset {name}", lambda: _reset(there, steps, machine, master=master))
+            steps.step(f"forget {name}", lambda: _forget(there, name))
+    if json:
+        say_json({"node": name, "steps": steps.done, "failed": steps.failures})
+    else:
+        say(f"{name} is no node any more.")
+        if machine is not None:
+            say(f"{understood.environment.spec_file} still has it: the next cluster.up brings it back.")
+        elif node is not None:
+            ident = str((node.get("spec") or {}).get("providerID") or "").rpartition("/")[2]
+            say(
+                f"Its instance {ident} runs on: its group replaces it when it is terminated.".replace(
+                    "  ", " "
+                )
+            )
+    return 1 if steps.failures else 0
+
+
+def _found(there: Reach, name: str) -> tuple[dict[str, Any] | None, Chosen | None]:
+    """The node and the spec's machine of that name; one of them may be missing."""
+    from infra.drive.kubernetes import nodes
+
+    try:
+        machine = choose(there.understood, "", [name])[0]
+    except UsageError:
+        return nodes.require(there.api, name), None
+    return there.api.find(f"/api/v1/nodes/{name}"), machine
+
+
+def _is_master(machine: Chosen | None, node: dict[str, Any] | None) -> bool:
+    from infra.drive.kubernetes import status
+
+    if machine is not None:
+        return "control-plane" in machine.roles
+    return node is not None and status.MASTER in (node["metadata"].get("labels") or {})
+
+
+def _check_quorum(there: Reach, name: str) -> None:
+    from infra.drive.kubernetes import nodes, status
+
+    members = status.etcd(there.api, there.kubectl)
+    if isinstance(members, str):
+        raise DriveError(f"etcd can't be asked whether it can do without {name}: {members}")
+    nodes.require_quorum(members, name)
+
+
+def _drained(there: Reach, name: str, *, timeout: int, force: bool) -> str:
+    _drain(there, name, timeout=timeout, grace=-1, force=force, ignore_budgets=False)
+    return "empty"
+
+
+def _reset(there: Reach, steps: Steps, machine: Chosen | None, *, master: bool) -> str:
+    """``kubeadm reset`` on the machine; a master that can't be reached leaves etcd through another."""
+    from infra.drive.kubernetes import nodes
+    from infra.drive.machines.connection import opened
+
+    if machine is None:
+        return "left out: it is no machine of the spec's"
+    try:
+        with opened(machine.fqdn) as remote:
+            remote.run(nodes.RESET)
+    except CausewayError as problem:
+        if not master:
+            steps.missed(f"{problem} (not reset: it must be set up anew before it joins again)")
+            return "left as it is"
+        through = nodes.reach_through(there.api, machine.name)
+        if through is None:
+            raise
+        note(f"    {problem}")
+        gone = nodes.forget_member(there.kubectl, through, machine.name)
+        return "not reached; its member of etcd was removed" if gone else "not reached, and no member of etcd"
+    return "kubeadm reset"
+
+
+def _forget(there: Reach, name: str) -> str:
+    from infra.drive.kubernetes import nodes
+
+    return "deleted" if nodes.delete(there.api, name) else "there was none"

@@ -1,0 +1,184 @@
+"""Nodes: emptied of their pods with everybody's budgets respected, and taken out of the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.drive.kubernetes import status
+from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.kubectl import Kubectl, KubectlError
+from infra.drive.kubernetes.status import ETCDCTL, Member
+from infra.errors import DriveError, UsageError
+
+DRAIN: Final = 900
+"""Seconds that pods have to leave, if nothing else is said."""
+
+RESET: Final = """\
+set -u
+if command -v kubeadm >/dev/null; then kubeadm reset --force >&2; code=$?; else code=0; fi
+# kubeadm leaves these to whoever calls it.
+rm -rf /etc/cni/net.d/* /var/lib/causeway/kubernetes-upgrade /etc/kubernetes/kubeadm-unfinished
+rm -f /etc/causeway/secrets/kubernetes-join.yaml
+exit $code
+"""
+"""On the machine: no node any more. A master's member of etcd leaves with it (``kubeadm reset``,
+remove-etcd-member)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """What keeps a pod on its node."""
+
+    pod: str
+    """``namespace/name``."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.pod}: {self.why}"
+
+
+def require(api: Api, name: str) -> dict[str, Any]:
+    """A node. ``UsageError`` with those that there are."""
+    found = api.find(f"/api/v1/nodes/{name}")
+    if found is None:
+        from infra.nearest import meant_one_of
+
+        known = [str(each["metadata"]["name"]) for each in api.list("/api/v1/nodes")]
+        raise UsageError(f"{name}: no such node; {meant_one_of(name, known)}")
+    return found
+
+
+def blockers(api: Api, name: str) -> list[Blocker]:
+    """The pods of a node that a drain would have to wait for: budgets that allow no disruption now, and
+    pods that no controller would bring back."""
+    budgets = [each for each in api.list("/apis/policy/v1/poddisruptionbudgets") if not _allowed(each)]
+    found = []
+    for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}"):
+        about = pod["metadata"]
+        where = f"{about['namespace']}/{about['name']}"
+        if _stays(pod) or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+            continue
+        if not about.get("ownerReferences"):
+            found.append(Blocker(where, "no controller brings it back; --force deletes it"))
+        found += [
+            Blocker(where, f"the budget {budget['metadata']['name']} allows no disruption now")
+            for budget in budgets
+            if budget["metadata"]["namespace"] == about["namespace"]
+            and selects((budget.get("spec") or {}).get("selector"), about.get("labels") or {})
+        ]
+    return found
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches. An empty one matches everything, none matches nothing (policy/v1)."""
+    if selector is None:
+        return False
+    plain = (selector.get("matchLabels") or {}).items()
+    return all(labels.get(key) == value for key, value in plain) and all(
+        _meets(each, labels) for each in selector.get("matchExpressions") or []
+    )
+
+
+def _meets(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression["key"])
+    match expression["operator"]:
+        case "In":
+            return value in (expression.get("values") or [])
+        case "NotIn":
+            return value not in (expression.get("values") or [])
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def _allowed(budget: Mapping[str, Any]) -> bool:
+    return int((budget.get("status") or {}).get("disruptionsAllowed") or 0) > 0
+
+
+def _stays(pod: Mapping[str, Any]) -> bool:
+    """DaemonSets' pods come back at once, and static pods are the kubelet's own."""
+    about = pod["metadata"]
+    owners = about.get("ownerReferences") or []
+    return any(each.get("kind") == "DaemonSet" for each in owners) or (
+        "kubernetes.io/config.mirror" in (about.get("annotations") or {})
+    )
+
+
+def drain(
+    kubectl: Kubectl,
+    name: str,
+    *,
+    seconds: int = DRAIN,
+    grace: int = -1,
+    force: bool = False,
+    ignore_budgets: bool = False,
+    on_line: Callable[[str], None] = lambda _line: None,
+) -> None:
+    """Cordon a node and evict its pods; budgets are respected, and waited for. ``DriveError`` when the time
+    is up: the node stays cordoned then.
+
+    ``grace``: seconds that each pod has to end; -1: as it says itself. ``force``: also pods that nobody
+    brings back.
+    """
+    try:
+        kubectl.follow(
+            "drain", name, "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={seconds}s",
+            f"--grace-period={grace}",
+            *(["--force"] if force else []), *(["--disable-eviction"] if ignore_budgets else []),
+            on_line=on_line,
+        )  # fmt: skip
+    except KubectlError as problem:
+        raise DriveError(f"{name} could not be drained, and stays cordoned:\n{problem.output}") from None
+
+
+def uncordon(kubectl: Kubectl, name: str) -> None:
+    """Take pods again."""
+    kubectl.run("uncordon", name)
+
+
+def delete(api: Api, name: str) -> bool:
+    """Forget a node; its pods go with it. False if there was none."""
+    return api.delete(f"/api/v1/nodes/{name}")
+
+
+def require_quorum(members: list[Member], leaving: str) -> None:
+    """``UsageError`` where etcd would lose its majority, or its last member, without the master
+    ``leaving``."""
+    left = [each for each in members if each.name != leaving]
+    if len(left) == len(members):
+        return
+    well = sum(each.healthy for each in left)
+    if not left:
+        raise UsageError(f"{leaving} holds all there is of the cluster: it can't be removed")
+    if well <= len(left) // 2:
+        raise UsageError(
+            f"without {leaving}, {well} of {len(left)} members of etcd would be well, which is no majority: "
+            "bring the others back first"
+        )
+
+
+def forget_member(kubectl: Kubectl, through: str, name: str) -> bool:
+    """Take a master that is lost out of etcd, through the pod of another one's. False if it was no member."""
+    inside = ("exec", "--namespace=kube-system", through, "--", *ETCDCTL)
+    members = json.loads(kubectl.run(*inside, "member", "list", "--write-out=json"))["members"]
+    for each in members:
+        if each.get("name") == name:
+            kubectl.run(*inside, "member", "remove", f"{int(each['ID']):x}")
+            return True
+    return False
+
+
+def reach_through(api: Api, leaving: str) -> str | None:
+    """A pod of etcd that is ready, on another master."""
+    for pod in _etcd_pods(api):
+        if (pod.get("spec") or {}).get("nodeName") != leaving and status.condition(pod, "Ready") == "True":
+            return str(pod["metadata"]["name"])
+    return None
+
+
+def _etcd_pods(api: Api) -> Iterator[dict[str, Any]]:
+    yield from api.list("/api/v1/namespaces/kube-system/pods", labelSelector="component=etcd")

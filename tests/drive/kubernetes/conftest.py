@@ -1,0 +1,51 @@
+"""A cluster's keys, a real API server that was begun with them, and an administrator's way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from drive.kubernetes.apiserver import NAME, Server, running
+from kube_tools import kubectl as kubectl_program
+
+from infra.drive.kubernetes import access, secrets
+from infra.drive.kubernetes.access import Access, Endpoint
+from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.kubectl import Kubectl, Program
+from infra.drive.kubernetes.secrets import Keys
+from infra.drive.secrets.local import LocalStore
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
+    folder = tmp_path_factory.mktemp("store")
+    return LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+
+
+@pytest.fixture(scope="session")
+def keys(store: LocalStore) -> Keys:
+    return secrets.made(store, datetime.now(UTC))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("api"), keys) as found:
+        yield found
+
+
+@pytest.fixture
+def admin(server: Server, keys: Keys, tmp_path: Path) -> Iterator[Access]:
+    with access.opened(tmp_path / "build", Endpoint(NAME, server.address), keys.ca) as found:
+        yield found
+
+
+@pytest.fixture
+def api(admin: Access) -> Api:
+    return Api(admin)
+
+
+@pytest.fixture
+def kubectl(admin: Access) -> Kubectl:
+    return Kubectl(Program(kubectl_program(), (1, 36)), admin)

@@ -1,0 +1,351 @@
+"""What the drive says to a cluster, against a real API server that was begun with keys from our store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drive.kubernetes.apiserver import NAME, Server, node, pod
+
+from infra.drive.kubernetes import access, apply, certificates, joining, kubeconfig, lease, secrets, status
+from infra.drive.kubernetes.access import Access, Endpoint
+from infra.drive.kubernetes.api import Api, ApiError, AwayError
+from infra.drive.kubernetes.apply import Part, Ref
+from infra.drive.kubernetes.kubectl import Kubectl
+from infra.drive.kubernetes.secrets import Keys
+from infra.drive.secrets.local import LocalStore
+from infra.errors import DriveError, UsageError
+
+OURS = {"app.kubernetes.io/managed-by": "causeway"}
+HOUR = timedelta(hours=1)
+
+
+def thing(api_version: str, kind: str, name: str, namespace: str = "", **body: Any) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "labels": dict(OURS), **place},
+        **body,
+    }
+
+
+SYSTEM = thing("v1", "Namespace", "causeway-system")
+
+
+def test_an_administrator_comes_in_and_is_named_in_the_audit_log(api: Api, admin: Access) -> None:
+    review = api.create(
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+    )
+    about = review["status"]["userInfo"]
+    assert about["username"] == access.who()
+    assert "system:masters" in about["groups"]
+    assert {path.stat().st_mode & 0o777 for path in admin.folder.iterdir()} == {0o600}
+    assert api.ready()
+
+
+def test_credentials_end_with_the_block_and_are_renewed_in_it(admin: Access, api: Api) -> None:
+    first = (admin.folder / "client.crt").read_text() if (admin.folder / "client.crt").exists() else ""
+    api.get("/version")
+    admin.ends = datetime.now(UTC) + timedelta(minutes=1)
+    api.get("/version")
+    assert (admin.folder / "client.crt").read_text() != first
+    assert admin.made >= 2
+
+
+def test_another_cluster_at_the_address_is_refused(server: Server, tmp_path: Path) -> None:
+    other = certificates.authority("kubernetes-ca", datetime.now(UTC))
+    with (
+        access.opened(tmp_path, Endpoint(NAME, server.address), other) as found,
+        pytest.raises(AwayError, match="another cluster answers there"),
+    ):
+        Api(found).get("/version")
+    assert not list((tmp_path / "state").glob("kube-*"))
+
+
+def test_an_api_that_is_away_is_said_in_words(keys: Keys, tmp_path: Path) -> None:
+    with access.opened(tmp_path, Endpoint(NAME, "127.0.0.1:9"), keys.ca) as found:
+        assert not Api(found).ready()
+        with pytest.raises(
+            AwayError, match=r"does not answer at 127\.0\.0\.1:9 \(.*refused\); are you on the VPN"
+        ):
+            Api(found).get("/version")
+
+
+def test_lists_come_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.drive.kubernetes.api.PAGE", 2)
+    for number in range(5):
+        api.create(
+            "/api/v1/namespaces/default/configmaps", thing("v1", "ConfigMap", f"page-{number}", "default")
+        )
+    names = [each["metadata"]["name"] for each in api.list("/api/v1/namespaces/default/configmaps")]
+    assert {f"page-{number}" for number in range(5)} <= set(names)
+    assert list(api.list("/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) == []
+
+
+def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, server: Server) -> None:
+    api.create(
+        "/api/v1/namespaces/default/secrets",
+        thing("v1", "Secret", "at-rest", "default", stringData={"word": "plainly-seen"}),
+    )
+    from kube_tools import need
+
+    kept = subprocess.run(
+        [need("etcdctl"), "--endpoints", server.etcd, "get", "/registry/secrets/default/at-rest"],
+        capture_output=True,
+        check=True,
+        env={"ETCDCTL_API": "3"},
+    ).stdout
+    assert b"k8s:enc:secretbox:v1:key1:" in kept
+    assert b"plainly-seen" not in kept
+
+
+def test_a_token_lets_a_kubelet_ask_for_its_certificate(
+    api: Api, server: Server, keys: Keys, tmp_path: Path
+) -> None:
+    token = joining.new_token(api, datetime.now(UTC))
+    kept = api.get(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token[:6]}")
+    assert kept["type"] == "bootstrap.kubernetes.io/token"
+    document = json.loads(joining.join_file(token, keys.ca.certificate, "api.test.internal:6443"))
+    assert document["ca_cert_hashes"][0].startswith("sha256:")
+    # With the token alone: who is it?
+    import ssl
+    import urllib.request
+
+    (tmp_path / "ca.crt").write_text(keys.ca.certificate)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    context.check_hostname = False
+    request = urllib.request.Request(
+        f"https://{server.address}/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        data=json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        method="POST",
+    )
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    with opener.open(request) as answer:
+        about = json.load(answer)["status"]["userInfo"]
+    assert about["username"] == f"system:bootstrap:{token[:6]}"
+    assert "system:bootstrappers:kubeadm:default-node-token" in about["groups"]
+
+
+# -- Applying ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_longer_rendered_goes_and_nothing_else(kubectl: Kubectl, api: Api) -> None:
+    foreign = thing("v1", "ConfigMap", "foreign", "causeway-system")
+    first = Part("first", (SYSTEM, thing("v1", "ConfigMap", "old", "causeway-system", data={"a": "1"}),
+                           thing("v1", "Namespace", "user-ada")))  # fmt: skip
+    assert apply.changes(kubectl, first) is None, "a namespace is yet to come"
+    apply.apply(kubectl, api, first)
+    del foreign["metadata"]["labels"]
+    api.create("/api/v1/namespaces/causeway-system/configmaps", foreign)
+    assert apply.changes(kubectl, first) == ()
+    second = Part("first", (SYSTEM, thing("v1", "ConfigMap", "new", "causeway-system", data={"a": "2"})))
+    assert apply.changes(kubectl, second) == ("v1.ConfigMap.causeway-system.new",)
+    ada = Ref("v1", "Namespace", "", "user-ada")
+    assert set(apply.surplus(kubectl, api, second)) == {Ref("v1", "ConfigMap", "causeway-system", "old"), ada}
+    done = apply.apply(kubectl, api, second)
+    assert done.pruned == (Ref("v1", "ConfigMap", "causeway-system", "old"),)
+    assert done.kept == (ada,), "it holds her work"
+    assert api.find("/api/v1/namespaces/user-ada") is not None
+    assert apply.apply(kubectl, api, second).kept == (ada,), "it is told until it is decided"
+    done = apply.apply(kubectl, api, second, destroy=["Namespace/user-ada"])
+    assert done.pruned == (ada,)
+    assert api.get("/api/v1/namespaces/user-ada")["status"]["phase"] == "Terminating"
+    assert api.find("/api/v1/namespaces/causeway-system/configmaps/foreign") is not None
+    gone = apply.drop(kubectl, api, [])
+    assert Ref("v1", "ConfigMap", "causeway-system", "new") in gone.pruned
+    assert Ref("v1", "Namespace", "", "causeway-system") in gone.kept
+
+
+def test_an_object_that_somebody_made_their_own_is_left(kubectl: Kubectl, api: Api) -> None:
+    mine = thing("v1", "ConfigMap", "adopted", "causeway-system")
+    apply.apply(kubectl, api, Part("adopting", (SYSTEM, mine)))
+    api.patch(
+        "/api/v1/namespaces/causeway-system/configmaps/adopted",
+        {"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}},
+    )
+    assert apply.apply(kubectl, api, Part("adopting", (SYSTEM,))).pruned == ()
+    assert api.find("/api/v1/namespaces/causeway-system/configmaps/adopted") is not None
+
+
+def test_what_others_changed_of_ours_is_taken_back(kubectl: Kubectl, api: Api) -> None:
+    part = Part("fields", (SYSTEM, thing("v1", "ConfigMap", "fields", "causeway-system", data={"a": "1"})))
+    apply.apply(kubectl, api, part)
+    where = "/api/v1/namespaces/causeway-system/configmaps/fields"
+    api.patch(where, {"data": {"a": "changed", "b": "added"}})
+    assert apply.changes(kubectl, part) == ("v1.ConfigMap.causeway-system.fields",)
+    apply.apply(kubectl, api, part)
+    assert api.get(where)["data"] == {"a": "1", "b": "added"}
+
+
+def test_what_the_api_refuses_is_said_in_its_words(kubectl: Kubectl, api: Api) -> None:
+    wrong = thing("v1", "Service", "wrong", "default", spec={"ports": [{"port": 99999}]})
+    with pytest.raises(DriveError, match="99999"):
+        apply.apply(kubectl, api, Part("wrong", (wrong,)))
+    with pytest.raises(ApiError, match=r"refused POST .*\(422\)"):
+        api.create("/api/v1/namespaces/default/services", wrong)
+
+
+# -- Rights ------------------------------------------------------------------------------------------------
+
+
+def binding(*logins: str) -> Part:
+    subjects = [{"kind": "User", "name": each, "apiGroup": "rbac.authorization.k8s.io"} for each in logins]
+    group = "rbac.authorization.k8s.io"
+    return Part(
+        "access",
+        (
+            SYSTEM,
+            thing("v1", "Namespace", "team-vision"),
+            thing(
+                f"{group}/v1",
+                "RoleBinding",
+                "members",
+                "team-vision",
+                roleRef={"apiGroup": group, "kind": "ClusterRole", "name": "view"},
+                subjects=subjects,
+            ),
+        ),
+    )
+
+
+def may_list_pods(server: Server, folder: Path, document: dict[str, Any]) -> bool:
+    from kube_tools import kubectl as program
+
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(document))
+    done = subprocess.run(
+        [program(), "--kubeconfig", path, "get", "pods", "--namespace", "team-vision"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 or "Forbidden" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
+    kubectl: Kubectl, api: Api, server: Server, store: LocalStore, keys: Keys, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    apply.apply(kubectl, api, binding("ada", "grace"))
+    pair = kubeconfig.issue(store, keys.ca, "ada", ["vision"], now, 12 * HOUR)
+    document = kubeconfig.with_certificate(
+        Endpoint(NAME, server.address), keys.ca.certificate, "test", "ada", pair
+    )
+    assert may_list_pods(server, tmp_path, document)
+    secrets.revoke(store, "ada")
+    assert kubeconfig.strip(api, "ada") == ["team-vision/members"]
+    assert not may_list_pods(server, tmp_path, document), "the certificate holds, and may nothing"
+    # Whoever brings the cluster in line with a spec that still has ada does not let her in again.
+    part = apply.without(binding("ada", "grace"), secrets.locked_out(store, now))
+    apply.apply(kubectl, api, part)
+    assert not may_list_pods(server, tmp_path, document)
+    with pytest.raises(DriveError, match="were revoked, and hold until"):
+        kubeconfig.issue(store, keys.ca, "ada", ["vision"], now, HOUR)
+    later = now + 13 * HOUR
+    assert secrets.locked_out(store, later) == {}
+    kubeconfig.issue(store, keys.ca, "ada", ["vision"], later, HOUR)
+    assert not secrets.issued(store)["ada"].revoked
+
+
+def test_a_certificate_alone_gives_nothing_whatever_group_it_names(
+    server: Server, store: LocalStore, keys: Keys, kubectl: Kubectl, api: Api, tmp_path: Path
+) -> None:
+    apply.apply(kubectl, api, binding("grace"))
+    pair = kubeconfig.issue(store, keys.ca, "mallory", ["vision"], datetime.now(UTC), HOUR)
+    document = kubeconfig.with_certificate(
+        Endpoint(NAME, server.address), keys.ca.certificate, "test", "mallory", pair
+    )
+    assert not may_list_pods(server, tmp_path, document)
+
+
+# -- One at a time -----------------------------------------------------------------------------------------
+
+
+def test_two_people_do_not_work_on_a_cluster_at_once(api: Api, admin: Access) -> None:
+    with (
+        lease.held(api, Api(admin), "ada@laptop", "cluster.upgrade"),
+        pytest.raises(UsageError, match=r"ada@laptop is at work on this cluster \(cluster.upgrade, since"),
+        lease.held(api, Api(admin), "grace@laptop", "cluster.up"),
+    ):
+        pass
+    with lease.held(api, Api(admin), "grace@laptop", "cluster.up"):
+        pass
+
+
+def test_of_two_who_begin_at_the_same_moment_one_is_refused(api: Api, admin: Access) -> None:
+    inside, refused = [], []
+    together = threading.Barrier(2)
+
+    def begin(who: str) -> None:
+        own = Api(admin)
+        own.get("/version")
+        together.wait()
+        try:
+            with lease.held(own, own, who, "cluster.up"):
+                inside.append(who)
+                together.wait(timeout=60)
+        except UsageError:
+            refused.append(who)
+            together.wait(timeout=60)
+
+    threads = [threading.Thread(target=begin, args=(who,)) for who in ("ada", "grace")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(inside) == len(refused) == 1
+
+
+def test_a_lease_of_a_laptop_that_was_closed_is_taken_over(api: Api, admin: Access) -> None:
+    long_ago = datetime.now(UTC) - HOUR
+    held = lease.held(api, Api(admin), "ada@closed", "cluster.up", clock=lambda: long_ago)
+    held.__enter__()
+    with lease.held(api, Api(admin), "grace@laptop", "cluster.up"):
+        pass
+    held.__exit__(None, None, None)
+
+
+# -- Status ------------------------------------------------------------------------------------------------
+
+
+def test_nodes_and_cards_are_counted(api: Api) -> None:
+    for each in (
+        node("titan-01", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
+        node("titan-02", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
+        node("titan-03", ready=False, site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
+    ):
+        api.create("/api/v1/nodes", each)
+    sick = {"metadata": {"annotations": {"causeway/gpu-health": "GPU 1"}}, "spec": {"unschedulable": True}}
+    api.patch("/api/v1/nodes/titan-02", sick)
+    for name, on, gpus in (("job-1", "titan-01", 2), ("job-2", "titan-02", 1), ("waiting", None, 4)):
+        api.create("/api/v1/namespaces/default/pods", pod(name, on, gpus=gpus))
+    nodes = [each for each in status.nodes(api) if each.site == "rack-a"]
+    assert {each.name: each.state for each in nodes} == {
+        "titan-01": "ready",
+        "titan-02": "sick",
+        "titan-03": "not ready",
+    }
+    assert status.by_card(nodes) == [
+        {"class": "old", "model": "titan-x-pascal", "total": 12, "used": 3, "free": 2, "out": 7}
+    ]
+    assert status.by_place(nodes)[0]["nodes"] == 3
+    assert "default/waiting" in status.pending(api)
+
+
+def test_the_end_of_the_servers_certificate_is_seen(admin: Access, api: Api) -> None:
+    api.get("/version")
+    ends = status.serving(admin)
+    assert ends is not None
+    assert 0 <= status.days_left(ends) <= 1
+    assert status.version(api).startswith("v1.")
