@@ -30,8 +30,9 @@ _PARTS: Final[tuple[_Part, ...]] = (monitoring, certificates, nodes, queues, ing
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
     """``releases.yaml`` and the values of each."""
     releases = [release for part in _PARTS for release in part.releases(cluster)]
+    rows: Any = [release.row() for release in releases]
     return {
-        "releases.yaml": to_yaml([[release.row() for release in releases]]),
+        "releases.yaml": to_yaml([rows]),
         **{release.file: to_yaml([release.values]) for release in releases},
     }
 

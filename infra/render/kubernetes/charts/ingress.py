@@ -32,6 +32,7 @@ def releases(cluster: Cluster) -> list[Release]:
             }
         },
         "ingressClass": {"enabled": True, "isDefaultClass": True, "name": CLASS},
+        "api": {"dashboard": False},
         "gateway": {"enabled": False},
         "gatewayClass": {"enabled": False},
         "providers": {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of, requests
 from infra.render.kubernetes.gpu import DCGM_PORT
 from infra.render.kubernetes.manifests import Object
-from infra.render.kubernetes.nodes import WORKERS
+from infra.render.kubernetes.nodes import is_node, runs_pods
 from infra.render.kubernetes.pages import url
 
 NAMESPACE: Final = "monitoring"
@@ -127,29 +127,32 @@ def _nodes() -> Object:
 
 
 def _hosts(cluster: Cluster) -> list[Object]:
-    """Machines that are no nodes: the node exporter, and the cards' where there are any."""
-    hosts: list[tuple[str, str, bool]] = [
-        (site.name, node.fqdn, node.gpus is not None)
+    """What the API server does not know: machines that are no nodes, and cards of those that run no pods."""
+    racks = [
+        _Host(site.name, node.fqdn, node.roles, node.gpus is not None)
         for site in cluster.sites
         for node in site.nodes
-        if not WORKERS & {*node.roles}
     ]
-    named = [
-        (one.region, one.fqdn, one.gpus is not None) for one in (*cluster.ssh_nodes, *cluster.access_gateways)
-    ]
-    hosts += named
-    jobs: list[Object] = []
-    if hosts:
-        jobs.append(_static("hosts", NODE_PORT, hosts))
-    if with_cards := [host for host in hosts if host[2]]:
-        jobs.append(_static("hosts-gpus", DCGM_PORT, with_cards))
-    return jobs
+    cloud = [_Host(one.region, one.fqdn, (one.role,), one.gpus is not None) for one in cluster.instances]
+    machines = [host for host in (*racks, *cloud) if not is_node(host.roles)]
+    cards = [host for host in (*racks, *cloud) if host.cards and not runs_pods(host.roles)]
+    jobs = (("hosts", NODE_PORT, machines), ("hosts-gpus", DCGM_PORT, cards))
+    return [_static(job, port, hosts) for job, port, hosts in jobs if hosts]
 
 
-def _static(job: str, port: int, hosts: list[tuple[str, str, bool]]) -> Object:
+class _Host(NamedTuple):
+    """A machine with a name of its own."""
+
+    site: str
+    fqdn: str
+    roles: tuple[str, ...]
+    cards: bool
+
+
+def _static(job: str, port: int, hosts: list[_Host]) -> Object:
     groups: dict[str, list[str]] = {}
-    for site, fqdn, _ in hosts:
-        groups.setdefault(site, []).append(f"{fqdn}:{port}")
+    for host in hosts:
+        groups.setdefault(host.site, []).append(f"{host.fqdn}:{port}")
     return {
         "job_name": job,
         "static_configs": [

@@ -65,11 +65,13 @@ def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]
     found = dict(ours)
     for key, value in theirs.items():
         here = found.get(key)
-        both = isinstance(here, Mapping) and isinstance(value, Mapping)
-        found[key] = merged(here, value) if both else value
+        if isinstance(here, Mapping) and isinstance(value, Mapping):
+            found[key] = merged(here, value)
+        else:
+            found[key] = value
     return found
 
 
 def requests(cpu: str, memory: str, *, limit: str = "") -> Object:
-    """Resources: what is asked for, and the most memory (by default what is asked for, four times)."""
+    """Resources: what is asked for, and the most memory, if there is a most."""
     return {"requests": {"cpu": cpu, "memory": memory}, **({"limits": {"memory": limit}} if limit else {})}

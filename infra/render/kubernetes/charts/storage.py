@@ -40,7 +40,6 @@ def _s3(cluster: Cluster) -> list[Release]:
             # Machines elsewhere have no instance role to read buckets with.
             "affinity": _at({region.name for region in cluster.regions}),
         },
-        "controller": {**ON_MASTERS},
     }
     return of(cluster, "s3-csi-driver", values)
 
