@@ -78,7 +78,7 @@ def real_disk() -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, real_disk: Path) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
