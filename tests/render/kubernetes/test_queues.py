@@ -1,0 +1,225 @@
+"""Queues: flavours in the order of what they cost, and cards shared out to the last one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from golden_clusters import golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.model import NO_OUTPUTS, Cluster
+from infra.render import kubernetes
+from infra.render.kubernetes import queues
+from infra.render.kubernetes.queues import Amount, Flavour
+
+GPU_CLASS = "causeway.dev/gpu-class"
+
+
+@pytest.fixture(scope="module")
+def research() -> Cluster:
+    return golden("research")
+
+
+def with_groups(cluster: Cluster, **quotas: int) -> Cluster:
+    """Groups of these names, sure of that many cards."""
+    first = cluster.access.groups[0]
+    groups = tuple(
+        replace(first, name=name, namespace=f"team-{name}", gpu_quota=quota) for name, quota in quotas.items()
+    )
+    return replace(cluster, access=replace(cluster.access, groups=groups))
+
+
+def specs(cluster: Cluster, kind: str) -> dict[str, dict[str, Any]]:
+    """Name → specification."""
+    return {
+        each["metadata"]["name"]: each["spec"]
+        for some in queues.objects(cluster, NO_OUTPUTS).values()
+        for each in some
+        if each["kind"] == kind
+    }
+
+
+def quota(spec: dict[str, Any], resource: str = "nvidia.com/gpu") -> dict[str, str]:
+    """Flavour → what there is of a resource."""
+    (group,) = spec["resourceGroups"]
+    return {
+        flavor["name"]: each["nominalQuota"]
+        for flavor in group["flavors"]
+        for each in flavor["resources"]
+        if each["name"] == resource
+    }
+
+
+def test_our_own_machines_come_first_then_pools_by_priority_then_regions_then_price(
+    research: Cluster,
+) -> None:
+    names = [each.name for each in queues.flavours(research)]
+    assert names[0] == "physical.titan-x-pascal"
+    assert (
+        names.index("gpu-p5.us-west-2") < names.index("gpu-p4d.us-west-2") < names.index("gpu-p3.us-west-2")
+    )
+    assert names.index("gpu-p3.us-west-2") < names.index("gpu-g5.us-east-1") < names.index("gpu-g5.eu-west-1")
+    # 5.67 and 12.24 USD an hour, four cards each.
+    assert names.index("gpu-g5.us-east-1") < names.index("gpu-p3.us-east-1")
+    assert names[-1] == "gpu-p2.eu-west-1"
+
+
+def test_a_flavour_has_all_that_its_machines_offer_at_their_most(research: Cluster) -> None:
+    found = {each.name: each for each in queues.flavours(research)}
+    titans = [node for site in research.sites for node in site.nodes if node.gpus is not None]
+    assert found["physical.titan-x-pascal"].amount.cards == sum(
+        node.gpus.count for node in titans if node.gpus
+    )
+    assert found["gpu-g5.us-west-2"].amount.cards == 20 * 4
+    assert found["cpu.us-west-2"].amount.cards == 0
+    assert found["cpu.us-west-2"].amount.millicores > 0
+    # Of p3.8xlarge and of p3.16xlarge, which counts for two: four cards a unit.
+    assert found["gpu-p3.us-west-2"].amount.cards == 20 * 4
+
+
+def test_every_label_of_a_flavour_is_one_of_all_its_machines(research: Cluster) -> None:
+    for flavour in queues.flavours(research):
+        assert 0 < len(flavour.labels) <= 8
+        if flavour.cloud:
+            pool, _, region = flavour.name.partition(".")
+            (group,) = (
+                group
+                for each in research.pools
+                for group in each.groups
+                if (group.pool, group.region) == (pool, region)
+            )
+            assert flavour.labels.items() <= group.labels.items()
+        else:
+            for site in research.sites:
+                for node in site.nodes:
+                    if node.gpus is not None and node.gpus.model in flavour.name:
+                        assert flavour.labels.items() <= node.labels.items()
+
+
+def test_what_the_spec_calls_a_pool_is_what_a_job_may_ask_for(research: Cluster) -> None:
+    found = {each.name: each for each in queues.flavours(research)}
+    assert found["gpu-g5.us-west-2"].labels["lab.example/use"] == "inference"
+    assert found["gpu-g5.us-west-2"].labels[GPU_CLASS] == "standard"
+
+
+def test_taints_are_told_and_only_that_of_cards_is_tolerated(research: Cluster) -> None:
+    pools = tuple(
+        replace(pool, taints=(*pool.taints, replace(pool.taints[0], key="lab.example/mine")))
+        if pool.name == "gpu-p5"
+        else pool
+        for pool in research.pools
+    )
+    flavor = specs(replace(research, pools=pools), "ResourceFlavor")["gpu-p5.us-west-2"]
+    assert [each["key"] for each in flavor["nodeTaints"]] == ["nvidia.com/gpu", "lab.example/mine"]
+    assert flavor["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+
+
+def test_too_many_groups_for_kueue_become_a_flavour_a_pool(research: Cluster) -> None:
+    template = next(pool for pool in research.pools if pool.name == "gpu-g5")
+    pools = tuple(
+        replace(
+            template,
+            name=f"g{index:02}",
+            groups=tuple(
+                replace(
+                    group, pool=f"g{index:02}", labels={**group.labels, "causeway.dev/pool": f"g{index:02}"}
+                )
+                for group in template.groups
+            ),
+        )
+        for index in range(30)
+    )
+    found = queues.flavours(replace(research, pools=pools))
+    assert len(found) == 31
+    assert found[1].name == "g00"
+    assert "causeway.dev/site" not in found[1].labels
+    assert found[1].amount.cards == (20 + 20 + 10) * 4
+
+
+def test_a_group_is_sure_of_the_first_cards_and_nothing_is_lost(research: Cluster) -> None:
+    cluster = with_groups(research, vision=40, speech=40, guests=0)
+    queue = specs(cluster, "ClusterQueue")
+    # 64 cards of ours, of which both would have 40; then what comes next.
+    assert quota(queue["team-vision"])["physical.titan-x-pascal"] == "32"
+    assert quota(queue["team-speech"])["physical.titan-x-pascal"] == "32"
+    assert quota(queue["team-vision"])["gpu-p5.us-west-2"] == "8"
+    assert set(quota(queue["team-guests"]).values()) == {"0"}
+    rest = quota(specs(cluster, "Cohort")["causeway"])
+    for flavour in queues.flavours(cluster):
+        own = sum(int(quota(each)[flavour.name]) for each in queue.values())
+        assert own + int(rest[flavour.name]) == flavour.amount.cards
+
+
+def test_who_is_sure_of_a_card_is_sure_of_its_part_of_the_machine(research: Cluster) -> None:
+    cluster = with_groups(research, vision=32)
+    (titan,) = (each for each in queues.flavours(cluster) if each.name.startswith("physical"))
+    own = quota(specs(cluster, "ClusterQueue")["team-vision"], "cpu")["physical.titan-x-pascal"]
+    assert own == f"{titan.amount.millicores // 2}m"
+
+
+quotas = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 50), min_size=1)
+
+
+@given(quotas, st.lists(st.integers(0, 40), min_size=1, max_size=5))
+def test_shares_never_exceed_what_is_there_nor_what_is_wanted(
+    wanted: dict[str, int], cards: list[int]
+) -> None:
+    cluster = with_groups(golden("research"), **wanted)
+    found = [Flavour(str(at), {}, (), Amount(1, 1, count), cloud=False) for at, count in enumerate(cards)]
+    sure = queues.shares(cluster, found)
+    for flavour in found:
+        assert sum(each[flavour.name] for each in sure.values()) <= flavour.amount.cards
+    for group in cluster.access.groups:
+        assert sum(sure[group.namespace].values()) <= group.gpu_quota
+    given_out = sum(count for each in sure.values() for count in each.values())
+    assert given_out == min(sum(wanted.values()), sum(cards))
+
+
+def test_the_way_in_leads_to_the_own_groups_queue(research: Cluster) -> None:
+    loner = replace(research.access.users[0], groups=())
+    users = (loner, *research.access.users[1:])
+    cluster = replace(research, access=replace(research.access, users=users))
+    ways = {
+        each["metadata"]["namespace"]: each["spec"]["clusterQueue"]
+        for each in queues.objects(cluster, NO_OUTPUTS)["ways-in.yaml"]
+    }
+    queue = specs(cluster, "ClusterQueue")
+    assert set(ways.values()) == set(queue)
+    assert ways[loner.namespace] == "shared"
+    for namespace, name in ways.items():
+        if namespace != loner.namespace:
+            assert queue[name]["namespaceSelector"] == {"matchLabels": {"causeway.dev/team": name}}
+
+
+def test_weights_are_the_specs(research: Cluster) -> None:
+    cluster = with_groups(research, vision=0, speech=0)
+    heavier = (replace(cluster.access.groups[0], weight=3), cluster.access.groups[1])
+    cluster = replace(cluster, access=replace(cluster.access, groups=heavier))
+    weights = {name: each["fairSharing"]["weight"] for name, each in specs(cluster, "ClusterQueue").items()}
+    assert (weights["team-vision"], weights["team-speech"]) == ("3", "1")
+
+
+def test_the_autoscaler_is_asked_where_there_is_one(
+    research: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "APPLIED", ())
+    assert "admissionChecksStrategy" not in specs(research, "ClusterQueue")["team-engineers"]
+    assert not specs(research, "AdmissionCheck")
+    monkeypatch.setattr(kubernetes, "APPLIED", ("autoscaler",))
+    (check,) = specs(research, "ClusterQueue")["team-engineers"]["admissionChecksStrategy"]["admissionChecks"]
+    assert set(check["onFlavors"]) == {
+        each.name for each in queues.flavours(research) if each.cloud and each.amount.cards
+    }
+    assert [*specs(research, "AdmissionCheck")] == [check["name"]]
+    (requests,) = specs(research, "ProvisioningRequestConfig").values()
+    assert requests["provisioningClassName"] == "batch.causeway.dev"
+    off = replace(research, autoscaler=replace(research.autoscaler, enabled=False))
+    assert not specs(off, "AdmissionCheck")
+
+
+def test_without_kueue_there_are_no_queues(research: Cluster) -> None:
+    others = tuple(each for each in research.kubernetes.addons if each.name != "kueue")
+    assert not queues.objects(replace(research, kubernetes=replace(research.kubernetes, addons=others)))
