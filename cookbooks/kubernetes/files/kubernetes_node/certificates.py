@@ -18,6 +18,7 @@ from typing import Any
 
 from kubernetes_node.command import run
 from kubernetes_node.lease import Lease
+from kubernetes_node.note import note
 from kubernetes_node.settings import UTC, Failed, Paths, Settings, read
 
 HEALTH = {
@@ -41,6 +42,11 @@ def ending(listed: Mapping[str, Any], now: datetime, days: int) -> list[str]:
         for each in listed["certificates"]
         if not each.get("externallyManaged") and not each.get("missing") and _ends(each) < last
     )
+
+
+def first_end(listed: Mapping[str, Any]) -> datetime:
+    """When the first of a master's certificates ends."""
+    return min(_ends(each) for each in listed["certificates"] if not each.get("missing"))
 
 
 def _ends(certificate: Mapping[str, Any]) -> datetime:
@@ -85,9 +91,11 @@ def renew(paths: Paths, settings: Settings) -> list[str]:
     """The certificates that were near their end, and are new now."""
     wanted = settings.certificates
     text = run("kubeadm", "certs", "check-expiration", "--output", "json", "--kubeconfig", paths.admin)
-    old = ending(json.loads(text), datetime.now(UTC), wanted["days"])
+    listed = json.loads(text)
+    old = ending(listed, datetime.now(UTC), wanted["days"])
     pending = paths.state / "certificates-renewed"
     if not old and not pending.exists():
+        note(paths, settings, "causeway-certificates", {settings.name: first_end(listed).isoformat()})
         return []
     turn = Lease(paths.admin, wanted["namespace"], wanted["lease"], settings.name, TURN_SECONDS)
     if not turn.take():

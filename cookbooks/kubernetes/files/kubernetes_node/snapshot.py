@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kubernetes_node import bucket, etcd
+from kubernetes_node.note import note
 from kubernetes_node.settings import UTC, Failed, Paths, Settings, read
 
 
@@ -33,7 +34,8 @@ def take(paths: Paths, settings: Settings) -> tuple[str, int] | None:
         cluster = member.members()
         member.save(file)
         about = member.status(file)
-        if not about["totalKey"] or not about["revision"]:
+        # Of an etcd that nothing was ever written to.
+        if not about["revision"]:
             raise Failed(f"the copy of etcd holds nothing: {about}")
         known = {
             "revision": str(about["revision"]),
@@ -41,6 +43,8 @@ def take(paths: Paths, settings: Settings) -> tuple[str, int] | None:
             "members": ",".join(f"{each}={url}" for each, url in sorted(cluster.items())),
         }
         bucket.Shelf(settings).put(file, name, known)
+        taken = datetime.now(UTC).isoformat(timespec="seconds")
+        note(paths, settings, "causeway-etcd-snapshot", {"name": name, "taken": taken})
         return name, file.stat().st_size
     finally:
         file.unlink(missing_ok=True)

@@ -1,0 +1,230 @@
+"""What a machine in the cloud finds out when it boots, and how it gets what it needs to join.
+
+The instance metadata service is a small server that answers as EC2's does (IMDSv2: a session, then the
+document); the secrets store is the embedded AWS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from cookbooks.etcd_lab import PROGRAMS
+from cookbooks.kitchen import Tool
+from cookbooks.libraries import ask
+
+from infra.drive import localaws
+
+BOOT = Path("packer/files/usr/local/lib/causeway/boot")
+DOCUMENT = {
+    "accountId": "123456789012",
+    "availabilityZone": "us-west-2b",
+    "instanceId": "i-0123456789abcdef0",
+    "instanceType": "p3.16xlarge",
+    "region": "us-west-2",
+}
+PARAMETER = "/causeway/research/node/kubernetes-join"
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Not EC2's metadata service: it knows one document, and gives it for a session alone."""
+
+    def do_PUT(self) -> None:
+        good = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
+        self._answer(200 if good else 400, b"a-session")
+
+    def do_GET(self) -> None:
+        good = self.headers["X-aws-ec2-metadata-token"] == "a-session"
+        known = self.path == "/latest/dynamic/instance-identity/document"
+        self._answer(401 if not good else 200 if known else 404, json.dumps(DOCUMENT).encode())
+
+    def _answer(self, code: int, text: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def boot() -> ModuleType:
+    loader = SourceFileLoader("causeway_boot", str(BOOT))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_a_machine_knows_its_zone_type_and_number(boot: ModuleType, metadata: str) -> None:
+    found = boot.instance(boot.identity(metadata), 8)
+    assert found == {
+        "id": "i-0123456789abcdef0",
+        "instance_type": "p3.16xlarge",
+        "region": "us-west-2",
+        "zone": "us-west-2b",
+        "gpus": 8,
+    }
+
+
+def test_where_there_is_no_metadata_nothing_is_made_up(boot: ModuleType, metadata: str) -> None:
+    with pytest.raises(OSError, match="HTTP Error"):
+        boot.identity(f"{metadata}/other")
+    with pytest.raises(KeyError):
+        boot.instance({"instanceId": "i-0"}, 0)
+
+
+def test_cards_are_counted_and_bridges_are_not(
+    boot: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = [("0x10de", "0x030200"), ("0x10de", "0x030000"), ("0x10de", "0x068000"), ("0x1d0f", "0x020000")]
+    for number, (vendor, kind) in enumerate(devices):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / f"{number}" / "class").write_text(f"{kind}\n")
+    monkeypatch.setattr(boot, "DEVICES", tmp_path)
+    assert boot.cards() == 2
+
+
+def labels(tool: Tool, file: Path, given: dict[str, str]) -> Any:
+    expression = (
+        "Causeway::Instance.send(:remove_const, :FILE); Causeway::Instance.const_set(:FILE, file); "
+        "[Causeway::Instance.labels(given_labels), Causeway::Instance.provider_id]"
+    )
+    return ask(tool("ruby", "ruby"), "kubernetes", expression, file=str(file), given_labels=given)
+
+
+def test_a_node_says_where_it_really_is(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "instance.json"
+    assert labels(tool, file, {"a": "b"}) == [{"a": "b"}, None]
+    facts = {"id": "i-0", "instance_type": "p3.16xlarge", "region": "us-west-2", "zone": "us-west-2b"}
+    file.write_text(json.dumps({**facts, "gpus": 8}))
+    given = {"causeway.dev/site": "west", "topology.kubernetes.io/zone": "elsewhere"}
+    found, provider = labels(tool, file, given)
+    assert found == {
+        "causeway.dev/site": "west",
+        "causeway.dev/gpu-count": "8",
+        "node.kubernetes.io/instance-type": "p3.16xlarge",
+        "topology.kubernetes.io/region": "us-west-2",
+        "topology.kubernetes.io/zone": "us-west-2b",
+    }
+    assert provider == "aws:///us-west-2b/i-0"
+
+
+# -- What it needs to join ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("aws")
+    server = localaws.start(folder, "joining")
+    yield dict(localaws.environment(server, "us-west-2"))
+    localaws.stop(folder)
+
+
+def program(
+    cloud: dict[str, str], name: str, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-B", "-m", f"kubernetes_node.{name}", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **cloud, "PYTHONPATH": str(PROGRAMS), **more},
+    )
+
+
+def fetch(cloud: dict[str, str], file: Path) -> subprocess.CompletedProcess[str]:
+    return program(cloud, "fetch", "--region", "us-west-2", PARAMETER, str(file))
+
+
+KUBEADM = """\
+#!/bin/sh
+# Not kubeadm: it knows `kubeadm token create`, and notes what it was asked.
+echo "$@" >> "$ASKED"
+echo abcdef.0123456789abcdef
+"""
+
+
+def test_a_master_hands_out_what_a_node_then_fetches(
+    cloud: dict[str, str], tmp_path: Path, tool: Tool
+) -> None:
+    file = tmp_path / "secrets" / "kubernetes-join.yaml"
+    early = fetch(cloud, file)
+    assert (early.returncode, file.exists()) == (75, False)
+    assert f"{PARAMETER} is not in the store yet" in early.stderr
+
+    root, asked = tmp_path / "master", tmp_path / "asked"
+    (root / "etc/causeway").mkdir(parents=True)
+    (root / "etc/kubernetes/pki").mkdir(parents=True)
+    authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    (root / "etc/kubernetes/pki/ca.crt").write_text(authority)
+    settings: dict[str, Any] = {
+        "cluster": "research",
+        "name": "master-1",
+        "endpoint": "api.research.internal:6443",
+        "masters": {"master-1": "master-1.research.internal"},
+        "snapshots": {},
+        "join": {"parameter": PARAMETER, "region": "us-west-2"},
+        "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
+    }
+    (root / "etc/causeway/control-plane.json").write_text(json.dumps(settings))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubeadm").write_text(KUBEADM)
+    (tmp_path / "bin/kubeadm").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    for _ in range(2):  # the second one goes over the first
+        done = program(cloud, "token", "--root", str(root), PATH=path, ASKED=str(asked))
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "--ttl 2h" in asked.read_text()
+
+    done = fetch(cloud, file)
+    assert done.returncode == 0, done.stderr
+    assert "abcdef" not in done.stdout + done.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+    # What the cookbook makes of it: discovery by the authority, exactly as it is rendered.
+    made, discovery = ask(
+        tool("ruby", "ruby"),
+        "kubernetes",
+        "secrets = Causeway::Kubeadm.secrets(File.read(file), file)\n"
+        "[Causeway::Kubeadm.join(name: 'ip-10-0-0-5', endpoint: 'other:6443', secrets: secrets), "
+        "Causeway::Kubeadm.discovery_file('other:6443', secrets)]",
+        file=str(file),
+    )
+    assert made["discovery"] == {"file": {"kubeConfigPath": "/run/causeway/kubernetes-discovery.conf"}}
+    config = yaml.safe_load(discovery)
+    assert config["clusters"][0]["cluster"]["server"] == "https://api.research.internal:6443"
+    assert config["users"][0]["user"] == {"token": "abcdef.0123456789abcdef"}
+
+
+def test_a_store_that_is_away_is_no_failure(tmp_path: Path, cloud: dict[str, str]) -> None:
+    done = fetch({**cloud, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, tmp_path / "join.yaml")
+    assert (done.returncode, "127.0.0.1:9" in done.stderr) == (75, True)
