@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-export PATH := $(PATH):$(CURDIR)/$(VENV)-tools/bin
 
 .PHONY: plan test coverage lint policy install packages clean
 

