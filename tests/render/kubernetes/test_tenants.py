@@ -157,8 +157,8 @@ def test_no_role_hands_out_rights_or_moves_walls(research: Cluster) -> None:
         "*",
     }
     walls = {
-        "networkpolicies", "resourcequotas", "limitranges", "roles", "rolebindings", "localqueues", "namespaces",
-        "serviceaccounts/token", "daemonsets", "pods/binding", "*",
+        "networkpolicies", "resourcequotas", "limitranges", "roles", "rolebindings", "localqueues",
+        "namespaces", "serviceaccounts/token", "daemonsets", "pods/binding", "*",
     }  # fmt: skip
     moved = {
         resource

@@ -1,0 +1,273 @@
+"""A real API server, and a scheduler where there is one, that know a cluster's classes, rules and people.
+
+Nodes are what a test says they are, and nobody runs what the scheduler places.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drive.kubernetes.apiserver import NAME, Server, running
+from kube_tools import find
+
+from infra.drive.kubernetes import certificates, secrets
+from infra.drive.kubernetes.secrets import Keys
+from infra.drive.secrets.local import LocalStore
+from infra.model import NO_OUTPUTS, Cluster
+from infra.render.kubernetes import access, namespaces, scheduling
+
+CARDS = "nvidia.com/gpu"
+_PATIENCE = 120
+
+
+class RefusedError(Exception):
+    """The API server's own words."""
+
+
+class Api:
+    """Somebody's calls."""
+
+    def __init__(self, server: Server, keys: Keys, folder: Path, name: str, *groups: str) -> None:
+        pair = certificates.client(keys.ca, name, groups, datetime.now(UTC), timedelta(hours=1))
+        self.certificate, self.key = folder / f"{name}.crt", folder / f"{name}.key"
+        self.certificate.write_text(pair.certificate)
+        self.key.write_text(pair.key)
+        context = ssl.create_default_context(cadata=keys.ca.certificate)
+        context.check_hostname = False  # It is asked by its address, and its name is another.
+        context.load_cert_chain(self.certificate, self.key)
+        handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
+        self._address = server.address
+
+    def call(self, method: str, path: str, body: object = None, form: str = "application/json") -> Any:
+        """An answer; RefusedError."""
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(
+            f"https://{self._address}{path}", data, {"Content-Type": form}, method=method
+        )
+        try:
+            with self._opener.open(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as refusal:
+            said = json.load(refusal)
+            raise RefusedError(f"{said['code']} {said['message']}") from None
+
+    def apply(self, each: dict[str, Any]) -> Any:
+        """As kubectl does on the server's side; unknown fields are refused."""
+        query = "?fieldManager=causeway&force=true&fieldValidation=Strict"
+        path = f"{collection(each)}/{each['metadata']['name']}{query}"
+        return self.call("PATCH", path, each, "application/apply-patch+yaml")
+
+    def create(self, each: dict[str, Any], *, dry: bool = False) -> Any:
+        return self.call("POST", collection(each) + ("?dryRun=All" if dry else ""), each)
+
+    def delete(self, each: dict[str, Any]) -> None:
+        self.call("DELETE", f"{collection(each)}/{each['metadata']['name']}", {"gracePeriodSeconds": 0})
+
+    def placed(self, each: dict[str, Any]) -> str | None:
+        """The node that the scheduler chose; None once it says that there is none."""
+
+        def look() -> str | None:
+            found = self.call("GET", f"{collection(each)}/{each['metadata']['name']}")
+            if node := found["spec"].get("nodeName"):
+                return str(node)
+            conditions = {one["type"]: one for one in found.get("status", {}).get("conditions", [])}
+            scheduled = conditions.get("PodScheduled", {})
+            return "" if scheduled.get("reason") == "Unschedulable" else None
+
+        return until(look) or None
+
+
+def collection(each: dict[str, Any]) -> str:
+    """The path of an object's siblings."""
+    version = each["apiVersion"]
+    kinds = each["kind"].lower()
+    plural = f"{kinds[:-1]}ies" if kinds.endswith("policy") else f"{kinds}{'es' if kinds[-1] == 's' else 's'}"
+    namespace = each["metadata"].get("namespace")
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{'/api/v1' if version == 'v1' else f'/apis/{version}'}{within}/{plural}"
+
+
+def until(look: Callable[[], str | None]) -> str:
+    """What ``look`` finds, as soon as it is something."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("nothing came of it")
+
+
+class World:
+    """The server, and who may come to it."""
+
+    def __init__(self, server: Server, keys: Keys, folder: Path) -> None:
+        self._parts = (server, keys, folder)
+        self.admin = self.somebody("kubernetes-admin", "system:masters")
+
+    def somebody(self, name: str, *groups: str) -> Api:
+        return Api(*self._parts, name, *groups)
+
+
+@contextmanager
+def world(cluster: Cluster, folder: Path) -> Iterator[World]:
+    """With everything applied; skips where there is no API server."""
+    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    keys = secrets.made(store, datetime.now(UTC))
+    with running(folder, keys) as server:
+        found = World(server, keys, folder)
+        for module in (namespaces, scheduling, access):
+            for some in module.objects(cluster, NO_OUTPUTS).values():
+                for each in some:
+                    until(partial(_applied, found.admin, each))
+                    if each["kind"] == "ResourceQuota":
+                        _counted(found.admin, each)
+        in_force(found)
+        yield found
+
+
+def in_force(here: World) -> None:
+    """Waits until the API server has heard of the rules: it watches them like everybody else."""
+    for name in ("jobs", "pods"):
+        until(partial(_in_force, here.admin, name))
+
+
+def _in_force(admin: Api, name: str) -> str | None:
+    form = job if name == "jobs" else dict
+    try:
+        made = admin.create(form(pod("x", "user-ada", cards=1, of="low")), dry=True)
+    except RefusedError:
+        return None
+    if "affinity" not in inside(made):
+        return None
+    try:
+        admin.create(form(pod("x", "user-ada", nodeName="x")), dry=True)
+    except RefusedError:
+        return ""
+    return None
+
+
+def _counted(admin: Api, quota: dict[str, Any]) -> None:
+    """What the controller of quotas, which is not there, says of an empty namespace."""
+    hard = quota["spec"]["hard"]
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    path = f"{collection(quota)}/{quota['metadata']['name']}/status"
+    admin.call("PATCH", path, status, "application/merge-patch+json")
+
+
+def _applied(admin: Api, each: dict[str, Any]) -> str | None:
+    """A kind's own admission may need a moment after the start."""
+    try:
+        admin.apply(each)
+    except RefusedError as refusal:
+        if "not yet ready" in str(refusal):
+            return None
+        raise
+    return ""
+
+
+@contextmanager
+def scheduler(here: World, folder: Path) -> Iterator[None]:
+    """The scheduler itself; the caller knows that there is one."""
+    program = find("kube-scheduler")
+    assert program is not None
+    server, keys, _ = here._parts
+    way = here.somebody("system:kube-scheduler")
+    (folder / "ca.crt").write_text(keys.ca.certificate)
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {
+            "server": f"https://{server.address}", "certificate-authority": str(folder / "ca.crt"),
+            "tls-server-name": NAME,
+        }}],
+        "users": [{"name": "it", "user": {
+            "client-certificate": str(way.certificate), "client-key": str(way.key),
+        }}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }  # fmt: skip
+    path = folder / "scheduler.conf"
+    path.write_text(json.dumps(config))
+    words = [
+        program,
+        f"--kubeconfig={path}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--bind-address=127.0.0.1",
+    ]
+    with (folder / "kube-scheduler.log").open("ab") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+# -- What is in it ------------------------------------------------------------------------------------------
+
+
+def node(name: str, labels: dict[str, str], *, cards: int = 0, taint: str = "") -> dict[str, Any]:
+    """A node of eight processors that is ready."""
+    amount = {"cpu": "8", "memory": "64Gi", "pods": "110", **({CARDS: str(cards)} if cards else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
+        "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}] if taint else []},
+        "status": {
+            "allocatable": amount,
+            "capacity": amount,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def add(admin: Api, each: dict[str, Any]) -> None:
+    """A node as its kubelet would bring it; admission has it wait for its network, which is there."""
+    admin.create(each)
+    path = f"/api/v1/nodes/{each['metadata']['name']}"
+    admin.call("PATCH", path, {"spec": {"taints": each["spec"]["taints"]}}, "application/merge-patch+json")
+    status = {"status": each["status"]}
+    admin.call("PATCH", f"{path}/status", status, "application/merge-patch+json")
+
+
+def pod(name: str, namespace: str, *, cards: int = 0, of: str = "", **spec: Any) -> dict[str, Any]:
+    """Work of class ``of`` that asks for one processor, and for cards."""
+    limits = {CARDS: str(cards)} if cards else {}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}, "limits": limits}}
+    chosen = {"priorityClassName": of} if of else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **chosen, **spec},
+    }
+
+
+def job(of: dict[str, Any]) -> dict[str, Any]:
+    """The same work as a job."""
+    template = {"spec": {**of["spec"], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": of["metadata"],
+        "spec": {"template": template},
+    }
+
+
+def inside(each: dict[str, Any]) -> dict[str, Any]:
+    """The pod's specification, of a pod or a job."""
+    found: dict[str, Any] = each["spec"] if each["kind"] == "Pod" else each["spec"]["template"]["spec"]
+    return found

@@ -1,0 +1,420 @@
+"""Rules of work and rights of people, as a real API server and a real scheduler carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from golden_clusters import golden
+from kube_tools import need
+from policy_world import (
+    CARDS,
+    Api,
+    RefusedError,
+    World,
+    add,
+    in_force,
+    inside,
+    job,
+    node,
+    pod,
+    scheduler,
+    until,
+    world,
+)
+
+from infra.model import Cluster
+from infra.model.kubernetes import PriorityClass
+
+pytestmark = pytest.mark.slow
+
+ADA, ALAN = "user-ada", "user-alan"
+CLASS, WITHOUT = "causeway.dev/gpu-class", "causeway.dev/without-gpus"
+FORMS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (lambda each: each, job)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    research = golden("research")
+    classes = (
+        PriorityClass("low", -100, ("old",), preempts=False, default=False, yields=True),
+        PriorityClass("normal", 0, ("standard", "old"), preempts=True, default=True, yields=False),
+        PriorityClass("high", 1000, ("new", "standard", "old"), preempts=True, default=False, yields=False),
+    )
+    return replace(
+        research, kubernetes=replace(research.kubernetes, version="1.36", priority_classes=classes)
+    )
+
+
+@pytest.fixture(scope="module")
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(cluster, tmp_path_factory.mktemp("policies")) as found:
+        yield found
+
+
+def required(each: dict[str, Any]) -> list[dict[str, Any]]:
+    affinity = inside(each).get("affinity", {}).get("nodeAffinity", {})
+    terms: list[dict[str, Any]] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
+        "nodeSelectorTerms", []
+    )
+    return terms
+
+
+def preferred(each: dict[str, Any]) -> list[tuple[int, str, str, list[str]]]:
+    terms = inside(each).get("affinity", {}).get("nodeAffinity", {}).get(
+        "preferredDuringSchedulingIgnoredDuringExecution", []
+    )  # fmt: skip
+    return [
+        (term["weight"], rule["key"], rule["operator"], rule.get("values", []))
+        for term in terms
+        for rule in term["preference"]["matchExpressions"]
+    ]
+
+
+def tolerates_cards(each: dict[str, Any]) -> bool:
+    return {"key": CARDS, "operator": "Exists"} in inside(each).get("tolerations", [])
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
+@pytest.mark.parametrize(
+    ("of", "cards"), [("low", ["old"]), ("normal", ["standard", "old"]), ("", ["standard", "old"])]
+)
+def test_work_is_given_the_cards_of_its_class(here: World, form: Any, of: str, cards: list[str]) -> None:
+    made = here.admin.create(form(pod("x", ADA, cards=1, of=of)), dry=True)
+    assert required(made) == [{"matchExpressions": [{"key": CLASS, "operator": "In", "values": cards}]}]
+    assert tolerates_cards(made)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
+def test_high_work_may_have_any_card_and_the_newest_first(here: World, form: Any) -> None:
+    made = here.admin.create(form(pod("x", ADA, cards=1, of="high")), dry=True)
+    assert required(made) == []
+    assert preferred(made) == [(100, CLASS, "In", ["new"]), (50, CLASS, "In", ["standard"])]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
+def test_other_work_keeps_off_nodes_with_cards(here: World, form: Any) -> None:
+    normal = here.admin.create(form(pod("x", ADA)), dry=True)
+    shunned = {"key": WITHOUT, "operator": "NotIn", "values": ["idle", "never"]}
+    assert required(normal) == [{"matchExpressions": [shunned]}]
+    assert not tolerates_cards(normal)
+    low = here.admin.create(form(pod("x", ADA, of="low")), dry=True)
+    assert required(low) == [{"matchExpressions": [{**shunned, "values": ["never"]}]}]
+    assert preferred(low) == [(100, WITHOUT, "DoesNotExist", [])]
+    assert tolerates_cards(low)
+
+
+def test_none_of_a_card_is_no_use_for_one(here: World) -> None:
+    each = pod("x", ADA)
+    each["spec"]["containers"][0]["resources"]["limits"] = {CARDS: "0"}
+    assert required(here.admin.create(each, dry=True))[0]["matchExpressions"][0]["key"] == WITHOUT
+
+
+def test_a_container_that_goes_before_counts_too(here: World) -> None:
+    first = {"name": "first", "image": "none", "resources": {"limits": {CARDS: "1"}}}
+    made = here.admin.create(pod("x", ADA, of="low", initContainers=[first]), dry=True)
+    assert required(made)[0]["matchExpressions"][0]["key"] == CLASS
+
+
+OWN = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "lab.example/use", "operator": "Exists"}]},
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["titan-a01"]}]},
+            ]
+        },
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 7,
+                "preference": {"matchExpressions": [{"key": "lab.example/near", "operator": "Exists"}]},
+            }
+        ],
+    },
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
+def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(here: World, form: Any) -> None:
+    made = here.admin.create(form(pod("x", ADA, cards=2, of="normal", affinity=OWN)), dry=True)
+    demand = {"key": CLASS, "operator": "In", "values": ["standard", "old"]}
+    first, second = required(made)
+    assert first == {"matchExpressions": [{"key": "lab.example/use", "operator": "Exists"}, demand]}
+    assert second["matchExpressions"] == [demand]
+    assert second["matchFields"][0]["values"] == ["titan-a01"]
+    assert preferred(made) == [(7, "lab.example/near", "Exists", []), (100, CLASS, "In", ["standard"])]
+    assert inside(made)["affinity"]["podAntiAffinity"] == OWN["podAntiAffinity"]
+
+
+def test_what_a_job_was_given_its_pods_are_not_given_again(here: World) -> None:
+    template = here.admin.create(job(pod("x", ADA, cards=1, of="low")), dry=True)["spec"]["template"]["spec"]
+    each = {**pod("x", ADA), "spec": template}
+    again = here.admin.create(each, dry=True)
+    assert again["spec"]["affinity"] == template["affinity"]
+    assert [one for one in again["spec"]["tolerations"] if one["key"] == CARDS] == template["tolerations"]
+
+
+def test_who_narrows_the_choice_is_not_widened(here: World) -> None:
+    rule = {"key": CLASS, "operator": "In", "values": ["old"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    made = here.admin.create(pod("x", ADA, cards=1, of="normal", affinity=own), dry=True)
+    assert required(made) == terms["nodeSelectorTerms"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
+@pytest.mark.parametrize(
+    ("says", "asked"),
+    [
+        ("no priority class for you but low, normal, high", {"of": "system-cluster-critical"}),
+        ("a toleration of all taints", {"tolerations": [{"operator": "Exists"}]}),
+        (
+            "keeps people off a machine",
+            {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+        ),
+        (
+            "keeps people off a machine",
+            {"tolerations": [{"key": "causeway.dev/gateway", "operator": "Exists"}]},
+        ),
+        ("goes past the scheduler", {"nodeName": "titan-a01"}),
+    ],
+)
+def test_what_people_may_not_ask_for(here: World, form: Any, says: str, asked: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError, match=says):
+        here.admin.create(form(pod("x", ADA, **asked)), dry=True)
+
+
+def test_what_is_ours_is_let_alone(here: World) -> None:
+    made = here.admin.create(
+        pod("x", "causeway-system", cards=1, of="system-cluster-critical", nodeName="titan-a01"), dry=True
+    )
+    assert "affinity" not in made["spec"]
+    assert made["spec"]["nodeName"] == "titan-a01"
+
+
+def test_a_pod_that_no_one_has_seen_to_does_not_start(here: World) -> None:
+    """The one policy refuses what the other would have written, if it were away."""
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "placement-of-pods.causeway.dev"},
+    }
+    path = f"/apis/{binding['apiVersion']}/mutatingadmissionpolicybindings"
+    kept = here.admin.call("GET", f"{path}/placement-of-pods.causeway.dev")
+    here.admin.delete(binding)
+    try:
+
+        def refused() -> str | None:
+            try:
+                here.admin.create(pod("x", ADA, cards=1, of="low"), dry=True)
+            except RefusedError as refusal:
+                return str(refusal)
+            return None
+
+        assert "work of class low is given cards of class old" in until(refused)
+    finally:
+        kept["metadata"] = {"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]}
+        here.admin.create(kept)
+        in_force(here)
+
+
+def test_what_was_let_in_stays_when_rules_change(here: World) -> None:
+    """Or a job, whose pods are updated when it ends, would never end."""
+    each = pod("old", ADA, of="low")
+    here.admin.create(each)
+    path = f"/api/v1/namespaces/{ADA}/pods/old"
+    try:
+        label = {"metadata": {"labels": {"seen": "yes"}}}
+        assert here.admin.call("PATCH", path, label, "application/merge-patch+json")
+        tolerations = here.admin.call("GET", path)["spec"]["tolerations"]
+        more = {
+            "spec": {"tolerations": [*tolerations, {"key": "causeway.dev/gateway", "operator": "Exists"}]}
+        }
+        with pytest.raises(RefusedError, match="keeps people off"):
+            here.admin.call("PATCH", path, more, "application/merge-patch+json")
+    finally:
+        here.admin.delete(each)
+
+
+# -- People -------------------------------------------------------------------------------------------------
+
+
+def may(somebody: Api, verb: str, resource: str, namespace: str = "", group: str = "") -> bool:
+    asked: dict[str, Any] = {"verb": verb, "resource": resource, "group": group, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {},
+        "spec": {"resourceAttributes": asked},
+    }
+    answer = somebody.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def test_a_researcher_works_in_the_own_namespace_and_in_the_groups(here: World) -> None:
+    alan = here.somebody("alan", "causeway:researchers")
+    assert alan.create(pod("x", ALAN), dry=True)
+    assert may(alan, "create", "jobs", "team-researchers", "batch")
+    assert may(alan, "list", "nodes")
+    assert may(alan, "list", "clusterqueues", group="kueue.x-k8s.io")
+    for verb, resource, namespace, group in [
+        ("create", "pods", ADA, ""),
+        ("get", "secrets", "team-engineers", ""),
+        ("get", "secrets", "kube-system", ""),
+        ("patch", "namespaces", "", ""),
+        ("delete", "networkpolicies", ALAN, "networking.k8s.io"),
+        ("patch", "resourcequotas", ALAN, ""),
+        ("create", "rolebindings", ALAN, "rbac.authorization.k8s.io"),
+        ("create", "daemonsets", ALAN, "apps"),
+        ("create", "localqueues", ALAN, "kueue.x-k8s.io"),
+        ("delete", "validatingadmissionpolicies", "", "admissionregistration.k8s.io"),
+        ("patch", "nodes", "", ""),
+    ]:
+        assert not may(alan, verb, resource, namespace, group), f"{verb} {resource} in {namespace}"
+
+
+def test_an_engineer_runs_the_cluster(here: World) -> None:
+    ada = here.somebody("ada", "causeway:engineers")
+    assert may(ada, "delete", "nodes")
+    assert may(ada, "create", "pods", "kube-system")
+
+
+def test_a_certificate_alone_is_no_right(here: World) -> None:
+    """Of somebody who has left, and whose certificate still says otherwise."""
+    gone = here.somebody("gone", "causeway:engineers", "causeway:researchers")
+    assert not may(gone, "list", "nodes")
+    assert not may(gone, "create", "pods", ALAN)
+
+
+def test_pods_of_people_are_no_roots_of_machines(here: World) -> None:
+    root = pod("x", ALAN)
+    root["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    with pytest.raises(RefusedError, match=r'violates PodSecurity "baseline:v1\.36": privileged'):
+        here.admin.create(root, dry=True)
+    host = pod("x", ALAN, volumes=[{"name": "all", "hostPath": {"path": "/"}}])
+    with pytest.raises(RefusedError, match="hostPath"):
+        here.admin.create(host, dry=True)
+
+
+def test_what_training_on_cards_needs_runs(here: World) -> None:
+    """As root in its container, shared memory, a claim, a port."""
+    train = pod("x", ALAN, cards=8)
+    train["spec"]["volumes"] = [
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "home", "persistentVolumeClaim": {"claimName": "home"}},
+    ]
+    train["spec"]["containers"][0] |= {
+        "securityContext": {"runAsUser": 0},
+        "ports": [{"containerPort": 29500}],
+        "volumeMounts": [
+            {"name": "memory", "mountPath": "/dev/shm"},
+            {"name": "home", "mountPath": "/home/alan"},
+        ],
+    }
+    assert here.admin.create(train, dry=True)
+
+
+def test_a_container_that_says_nothing_asks_for_something(here: World) -> None:
+    each = pod("x", ALAN)
+    del each["spec"]["containers"][0]["resources"]
+    made = here.admin.create(each, dry=True)
+    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
+def test_there_is_no_way_in_but_internal_pages(here: World) -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "x", "namespace": ALAN},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+    }
+    with pytest.raises(RefusedError, match="exceeded quota: limits"):
+        here.admin.create(service, dry=True)
+
+
+# -- The scheduler ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes(here: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One of each kind: no cards; ours with old ones; the cloud's with standard and with new ones."""
+    need("kube-scheduler")
+    with scheduler(here, tmp_path_factory.mktemp("scheduler")):
+        add(here.admin, node("plain", {}))
+        ours = {CLASS: "old", WITHOUT: "idle", "causeway.dev/capacity-type": "physical"}
+        add(here.admin, node("titan", ours, cards=2))
+        add(here.admin, node("g5", {CLASS: "standard", WITHOUT: "never"}, cards=2, taint=CARDS))
+        add(here.admin, node("p5", {CLASS: "new", WITHOUT: "never"}, cards=2, taint=CARDS))
+        yield here.admin
+
+
+@pytest.fixture
+def place(nodes: Api) -> Iterator[Callable[..., str | None]]:
+    """Creates work, says where it went, and takes it away in the end."""
+    made: list[dict[str, Any]] = []
+
+    def placed(name: str, **asked: Any) -> str | None:
+        each = pod(name, ALAN, **asked)
+        nodes.create(each)
+        made.append(each)
+        return nodes.placed(each)
+
+    yield placed
+    for each in made:
+        try:
+            nodes.delete(each)
+        except RefusedError as refusal:
+            if not str(refusal).startswith("404 "):
+                raise
+
+
+def test_low_work_goes_to_old_cards_and_high_work_to_new_ones(place: Callable[..., str | None]) -> None:
+    assert place("low", cards=1, of="low") == "titan"
+    assert place("normal", cards=1, of="normal") == "g5"
+    assert place("high", cards=1, of="high") == "p5"
+    # The next best, when the best are taken.
+    assert place("high-2", cards=2, of="high") == "g5" or place("high-3", cards=1, of="high") == "p5"
+
+
+def test_low_work_waits_rather_than_take_a_newer_card(place: Callable[..., str | None]) -> None:
+    assert place("low", cards=2, of="low") == "titan"
+    assert place("low-2", cards=1, of="low") is None
+
+
+def test_work_without_a_use_for_cards_fills_plain_nodes_and_waits(place: Callable[..., str | None]) -> None:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}
+    assert place("large", containers=[container]) == "plain"
+    assert place("more", containers=[container]) is None
+
+
+def test_work_that_yields_uses_idle_machines_of_ours_and_makes_way(
+    place: Callable[..., str | None], nodes: Api
+) -> None:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}
+    assert place("first", of="low", containers=[container]) == "plain"
+    assert place("second", of="low", containers=[container]) == "titan"
+    # Neither of the cloud's, idle as they are.
+    assert place("third", of="low", containers=[container]) is None
+    # All cards of the class but ours are taken; it has a use for them, and needs a processor.
+    assert place("taken", cards=2, of="high", nodeSelector={CLASS: "standard"}) == "g5"
+    work = pod("work", ALAN, cards=1, of="normal")
+    nodes.create(work)
+    try:
+
+        def moved() -> str | None:
+            found = nodes.call("GET", f"/api/v1/namespaces/{ALAN}/pods/work")
+            node = found["spec"].get("nodeName")
+            return str(node) if node else None
+
+        assert until(moved) == "titan"
+        with pytest.raises(RefusedError, match="404"):
+            nodes.call("GET", f"/api/v1/namespaces/{ALAN}/pods/second")
+    finally:
+        nodes.delete(work)
