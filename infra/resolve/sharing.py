@@ -28,9 +28,9 @@ def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
 
 
 def configuration(cards: Gpus) -> str:
-    """The device plugin's configuration for them: ``whole``, ``slices-4``, ``mig``, ``mig-slices-4``."""
+    """The device plugin's configuration for them: ``whole``, ``slices-4``, ``mig-1g-10gb-slices-4``."""
     parts = (
-        "mig" if cards.mig else "",
+        f"mig-{cards.mig.replace('.', '-')}" if cards.mig else "",
         f"slices-{cards.time_slices}" if cards.time_slices > 1 else "",
     )
     return "-".join(filter(None, parts)) or WHOLE

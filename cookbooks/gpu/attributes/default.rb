@@ -47,16 +47,24 @@ default['gpu']['repository'] = {
 }
 
 # What containers reach cards with. Its version is the pin in `node['software']['nvidia-container-toolkit']`.
+# `devices`: how a container asks for cards: by its `environment`, which every image can do; or by `mounts`, which
+# only the kubelet and privileged pods can make: for Kubernetes nodes, whose device plugin gives cards out.
 default['gpu']['container_toolkit'] = {
   'enabled' => true,
+  'devices' => 'environment',
   'uri' => 'https://nvidia.github.io/libnvidia-container/stable/deb',
   'key_url' => 'https://nvidia.github.io/libnvidia-container/gpgkey',
   'key_checksum' => 'c880576d6cf75a48e5027a871bac70fd0421ab07d2b55f30877b21f1c87959c9',
 }
 
 # DCGM and its Prometheus exporter, on the private address. The exporter's version is the pin in
-# `node['software']['dcgm-exporter']`.
-default['gpu']['dcgm'] = { 'enabled' => true, 'port' => 9400 }
+# `node['software']['dcgm-exporter']`. `exporter` is false where Kubernetes runs one on each node: two would ask
+# the same counters.
+default['gpu']['dcgm'] = { 'enabled' => true, 'port' => 9400, 'exporter' => true }
+
+# The size of the instances that each card is split into (Multi-Instance GPU), `1g.10gb`. nil: what the node's
+# label `nvidia.com/mig.config` says, `all-1g.10gb`; without either, cards are left as they are.
+default['gpu']['mig'] = nil
 
 # The driver stays loaded while nobody uses a card: the first program need not wait for it, and settings last.
 default['gpu']['persistence'] = true
@@ -64,11 +72,12 @@ default['gpu']['persistence'] = true
 # The health check. A passing fault (heat, power brake, an nvidia-smi that hangs) counts after `bad_after`
 # checks in a row, a lasting one at once; after `good_after` checks without any, the machine is well again, and
 # after twice as many each time it falls ill within a day. `cordon`: take the Kubernetes node out of scheduling
-# meanwhile.
+# meanwhile. `taint`: tell Node Feature Discovery instead, which taints the node.
 default['gpu']['health'] = {
   'enabled' => true,
   'every' => '1min',
   'cordon' => true,
+  'taint' => false,
   'bad_after' => 3,
   'good_after' => 5,
   'timeout' => 60,

@@ -5,13 +5,18 @@ module Causeway
   module HealthSettings
     module_function
 
+    # Below the folder that Node Feature Discovery's agent reads.
+    FEATURES = '/etc/kubernetes/node-feature-discovery/features.d/causeway-gpu'
+
     def of(node)
       gpu = node['gpu']
       health = gpu['health']
       {
         'count' => gpu['count'],
         'xids' => gpu['fatal_xids'].to_a,
-        'node' => health['cordon'] ? node_name(node) : nil,
+        'node' => health['cordon'] || health['taint'] ? node_name(node) : nil,
+        'cordon' => health['cordon'] && !health['taint'],
+        'features' => health['taint'] ? FEATURES : nil,
       }.merge(health.to_h.slice('bad_after', 'good_after', 'timeout', 'uncorrectable'))
     end
 

@@ -26,3 +26,16 @@ apt_package packages do
   options '--no-install-recommends'
   action version ? :upgrade : :install
 end
+
+# Who may ask for cards, and how: the device plugin's strategy `volume-mounts`
+# (https://github.com/NVIDIA/k8s-device-plugin, "device-list-strategy").
+mounts = toolkit['devices'] == 'mounts'
+wanted = {
+  'accept-nvidia-visible-devices-envvar-when-unprivileged' => !mounts,
+  'accept-nvidia-visible-devices-as-volume-mounts' => mounts,
+}
+
+execute 'how containers ask for cards' do
+  command ['nvidia-ctk', 'config', '--in-place', *wanted.flat_map { |key, value| ['--set', "#{key}=#{value}"] }]
+  not_if { Causeway::Toolkit.says?(wanted) }
+end

@@ -32,6 +32,19 @@ directory '/etc/causeway'
 # The unit may write nowhere else, and does not start without it.
 directory '/var/lib/causeway'
 
+features = Causeway::HealthSettings::FEATURES
+
+directory ::File.dirname(features) do
+  recursive true
+  only_if { health['taint'] }
+end
+
+# What the check said last, if it no longer says so here.
+file features do
+  action :delete
+  not_if { health['taint'] }
+end
+
 file '/etc/causeway/gpu-health.json' do
   content "#{JSON.pretty_generate(Causeway::HealthSettings.of(node))}\n"
   mode '0644'
@@ -48,7 +61,7 @@ systemd_unit 'causeway-gpu-health.service' do
       TimeoutStartSec: "#{(health['timeout'] * 4) + 240}s",
       Nice: -5,
       ProtectSystem: 'strict',
-      ReadWritePaths: '/var/lib/causeway',
+      ReadWritePaths: ['/var/lib/causeway', *(::File.dirname(features) if health['taint'])].join(' '),
       ProtectHome: true,
     }
   )

@@ -34,7 +34,7 @@ template '/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf' do
   mode '0644'
   variables(address: Causeway::Place.private_address(node), port: node['gpu']['dcgm']['port'])
   notifies :run, 'execute[systemctl daemon-reload for the exporter of the cards]', :immediately
-  notifies :restart, 'service[nvidia-dcgm-exporter, now]', :delayed
+  notifies :restart, 'service[nvidia-dcgm-exporter, now]', :delayed if node['gpu']['dcgm']['exporter']
 end
 
 execute 'systemctl daemon-reload for the exporter of the cards' do
@@ -44,11 +44,12 @@ execute 'systemctl daemon-reload for the exporter of the cards' do
 end
 
 service 'nvidia-dcgm-exporter' do
-  action :enable
+  action node['gpu']['dcgm']['exporter'] ? :enable : %i(disable stop)
 end
 
 service 'nvidia-dcgm-exporter, now' do
   service_name 'nvidia-dcgm-exporter'
   action :start
+  only_if { node['gpu']['dcgm']['exporter'] }
   only_if { Causeway::Cards.usable?(node) && Causeway::Place.address_there?(node) }
 end

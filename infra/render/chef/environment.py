@@ -10,6 +10,7 @@ from infra.model.platform import Copy, EfsMount, Mount, NfsExport, NfsMount, S3M
 from infra.model.software import Pin
 from infra.render.chef import objects
 from infra.render.chef.cookbooks import versions
+from infra.render.kubernetes.nodes import MIRROR
 from infra.render.kubernetes import kubeadm
 
 
@@ -30,7 +31,7 @@ def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
         "base": _base(cluster),
         "container_runtime": {
             "version": _version(cluster, "containerd"),
-            "registry_mirrors": dict(machines.registry_mirrors),
+            "registry_mirrors": _registry_mirrors(cluster),
         },
         "kubernetes": _kubernetes(cluster),
         "storage": {
@@ -75,6 +76,14 @@ def _base(cluster: Cluster) -> dict[str, Any]:
         "users_data_bag": "users",
         "groups_data_bag": "groups",
     }
+
+
+def _registry_mirrors(cluster: Cluster) -> dict[str, list[str]]:
+    """Neighbours first, which ask nobody else and answer at once, then the spec's own mirrors."""
+    stated = {registry: list(mirrors) for registry, mirrors in cluster.machines.registry_mirrors.items()}
+    if not cluster.kubernetes.has("registry-mirror"):
+        return stated
+    return {name: [MIRROR, *mirrors] for name, mirrors in {"_default": [], **stated}.items()}
 
 
 def _kubernetes(cluster: Cluster) -> dict[str, Any]:

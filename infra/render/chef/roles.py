@@ -14,10 +14,27 @@ from infra.render.chef import objects
 def render(cluster: Cluster) -> Files:
     """``<role>.json``."""
     plain = [
-        objects.role(role.name, role.description, role.run_list, {}) for role in catalogue.roles().values()
+        objects.role(
+            role.name,
+            role.description,
+            role.run_list,
+            _of_nodes(cluster) if role.name == catalogue.GPU_WORKER else {},
+        )
+        for role in catalogue.roles().values()
     ]
     families = [_family(family) for family in cluster.gpu_families]
     return {f"{role['name']}.json": to_json(role) for role in [*plain, *families]}
+
+
+def _of_nodes(cluster: Cluster) -> dict[str, Any]:
+    """What machines with cards leave to the cluster's add-ons."""
+    on = cluster.kubernetes.has
+    gpu = {
+        **({"dcgm": {"exporter": False}} if on("dcgm-exporter") else {}),
+        **({"container_toolkit": {"devices": "mounts"}} if on("nvidia-device-plugin") else {}),
+        **({"health": {"taint": True}} if on("node-feature-discovery") else {}),
+    }
+    return {"gpu": gpu} if gpu else {}
 
 
 def run_lists(cluster: Cluster) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_health import check, cluster, judge, report
+from gpu_health import check, cluster, features, judge, report
 from gpu_health.settings import Settings
 
 SETTINGS = Path("/etc/causeway/gpu-health.json")
@@ -30,6 +30,7 @@ def main() -> int:
     # Before anybody else is told: whatever goes wrong from here on, the finding is on the disk.
     state.write(settings.state)
     report.write(settings.report, findings, state, now)
+    features.tell(settings.features, state)
     try:
         cluster.tell(settings, state, now)
         state.told = True

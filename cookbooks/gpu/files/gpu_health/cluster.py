@@ -9,6 +9,7 @@ the device plugin instead would take cards away from those who use them, and its
 bring the node back.
 
 The annotation is also the memory of who cordoned: a node that a person cordoned has none, and is left alone.
+Where Node Feature Discovery taints sick nodes (``features``), none is cordoned, and the condition is all.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def tell(settings: Settings, state: State, now: int) -> None:
     node = json.loads(_kubectl(settings, "get", "node", settings.node, "--output", "json"))
     cordoned = bool(node["spec"].get("unschedulable"))
     reason = node["metadata"].get("annotations", {}).get(ANNOTATION)
-    change = _change(state.sick, cordoned, reason, state.why)
+    change = _change(state.sick and settings.cordon, cordoned, reason, state.why)
     if change:
         _kubectl(settings, "patch", "node", settings.node, "--type", "merge", "--patch", json.dumps(change))
-    if not state.told or reason != state.why:
+    if not state.told or (settings.cordon and reason != state.why):
         _condition(settings, state, now)
 
 

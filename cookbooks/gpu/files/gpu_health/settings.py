@@ -25,6 +25,10 @@ class Settings:
     """Xids that mean a card needs a reset, a reboot or a technician."""
     node: str | None = None
     """The Kubernetes node's name."""
+    cordon: bool = True
+    """Whether the node is cordoned while the machine is sick; something else may keep work away."""
+    features: Path | None = None
+    """The file by which Node Feature Discovery learns that the machine is sick."""
     kubeconfig: Path = Path("/etc/kubernetes/kubelet.conf")
     """The kubelet's own. Without that file, the machine is no Kubernetes node."""
     report: Path = Path("/var/lib/causeway/gpu-health.json")
@@ -39,7 +43,7 @@ class Settings:
     def read(cls, path: Path) -> Settings:
         """Unknown keys are errors: a misspelled one would be a check that is not made."""
         written = json.loads(path.read_text())
-        for name in ("kubeconfig", "report", "state", "pci", "boot"):
-            if name in written:
+        for name in ("features", "kubeconfig", "report", "state", "pci", "boot"):
+            if written.get(name) is not None:
                 written[name] = Path(written[name])
         return cls(**{**written, "xids": tuple(written.get("xids", ()))})

@@ -3,13 +3,12 @@ from their neighbours."""
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, SITE, Release, of, requests
 from infra.render.kubernetes.gpu import GPU_NODE, nodes
-from infra.render.kubernetes.nodes import sites_of_nodes
-
-MIRROR_PORT = 30020
-"""Where a node's own mirror listens, on the node."""
+from infra.render.kubernetes.nodes import MIRROR, sites_of_nodes
 
 
 def releases(cluster: Cluster) -> list[Release]:
@@ -64,7 +63,11 @@ def _mirrors(cluster: Cluster) -> list[Release]:
         # hosts.toml is Chef's.
         "spegel": {"resolveTags": False, "containerdMirrorAdd": False, "debugWebEnabled": False},
         "service": {
-            "registry": {"hostPort": MIRROR_PORT, "nodePort": None, "topologyAwareHintsEnabled": False}
+            "registry": {
+                "hostPort": urlsplit(MIRROR).port,
+                "nodePort": None,
+                "topologyAwareHintsEnabled": False,
+            }
         },
         "tolerations": EVERYWHERE,
         "resources": requests("10m", "96Mi", limit="256Mi"),

@@ -18,6 +18,31 @@ describe 'gpu::containers' do
     end
   end
 
+  describe 'how containers ask for cards' do
+    let(:tool) { 'how containers ask for cards' }
+
+    it "is NVIDIA's way" do
+      expect(chef_run).not_to run_execute(tool)
+    end
+
+    context 'on nodes' do
+      override_attributes['gpu']['container_toolkit']['devices'] = 'mounts'
+
+      it 'is by mounts, which not every image can make' do
+        expect(chef_run).to run_execute(tool).with(
+          command: %w(nvidia-ctk config --in-place
+                      --set accept-nvidia-visible-devices-envvar-when-unprivileged=false
+                      --set accept-nvidia-visible-devices-as-volume-mounts=true)
+        )
+      end
+
+      it 'is said once' do
+        allow(Causeway::Toolkit).to receive(:says?).and_return(true)
+        expect(chef_run).not_to run_execute(tool)
+      end
+    end
+  end
+
   context 'without' do
     it 'takes the newest, once' do
       expect(chef_run).to install_apt_package(packages)

@@ -21,4 +21,19 @@ describe 'gpu::metrics' do
     expect(chef_run).to enable_service('nvidia-dcgm-exporter')
     expect(chef_run).not_to start_service('nvidia-dcgm-exporter, now')
   end
+
+  context 'where Kubernetes runs the exporter' do
+    override_attributes['gpu']['dcgm']['exporter'] = false
+
+    before do
+      allow(Causeway::Cards).to receive(:usable?).and_return(true)
+      allow(Causeway::Place).to receive(:address_there?).and_return(true)
+    end
+
+    it 'is none' do
+      expect(chef_run).to stop_service('nvidia-dcgm-exporter')
+      expect(chef_run).to disable_service('nvidia-dcgm-exporter')
+      expect(chef_run).not_to start_service('nvidia-dcgm-exporter, now')
+    end
+  end
 end
