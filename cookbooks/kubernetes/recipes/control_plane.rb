@@ -49,6 +49,14 @@ cookbook_file Causeway::Kubeadm::AUDIT_POLICY do
   only_if { settings['audit'] }
 end
 
+# Where Prometheus keeps its figures, as the user and the group of its pod. It may never come.
+directory '/var/lib/causeway/prometheus' do
+  owner 1000
+  group 2000
+  mode '0770'
+  recursive true
+end
+
 directory Causeway::Kubeadm::AUDIT_LOGS do
   mode '0700'
   recursive true
