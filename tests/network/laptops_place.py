@@ -125,7 +125,14 @@ def _in_region(lab: Lab, inside: Node) -> Node:
     )
     vpc.attach(server, "ens5", f"{private}/16", gateway="10.2.0.1")
     vpc.attach(inside, "vpc", "10.2.255.1/16")
-    server.ip("route add 10.0.0.0/8 via 10.2.255.1")
+    # Pods and services are reached by flannel's interface, and by no other.
+    overlay = lab.segment("overlay")
+    overlay.attach(server, "flannel.1", f"{private}/32")
+    overlay.attach(inside, "pods", "10.7.255.2/24")
+    server.ip(
+        "route add 10.0.0.0/8 via 10.2.255.1",
+        *(f"route add {to} via 10.7.255.2 dev flannel.1 onlink" for to in ("10.4.0.0/14", "10.0.16.0/20")),
+    )
     resolver(
         inside,
         ["10.2.0.2", "10.0.16.10"],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from network.figures import figures
 from network.lab import service
 from network.laptops import Access, Laptop, Server, echoes, join_overlay, resolver
 from network.node import Node, wait_for
@@ -109,7 +110,7 @@ def test_a_researcher_reaches_pods_by_name(reach: Reach) -> None:
             }
             assert {name: laptop.resolves(name) for name in names} == names
             assert laptop.asks("web.default.svc.cluster.local")
-            assert not laptop.node.reaches(world.sites["rack-b"].host_address)
+            assert not laptop.node.reaches(world.sites["rack-b"].host_address, seconds=2)
 
 
 @pytest.mark.parametrize("site", [_REGION, _RACK])
@@ -127,6 +128,20 @@ def test_the_largest_packets_pass(reach: Reach, site: str) -> None:
         # And the other way, from where packets are larger.
         for node, at in ((rack.host, rack.host_address), (pod, address)):
             assert _fetched(laptop, node, at, 300_000) == 300_000
+
+
+@pytest.mark.parametrize("site", [_REGION, _RACK])
+def test_laptops_and_pods_have_one_size(reach: Reach, site: str) -> None:
+    """A laptop's own kernel refuses what is too large for a pod, so nothing is lost on the way."""
+    laptop, pods = reach.laptop, reach.world.pods()
+    mtu = figures(reach.world.cluster).mtu
+    assert reach.access.cluster.access.vpn.mtu == mtu
+    with laptop.connected(reach.access.profile("ada", at=site), seconds=60):
+        for name, (_, address) in pods.items():
+            assert laptop.node.fits(address, mtu), f"{name}: {mtu} bytes do not fit"
+            size = str(mtu + 1 - 28)
+            told = laptop.node.run("ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", size, address)
+            assert "essage too long" in told.stdout + told.stderr, name
 
 
 def _fetched(laptop: Laptop, node: Node, address: str, size: int) -> int:

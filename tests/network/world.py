@@ -39,6 +39,7 @@ from pathlib import Path
 
 from network.aws import AwsRegion
 from network.daemons import Charon, Frr
+from network.figures import figures
 from network.lab import Lab, OverlayMember, Segment, overlay, pod
 from network.node import Node, wait_for
 from strategies.outputs import outputs_for
@@ -287,13 +288,19 @@ class World:
         """Site's or region's name → a pod there and its address."""
         if not self._pods:
             blocks = self.cluster.network.pods.subnets(new_prefix=self.cluster.network.pods_node_prefix)
-            mtu = min(tunnel.mtu for site in self.sites.values() for tunnel in site.gateway.tunnels) - 50
+            told = figures(self.cluster)
+            mtu = told.mtu
             hosts = {
                 **{name: (region.worker, region.worker_address) for name, region in self.regions.items()},
                 **{name: (site.host, site.host_address) for name, site in self.sites.items()},
             }
             places = [(name, *host, next(blocks)) for name, host in hosts.items()]
-            overlay([OverlayMember(node, at, str(block)) for _, node, at, block in places], mtu)
+            overlay(
+                [OverlayMember(node, at, str(block)) for _, node, at, block in places],
+                mtu,
+                told.vni,
+                told.port,
+            )
             for name, node, _, block in places:
                 address = str(block[2])
                 made = pod(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
-from typing import Final
 
 from infra.model import Cluster, Outputs
 from infra.model.remote import Reach, Vpn, VpnServer, VpnUser
@@ -37,8 +36,7 @@ def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
         astray=[
             {
                 "interface": overlay.interface,
-                "pods": cluster.network.pods,
-                "services": cluster.network.services,
+                "to": _listed(collapse_addresses([cluster.network.pods, cluster.network.services])),
             }
         ]
         if overlay.interface and server.kind == "aws"
