@@ -270,8 +270,8 @@ class Laptop:
 
     def asks(self, address: str, port: int = 80) -> str:
         """Whom the other end took us for; empty where it was not reached, or refused."""
-        to = f"tcp:{address}:{port},connect-timeout=2"
-        return self.node.run("socat", "-T3", "-u", to, "-", timeout=10).stdout.strip()
+        to = f"tcp:{address}:{port},connect-timeout=4"
+        return self.node.run("socat", "-T8", "-u", to, "-", timeout=10).stdout.strip()
 
     def resolves(self, name: str) -> str:
         """A name's address as programs on this laptop find it, or nothing."""

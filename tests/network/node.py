@@ -320,9 +320,10 @@ class Node:
     # Probes
 
     def reaches(
-        self, address: str, *, count: int = 1, seconds: float = 2, size: int = 56, whole: bool = False
+        self, address: str, *, count: int = 1, seconds: float = 5, size: int = 56, whole: bool = False
     ) -> bool:
-        """Whether a ping is answered. `size`: bytes of payload; `whole`: may not be fragmented on its way."""
+        """Whether a ping is answered, of one a second. `seconds`: when it is given up; `size`: bytes of
+        payload; `whole`: may not be fragmented on its way."""
         options = ["-M", "do"] if whole else []
         wait = str(math.ceil(seconds))
         command = ("ping", "-n", "-c", str(count), "-w", wait, "-W", wait, "-s", str(size), *options, address)
@@ -330,7 +331,7 @@ class Node:
 
     def fits(self, address: str, mtu: int) -> bool:
         """Whether an IPv4 packet of this many bytes arrives in one piece, and its answer too."""
-        return self.reaches(address, size=mtu - 28, whole=True, seconds=3)
+        return self.reaches(address, size=mtu - 28, whole=True)
 
     def pinging(self, address: str, interval: float = 0.1) -> Pinging:
         """Starts pings that go on, each `interval` seconds."""

@@ -8,8 +8,9 @@ from network.daemons import Frr
 from network.node import wait_for
 from network.world import Site, World
 
-HOLD = 10
-"""Seconds: BGP's hold time of 9 and what it takes to change the routes."""
+HOLD = 18
+"""Seconds: BGP's hold time of 9, and what a busy machine takes to change the routes. charon by itself would
+take longer than that: dpd_delay and the transmissions that follow."""
 
 
 def test_tunnel_dies_silently_and_comes_back(world: World) -> None:
@@ -43,7 +44,7 @@ def test_endpoint_goes_down_in_an_orderly_way(world: World) -> None:
         world.wait_path("us-east-1", site.gateway.lan, region.end(site.name, 2).name, 10)
         assert site.host.reaches(region.worker_address)
     down = there.stop()
-    assert down.longest_gap < 3, down
+    assert down.longest_gap < 8, down  # nobody had to wait for the hold time
     there = site.host.pinging(region.worker_address, 0.1)
     site.tool("revive")
     world.wait_healthy(60)
