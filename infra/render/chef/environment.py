@@ -10,8 +10,8 @@ from infra.model.platform import Copy, EfsMount, Mount, NfsExport, NfsMount, S3M
 from infra.model.software import Pin
 from infra.render.chef import objects
 from infra.render.chef.cookbooks import versions
-from infra.render.kubernetes.nodes import MIRROR
 from infra.render.kubernetes import kubeadm
+from infra.render.kubernetes.nodes import MIRROR
 
 
 def render(cluster: Cluster, outputs: Outputs) -> Files:
@@ -25,7 +25,6 @@ def render(cluster: Cluster, outputs: Outputs) -> Files:
 
 def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     """Default attributes of every machine, by cookbook."""
-    machines = cluster.machines
     return {
         "causeway": _cluster(cluster),
         "base": _base(cluster),
