@@ -853,6 +853,181 @@ def cluster_status(_: Context, env: str = "", json: bool = False) -> int:
 
 
 @task(
+    name="upgrade",
+    help={
+        **ENV,
+        **JSON,
+        "to": "the minor, as the spec has it: 1.37",
+        "plan": "only say what would be done, and what stands in the way",
+        "yes": "without asking",
+        "pools": "pools in the cloud too, by an instance refresh each",
+        "force": "although something stands in the way",
+        "gate": "seconds that the cluster has after each step until it is as well as before",
+    },
+)
+@reported
+def cluster_upgrade(
+    _: Context,
+    to: str = "",
+    env: str = "",
+    plan: bool = False,
+    yes: bool = False,
+    pools: bool = True,
+    force: bool = False,
+    gate: int = 300,
+    json: bool = False,
+) -> int:
+    """Bring the cluster to the spec's minor, a machine at a time; stop when it is not well.
+
+    Example: invoke cluster.upgrade --env research --to 1.37 --plan
+    """
+    from infra.commands.cluster import upgrade
+
+    return upgrade.upgrade(
+        _understand(env), to, plan=plan, yes=yes, pools=pools, force=force, gate=gate, json=json
+    )
+
+
+@task(
+    name="add-node",
+    positional=["node"],
+    help={
+        **ENV,
+        **JSON,
+        "node": "a machine of the spec",
+        "login": "the account that a bare machine has, and its address where DNS does not know it",
+        "fingerprint": "its host key's SHA256 fingerprint, where nobody can be asked",
+    },
+)
+@reported
+def cluster_add_node(
+    _: Context, node: str, env: str = "", login: str = "", fingerprint: str = "", json: bool = False
+) -> int:
+    """Make a machine a node: enroll it, converge it, wait until it is ready.
+
+    Example: invoke cluster.add-node titan-a01 --env research --login ubuntu@10.200.0.11
+    """
+    from infra.commands.cluster import nodes
+
+    return nodes.add(_understand(env), node, login=login, fingerprint=fingerprint, json=json)
+
+
+@task(
+    name="drain",
+    positional=["node"],
+    help={
+        **ENV,
+        **JSON,
+        "node": "a node of the cluster",
+        "undo": "let it take pods again",
+        "timeout": "seconds that pods have to leave, budgets included",
+        "grace": "seconds that each pod has to end (default: as it says itself)",
+        "force": "also pods that no controller brings back: they are lost",
+        "ignore_budgets": "past pod disruption budgets: what they guard may be down",
+    },
+)
+@reported
+def cluster_drain(
+    _: Context,
+    node: str,
+    env: str = "",
+    undo: bool = False,
+    timeout: int = 900,
+    grace: int = -1,
+    force: bool = False,
+    ignore_budgets: bool = False,
+    json: bool = False,
+) -> int:
+    """Empty a node of its pods, by eviction, and keep new ones away.
+
+    Example: invoke cluster.drain titan-a01 --env research
+    """
+    from infra.commands.cluster import nodes
+
+    return nodes.drain(
+        _understand(env),
+        node,
+        undo=undo,
+        timeout=timeout,
+        grace=grace,
+        force=force,
+        ignore_budgets=ignore_budgets,
+        json=json,
+    )
+
+
+@task(
+    name="remove",
+    positional=["node"],
+    help={
+        **ENV,
+        **JSON,
+        "node": "a node of the cluster, or a master",
+        "yes": "without asking",
+        "timeout": "seconds that pods have to leave",
+        "force": "also pods that no controller brings back: they are lost",
+        "lost": "the machine is gone: nothing is drained",
+    },
+)
+@reported
+def cluster_remove(
+    _: Context,
+    node: str,
+    env: str = "",
+    yes: bool = False,
+    timeout: int = 900,
+    force: bool = False,
+    lost: bool = False,
+    json: bool = False,
+) -> int:
+    """Take a node out of the cluster: drained, reset, forgotten; a master leaves etcd too.
+
+    Example: invoke cluster.remove titan-a01 --env research
+    """
+    from infra.commands.cluster import nodes
+
+    return nodes.remove(_understand(env), node, yes=yes, timeout=timeout, force=force, lost=lost, json=json)
+
+
+@task(
+    name="restore",
+    iterable=["lost"],
+    help={
+        **ENV,
+        **JSON,
+        "snapshot": "a copy's name, as --list shows it",
+        "latest": "the newest copy",
+        "yes": "without asking",
+        "lost": "a master that is gone for good; may be given several times",
+    },
+)
+@reported
+def cluster_restore(
+    _: Context,
+    env: str = "",
+    snapshot: str = "",
+    latest: bool = False,
+    yes: bool = False,
+    lost: Sequence[str] | None = None,
+    json: bool = False,
+) -> int:
+    """Put etcd back as it was when a copy was taken, on all masters. Without a copy's name, show them.
+
+    Example: invoke cluster.restore --env research --latest
+    """
+    from infra.commands.cluster import restore
+
+    return restore.restore(
+        _understand(env),
+        snapshot,
+        latest=latest,
+        yes=yes,
+        lost=tuple(lost or ()),
+        json=json,
+    )
+
+
+@task(
     name="write",
     default=True,
     help={
@@ -932,7 +1107,10 @@ namespace = Collection(
     docs, bench,
     images=Collection(images_list, images_prune),
     local=Collection(up, down, reset, status),
-    cluster=Collection(cluster_up, cluster_status),
+    cluster=Collection(
+        cluster_up, cluster_status, cluster_upgrade,
+        cluster_add_node, cluster_drain, cluster_remove, cluster_restore,
+    ),
     kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
     vpn=Collection(
         vpn_push, vpn_status, vpn_rotate,

@@ -40,6 +40,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "gpu",
     "problems",
     "access",
+    "upgrades",
     "volumes",
     "homes",
     "monitoring",

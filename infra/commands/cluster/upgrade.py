@@ -1,0 +1,226 @@
+"""`invoke cluster.upgrade`: masters one at a time, then machines, then pools; a gate after each.
+
+The version stands in the spec and nowhere else: the command does what the spec says, and is told it once
+more so that nobody upgrades by accident. How far it has come is seen by the nodes' versions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from infra.commands.cluster import working
+from infra.commands.cluster.steps import Steps
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.terminal import ask, columns, note, say, say_json
+from infra.commands.vpn import keeping
+from infra.errors import DriveError, UsageError
+
+if TYPE_CHECKING:
+    from infra.drive.kubernetes.upgrade import Before, Plan
+    from infra.drive.secrets import Store
+
+GATE: Final = 300
+"""Seconds that the cluster has after a step until it is as well as before."""
+
+BEAT: Final = 5
+
+
+def upgrade(
+    understood: Understood, to: str, *, plan: bool, yes: bool, pools: bool, force: bool, gate: int, json: bool
+) -> int:
+    """Bring the cluster to the spec's minor."""
+    from infra.commands.rendering import write
+    from infra.drive.kubernetes import access, lease
+    from infra.drive.kubernetes import upgrade as upgrades
+
+    options = understood.environment.options
+    _require_same(understood, to)
+    write(understood)
+    store = keeping.store(understood)
+    with working.reach(understood, store) as there:
+        found = upgrades.plan(there.api, there.kubectl, to)
+        work = _Work.of(understood, found)
+        if not json:
+            _tell(found, work)
+        if plan:
+            if json:
+                say_json(_plan_json(found, work))
+            return 1 if found.refused else 0
+        if found.done:
+            upgrades.forget(there.api)
+            say(f"Every node is at {to}.")
+            return 0
+        if found.refused and not force:
+            raise UsageError("nothing was done: " + "; ".join(found.refused))
+        if (
+            not yes
+            and ask(f"Upgrade {understood.environment.name}? Type its name:") != understood.environment.name
+        ):
+            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
+        with lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}"):
+            _run(there, steps, store, work, to, pools=pools, gate=gate)
+            upgrades.forget(there.api)
+    if json:
+        say_json({"to": to, "steps": steps.done})
+    else:
+        say(f"The cluster is at {to}. Add-ons follow with: invoke cluster.up {options}")
+    return 0
+
+
+class _Work:
+    """Who goes up, and how."""
+
+    def __init__(self, masters: list[Chosen], machines: list[Chosen], pools: dict[str, list[str]]) -> None:
+        self.masters = masters
+        self.machines = machines
+        """By the cookbook, one at a time."""
+        self.pools = pools
+        """Pool → its nodes that are behind."""
+
+    @classmethod
+    def of(cls, understood: Understood, found: Plan) -> _Work:
+        behind = {each.name: each for each in found.behind}
+        named = {each.name: each for each in choose(understood, "", ())}
+        masters = [each for each in named.values() if "control-plane" in each.roles]
+        # All of them while the API servers are behind: which one is, only its own node says.
+        going = [each for each in masters if each.name in behind]
+        machines = [each for each in named.values() if each.name in behind and each not in masters]
+        pools: dict[str, list[str]] = {}
+        for node in behind.values():
+            if node.name not in named:
+                pools.setdefault(node.pool, []).append(node.name)
+        return cls(going, machines, dict(sorted(pools.items())))
+
+
+def _require_same(understood: Understood, to: str) -> None:
+    wanted = understood.cluster.kubernetes.version
+    if to and to != wanted:
+        raise UsageError(
+            f"{understood.environment.spec_file} says kubernetes.version: {wanted!r}, --to says {to}. The "
+            f"spec is what counts: write {to} there, look at `invoke plan`, bake, apply, then run this again"
+        )
+    if not to:
+        raise UsageError(f"--to {wanted}? Say it: an upgrade has no way back")
+
+
+def _run(there: Reach, steps: Steps, store: Store, work: _Work, to: str, *, pools: bool, gate: int) -> None:
+    from infra.drive.kubernetes import upgrade as upgrades
+
+    before = upgrades.remembered(there.api, to)
+    if before is None:
+        before = upgrades.remember(there.api, to)
+    else:
+        note("An upgrade to this version was begun before: it goes on, measured by how it was then.")
+    moved: list[str] = []
+    for machine in (*work.masters, *work.machines):
+        steps.step(f"{machine.name} to {to}", partial(_machine, there, store, machine, to))
+        moved.append(machine.name)
+        steps.step(f"the cluster after {machine.name}", partial(_gate, there, before, tuple(moved), gate))
+    if not pools:
+        return
+    for pool, nodes in work.pools.items():
+        steps.step(f"pool {pool or '(none)'}: {len(nodes)} nodes", partial(_pool, there, pool, to))
+        steps.step(f"the cluster after {pool or 'them'}", partial(_gate, there, before, tuple(moved), gate))
+
+
+def _machine(there: Reach, store: Store, machine: Chosen, to: str) -> str:
+    """The recipe on the machine itself: it drains itself, goes up, and takes pods again."""
+    from infra.commands.cluster.bringing import secrets_for
+    from infra.commands.machines.converging import bring_in_line
+    from infra.drive.kubernetes import joining, secrets
+    from infra.drive.kubernetes import upgrade as upgrades
+    from infra.drive.kubernetes.access import Endpoint
+
+    brought: dict[str, Mapping[str, bytes]] = dict(secrets_for(there.understood, [machine]))
+    authority = secrets.authority(store)
+    plane = there.understood.cluster.control_plane
+    assert authority is not None
+    assert plane is not None
+    if "control-plane" not in machine.roles:
+        where = Endpoint(plane.endpoint, f"{plane.endpoint}:{plane.port}")
+        own = upgrades.credentials(where, authority, keeping.now())
+        path = f"{joining.FOLDER}/kubernetes-upgrade.conf"
+        brought[machine.name] = {**brought.get(machine.name, {}), path: own}
+    done = bring_in_line(
+        there.understood, [machine], why_run=False, at_once=1, run_list=upgrades.RECIPE, secrets=brought
+    )
+    if done.stopped:
+        raise KeyboardInterrupt
+    outcome = done.outcomes[0]
+    if outcome.phase != "done":
+        raise DriveError(f"{outcome.error}\n{machine.name} stays as it is; the next run takes it up there")
+    return f"the recipe for {to} has run"
+
+
+def _gate(there: Reach, before: Before, moved: Sequence[str], gate: int) -> str:
+    """``DriveError`` when the cluster is not as well as before."""
+    from infra.drive.kubernetes import upgrade as upgrades
+
+    found = upgrades.settled(
+        lambda: upgrades.faults(there.api, there.kubectl, before, moved),
+        seconds=gate,
+        beat=min(BEAT, gate),
+        clock=time.monotonic,
+        sleep=time.sleep,
+    )
+    if found:
+        raise DriveError("not as well as before:\n" + "\n".join(f"  {each}" for each in found))
+    return "as well as before"
+
+
+def _pool(there: Reach, pool: str, to: str) -> str:
+    """An instance refresh, more instances than usual meanwhile: fresh ones start from the image that is
+    baked."""
+    from infra.commands import images
+    from infra.drive.kubernetes import status
+    from infra.drive.kubernetes.kubectl import minor
+
+    if not pool:
+        raise DriveError("nodes of no pool and no machine of the spec's: take them out with cluster.remove")
+    code = images.roll(
+        there.understood, pool, (), min_healthy=90, max_healthy=110, protected="wait", checkpoints=[],
+        cancel=False, wait=True, json=False,
+    )  # fmt: skip
+    if code:
+        raise DriveError(f"the pool {pool} could not be rolled")
+    old = [each for each in status.nodes(there.api) if each.pool == pool and minor(each.version) < minor(to)]
+    if old:
+        options = there.understood.environment.options
+        raise DriveError(
+            f"{len(old)} nodes of {pool} are still at {old[0].version}: its image was baked before; `invoke "
+            f"bake {options}`, `invoke apply {options}`, then run this again"
+        )
+    return f"rolled to {to}"
+
+
+def _tell(found: Plan, work: _Work) -> None:
+    say(f"Kubernetes {found.now} → {found.to}")
+    rows = [(each.name, "master", "cookbook") for each in work.masters]
+    rows += [(each.name, each.site, "cookbook") for each in work.machines]
+    rows += [(f"{len(nodes)} nodes", pool or "-", "roll") for pool, nodes in work.pools.items()]
+    if rows:
+        say(columns(("node", "of", "by"), rows))
+    for warning in found.warnings:
+        note(f"! {warning}")
+    for reason in found.refused:
+        note(f"✗ {reason}")
+    if work.pools:
+        note("Pools start from their images: bake and apply for the new minor first.")
+
+
+def _plan_json(found: Plan, work: _Work) -> dict[str, Any]:
+    return {
+        "now": found.now,
+        "to": found.to,
+        "masters": [each.name for each in work.masters],
+        "machines": [each.name for each in work.machines],
+        "pools": work.pools,
+        "warnings": list(found.warnings),
+        "refused": list(found.refused),
+    }
