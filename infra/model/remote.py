@@ -42,6 +42,9 @@ class VpnServer:
     server's address. Networks beyond the server's own have no way back to laptops' own addresses: neither
     VPC peering nor a virtual private gateway routes for others (AWS VPC Peering Guide, "Edge to edge
     routing")."""
+    pods: IPv4Network | None
+    """The block of pods' addresses that its node keeps. No pod runs there: the first address is the server's
+    own among pods, and what they see of its laptops. None in a range too small for that."""
     resolver: IPv4Address | None
     """Who answers for the private zone: the VPC's own resolver, at its second address (VPC User Guide, "DNS
     attributes"). None at a physical site: the servers in regions answer it."""
@@ -85,6 +88,8 @@ class Vpn:
     name: str
     """The common name of every server's certificate, ``vpn.research.internal``: profiles demand it."""
     clients: IPv4Network
+    pods: IPv4Network | None
+    """Where ``pods`` of all servers are, those to come among them: no pod is in it."""
     servers: tuple[VpnServer, ...]
     """In the order laptops try them."""
     random: bool

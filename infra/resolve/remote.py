@@ -14,7 +14,7 @@ from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUse
 from infra.resolve.addresses import clients_key
 from infra.resolve.names import identifier
 from infra.spec import Spec
-from infra.spec.defaults import vpn_host, vpn_sites
+from infra.spec.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites
 
 UDP_PORT: Final = 1194
 """OpenVPN's own (IANA)."""
@@ -51,7 +51,7 @@ def resolve_vpn(
     servers = tuple(
         server
         for name in vpn_sites(spec, primary)
-        if (server := _server(spec, name, zone, blocks[clients_key(name)], regions, sites, gateways))
+        if (server := _server(spec, name, zone, blocks, regions, sites, gateways))
     )
     nodes = tuple(collapse_addresses([*(region.vpc for region in regions), *(site.lan for site in sites)]))
     pods, services = blocks["kubernetes/pods"], blocks["kubernetes/services"]
@@ -61,6 +61,7 @@ def resolve_vpn(
     return Vpn(
         name=f"vpn.{zone}",
         clients=blocks["access/clients"],
+        pods=_servers_pods(spec, pods),
         servers=servers,
         random=written.random,
         full_tunnel=written.full_tunnel,
@@ -94,26 +95,45 @@ def _server(
     spec: Spec,
     name: str,
     zone: str,
-    block: IPv4Network,
+    blocks: Mapping[str, IPv4Network],
     regions: Sequence[Region],
     sites: Sequence[PhysicalSite],
     gateways: Sequence[Instance],
 ) -> VpnServer | None:
     """None where there is no machine for it."""
+    block = blocks[clients_key(name)]
     key, listeners = identifier(name), _listeners(block, tcp=spec.access.vpn.tcp)
+    pods = _pods_of(block, blocks["access/clients"], _servers_pods(spec, blocks["kubernetes/pods"]))
     for instance in gateways:
         if instance.region == name:
             vpc = next(region.vpc for region in regions if region.name == name)
             host = instance.public_name or ""
             return VpnServer(
-                name, key, "aws", host, instance.hostname, instance.fqdn, listeners, None, vpc[_AMAZON_DNS]
+                name, key, "aws", host, instance.hostname, instance.fqdn, listeners, None, pods, vpc[_AMAZON_DNS]
             )
     for site in sites:
         for node in site.nodes if site.name == name else ():
             if "access-gateway" in node.roles:
                 host, fqdn = _host(spec, site), f"{node.name}.{zone}"
-                return VpnServer(name, key, "physical", host, node.name, fqdn, listeners, node.address, None)
+                return VpnServer(
+                    name, key, "physical", host, node.name, fqdn, listeners, node.address, pods, None
+                )
     return None
+
+
+def _servers_pods(spec: Spec, pods: IPv4Network) -> IPv4Network | None:
+    """The last of the pods' range, as many nodes' blocks as there may be servers: nodes are given theirs from
+    the beginning on (kube-controller-manager, ``RangeAllocator``)."""
+    length = node_prefix(spec.kubernetes.pods.pods_per_node) - (SERVERS_OF_CLIENTS - 1).bit_length()
+    return max(pods.subnets(new_prefix=length)) if length > pods.prefixlen else None
+
+
+def _pods_of(block: IPv4Network, clients: IPv4Network, pods: IPv4Network | None) -> IPv4Network | None:
+    """A server's place among laptops is its place here: the lock file keeps it."""
+    if pods is None:
+        return None
+    place = (int(block.network_address) - int(clients.network_address)) // block.num_addresses
+    return tuple(pods.subnets(new_prefix=pods.prefixlen + (SERVERS_OF_CLIENTS - 1).bit_length()))[place]
 
 
 def _host(spec: Spec, site: PhysicalSite) -> str:

@@ -114,8 +114,10 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
     """Where packets of laptops seem to come from: machines that let them in, and translate their addresses.
 
-    Those stand among the others, so that all machines' networks are meant: who may go on from a machine to
-    pods was decided when it was let in.
+    Through VXLAN they come with a server's address among pods, in a rack with its own. The latter stands among
+    others', so that all machines' networks are meant: who may go on from a machine to pods was decided when
+    it was let in.
     """
     blocks = [region.vpc for region in cluster.regions] + [site.lan for site in cluster.sites]
-    return tuple(collapse_addresses([*blocks, cluster.network.clients]))
+    among_pods = [cluster.access.vpn.pods] if cluster.access.vpn.pods is not None else []
+    return tuple(collapse_addresses([*blocks, *among_pods, cluster.network.clients]))

@@ -74,10 +74,13 @@ def test_pods_are_reached_by_their_own_by_ours_and_by_laptops_and_never_reach_cr
     names = visitors[0]["namespaceSelector"]["matchExpressions"][0]
     assert (names["key"], names["operator"]) == ("kubernetes.io/metadata.name", "In")
     assert {"causeway-system", "monitoring"} < {*names["values"]}
-    # Where servers translate, and what they give out; never the pods' own range.
+    # What servers translate to, and what they give out; of the pods' range what no pod has.
     blocks = {each["ipBlock"]["cidr"] for each in laptops}
     assert str(research.network.clients) in blocks
-    assert not any(research.network.pods.overlaps(block) for block in namespaces.laptops(research))
+    kept = research.access.vpn.pods
+    assert kept is not None
+    assert [each for each in namespaces.laptops(research) if each.overlaps(research.network.pods)] == [kept]
+    assert kept.broadcast_address == research.network.pods.broadcast_address
     for region in research.regions:
         assert any(region.vpc.subnet_of(block) for block in namespaces.laptops(research))
     outside = policy["egress"][1]["to"][0]["ipBlock"]
