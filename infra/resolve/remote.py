@@ -109,8 +109,9 @@ def _server(
             vpc = next(region.vpc for region in regions if region.name == name)
             host = instance.public_name or ""
             return VpnServer(
-                name, key, "aws", host, instance.hostname, instance.fqdn, listeners, None, pods, vpc[_AMAZON_DNS]
-            )
+                name, key, "aws", host, instance.hostname, instance.fqdn, listeners, None, pods,
+                vpc[_AMAZON_DNS],
+            )  # fmt: skip
     for site in sites:
         for node in site.nodes if site.name == name else ():
             if "access-gateway" in node.roles:

@@ -112,7 +112,7 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 
 
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
-    """Where packets of laptops seem to come from: machines that let them in, and translate their addresses.
+    """Where laptops' packets seem to come from: machines that let them in, and translate their addresses.
 
     Through VXLAN they come with a server's address among pods, in a rack with its own. The latter stands among
     others', so that all machines' networks are meant: who may go on from a machine to pods was decided when
