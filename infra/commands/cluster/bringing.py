@@ -80,5 +80,6 @@ def _joining(
             return None, None
         if runs.keys() <= there:
             return there, None
+        joining.keep_pod_blocks(api, understood.cluster, runs.keys() - there)
         token = joining.new_token(api, keeping.now())
         return there, joining.join_file(token, keys.ca.certificate, f"{plane.endpoint}:{plane.port}")
