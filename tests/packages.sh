@@ -49,6 +49,8 @@ need chrony chronyd
 need systemd systemd-analyze
 need perl perl
 need containerd containerd
+need etcd-server etcd
+need etcd-client etcdctl
 need nfs-kernel-server exportfs
 need nfs-common nfsconf
 need xfsprogs mkfs.xfs

@@ -111,33 +111,29 @@ def test_the_secret_may_name_another_endpoint(ruby: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "master", "missing"),
+    ("changed", "missing"),
     [
-        ({"token": "abcdef.TOOSHORT"}, False, "token"),
-        ({"token": None}, False, "token"),
-        ({"ca_cert_hashes": []}, False, "ca_cert_hashes"),
-        ({"ca_cert_hashes": ["sha256:beef"]}, False, "ca_cert_hashes"),
-        ({"certificate_key": "secret-of-mine"}, True, "certificate_key"),
+        ({"token": "abcdef.TOOSHORT"}, "token"),
+        ({"token": None}, "token"),
+        ({"ca_cert_hashes": []}, "ca_cert_hashes"),
+        ({"ca_cert_hashes": ["sha256:beef"]}, "ca_cert_hashes"),
+        ({"certificate_key": "secret-of-mine"}, "certificate_key"),
+        ({"ca": "no certificate"}, "ca"),
     ],
 )
-def test_a_bad_secret_is_named_and_not_shown(
-    ruby: str, changed: dict[str, Any], master: bool, missing: str
-) -> None:
+def test_a_bad_secret_is_named_and_not_shown(ruby: str, changed: dict[str, Any], missing: str) -> None:
     text = yaml.safe_dump({**SECRETS, **changed})
     answer = ask(
         ruby,
         "kubernetes",
-        "Causeway::Kubeadm.secrets(text, '/etc/causeway/secrets/x', master: master)",
+        "Causeway::Kubeadm.secrets(text, '/etc/causeway/secrets/x')",
         text=text,
-        master=master,
     )
     assert answer == {"raised": f"/etc/causeway/secrets/x has no good {missing}"}
 
 
 def test_a_secret_that_is_not_yaml_is_not_shown(ruby: str) -> None:
-    answer = ask(
-        ruby, "kubernetes", "Causeway::Kubeadm.secrets(text, 'x', master: false)", text="token: 'abc\n{"
-    )
+    answer = ask(ruby, "kubernetes", "Causeway::Kubeadm.secrets(text, 'x')", text="token: 'abc\n{")
     assert answer == {"raised": "x is not YAML"}
 
 

@@ -10,7 +10,7 @@
 settings = node['kubernetes']
 plane = settings['control_plane']
 snapshots = plane['snapshots']
-tokens = plane['tokens'] && settings['join']['parameter']
+tokens = plane['tokens'] && !settings['join']['parameter'].nil?
 
 directory '/etc/causeway' do
   mode '0755'
@@ -39,9 +39,9 @@ end
 
 # Which units there are, when they run, and whether they are wanted here.
 {
-  'causeway-etcd-snapshot' => ['A copy of etcd', "#{snapshots['interval']}s", snapshots['bucket']],
+  'causeway-etcd-snapshot' => ['A copy of etcd', "#{snapshots['interval']}s", !snapshots['bucket'].nil?],
   'causeway-join-token' => ['A fresh token for machines that join', '1h', tokens],
-  'causeway-certificates' => ["New certificates before the old ones end", '1d', true],
+  'causeway-certificates' => ['New certificates before the old ones end', '1d', true],
 }.each do |unit, (description, interval, wanted)|
   systemd_unit "#{unit}.service" do
     content(

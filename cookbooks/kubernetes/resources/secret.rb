@@ -25,7 +25,7 @@ action :fetch, description: 'Fetch it; that there is none is no failure.' do
   execute "fetch #{new_resource.file}" do
     command [
       '/usr/local/sbin/causeway-join-fetch', '--wait', new_resource.wait.to_s, '--region', new_resource.region,
-      new_resource.parameter, new_resource.file
+      new_resource.parameter, new_resource.file,
     ]
     returns [0, 75]
   end

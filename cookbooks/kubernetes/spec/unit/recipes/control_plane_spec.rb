@@ -47,6 +47,19 @@ describe 'kubernetes::control_plane' do
     end
   end
 
+  context 'with an API server that is to encrypt' do
+    default_attributes['kubernetes']['control_plane']['cluster'] = {
+      'apiServer' => {
+        'extraArgs' => [{ 'name' => 'encryption-provider-config', 'value' => '/etc/kubernetes/encryption.yaml' }],
+      },
+    }
+
+    it 'begins no cluster without the key' do
+      expect(chef_run).not_to init_kubernetes_init('master-1')
+      expect(chef_run).to write_log('the key that secrets are encrypted with is not here yet')
+    end
+  end
+
   context 'on another master' do
     override_attributes['causeway']['name'] = 'master-2'
 

@@ -52,6 +52,28 @@ describe 'kubernetes::worker' do
     end
   end
 
+  context 'in the cloud' do
+    let(:brought) { false }
+    default_attributes['kubernetes']['join']['parameter'] = '/causeway/research/node/kubernetes-join'
+    default_attributes['kubernetes']['join']['region'] = 'us-west-2'
+
+    before { allow(Causeway::Instance).to receive(:facts).and_return('id' => 'i-0', 'zone' => 'us-west-2b') }
+
+    it 'fetches the secret by itself' do
+      expect(chef_run).to fetch_kubernetes_secret(secret)
+      expect(chef_run).to install_package('python3-boto3')
+    end
+
+    context 'on a node' do
+      let(:joined) { true }
+
+      it 'has no more need of it' do
+        expect(chef_run).not_to fetch_kubernetes_secret(secret)
+        expect(chef_run).to forget_kubernetes_secret("#{secret}, of which there is no more need")
+      end
+    end
+  end
+
   context 'while baking' do
     let(:brought) { true }
     override_attributes['causeway']['baking'] = true

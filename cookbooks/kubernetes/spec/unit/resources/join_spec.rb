@@ -13,7 +13,6 @@ describe 'kubernetes_join' do
     {
       'token' => 'abcdef.0123456789abcdef',
       'ca_cert_hashes' => ["sha256:#{'a' * 64}"],
-      'certificate_key' => 'b' * 64,
     }
   end
 
@@ -37,6 +36,16 @@ describe 'kubernetes_join' do
       expect(chef_run).to run_execute('kubeadm join').with(command: ['kubeadm', 'join', '--config', config])
       expect(chef_run).to create_file(config).with(mode: '0600', sensitive: true)
       expect(chef_run).to delete_file(config)
+    end
+
+    context 'with the authority' do
+      let(:brought) { { 'token' => 'abcdef.0123456789abcdef', 'ca' => "-----BEGIN CERTIFICATE-----\nMIIB\n" } }
+
+      it 'knows the API by it' do
+        discovery = '/run/causeway/kubernetes-discovery.conf'
+        expect(chef_run).to create_file(discovery).with(mode: '0600', sensitive: true)
+        expect(chef_run).to delete_file(discovery)
+      end
     end
 
     it 'has nothing to forget' do

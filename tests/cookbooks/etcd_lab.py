@@ -1,0 +1,274 @@
+"""Masters on this machine, as far as etcd goes: a real etcd each, on an address of its own of the loopback.
+
+What is not real says so: a kubelet that knows one pod, and a `crictl` that lists it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from cookbooks.kitchen import COOKBOOKS
+
+PROGRAMS = COOKBOOKS / "kubernetes" / "files"
+
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: etcd
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - etcd
+{flags}
+    image: registry.example.test/etcd:0
+    name: etcd
+"""
+
+CRICTL = """\
+#!/bin/sh
+# Not crictl: it knows `crictl ps --quiet --name …`, and lists the one process that the lab's kubelet runs.
+cat "$ETCD_LAB_ROOT/running" 2>/dev/null || :
+"""
+
+
+def certificates(folder: Path, addresses: Sequence[str]) -> None:
+    """An authority, and certificates of a server, a peer and a client, laid out as kubeadm does."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    now = datetime.now(UTC)
+
+    def write(name: str, key: ec.EllipticCurvePrivateKey, made: x509.Certificate) -> None:
+        (folder / f"{name}.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        plain = serialization.NoEncryption()
+        form = serialization.PrivateFormat.PKCS8
+        (folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+
+    def begun(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd-ca")]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+
+    folder.mkdir(parents=True)
+    authority = ec.generate_private_key(ec.SECP256R1())
+    constraints = x509.BasicConstraints(ca=True, path_length=None)
+    root = begun("etcd-ca", authority).add_extension(constraints, critical=True)
+    write("ca", authority, root.sign(authority, hashes.SHA256()))
+    names = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(each)) for each in addresses])
+    for name in ("server", "peer", "healthcheck-client"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = begun(name, key).add_extension(names, critical=False).sign(authority, hashes.SHA256())
+        write(name, key, made)
+
+
+@dataclass
+class Master:
+    """One of them, its system below ``root``."""
+
+    name: str
+    address: str
+    root: Path
+    tools: Path
+    process: subprocess.Popen[bytes] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def data(self) -> Path:
+        return self.root / "var/lib/etcd"
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "etc/kubernetes/manifests/etcd.yaml"
+
+    def declare(self, cluster: Mapping[str, str], state: str = "new") -> None:
+        """The manifest, as kubeadm writes it."""
+        pki = self.root / "etc/kubernetes/pki/etcd"
+        flags = {
+            "advertise-client-urls": f"https://{self.address}:2379",
+            "cert-file": pki / "server.crt",
+            "client-cert-auth": "true",
+            "data-dir": self.data,
+            "initial-advertise-peer-urls": f"https://{self.address}:2380",
+            "initial-cluster": ",".join(f"{name}=https://{at}:2380" for name, at in cluster.items()),
+            "initial-cluster-state": state,
+            "key-file": pki / "server.key",
+            "listen-client-urls": f"https://{self.address}:2379",
+            "listen-peer-urls": f"https://{self.address}:2380",
+            "name": self.name,
+            "peer-cert-file": pki / "peer.crt",
+            "peer-client-cert-auth": "true",
+            "peer-key-file": pki / "peer.key",
+            "peer-trusted-ca-file": pki / "ca.crt",
+            "trusted-ca-file": pki / "ca.crt",
+        }
+        self.manifest.parent.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(f"    - --{name}={value}" for name, value in flags.items())
+        fresh = self.manifest.with_name(".etcd.yaml")
+        fresh.write_text(MANIFEST.format(flags=text))
+        fresh.replace(self.manifest)
+
+    def tend(self) -> None:
+        """What a kubelet does, once: the pod runs when there is a manifest, and not when there is none."""
+        with self.lock:
+            here = self.manifest.is_file()
+            if here and (self.process is None or self.process.poll() is not None):
+                lines = self.manifest.read_text().splitlines()
+                flags = [line.split("- ", 1)[1] for line in lines if line.startswith("    - --")]
+                log = (self.root / "etcd.log").open("ab")
+                self.process = subprocess.Popen(
+                    [str(self.tools / "etcd"), *flags],
+                    stdout=log,
+                    stderr=log,
+                    env={"ETCD_UNSUPPORTED_ARCH": ""},
+                )
+                log.close()
+                (self.root / "running").write_text("etcd-container\n")
+            elif not here and self.process is not None:
+                self.process.terminate()
+                self.process.wait()
+                self.process = None
+                (self.root / "running").unlink()
+
+    def lose(self) -> None:
+        """The machine is gone, with its disk."""
+        with self.lock:
+            self.manifest.unlink()
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
+                self.process = None
+            (self.root / "running").unlink(missing_ok=True)
+            shutil.rmtree(self.data, ignore_errors=True)
+
+
+class Lab:
+    """Masters, their kubelets, and the bucket that they know of."""
+
+    def __init__(
+        self, folder: Path, net: str, names: Sequence[str], cloud: Mapping[str, str], bucket: str
+    ) -> None:
+        self.tools = folder / "tools"
+        self.tools.mkdir(parents=True)
+        for tool in ("etcd", "etcdctl", "etcdutl"):
+            if found := shutil.which(tool):
+                (self.tools / tool).symlink_to(found)
+        (self.tools / "crictl").write_text(CRICTL)
+        (self.tools / "crictl").chmod(0o755)
+        (self.tools / "cat").symlink_to(shutil.which("cat") or "/bin/cat")
+        self.cloud = cloud
+        self.bucket = bucket
+        self.masters = [
+            Master(name, f"{net}.{number}", folder / name, self.tools)
+            for number, name in enumerate(names, start=1)
+        ]
+        # On the loopback whoever calls comes from its first address.
+        addresses = ["127.0.0.1", *(each.address for each in self.masters)]
+        certificates(folder / "pki", addresses)
+        everybody = {each.name: each.address for each in self.masters}
+        for each in self.masters:
+            shutil.copytree(folder / "pki", each.root / "etc/kubernetes/pki/etcd")
+            (each.root / "var/lib/prometheus/node-exporter").mkdir(parents=True)
+            settings = each.root / "etc/causeway/control-plane.json"
+            settings.parent.mkdir(parents=True)
+            settings.write_text(
+                json.dumps(
+                    {
+                        "cluster": "research",
+                        "name": each.name,
+                        "endpoint": "api.research.test:6443",
+                        "masters": everybody,
+                        "snapshots": {"bucket": bucket, "prefix": "etcd/", "region": "us-west-2"},
+                        "join": {"parameter": None, "region": None},
+                        "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
+                    }
+                )
+            )
+            each.declare(everybody)
+        self._over = threading.Event()
+        self._kubelet = threading.Thread(target=self._tend, daemon=True)
+        self._kubelet.start()
+
+    def _tend(self) -> None:
+        while not self._over.wait(0.1):
+            for each in self.masters:
+                each.tend()
+
+    def close(self) -> None:
+        """Nothing of it runs on."""
+        self._over.set()
+        self._kubelet.join()
+        for each in self.masters:
+            if each.process is not None:
+                each.process.kill()
+                each.process.wait()
+
+    def program(self, master: Master, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One of the cookbook's programs on a master, with nothing on its PATH but the lab's tools."""
+        return subprocess.run(
+            [sys.executable, "-B", "-m", f"kubernetes_node.{name}", "--root", str(master.root), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                **{key: value for key, value in os.environ.items() if key not in ("PATH", "PYTHONPATH")},
+                **self.cloud,
+                "PYTHONPATH": str(PROGRAMS),
+                "PATH": str(self.tools),
+                "ETCD_LAB_ROOT": str(master.root),
+            },
+        )
+
+    def ask(self, master: Master, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """etcdctl, to one master's member."""
+        pki = master.root / "etc/kubernetes/pki/etcd"
+        return subprocess.run(
+            [
+                self.tools / "etcdctl",
+                f"--endpoints=https://{master.address}:2379",
+                f"--cacert={pki / 'ca.crt'}",
+                f"--cert={pki / 'healthcheck-client.crt'}",
+                f"--key={pki / 'healthcheck-client.key'}",
+                "--command-timeout=3s",
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def wait(self, master: Master) -> None:
+        """Until its member serves."""
+        last = time.monotonic() + 60
+        while self.ask(master, "endpoint", "health").returncode:
+            assert time.monotonic() < last, (master.root / "etcd.log").read_text()[-3000:]
+            time.sleep(0.2)
+
+    def put(self, master: Master, key: str, value: str) -> None:
+        done = self.ask(master, "put", key, value)
+        assert done.returncode == 0, done.stderr
+
+    def get(self, master: Master, key: str) -> str:
+        done = self.ask(master, "get", "--print-value-only", key)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()

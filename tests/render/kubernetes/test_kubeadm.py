@@ -1,0 +1,227 @@
+"""What kubeadm and kubelets are told, against Kubernetes' own kubeadm and what machines make of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cookbooks.libraries import ask
+from golden_folders import GOLDEN, LOCK, SPEC, scenarios
+
+from infra.catalogue import instances
+from infra.load import load
+from infra.model import NO_OUTPUTS, Cluster
+from infra.render.chef import nodes
+from infra.render.chef.environment import attributes
+from infra.render.kubernetes import kubeadm
+from infra.resolve import reservations
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import parse
+
+SECRETS = re.compile(r"PRIVATE KEY|\b[a-z0-9]{6}\.[a-z0-9]{16}\b|certificateKey|secret: ")
+
+
+@cache
+def golden(scenario: str) -> Cluster:
+    folder = GOLDEN / scenario
+    kept = parse((folder / LOCK).read_text(), LOCK)
+    return resolve(load(folder / SPEC).spec, kept, scenario)[0]
+
+
+def with_masters() -> list[str]:
+    return [each for each in scenarios() if golden(each).control_plane is not None]
+
+
+@pytest.fixture
+def ruby() -> str:
+    found = shutil.which("ruby")
+    if found is None:
+        pytest.skip("ruby is not here: apt install ruby")
+    return found
+
+
+@pytest.fixture
+def own_kubeadm() -> str:
+    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
+    found = shutil.which("kubeadm", path=os.pathsep.join([assets, os.environ["PATH"]]))
+    if found is None:
+        pytest.skip("kubeadm is not here: put it on the PATH, or into $KUBEBUILDER_ASSETS")
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.36", "1.37"])
+@pytest.mark.parametrize("scenario", with_masters())
+def test_kubeadm_takes_every_file(scenario: str, version: str, own_kubeadm: str, tmp_path: Path) -> None:
+    """The test stands in for the cookbook as far as the file with the token goes, which has to be there."""
+    cluster = golden(scenario)
+    cluster = dataclasses.replace(
+        cluster, kubernetes=dataclasses.replace(cluster.kubernetes, version=version)
+    )
+    discovery = tmp_path / "discovery.conf"
+    discovery.write_text("")
+    seen: set[str] = set()
+    for path, text in kubeadm.render(cluster).items():
+        if path == "audit-policy.yaml" or text in seen:
+            continue
+        seen.add(text)
+        file = tmp_path / path.replace("/", "-")
+        # A version, as the cookbook adds it: without one kubeadm asks the internet for the newest.
+        text = text.replace(
+            "kind: ClusterConfiguration\n", "kind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n"
+        )
+        file.write_text(text.replace(kubeadm.DISCOVERY, str(discovery)))
+        done = subprocess.run(
+            [own_kubeadm, "config", "validate", "--config", file], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "ok\n"), f"{path}: {done.stderr}"
+
+
+@pytest.mark.parametrize("scenario", with_masters())
+def test_no_file_holds_a_secret(scenario: str) -> None:
+    for path, text in kubeadm.render(golden(scenario)).items():
+        assert not SECRETS.search(text), path
+
+
+def documents(text: str) -> dict[str, dict[str, Any]]:
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+@pytest.mark.parametrize("scenario", with_masters())
+def test_a_master_begins_with_what_is_rendered(scenario: str, ruby: str) -> None:
+    """The cookbook's own defaults with the environment's attributes over them, merged by the cookbook."""
+    cluster = golden(scenario)
+    rendered = documents(kubeadm.render(cluster)["init.yaml"])
+
+    plane = attributes(cluster, NO_OUTPUTS)["kubernetes"]["control_plane"]
+    made = ask(
+        ruby,
+        "kubernetes",
+        "own = Causeway::Kubeadm.cluster(name: 'x', endpoint: 'x:1', pods: '10.0.0.0/8', "
+        "services: '10.0.0.0/8', domain: 'x', pods_per_node: 8, sans: ['x'], audit: nil, encrypted: false)\n"
+        "init = Causeway::Kubeadm.init(name: 'master-1', address: '10.0.0.1')\n"
+        "[Causeway::Kubeadm.merge(own, plane['cluster']), Causeway::Kubeadm.merge(init, plane['init'])]",
+        plane=plane,
+    )
+    assert made[0] == rendered["ClusterConfiguration"]
+    init = rendered["InitConfiguration"]
+    assert made[1] == {
+        **init,
+        "nodeRegistration": {**init["nodeRegistration"], "name": "master-1"},
+        "localAPIEndpoint": {**init["localAPIEndpoint"], "advertiseAddress": "10.0.0.1"},
+    }
+    assert plane["proxy"] == rendered["KubeProxyConfiguration"]
+
+
+def test_a_machine_in_a_rack_runs_with_the_kubelet_configuration_that_is_rendered(ruby: str) -> None:
+    cluster = golden("research")
+
+    settings = attributes(cluster, NO_OUTPUTS)["kubernetes"]
+    site = next(each for each in cluster.sites if each.name == "rack-a")
+    node = next(each for each in site.nodes if each.name == "titan-a01")
+    own = yaml.safe_load(nodes.render(cluster)["titan-a01.json"])["normal"]["kubernetes"]
+    made = ask(
+        ruby,
+        "kubernetes",
+        "Causeway::KubeletConfiguration.document(given)",
+        given={
+            "kubernetes": {**settings, **own},
+            # What a kernel sees is less than what was bought; what is reserved does not follow it.
+            "cpu": {"total": node.cpus},
+            "memory": {"total": f"{(node.memory_mib - 4000) * 1024}kB"},
+        },
+    )
+    assert made == yaml.safe_load(kubeadm.render(cluster)["kubelet/sites/rack-a/40-cpus-256-gib.yaml"])
+
+
+def test_a_worker_joins_as_is_rendered(ruby: str) -> None:
+    rendered = yaml.safe_load(kubeadm.render(golden("research"))["join-master.yaml"])
+    made = ask(
+        ruby,
+        "kubernetes",
+        "Causeway::Kubeadm.join(name: 'master-2', endpoint: 'x:1', master: true, "
+        "secrets: { 'token' => 'x', 'ca' => 'y' })",
+    )
+    assert made == {**rendered, "nodeRegistration": {**rendered["nodeRegistration"], "name": "master-2"}}
+
+
+def test_the_audit_policy_is_the_cookbooks_own() -> None:
+    policy = yaml.safe_load(kubeadm.render(golden("research"))["audit-policy.yaml"])
+    assert (policy["kind"], policy["rules"][-1]) == ("Policy", {"level": "Metadata"})
+
+
+# -- What is kept from pods, and what is left for them -----------------------------------------------------
+
+
+def test_reservations_are_the_nodes_own_on_every_shape(ruby: str) -> None:
+    shapes = [
+        (kind.vcpus, kind.memory_mib, pods)
+        for name in instances.names()
+        if (kind := instances.find(name)) is not None
+        for pods in (8, 110, 500)
+    ]
+    made = ask(
+        ruby,
+        "kubernetes",
+        "shapes.map { |cpus, mib, pods| [Causeway::Reservations.kube(cpus, pods), "
+        "Causeway::Reservations.system(cpus, mib)] }",
+        shapes=shapes,
+    )
+    assert made == [
+        [reservations.kube(cpus, pods).quantities(), reservations.system(cpus, mib).quantities()]
+        for cpus, mib, pods in shapes
+    ]
+
+
+def test_what_is_left_is_never_more_than_there_is() -> None:
+    for name in instances.names():
+        kind = instances.find(name)
+        assert kind is not None
+        left = reservations.allocatable(kind.vcpus, kind.memory_mib, 110, 100)
+        assert 0 <= int(left["cpu"].removesuffix("m")) < kind.vcpus * 1000
+        assert 0 <= int(left["memory"].removesuffix("Mi")) < kind.memory_mib
+        assert left["ephemeral-storage"] == "90Gi"
+
+
+def test_a_mixed_group_offers_what_its_smallest_type_does() -> None:
+    pool = next(each for each in golden("research").pools if each.name == "gpu-p3")
+    group = pool.groups[0]
+    assert group.allocatable == {
+        "cpu": "31590m",
+        "memory": f"{int(249856 * 0.925) - 1465 - 2048 - 500}Mi",
+        "pods": "110",
+        "ephemeral-storage": f"{pool.root_disk.size_gib * 90 // 100}Gi",
+        "nvidia.com/gpu": "4",
+    }
+    # p3.8xlarge has four cards and p3.16xlarge eight: the machine says which when it boots.
+    assert "causeway.dev/gpu-count" not in group.labels
+    assert group.labels["causeway.dev/interconnect"] == "nvlink"
+    assert group.labels["topology.kubernetes.io/region"] == "us-west-2"
+    assert "topology.kubernetes.io/zone" not in group.labels
+    assert {f"k8s.io/cluster-autoscaler/node-template/label/{key}" for key in group.labels} <= {
+        *group.autoscaler_tags
+    }
+
+
+def test_a_group_of_one_zone_and_one_type_says_so() -> None:
+    pool = next(each for each in golden("research").pools if each.name == "gpu-p4d")
+    labels = pool.groups[0].labels
+    assert labels["topology.kubernetes.io/zone"] == "us-west-2b"
+    assert labels["node.kubernetes.io/instance-type"] == "p4d.24xlarge"
+    assert labels["causeway.dev/interconnect"] == "efa"
+    assert labels["causeway.dev/gpu-count"] == "8"
+
+
+def test_copies_of_etcd_are_the_masters_alone() -> None:
+    cluster = golden("research")
+    bucket = cluster.storage.snapshots
+    assert bucket is not None
+    assert bucket not in cluster.storage.s3
+    assert (bucket.region, bucket.expire_days, bucket.versions_days) == ("us-west-2", 30, 7)
