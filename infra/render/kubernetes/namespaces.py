@@ -114,7 +114,7 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
     """Where laptops' packets seem to come from: machines that let them in, and translate their addresses.
 
-    Through VXLAN they come with a server's address among pods, in a rack with its own. The latter stands among
+    """Where laptops' packets seem to come from: machines that let them in and translate addresses.
     others', so that all machines' networks are meant: who may go on from a machine to pods was decided when
     it was let in.
     """

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import PriorityClass
-from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.tenants import OF_TENANTS
 
 GPU_CLASS: Final = "causeway.dev/gpu-class"
@@ -39,7 +39,7 @@ _FORBIDDEN_TAINTS: Final = (
 )
 _OURS: Final = "causeway.dev/"
 
-_API: Final = "admissionregistration.k8s.io"
+_STABLE: Final = "admissionregistration.k8s.io/v1"
 _WEIGHTS: Final = (100, 50, 25)
 
 
@@ -64,11 +64,11 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     """Classes of work, what is written into work, and what is refused."""
     classes = cluster.kubernetes.priority_classes
     apart = has_room_without_gpus(cluster)
-    version = "v1beta1" if cluster.kubernetes.version == "1.35" else "v1"
+    mutating = mutating_api(cluster.kubernetes.version)
     return {
         "classes.yaml": [_priority_class(each) for each in classes],
         "placement.yaml": [
-            each for kind in _KINDS for each in _placement(kind, classes, version, apart=apart)
+            each for kind in _KINDS for each in _placement(kind, classes, mutating, apart=apart)
         ],
         "limits.yaml": [each for kind in _KINDS for each in _limits(kind, classes)],
     }
@@ -155,7 +155,7 @@ def _variables(kind: _Kind, classes: Sequence[PriorityClass]) -> list[dict[str, 
 
 
 def _placement(
-    kind: _Kind, classes: Sequence[PriorityClass], version: str, *, apart: bool
+    kind: _Kind, classes: Sequence[PriorityClass], api: str, *, apart: bool
 ) -> tuple[Object, Object]:
     """The policy that writes into work where it goes; ``apart``: whether other work keeps off cards."""
     name = f"placement-of-{kind.name}.causeway.dev"
@@ -171,7 +171,7 @@ def _placement(
     patches = [_requirement(kind), _preferences(kind), _toleration(kind)]
     return _policy(
         "Mutating",
-        version,
+        api,
         name,
         kind,
         {
@@ -291,7 +291,7 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
     ]
     return _policy(
         "Validating",
-        "v1",
+        _STABLE,
         f"limits-of-{kind.name}.causeway.dev",
         kind,
         {
@@ -330,13 +330,13 @@ def _policy(sort: str, version: str, name: str, kind: _Kind, parts: dict[str, An
         ],
     }
     policy = of(
-        f"{_API}/{version}",
+        api,
         f"{sort}AdmissionPolicy",
         name,
         spec={"failurePolicy": "Fail", "matchConstraints": constraints, **parts["spec"]},
     )
     binding = of(
-        f"{_API}/{version}",
+        api,
         f"{sort}AdmissionPolicyBinding",
         name,
         spec={

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from golden_clusters import golden
 from kube_tools import need
-from policy_world import (
+from render.kubernetes.policy_world import (
     CARDS,
     Api,
     RefusedError,
