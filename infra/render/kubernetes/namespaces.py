@@ -112,11 +112,11 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 
 
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
-    """Where laptops' packets seem to come from: machines that let them in, and translate their addresses.
+    """Where laptops' packets seem to come from: machines that let them in, and translate addresses.
 
-    """Where laptops' packets seem to come from: machines that let them in and translate addresses.
-    others', so that all machines' networks are meant: who may go on from a machine to pods was decided when
-    it was let in.
+    Through VXLAN they come with a server's address among pods, in a rack with its own. The latter stands
+    among others', so that all machines' networks are meant: who may go on from a machine to pods was decided
+    when it was let in.
     """
     blocks = [region.vpc for region in cluster.regions] + [site.lan for site in cluster.sites]
     among_pods = [cluster.access.vpn.pods] if cluster.access.vpn.pods is not None else []

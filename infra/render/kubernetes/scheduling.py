@@ -316,7 +316,7 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
 # -- Both ---------------------------------------------------------------------------------------------------
 
 
-def _policy(sort: str, version: str, name: str, kind: _Kind, parts: dict[str, Any]) -> tuple[Object, Object]:
+def _policy(sort: str, api: str, name: str, kind: _Kind, parts: dict[str, Any]) -> tuple[Object, Object]:
     """A policy, and the binding that puts it in force in people's namespaces."""
     constraints = {
         "matchPolicy": "Equivalent",
