@@ -11,7 +11,7 @@ from kubernetes_node.settings import Failed, Paths, Settings
 
 
 def note(paths: Paths, settings: Settings, name: str, data: Mapping[str, str]) -> None:
-    """Put it there; each master has fields of its own. Where that fails it is said, and nothing else fails."""
+    """Put it there; each master has fields of its own. Where that fails it is said, and no more."""
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
