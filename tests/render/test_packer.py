@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def cluster_of(spec: Path) -> Cluster:
     return resolve(load(spec).spec, Lock(), spec.stem)[0]
 
 
+@cache
 def version(packer: str) -> tuple[int, ...]:
     said = subprocess.run([packer, "version"], capture_output=True, text=True, check=True, env=quiet())
     return tuple(map(int, said.stdout.split()[1].removeprefix("v").split("-")[0].split(".")))
