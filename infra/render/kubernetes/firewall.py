@@ -2,7 +2,7 @@
 
 kube-network-policies (kubernetes-sigs) runs on every node where people's pods do. It sees the first packet
 of each connection to or from a pod that a policy selects, and lets it pass or not (nftables, NFQUEUE). While
-it is away, on an upgrade of itself, packets pass: a network that stops for that would cost more than it saves.
+it is away, on an upgrade of itself, packets pass: a network that stops for that costs more than it saves.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Nodes are what a test says they are, and nobody runs what the scheduler places.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import subprocess
 import time
@@ -200,12 +201,9 @@ def scheduler(here: World, folder: Path) -> Iterator[None]:
     path = folder / "scheduler.conf"
     path.write_text(json.dumps(config))
     words = [
-        program,
-        f"--kubeconfig={path}",
-        "--leader-elect=false",
-        "--secure-port=0",
-        "--bind-address=127.0.0.1",
-    ]
+        program, "--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={_port()}",
+        *(f"--{use}kubeconfig={path}" for use in ("", "authentication-", "authorization-")),
+    ]  # fmt: skip
     with (folder / "kube-scheduler.log").open("ab") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     try:
@@ -213,6 +211,12 @@ def scheduler(here: World, folder: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 # -- What is in it ------------------------------------------------------------------------------------------
