@@ -590,6 +590,34 @@ def test_a_sick_node_that_an_upgrade_uncordoned_is_cordoned_again(machine: Machi
     assert node.cordoned()
 
 
+def test_where_the_cluster_taints_a_sick_node_leaves_word_and_is_not_cordoned(machine: Machine) -> None:
+    node, word = machine.kubernetes(), machine.root / "features" / "causeway-gpu"
+    machine.settings |= {"cordon": False, "features": str(word)}
+    machine.check()
+    assert not word.exists()
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    assert word.read_text() == "# +no-label\ncauseway.dev/gpu-sick=true\n"
+    assert not node.cordoned()
+    assert node.condition() == "False"
+    assert [path.name for path in word.parent.iterdir()] == [word.name], "and no half of a file"
+    assert checks_are(machine, 2, word.exists)
+    machine.check()
+    assert not word.exists()
+    assert node.condition() == "True"
+
+
+def test_a_node_that_was_cordoned_comes_back_when_it_is_tainted_instead(machine: Machine) -> None:
+    node = machine.kubernetes()
+    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.check()
+    assert node.cordoned()
+    machine.settings |= {"cordon": False, "features": str(machine.root / "features" / "causeway-gpu")}
+    machine.check()
+    assert not node.cordoned()
+    assert node.why() is None
+
+
 def test_a_cluster_out_of_reach_is_told_later(machine: Machine) -> None:
     node = machine.kubernetes()
     machine.cards({}, {"remapped_row_pending": "Yes"})

@@ -1,0 +1,214 @@
+"""gpu: cards split into instances, and what sick machines leave for Node Feature Discovery.
+
+The programs are real; `nvidia-smi` is a small one with cards of its own, which it keeps in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cookbooks.kitchen import COOKBOOKS, Tool, run
+
+GPU = COOKBOOKS / "gpu"
+
+SMI = """
+import json, os, sys
+from pathlib import Path
+
+file = Path(os.environ["CARDS"])
+cards = json.loads(file.read_text())
+asked = sys.argv[1:]
+with file.with_name("smi.log").open("a") as log:
+    log.write(" ".join(asked) + "\\n")
+
+
+def option(name):
+    return asked[asked.index(name) + 1]
+
+
+def end(text, code=6):
+    print(text)
+    sys.exit(code)
+
+
+if asked[0].startswith("--query-gpu=index,mig.mode"):
+    for index, card in cards.items():
+        print(f"{index}, {card['now']}, {card['then']}")
+elif asked[:2] == ["mig", "-lgip"]:
+    card = cards[option("-i")]
+    print("| GPU   Name             ID    Instances   Memory     P2P    SM    DEC   ENC  |")
+    for number, (size, total) in enumerate(card["room"].items()):
+        for name, room in ((size, total), (size + "+me", 1)):
+            profile = f"|   {option('-i')}  MIG {name:<17}{19 - number}     {room}/{room}"
+            print(f"{profile}        9.50       No     14     0     0   |")
+            print("|                                                 1     0     0   |")
+elif asked[:2] == ["mig", "-lgi"]:
+    card = cards[option("-i")]
+    if not card["has"]:
+        end("No GPU instances found: Not Found")
+    for number, size in enumerate(card["has"]):
+        print(f"|   {option('-i')}  MIG {size:<17} 19       {number + 7}          {number}:1     |")
+elif asked[0] == "mig" and "-cgi" in asked:
+    card = cards[option("-i")]
+    assert asked[-1] == "-C" and not card["has"] and card["now"] == "Enabled", card
+    card["has"] = option("-cgi").split(",")
+elif asked[:2] in (["mig", "-dci"], ["mig", "-dgi"]):
+    card = cards[option("-i")]
+    if card.get("used"):
+        end("Unable to destroy compute instance: In use by another client", 19)
+    if asked[1] == "-dgi":
+        card["has"] = []
+elif "-mig" in asked:
+    card = cards[option("-i")]
+    card["then"] = "Enabled" if option("-mig") == "1" else "Disabled"
+    if not card["resets"]:
+        card["now"] = card["then"]
+elif asked[0] == "--gpu-reset":
+    card = cards[option("-i")]
+    if card["resets"] == "never":
+        end("Resetting GPU is not supported")
+    card["now"] = card["then"]
+else:
+    sys.exit(f"what is {asked}?")
+file.write_text(json.dumps(cards))
+"""
+
+A100 = {"1g.5gb": 7, "3g.20gb": 2}
+
+
+@dataclass
+class Box:
+    """A machine with cards that can be split."""
+
+    root: Path
+
+    def cards(self, *cards: dict[str, Any]) -> None:
+        whole = {"now": "Disabled", "then": "Disabled", "room": A100, "has": [], "resets": ""}
+        self.file.write_text(json.dumps({str(i): {**whole, **card} for i, card in enumerate(cards)}))
+
+    @property
+    def file(self) -> Path:
+        return self.root / "cards.json"
+
+    def has(self) -> list[list[str]]:
+        return [card["has"] for card in json.loads(self.file.read_text()).values()]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        smi = self.root / "nvidia-smi"
+        (self.root / "smi.py").write_text(SMI)
+        smi.write_text(f'#!/bin/sh\nexec {sys.executable} {self.root}/smi.py "$@"\n')
+        smi.chmod(0o755)
+        self.log.unlink(missing_ok=True)
+        return subprocess.run(
+            [sys.executable, "-B", "-W", "error", GPU / "files" / "causeway-gpu-mig", *arguments],
+            env={
+                **os.environ,
+                "NVIDIA_SMI": str(smi),
+                "CARDS": str(self.file),
+                "REBOOT_REQUIRED": str(self.reboot),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    @property
+    def log(self) -> Path:
+        return self.root / "smi.log"
+
+    @property
+    def reboot(self) -> Path:
+        return self.root / "reboot-required"
+
+    def changed(self) -> bool:
+        """Whether the last run asked for more than to be told."""
+        asked = self.log.read_text().splitlines()
+        return any(not line.startswith(("--query", "mig -lgi")) for line in asked)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+def test_cards_are_split_once(box: Box) -> None:
+    box.cards({}, {})
+    assert box.run("check", "1g.5gb").returncode == 1
+    assert box.run("apply", "1g.5gb").returncode == 0
+    assert box.has() == [["1g.5gb"] * 7] * 2
+    assert box.run("check", "1g.5gb").returncode == 0
+    assert box.run("apply", "1g.5gb").returncode == 0
+    assert not box.changed()
+
+
+def test_another_size_takes_the_place_of_the_first(box: Box) -> None:
+    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7})
+    assert box.run("check", "3g.20gb").returncode == 1
+    assert box.run("apply", "3g.20gb").returncode == 0
+    assert box.has() == [["3g.20gb"] * 2]
+
+
+def test_cards_are_made_whole(box: Box) -> None:
+    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7}, {})
+    assert box.run("check", "off").returncode == 1
+    assert box.run("off").returncode == 0
+    assert box.has() == [[], []]
+    assert box.run("check", "off").returncode == 0
+
+
+def test_cards_without_the_mode_are_whole(box: Box) -> None:
+    box.cards({"now": "[N/A]", "then": "[N/A]"})
+    assert box.run("check", "off").returncode == 0
+    assert box.run("off").returncode == 0
+    assert not box.changed()
+
+
+def test_who_uses_an_instance_keeps_it(box: Box) -> None:
+    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7, "used": True})
+    ran = box.run("apply", "3g.20gb")
+    assert ran.returncode == 1
+    assert "In use by another client" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert box.has() == [["1g.5gb"] * 7]
+
+
+def test_a_card_is_reset_for_the_mode(box: Box) -> None:
+    box.cards({"resets": "yes"})
+    assert box.run("apply", "1g.5gb").returncode == 0
+    assert "--gpu-reset -i 0" in box.log.read_text()
+    assert not box.reboot.exists()
+
+
+def test_a_card_that_can_not_be_reset_wants_a_reboot(box: Box) -> None:
+    box.cards({"resets": "never"})
+    ran = box.run("apply", "1g.5gb")
+    assert ran.returncode == 1
+    assert "after a reboot the card has the mode" in ran.stderr
+    assert box.reboot.exists()
+    assert box.has() == [[]]
+
+
+def test_a_size_that_the_card_does_not_have(box: Box) -> None:
+    box.cards({})
+    ran = box.run("apply", "1g.10gb")
+    assert ran.returncode == 1
+    assert "card 0 is not split into 1g.10gb" in ran.stderr
+
+
+def test_what_a_sick_machine_leaves_is_what_the_cluster_looks_for(tool: Tool) -> None:
+    """The feature's name stands in the rule, the folder in the agent's and in the check's own settings."""
+    from infra.render.kubernetes import gpu
+
+    script = f"require '{GPU}/libraries/health_settings'; puts Causeway::HealthSettings::FEATURES"
+    folder = run(tool("ruby", "ruby"), "-e", script).strip()
+    assert str(Path(folder).parent) == gpu.FEATURES
+    said = (GPU / "files" / "gpu_health" / "features.py").read_text()
+    assert f'FEATURE = "{gpu.SICK}"' in said
