@@ -12,7 +12,7 @@ plan: install ## an embedded AWS on this machine, and the plan of a hybrid clust
 test: install packages lint policy ## everything that CI runs
 	$(BIN)/pytest --numprocesses 4 --durations=15
 
-coverage: install packages ## which lines of infra no test runs; takes a third longer
+coverage: install packages ## which lines of infra no test runs
 	$(BIN)/pytest --numprocesses 4 --cov --cov-report=term:skip-covered
 
 lint: install ## style, types and layers
