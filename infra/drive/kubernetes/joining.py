@@ -126,7 +126,7 @@ def node_names(api: Api) -> frozenset[str]:
 
 
 def keep_pod_blocks(api: Api, cluster: Cluster, names: Collection[str]) -> None:
-    """Gives VPN servers that are to join their blocks of pods' addresses: network policies know them by these.
+    """Gives VPN servers that are to join their blocks of pods' addresses, by which policies know them.
 
     A block is a node's for good, and whoever is first gives it: kube-controller-manager takes any that is
     free for a node without one. So the node is there before its kubelet, which finds it and takes it for
