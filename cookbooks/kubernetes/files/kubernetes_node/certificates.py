@@ -46,7 +46,10 @@ def ending(listed: Mapping[str, Any], now: datetime, days: int) -> list[str]:
 
 def first_end(listed: Mapping[str, Any]) -> datetime:
     """When the first of a master's certificates ends."""
-    return min(_ends(each) for each in listed["certificates"] if not each.get("missing"))
+    ends = [_ends(each) for each in listed["certificates"] if not each.get("missing")]
+    if not ends:
+        raise Failed("kubeadm finds no certificates: this machine is no master")
+    return min(ends)
 
 
 def _ends(certificate: Mapping[str, Any]) -> datetime:
