@@ -1,0 +1,91 @@
+"""Classes of work and rules of placement, as rendered; ``test_policies_live.py`` sees them at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from golden_clusters import golden
+
+from infra.model import NO_OUTPUTS, Cluster
+from infra.render.kubernetes import scheduling
+
+
+@pytest.fixture(scope="module")
+def research() -> Cluster:
+    return golden("research")
+
+
+def rendered(cluster: Cluster, file: str) -> list[dict[str, Any]]:
+    return list(scheduling.objects(cluster, NO_OUTPUTS)[file])
+
+
+def test_classes_are_the_specs(research: Cluster) -> None:
+    found = {each["metadata"]["name"]: each for each in rendered(research, "classes.yaml")}
+    for stated in research.kubernetes.priority_classes:
+        each = found.pop(stated.name)
+        assert each["value"] == stated.value
+        assert each["globalDefault"] == stated.default
+        assert (each["preemptionPolicy"] == "Never") == (not stated.preempts)
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("minor", "api"),
+    [
+        ("1.35", "admissionregistration.k8s.io/v1beta1"),
+        ("1.36", "admissionregistration.k8s.io/v1"),
+        ("1.37", "admissionregistration.k8s.io/v1"),
+    ],
+)
+def test_mutating_policies_are_of_the_api_that_the_minor_serves(
+    research: Cluster, minor: str, api: str
+) -> None:
+    cluster = replace(research, kubernetes=replace(research.kubernetes, version=minor))
+    assert {each["apiVersion"] for each in rendered(cluster, "placement.yaml")} == {api}
+    stable = {each["apiVersion"] for each in rendered(cluster, "limits.yaml")}
+    assert stable == {"admissionregistration.k8s.io/v1"}
+
+
+def test_every_policy_is_in_force_in_peoples_namespaces_and_nowhere_else(research: Cluster) -> None:
+    every = [*rendered(research, "placement.yaml"), *rendered(research, "limits.yaml")]
+    bindings = {each["spec"]["policyName"]: each for each in every if each["kind"].endswith("Binding")}
+    policies = {each["metadata"]["name"] for each in every if not each["kind"].endswith("Binding")}
+    assert bindings.keys() == policies
+    for each in bindings.values():
+        selector = each["spec"]["matchResources"]["namespaceSelector"]
+        assert selector == {"matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]}
+
+
+def demands(cluster: Cluster) -> set[str]:
+    """When a requirement is written, of pods and of jobs."""
+    return {
+        variable["expression"]
+        for each in rendered(cluster, "placement.yaml")
+        for variable in each["spec"].get("variables", [])
+        if variable["name"] == "demands"
+    }
+
+
+def test_where_all_workers_have_cards_other_work_goes_where_it_can(research: Cluster) -> None:
+    (both,) = demands(research)
+    assert "!variables.wantsCards && !variables.offCards" in both
+    cards = replace(research, pools=tuple(pool for pool in research.pools if pool.gpus is not None))
+    assert not scheduling.has_room_without_gpus(cards)
+    (alone,) = demands(cards)
+    assert "offCards" not in alone
+    # A machine in a rack without cards is room enough; a gateway is none.
+    site = cards.sites[0]
+    plain = replace(next(node for node in site.nodes if node.gpus is not None), gpus=None, roles=("worker",))
+    sites = (replace(site, nodes=(*site.nodes, plain)), *cards.sites[1:])
+    assert scheduling.has_room_without_gpus(replace(cards, sites=sites))
+
+
+def test_a_pool_that_never_has_a_machine_is_no_room(research: Cluster) -> None:
+    pools = tuple(
+        replace(pool, groups=tuple(replace(group, max=0) for group in pool.groups))
+        for pool in research.pools
+        if pool.gpus is None
+    )
+    assert not scheduling.has_room_without_gpus(replace(research, pools=pools))
