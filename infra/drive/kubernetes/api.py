@@ -12,7 +12,7 @@ from infra.errors import DriveError
 PAGE: Final = 500
 """Objects in one answer to a list."""
 
-_CONNECT: Final = 5
+_CONNECT: Final = 10
 _READ: Final = 30
 
 PATCHES: Final = {

@@ -50,8 +50,8 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, keys: Keys) -> Iterator[Server]:
-    """One that serves; skips where there is none."""
+def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
+    """One that serves, at a port of its own or this one; skips where there is none."""
     etcd, program = need("etcd"), need("kube-apiserver")
     pki = folder / "pki"
     for path, text in keys.pki().items():
@@ -62,6 +62,7 @@ def running(folder: Path, keys: Keys) -> Iterator[Server]:
     (pki / "serving.crt").write_text(serving.certificate)
     (pki / "serving.key").write_text(serving.key)
     api, client, peer = _ports(3)
+    api = port or api
     store = f"http://127.0.0.1:{client}"
     with ExitStack() as stack:
         process = _started(

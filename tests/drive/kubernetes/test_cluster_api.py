@@ -290,7 +290,7 @@ def test_of_two_who_begin_at_the_same_moment_one_is_refused(api: Api, admin: Acc
     def begin(who: str) -> None:
         own = Api(admin)
         own.get("/version")
-        together.wait()
+        together.wait(timeout=60)
         try:
             with lease.held(own, own, who, "cluster.up"):
                 inside.append(who)

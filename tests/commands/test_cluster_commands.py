@@ -1,0 +1,418 @@
+"""`invoke cluster.…` and `kubeconfig` as a person runs them: a real API server, real OpenSSH servers, real
+kubectl.
+
+On the machines, Chef is a stand-in (``drive/machines/hosts.py``) that does what a kubelet would: it
+looks at what it was brought, and its node appears in the API. The API server is begun by the first
+master's. There are no controllers: a thread says of workloads that they have come up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drive.kubernetes.apiserver import NAME, Server, node, pod, running
+from drive.machines.hosts import CHEF, Hosts
+from drive.machines.hosts import running as running_hosts
+from kube_tools import kubectl as kubectl_program
+from kube_tools import need
+
+from infra.drive.kubernetes import access, secrets
+from infra.drive.kubernetes.access import Access, Endpoint
+from infra.drive.kubernetes.api import Api, ApiError, AwayError
+from infra.drive.pki import Pki
+from infra.drive.secrets.local import LocalStore
+
+ROOT = Path(__file__).parents[2]
+
+SPEC = """\
+version: 1
+name: lab
+domain: test.internal
+aws: {account: "123456789012"}
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a, us-west-2b, us-west-2c]}
+  rack:
+    kind: physical
+    cidr: 10.200.0.0/22
+    nodes:
+      titan-01: {address: 10.200.0.11, cpus: 1, memory: 1 GiB, roles: [worker]}
+      titan-02: {address: 10.200.0.12, cpus: 1, memory: 1 GiB, roles: [worker]}
+images: {cpu: {}}
+kubernetes:
+  version: "1.36"
+  control_plane: {count: 3}
+  services: 10.96.0.0/16
+ADDONS
+access:
+  users:
+    ada: {name: Ada, groups: [vision], ssh_keys: []}
+    grace: {name: Grace, groups: [engineers], ssh_keys: []}
+  groups: {engineers: {sudo: true}, vision: {}}
+"""
+
+MACHINES = ("master-1", "master-2", "master-3", "titan-01", "titan-02", "vpn-us-west-2")
+
+KUBELET = """
+import subprocess
+secrets = pathlib.Path("/etc/causeway/secrets")
+have = {
+    str(path.relative_to(secrets)): oct(path.stat().st_mode & 0o777)
+    for path in secrets.rglob("*") if path.is_file()
+}
+lab = pathlib.Path("LAB")
+with (lab / "brought").open("a") as log:
+    log.write(json.dumps({"node": name, "run": sys.argv[1:], "have": have}) + "\\n")
+if (lab / f"broken-{name}").exists():
+    print("ERROR: the disk is full", file=sys.stderr)
+    sys.exit(1)
+if name == "master-1" and not (lab / "serving").exists():
+    assert "kubernetes-join.yaml" not in have
+    (lab / "begin").touch()
+    while not (lab / "serving").exists():
+        time.sleep(0.1)
+version = (lab / "version").read_text().strip()
+kubectl = ["KUBECTL", "--kubeconfig", str(lab / "admin.conf")]
+there = subprocess.run([*kubectl, "get", "node", name], capture_output=True).returncode == 0
+upgrading = "recipe[kubernetes::upgrade]" in sys.argv
+if not there or upgrading:
+    assert upgrading or name == "master-1" or "kubernetes-join.yaml" in have, have
+    body = json.loads((lab / "nodes" / f"{name}.json").read_text())
+    body["status"]["nodeInfo"]["kubeletVersion"] = version
+    file = lab / f"{name}.node.json"
+    file.write_text(json.dumps(body))
+    patch = json.dumps({"status": body["status"]})
+    if not there:
+        words = ["create", "--validate=false", "-f", str(file)]
+        subprocess.run([*kubectl, *words], check=True, capture_output=True)
+    words = ["patch", "node", name, "--subresource=status", "--type=merge", "-p", patch]
+    subprocess.run([*kubectl, *words], check=True, capture_output=True)
+"""
+
+
+class Controllers(threading.Thread):
+    """Says of every workload that it has come up, as controllers and kubelets would."""
+
+    def __init__(self, admin: Access) -> None:
+        super().__init__(daemon=True)
+        self._api = Api(admin)
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.5):
+            try:
+                self._once()
+            except (ApiError, AwayError):
+                continue
+
+    def _once(self) -> None:
+        for kind in ("deployments", "daemonsets", "statefulsets"):
+            for each in self._api.list(f"/apis/apps/v1/{kind}"):
+                about = each["metadata"]
+                if (each.get("status") or {}).get("observedGeneration") == about["generation"]:
+                    continue
+                count = (each.get("spec") or {}).get("replicas") or 1
+                status: dict[str, Any] = {"observedGeneration": about["generation"], "replicas": count}
+                status |= {"updatedReplicas": count, "readyReplicas": count, "availableReplicas": count}
+                if kind == "daemonsets":
+                    status = {"observedGeneration": about["generation"], "desiredNumberScheduled": 1,
+                              "currentNumberScheduled": 1, "updatedNumberScheduled": 1, "numberAvailable": 1,
+                              "numberReady": 1, "numberMisscheduled": 0}  # fmt: skip
+                path = f"/apis/apps/v1/namespaces/{about['namespace']}/{kind}/{about['name']}/status"
+                self._api.patch(path, {"status": status})
+
+
+class Lab:
+    """A project folder, its machines, and an API server that is not begun yet."""
+
+    def __init__(self, folder: Path, hosts: Hosts, stack: ExitStack) -> None:
+        self.folder = folder
+        self.hosts = hosts
+        self.server: Server | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._stack = stack
+        config = {"XDG_CONFIG_HOME": str(folder / "config")}
+        self.store = LocalStore("lab", folder / ".secrets", config)
+        threading.Thread(target=self._kubeadm_init, daemon=True).start()
+
+    def _kubeadm_init(self) -> None:
+        """When the first master's Chef says so, and with the keys that it was brought."""
+        while not (self.folder / "begin").exists():
+            threading.Event().wait(0.1)
+        keys = secrets.made(self.store, datetime.now(UTC))
+        (self.folder / "api").mkdir()
+        self.server = self._stack.enter_context(running(self.folder / "api", keys, port=self.port))
+        where = Endpoint(NAME, self.server.address)
+        self.admin = self._stack.enter_context(access.opened(self.folder / "own", where, keys.ca))
+        kubeconfig = json.loads(self.admin.kubeconfig.read_text())
+        for each in (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]):
+            for name in ("certificate-authority", "client-certificate", "client-key"):
+                if name in each:
+                    each[name] = str(self.admin.folder / each[name])
+        (self.folder / "admin.conf").write_text(json.dumps(kubeconfig))
+        controllers = Controllers(self.admin)
+        controllers.start()
+        self._stack.callback(controllers.ended.set)
+        (self.folder / "serving").touch()
+
+    @property
+    def api(self) -> Api:
+        return Api(self.admin)
+
+    def brought(self, name: str) -> dict[str, Any]:
+        """What a machine had in the last run of Chef."""
+        rows: list[dict[str, Any]] = [
+            json.loads(line) for line in (self.folder / "brought").read_text().splitlines()
+        ]
+        return [row for row in rows if row["node"] == name][-1]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        env = {name: value for name, value in os.environ.items() if name not in {"KUBECONFIG"}}
+        path = f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.Popen(
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "lab"],
+            cwd=self.folder,
+            env={
+                **env,
+                "PATH": path,
+                "PYTHONPATH": str(ROOT),
+                "CAUSEWAY_SSH_CONFIG": str(self.hosts.config),
+                "CAUSEWAY_API": f"127.0.0.1:{self.port}",
+                "XDG_CONFIG_HOME": str(self.folder / "config"),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
+        done = self.start(*words)
+        out, err = done.communicate(timeout=900)
+        assert done.returncode == code, out + err
+        assert "Traceback" not in err, err
+        return out, err
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    need("kube-apiserver")
+    need("helm")
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "environments").mkdir()
+    (folder / "nodes").mkdir()
+    from infra.catalogue.tables import table
+
+    off = [f"    {name}: {{enabled: false}}" for name in table("addons")["addons"]]
+    spec = SPEC.replace("ADDONS", "\n".join(["  addons:", *off]))
+    (folder / "environments" / "lab.yaml").write_text(spec)
+    (folder / "cookbooks").symlink_to(ROOT / "cookbooks")
+    (folder / "version").write_text("v1.36.3\n")
+    for name in MACHINES:
+        body = node(name, site="rack" if name.startswith("titan") else "us-west-2", gpus="0")
+        if name.startswith("master"):
+            body["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = ""
+        (folder / "nodes" / f"{name}.json").write_text(json.dumps(body))
+    state = folder / "build" / "lab" / "state"
+    state.mkdir(parents=True, mode=0o700)
+    rows = {f"master-{number}": {"private_ip": f"10.0.0.{number}", "public_ip": None} for number in (1, 2, 3)}
+    outputs = {"vpn_connections": {}, "instances": rows, "file_systems": {}}
+    (state / "outputs.json").write_text(json.dumps(outputs))
+    kubelet = KUBELET.replace("LAB", str(folder)).replace("KUBECTL", kubectl_program())
+    chef = CHEF.replace('state = root / "state.json"', kubelet + '\nstate = root / "state.json"')
+    (folder / "machines").mkdir()
+    with ExitStack() as stack:
+        hosts = stack.enter_context(running_hosts(folder / "machines", *MACHINES, chef=chef))
+        found = Lab(folder, hosts, stack)
+        Pki(found.store, domain="test.internal", clock=lambda: datetime.now(UTC)).create(
+            "a passphrase", "lab"
+        )
+        yield found
+
+
+def test_a_plan_before_there_is_anything_makes_nothing(lab: Lab) -> None:
+    out, _ = lab.invoke("cluster.up", "--plan", "--json")
+    rows = {row["step"]: row["would"] for row in json.loads(out)}
+    assert rows["master-1"] == "converges and begins the cluster"
+    assert rows["master-2"] == rows["master-3"] == "converges and joins"
+    assert rows["machines"] == "titan-01, titan-02 and vpn-us-west-2 converge and join"
+    assert not secrets.exist(lab.store)
+    for words in (("cluster.status",), ("kubeconfig", "--user", "ada"), ("cluster.drain", "titan-01")):
+        _, err = lab.invoke(*words, code=1)
+        assert "has no keys of a cluster yet; begin it: invoke cluster.up --env lab" in err
+
+
+def test_a_machine_that_fails_stops_the_run_and_it_goes_on_from_there(lab: Lab) -> None:
+    (lab.folder / "broken-master-2").touch()
+    _, err = lab.invoke("cluster.up", code=1)
+    assert "[2] master-1: begins the cluster" in err
+    assert (
+        "failed in step 3, master-2: joins. What is done stays; mend it, and go on: invoke cluster.up" in err
+    )
+    first = lab.brought("master-1")["have"]
+    assert "kubernetes-join.yaml" not in first
+    assert {"kubernetes-pki/ca.key", "kubernetes-pki/etcd/ca.key", "kubernetes-pki/sa.key"} <= first.keys()
+    assert set(first.values()) == {"0o600"}
+    assert "kubernetes-join.yaml" in lab.brought("master-2")["have"]
+    (lab.folder / "broken-master-2").unlink()
+    out, err = lab.invoke("cluster.up")
+    assert "[2] master-1: kept in line" in err
+    assert "[3] master-2: joins" in err
+    assert "3 of 3 masters, 3 other nodes ready" in out
+    joined = lab.brought("titan-01")["have"]
+    assert [path for path in joined if "pki" in path] == [], "a worker gets no keys of the cluster"
+    assert lab.api.find("/api/v1/namespaces/user-ada") is not None
+
+
+def test_no_secret_is_left_here_or_in_a_digest_or_a_log(lab: Lab) -> None:
+    keys = secrets.made(lab.store, datetime.now(UTC))
+    needle = keys.ca.key.splitlines()[1].encode()
+    for path in (lab.folder / "build").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert needle not in data, path
+            assert b"PRIVATE KEY" not in data, path
+
+
+def test_a_second_run_changes_nothing(lab: Lab) -> None:
+    versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+                for each in lab.api.list("/apis/rbac.authorization.k8s.io/v1/clusterroles")}  # fmt: skip
+    out, _ = lab.invoke("cluster.up", "--plan", "--json")
+    for row in json.loads(out):
+        if row["step"].startswith("apply"):
+            assert row["would"] == "nothing", row
+    lab.invoke("cluster.up")
+    assert versions == {
+        each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+        for each in lab.api.list("/apis/rbac.authorization.k8s.io/v1/clusterroles")
+    }
+    assert "kubernetes-join.yaml" not in lab.brought("titan-01")["have"], "a node needs no token any more"
+
+
+def test_one_master_down_is_told_and_keeps_nobody_from_the_rest(lab: Lab) -> None:
+    (lab.folder / "broken-master-3").touch()
+    _, err = lab.invoke("cluster.up", code=1)
+    assert "the cluster goes on without it" in err
+    assert "take away what is no longer rendered" in err
+    (lab.folder / "broken-master-3").unlink()
+
+
+def test_status_tells_what_is_not_well(lab: Lab) -> None:
+    lab.api.patch("/api/v1/nodes/titan-02", {"metadata": {"annotations": {"causeway/gpu-health": "GPU 0"}}})
+    out, err = lab.invoke("cluster.status", code=1)
+    assert "master-1  ready" in out
+    assert "titan-02 is out: GPU 0" in err
+    out, _ = lab.invoke("cluster.status", "--json", code=1)
+    found = json.loads(out)
+    assert [each["state"] for each in found["masters"]] == ["ready"] * 3
+    assert found["wanted"] == "1.36"
+    lab.api.patch("/api/v1/nodes/titan-02", {"metadata": {"annotations": {"causeway/gpu-health": None}}})
+
+
+def kubectl(lab: Lab, file: str, *words: str) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(lab.folder / "config")}
+    command = [kubectl_program(), "--kubeconfig", str(lab.folder / file), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=lab.folder, env=env)
+
+
+def test_a_user_works_in_their_namespace_until_the_profile_is_revoked(lab: Lab) -> None:
+    lab.invoke("kubeconfig", "--user", "ada", "--out", "ada.yaml")
+    assert (lab.folder / "ada.yaml").stat().st_mode & 0o777 == 0o600
+    assert kubectl(lab, "ada.yaml", "get", "pods").returncode == 0
+    assert "Forbidden" in kubectl(lab, "ada.yaml", "get", "secrets", "--namespace", "kube-system").stderr
+    out, _ = lab.invoke("kubeconfig.credential", "--user", "ada")
+    assert json.loads(out)["kind"] == "ExecCredential"
+    _, err = lab.invoke("kubeconfig", "--user", "adaa", code=1)
+    assert "did you mean ada?" in err
+    _, err = lab.invoke("kubeconfig", "--user", "ada", "--hours", "100000", code=1)
+    assert "as long as a VPN profile would last" in err
+
+
+def test_drain_waits_for_a_budget_and_says_whose(lab: Lab) -> None:
+    budget = {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "always-one", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }  # fmt: skip
+    lab.api.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    lab.api.create("/api/v1/namespaces/default/pods", pod("web", "titan-01", labels={"app": "web"}))
+    _, err = lab.invoke("cluster.drain", "titan-01", "--timeout", "8", "--force", code=1)
+    assert "default/web: the budget always-one allows no disruption now" in err
+    assert "stays cordoned" in err
+    assert lab.api.get("/api/v1/nodes/titan-01")["spec"]["unschedulable"] is True
+    lab.invoke("cluster.drain", "titan-01", "--undo")
+    assert "unschedulable" not in lab.api.get("/api/v1/nodes/titan-01")["spec"]
+    _, err = lab.invoke("cluster.drain", "titan-03", code=1)
+    assert "titan-03: no such node; did you mean titan-0" in err
+    lab.api.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/always-one")
+    lab.api._call("DELETE", "/api/v1/namespaces/default/pods/web", query={"gracePeriodSeconds": "0"})
+
+
+def test_a_node_is_removed_and_comes_back(lab: Lab) -> None:
+    _, err = lab.invoke("cluster.remove", "titan-02", code=1)
+    assert "nothing was done: that was not agreed to" in err
+    out, err = lab.invoke("cluster.remove", "titan-02", "--yes")
+    assert "titan-02 is no node any more" in out
+    assert lab.api.find("/api/v1/nodes/titan-02") is None
+    lab.invoke("converge", "--nodes", "titan-02")
+    assert "kubernetes-join.yaml" in lab.brought("titan-02")["have"]
+    assert lab.api.find("/api/v1/nodes/titan-02") is not None
+    _, err = lab.invoke("cluster.remove", "master-1", "--yes", code=1)
+    assert "etcd can't be asked whether it can do without master-1" in err
+
+
+def test_upgrade_follows_the_spec_and_stops_at_a_gate(lab: Lab) -> None:
+    _, err = lab.invoke("cluster.upgrade", "--to", "1.37", code=1)
+    assert "environments/lab.yaml says kubernetes.version: '1.36', --to says 1.37" in err
+    # The same minor: nodes that are behind it go up, one at a time.
+    for name in MACHINES:
+        version = {"status": {"nodeInfo": {"kubeletVersion": "v1.35.4"}}}
+        lab.api.patch(f"/api/v1/nodes/{name}/status", version)
+    out, _ = lab.invoke("cluster.upgrade", "--to", "1.36", "--plan", "--json")
+    assert json.loads(out)["masters"] == ["master-1", "master-2", "master-3"]
+    (lab.folder / "version").write_text("v1.35.4\n")
+    _, err = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes", "--gate", "3", code=1)
+    assert "master-1 is still at v1.35.4" in err
+    assert "master-2 to 1.36" not in err
+    assert "--override-runlist" in lab.brought("master-1")["run"]
+    (lab.folder / "version").write_text("v1.36.3\n")
+    _, err = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes", "--gate", "3")
+    assert "An upgrade to this version was begun before" in err
+    assert err.index("master-3 to 1.36") < err.index("titan-01 to 1.36")
+    assert "kubernetes-upgrade.conf" in lab.brought("titan-01")["have"]
+    assert "kubernetes-upgrade.conf" not in lab.brought("master-1")["have"]
+    out, _ = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes")
+    assert "Every node is at 1.36." in out
+
+
+def test_whose_profile_is_revoked_is_out_of_the_cluster(lab: Lab) -> None:
+    out, _ = lab.invoke("vpn.revoke", "--user", "ada")
+    assert "Kubernetes: ada is out of" in out
+    assert "Forbidden" in kubectl(lab, "ada.yaml", "get", "pods").stderr
+    lab.invoke("cluster.up")
+    assert "Forbidden" in kubectl(lab, "ada.yaml", "get", "pods").stderr, "no way back while it holds"
+    _, err = lab.invoke("kubeconfig", "--user", "ada", code=1)
+    assert "were revoked, and hold until" in err
+
+
+def test_an_api_that_is_away_is_no_cluster_to_begin_anew(lab: Lab) -> None:
+    assert lab.server is not None
+    lab.server.stop()
+    _, err = lab.invoke("cluster.status", code=1)
+    assert "the API does not answer at" in err
+    _, err = lab.invoke("converge", "--nodes", "titan-01")
+    assert "who is no node yet does not join in this run" in err
+    lab.server.start()
+    lab.invoke("cluster.status")
