@@ -1,0 +1,202 @@
+"""Helm releases: charts take our values, in every version of Kubernetes, and know what each of them means.
+
+Charts are found below the folder that CAUSEWAY_CHARTS names, each as ``helm pull --untar`` leaves it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kube_tools
+import pytest
+import yaml
+
+from infra.catalogue import addons, releases
+from infra.load import load
+from infra.model import Cluster
+from infra.render.kubernetes import charts
+from infra.render.kubernetes.charts.release import merged
+from infra.resolve.addons import nested
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+ENVIRONMENTS = Path(__file__).parents[3] / "environments"
+MINORS = [
+    minor
+    for minor in releases.kubernetes_versions()
+    if (found := releases.kubernetes(minor)) is not None and found.supported
+]
+OPEN = ("nodeSelector", "resources", "grafana.ini", "spec", "affinity")
+"""Values whose keys are Kubernetes' or a program's own to say."""
+
+
+@cache
+def shipped(name: str) -> Cluster:
+    return resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, Lock(), name)[0]
+
+
+@cache
+def rows(name: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = yaml.safe_load(charts.render(shipped(name))["releases.yaml"])
+    return found
+
+
+RELEASES = sorted({row["name"] for name in ("minimal", "local", "research") for row in rows(name)})
+
+
+@pytest.fixture
+def chart() -> Any:
+    folder = os.environ.get("CAUSEWAY_CHARTS")
+    if not folder:
+        pytest.skip("CAUSEWAY_CHARTS names no folder of charts")
+
+    def find(name: str) -> Path:
+        path = Path(folder) / name
+        if not path.is_dir():
+            pytest.skip(f"{folder} has no chart {name}")
+        return path
+
+    return find
+
+
+@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+def test_a_release_stands_for_what_is_on(name: str) -> None:
+    cluster, files = shipped(name), charts.render(shipped(name))
+    wanted = {each.chart.name for each in cluster.kubernetes.addons if each.chart is not None}
+    assert {row["chart"] for row in rows(name)} == wanted
+    assert {row["values"] for row in rows(name)} == set(files) - {"releases.yaml"}
+    assert len({(row["namespace"], row["name"]) for row in rows(name)}) == len(rows(name))
+    for row in rows(name):
+        tested = next(addons.chart(key) for key in _charts() if addons.chart(key).name == row["chart"])
+        assert (row["version"], row["repository"]) == (tested.version, tested.repository)
+
+
+def _charts() -> set[str]:
+    found = (addons.find(name) for name in addons.names())
+    return {each.chart for each in found if each is not None and each.chart is not None}
+
+
+def test_what_brings_kinds_comes_before_those_who_use_them() -> None:
+    order = [row["name"] for row in rows("research")]
+    assert order[0] == "kube-prometheus-stack"
+    assert order.index("cert-manager") < order.index("traefik")
+
+
+def test_neighbours_are_of_one_site() -> None:
+    sites = {"eu-west-1", "rack-a", "rack-b", "us-east-1", "us-west-2"}
+    values = charts.values(shipped("research"))
+    mirrors = {name: each for name, each in values.items() if name.startswith("spegel-")}
+    assert set(mirrors) == {f"spegel-{site}" for site in sites}
+    for site in sites:
+        assert mirrors[f"spegel-{site}"]["nodeSelector"]["causeway.dev/site"] == site
+
+
+def test_pages_are_at_one_fixed_address_inside() -> None:
+    cluster = shipped("research")
+    ingress = cluster.kubernetes.ingress
+    assert ingress is not None
+    assert ingress.address in cluster.network.services
+    # Kubernetes keeps at least the first sixteen for those who name one (KEP-3070).
+    assert int(ingress.address) - int(cluster.network.services.network_address) < 16
+    service = charts.values(cluster)["traefik"]["service"]["spec"]
+    assert service == {"type": "ClusterIP", "clusterIP": str(ingress.address)}
+    records = {record.name: record.values for record in cluster.dns.records}
+    for name in (ingress.fqdn, "grafana.research.internal", "prometheus.research.internal"):
+        assert records[name] == (str(ingress.address),)
+
+
+def test_the_spec_s_values_stand_over_ours() -> None:
+    ours = {"a": {"b": 1, "c": [1, 2]}, "d": "x"}
+    theirs = nested({"a.c": "3", "a.e\\.f": "true", "d": "null", "g": "1.20", "h": "007"})
+    assert theirs == {"a": {"c": 3, "e.f": True}, "d": None, "g": "1.20", "h": "007"}
+    assert merged(ours, theirs) == {
+        "a": {"b": 1, "c": 3, "e.f": True}, "d": None, "g": "1.20", "h": "007",
+    }  # fmt: skip
+    assert ours == {"a": {"b": 1, "c": [1, 2]}, "d": "x"}
+
+
+def test_values_and_versions_of_the_spec_reach_the_charts(tmp_path: Path) -> None:
+    own = {
+        "prometheus": {"version": "88.0.0", "values": {"prometheus.prometheusSpec.retention": "90d"}},
+        "grafana": {"values": {"persistence.enabled": True}},
+        "ingress": {"enabled": False},
+    }
+    spec = yaml.safe_dump({"kubernetes": {"addons": own}})
+    (tmp_path / "own.yaml").write_text((ENVIRONMENTS / "minimal.yaml").read_text() + spec)
+    cluster = resolve(load(tmp_path / "own.yaml").spec, Lock(), "own")[0]
+    values = charts.values(cluster)
+    stack = values["kube-prometheus-stack"]
+    assert stack["prometheus"]["prometheusSpec"]["retention"] == "90d"
+    assert stack["prometheus"]["prometheusSpec"]["retentionSize"] == "32GB"
+    assert stack["grafana"]["persistence"] == {"enabled": True}
+    assert "traefik" not in values
+    assert "root_url" not in str(stack["grafana"])
+    found = yaml.safe_load(charts.render(cluster)["releases.yaml"])
+    assert {row["version"] for row in found if row["name"] == "kube-prometheus-stack"} == {"88.0.0"}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_chart_takes_our_values(chart: Any, tmp_path: Path, release: str) -> None:
+    """For each version of Kubernetes; helm checks them against the chart's own schema, where it has one."""
+    helm = kube_tools.helm()
+    name, row = _of(release)
+    values = tmp_path / "values.yaml"
+    values.write_text(charts.render(shipped(name))[row["values"]])
+    for minor in MINORS:
+        made = subprocess.run(
+            [
+                helm, "template", release, chart(row["chart"]), "--namespace", row["namespace"],
+                "--values", values, "--kube-version", f"{minor}.0",
+                "--api-versions", "monitoring.coreos.com/v1",
+                "--api-versions", "monitoring.coreos.com/v1/ServiceMonitor",
+            ],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+        assert "kind: " in made.stdout
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_chart_knows_each_of_our_values(chart: Any, release: str) -> None:
+    """A misspelled one would have no effect, and nobody would say so."""
+    name, row = _of(release)
+    folder = chart(row["chart"])
+    known = _defaults(folder)
+    ours = yaml.safe_load(charts.render(shipped(name))[row["values"]])
+    unknown = [".".join(path) for path in _missing(ours, known, ())]
+    assert unknown == []
+
+
+def _of(release: str) -> tuple[str, dict[str, str]]:
+    return next(
+        (name, row)
+        for name in ("research", "local", "minimal")
+        for row in rows(name)
+        if row["name"] == release
+    )
+
+
+def _defaults(folder: Path) -> dict[str, Any]:
+    """A chart's values, those of the charts within it beneath."""
+    known: dict[str, Any] = yaml.safe_load((folder / "values.yaml").read_text()) or {}
+    for inner in (folder / "charts").glob("*/values.yaml"):
+        name = inner.parent.name
+        known[name] = merged(_defaults(inner.parent), known.get(name) or {})
+        known[name]["fullnameOverride"] = ""
+    return known
+
+
+def _missing(
+    ours: Mapping[str, Any], known: Mapping[str, Any], at: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
+    for key, value in ours.items():
+        path = (*at, key)
+        if key not in known:
+            yield path
+        elif isinstance(value, dict) and isinstance(known[key], dict) and known[key] and key not in OPEN:
+            yield from _missing(value, known[key], path)
