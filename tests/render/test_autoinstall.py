@@ -60,6 +60,7 @@ NETWORK: Final = only(
                 "minItems": 1,
                 "items": {"type": "string", "pattern": r"^[\d.]+/\d+$"},
             },
+            mtu={"type": "integer", "minimum": 1280},
             routes={"type": "array", "items": only("to", "via", to={"const": "default"}, via=TEXT)},
             nameservers=only("addresses", "search", addresses=TEXTS, search=TEXTS),
         ),
@@ -242,6 +243,16 @@ def test_the_gateway_leads_out_but_not_for_itself() -> None:
     routers = {node.name: node.router for site in research().sites for node in site.nodes}
     assert routers["titan-a01"] == IPv4Address("10.200.0.2")
     assert routers["gateway-a"] == IPv4Address("10.200.0.1")
+
+
+def test_jumbo_frames_are_set_where_the_lan_has_them() -> None:
+    cluster = research()
+    jumbo = replace(cluster, sites=tuple(replace(site, mtu=9000) for site in cluster.sites))
+    assert check(jumbo) == check(cluster)
+    for each, size in ((cluster, None), (jumbo, 9000)):
+        for _, found, _ in seeds(each):
+            [lan] = found["network"]["ethernets"].values()
+            assert lan.get("mtu") == size
 
 
 def test_ipxe_installs_only_when_it_is_asked_to() -> None:

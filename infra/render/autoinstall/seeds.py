@@ -17,6 +17,9 @@ _TEMPLATES: Final = "autoinstall"
 _BY_ID: Final = re.compile(r"/dev/disk/by-id/(?:ata|nvme|scsi|usb|virtio)-(?!eui\.|nvme\.|0x)(.+)")
 """Links that udev names by a disk's ID_SERIAL (systemd, 60-persistent-storage.rules)."""
 
+_USUAL: Final = 1500
+"""Ethernet's packets, where nobody says otherwise."""
+
 _UNLIKE_JSON: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
@@ -26,6 +29,7 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
     values: dict[str, object] = {
         key: quoted(value) for key, value in _values(cluster, site, node, system).items()
     }
+    values["jumbo"] = [] if site.mtu == _USUAL else [site.mtu]
     # Which disk may be erased is not ours to guess: where nobody says it, whoever stands there is asked.
     values["asked"] = [] if system else [quoted(["storage"])]
     names = ("user-data", "meta-data", "network-config")
