@@ -26,6 +26,8 @@ SIZES: Final = {"1x": Size(3, 1, 10, 50), "10x": Size(10, 7, 100, 500), "100x": 
 """Pools and nodes grow by the factor; links (a region and a site) and peerings (pairs of regions) by more."""
 
 GROUPS_A_POOL: Final = 2
+MOST_QUEUED: Final = 60
+"""Kueue tells 64 kinds of machines apart; with more pools there are no queues."""
 _FIRST_LAN: Final = IPv4Network("10.192.0.0/23")
 
 _KINDS: Final = (
@@ -43,7 +45,7 @@ def big(regions: int, sites: int, pools: int, nodes: int) -> str:
     """
     names = _regions(regions)
     return "\n".join(
-        [*_head(), "sites:", *_sites(sites, nodes), *_aws(names), *_images(), *_pools(pools, names)]
+        [*_head(pools), "sites:", *_sites(sites, nodes), *_aws(names), *_images(), *_pools(pools, names)]
     )
 
 
@@ -58,12 +60,15 @@ def _regions(count: int) -> tuple[str, ...]:
     return tuple(ordered[:count])
 
 
-def _head() -> Iterator[str]:
+def _head(pools: int) -> Iterator[str]:
     yield "version: 1"
     yield "name: big"
     yield "domain: big.internal"
     yield "owner: platform@lab.example"
-    yield "kubernetes: {pods: {prefix: 10}}"
+    yield "kubernetes:"
+    yield "  pods: {prefix: 10}"
+    if pools > MOST_QUEUED:
+        yield "  addons: {kueue: {enabled: false}}"
 
 
 def _sites(count: int, nodes: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ from infra.checks.facts import Facts
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed
 from infra.errors import Level
+from infra.spec.addons import is_on
 
 _OLDEST_FIRST: Final = ("old", "standard", "new")
 _MOST_FLAVOURS: Final = 64
@@ -64,9 +65,13 @@ def promised_twice(facts: Facts) -> Iterator[Finding]:
 
 @check("WORK004", Level.ERROR, "More kinds of machines than queues can tell apart.", waivable=False)
 def many_kinds(facts: Facts) -> Iterator[Finding]:
+    if not is_on(facts.spec, "kueue"):
+        return
     pools = {group.machines.name for group in facts.groups if group.nodes}
     racks = {node.node.gpus.model if node.node.gpus else "" for node in facts.nodes}
     kinds = len(pools) + len(racks)
     if kinds > _MOST_FLAVOURS:
         message = f"{kinds} pools and models of cards; Kueue tells {_MOST_FLAVOURS} apart"
-        yield Finding(("pools",), message, "make one pool of several whose machines are alike")
+        yield Finding(
+            ("pools",), message, "make one pool of several whose machines are alike, or turn kueue off"
+        )
