@@ -9,6 +9,7 @@ a traceback)::
     ├── RenderError                a template and the model do not fit: a fault of ours
     └── DriveError                 the world refused
         ├── ToolError              a program we run failed: command, exit code, last lines
+        │   ├── KubectlError, HelmError  in their words (infra.drive.kubernetes)
         │   ├── TerraformError     Terraform's own diagnostics (infra.drive.terraform)
         │   └── StoppedError       Terraform was stopped by Ctrl-C; exit code 130 (infra.drive.terraform)
         ├── StalePlanError         the saved plan is not one of this spec or of this state
@@ -16,6 +17,8 @@ a traceback)::
         ├── AwsError               AWS refused, or could not be asked (infra.drive.aws)
         ├── RegionsError           not all regions did what they should (infra.drive.aws)
         ├── SecretsError           a secret can't be read or kept (infra.drive.secrets)
+        ├── ApiError               the Kubernetes API refused (infra.drive.kubernetes.api)
+        ├── AwayError              the Kubernetes API does not answer (infra.drive.kubernetes.api)
         ├── PkiError               certificates can't be issued or read (infra.drive.pki)
         ├── UnreachedError         a machine does not answer over SSH (infra.drive.ssh)
         ├── RemoteError            a command on a machine failed (infra.drive.ssh)

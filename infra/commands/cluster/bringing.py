@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Understood
 from infra.commands.machines.choosing import Chosen
 from infra.commands.terminal import note
 from infra.commands.vpn import keeping
-from infra.errors import CausewayError
+from infra.errors import CausewayError, DriveError
 from infra.nearest import listed
 
 if TYPE_CHECKING:
+    from infra.drive.kubernetes.secrets import Keys
+    from infra.drive.machines.connection import Remote
     from infra.drive.secrets import Store
+
+ADMIN: Final = "/etc/kubernetes/admin.conf"
+"""What a master has once kubeadm is done with it."""
 
 
 def secrets_for(understood: Understood, chosen: Iterable[Chosen]) -> dict[str, Mapping[str, bytes]]:
@@ -48,6 +53,8 @@ def _brought(
         return {}
     keys = secrets.made(store, keeping.now())
     there, join = _joining(understood, keys, runs)
+    if there is None:
+        _require_none_begun(understood, masters)
     found: dict[str, Mapping[str, bytes]] = {}
     for name, run in runs.items():
         if there is None and name not in masters:
@@ -57,15 +64,40 @@ def _brought(
     return found
 
 
+def _require_none_begun(understood: Understood, masters: Sequence[str]) -> None:
+    """``DriveError`` where the first master would begin a cluster beside one that is down.
+
+    It is asked of the others: its own disk says nothing when it was set up anew.
+    """
+    from infra.drive.machines.survey import everywhere
+
+    plane = understood.cluster.control_plane
+    assert plane is not None
+    first, *others = plane.masters
+    if first.hostname not in masters or not others:
+        return
+
+    def begun(remote: Remote) -> bool:
+        return remote.run(f"test -e {ADMIN}", check=False)[0] == 0
+
+    found = everywhere([(each.hostname, each.fqdn) for each in plane.masters], begun)
+    own = found.pop(first.hostname)
+    members = sorted(name for name, has in found.items() if has is True)
+    if own is False and members:
+        raise DriveError(
+            f"{listed(members)} {'is' if len(members) == 1 else 'are'} of a cluster whose API does not answer, "
+            f"and {first.hostname} is not: it would begin another one. Bring that one back first, or "
+            f"invoke cluster.restore {understood.environment.options} --lost {first.hostname}"
+        )
+
+
 def _joining(
-    understood: Understood, keys: object, runs: Mapping[str, frozenset[str]]
+    understood: Understood, keys: Keys, runs: Mapping[str, frozenset[str]]
 ) -> tuple[frozenset[str] | None, str | None]:
     """The nodes that there are, None where the API does not answer; the join file for those that lack."""
     from infra.drive.kubernetes import access, joining
     from infra.drive.kubernetes.api import Api, AwayError
-    from infra.drive.kubernetes.secrets import Keys
 
-    assert isinstance(keys, Keys)
     plane = understood.cluster.control_plane
     assert plane is not None
     where = access.endpoint(understood.cluster)
