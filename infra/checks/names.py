@@ -110,7 +110,10 @@ def tag_count(facts: Facts) -> Iterator[Finding]:
 def _tags(facts: Facts, one: Machines) -> int:
     """The tags of one of a pool's Auto Scaling groups."""
     labels = {*facts.spec.kubernetes.labels, *one.pool.labels}
-    gpus = (_GPU_LABELS + 1) if one.with_gpus else 0
+    # How cards are shared is said by a label, and how they are split by another.
+    split, sliced = one.pool.gpus.mig is not None, one.pool.gpus.time_slices > 1
+    shared = split + (split or sliced)
+    gpus = (_GPU_LABELS + 1 + shared) if one.with_gpus else 0
     taints = Counter(taint.key for taint in one.pool.taints)
     owner = 1 if facts.spec.owner else 0
     derived = _DERIVED_LABELS + _RESOURCES + _AUTOSCALER_TAGS + gpus
