@@ -102,7 +102,7 @@ def test_every_decision_is_listed_and_has_the_parts_of_the_template() -> None:
 
 # -- Commands ---------------------------------------------------------------------------------------------
 
-COMMAND = re.compile(r"\binvoke ([a-z]+(?:\.[a-z]+)?)((?: --[a-z-]+(?: [^\s`|;,.:()\-][^\s`|;,]*)?)*)")
+COMMAND = re.compile(r"\binvoke ([a-z]+(?:\.[a-z-]+)?)((?: --[a-z-]+(?: [^\s`|;,.:()\-][^\s`|;,]*)?)*)")
 
 
 @cache
@@ -124,7 +124,7 @@ def flags() -> Mapping[str, frozenset[str]]:
 
 def test_the_tasks_table_is_what_invoke_lists() -> None:
     rows = dict(
-        re.findall(r"^\| `invoke ([\w.]+)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(r"^\| `invoke (\w[\w.-]*)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert rows == {
         name: (namespace()[name].__doc__ or "").strip().splitlines()[0] for name in namespace().task_names

@@ -85,7 +85,7 @@ def _require_none_begun(understood: Understood, masters: Sequence[str]) -> None:
     members = sorted(name for name, has in found.items() if has is True)
     if own is False and members:
         raise DriveError(
-            f"{listed(members)} {'is' if len(members) == 1 else 'are'} of a cluster whose API does not answer, "
+            f"{listed(members)} {'is' if len(members) == 1 else 'are'} of a cluster whose API is away, "
             f"and {first.hostname} is not: it would begin another one. Bring that one back first, or "
             f"invoke cluster.restore {understood.environment.options} --lost {first.hostname}"
         )
