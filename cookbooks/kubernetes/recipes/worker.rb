@@ -13,12 +13,17 @@ return if node.read('causeway', 'baking')
 settings = node['kubernetes']
 secrets = settings['join']['file']
 
+# Workers alone: whoever works on an SSH node can speak with its instance's role, which must not get a machine of theirs
+# into the cluster. To gateways and SSH nodes `invoke converge` brings it.
+ways_in = %w(access-gateway ssh-node)
+by_itself = settings['join']['parameter'] && !ways_in.include?(node.read('causeway', 'role'))
+
 # Anew in each run until the node has joined: a token that was fetched earlier may have ended.
 kubernetes_secret secrets do
   parameter settings['join']['parameter']
   region settings['join']['region']
   wait settings['join']['wait']
-  only_if { settings['join']['parameter'] && !Causeway::Instance.facts.empty? }
+  only_if { by_itself && !Causeway::Instance.facts.empty? }
   not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end
 
@@ -39,7 +44,7 @@ end
 kubernetes_secret "#{secrets}, of which there is no more need" do
   file secrets
   action :forget
-  only_if { settings['join']['parameter'] && !Causeway::Instance.facts.empty? }
+  only_if { by_itself && !Causeway::Instance.facts.empty? }
   only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
 end
 

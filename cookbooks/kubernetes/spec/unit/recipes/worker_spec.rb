@@ -64,6 +64,17 @@ describe 'kubernetes::worker' do
       expect(chef_run).to install_package('python3-boto3')
     end
 
+    %w(access-gateway ssh-node).each do |role|
+      context "as #{role}" do
+        default_attributes['causeway']['role'] = role
+
+        it 'waits for somebody to bring it' do
+          expect(chef_run).not_to fetch_kubernetes_secret(secret)
+          expect(chef_run).to write_log('the secret to join the cluster is not here yet')
+        end
+      end
+    end
+
     context 'on a node' do
       let(:joined) { true }
 
