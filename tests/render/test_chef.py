@@ -180,7 +180,9 @@ def test_a_titan_is_a_worker_with_pascal_cards() -> None:
 def test_a_family_s_role_says_which_driver_runs_its_cards() -> None:
     roles = objects(render(golden("research")), "roles")
     gpu = {
-        name: role["default_attributes"]["gpu"] for name, role in roles.items() if role["default_attributes"]
+        name: role["default_attributes"]["gpu"]
+        for name, role in roles.items()
+        if "driver" in role["default_attributes"].get("gpu", {})
     }
     assert {name: (each["driver"], each["open_kernel_modules"]) for name, each in gpu.items()} == {
         "gpu-worker-ampere": (580, True),
@@ -220,9 +222,10 @@ def test_what_all_machines_have_in_common_is_said_once() -> None:
     common = environment(cluster)["default_attributes"]
     assert common["base"]["time_servers"] == ["10.120.0.2", "ntp.transit.example"]
     assert common["base"]["unattended_upgrades"] is False
-    assert common["container_runtime"]["registry_mirrors"]["lab.example:5000"] == [
-        "https://mirror.transit.example:8443"
-    ]
+    # Neighbours first, for every registry; then the spec's own mirrors.
+    mirrors = common["container_runtime"]["registry_mirrors"]
+    assert mirrors["_default"] == ["http://127.0.0.1:30020"]
+    assert mirrors["lab.example:5000"] == [*mirrors["_default"], "https://mirror.transit.example:8443"]
     # An attribute of a node replaces the environment's: an image's packages include those of all machines.
     assert common["base"]["packages"] == ["htop", "nvtop=3.1.0-1"]
     every = ["htop", "nvtop=3.1.0-1", "zstd"]
