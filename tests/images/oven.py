@@ -58,7 +58,10 @@ class World:
         (self.machines / "faults").write_text("\n".join(faults))
 
     def bake(self, *, spot: bool = False) -> dict[str, str]:
-        job = replace(self.job, spot_patience=self.patience, ssh_timeout="3s")
+        faults = self.machines / "faults"
+        silent = faults.exists() and "no-ssh" in faults.read_text()
+        # A machine that never answers is waited for in vain; any other may be slow.
+        job = replace(self.job, spot_patience=self.patience, ssh_timeout="5s" if silent else "120s")
         ready = baking.prepare(job, self.cluster.image("cpu"), self.aws)
         return baking.bake(job, ready, self.aws, packer.find(), Progress("cpu"), spot=spot)
 
@@ -86,7 +89,7 @@ class World:
         assert self.machines_running() == []
 
     def machines_running(self) -> list[str]:
-        for _ in range(50):  # they go beside the API's answer
+        for _ in range(300):  # they go beside the API's answer
             found = [path.parent.name for path in self.machines.glob("i-*/pid")]
             if not found:
                 break
