@@ -153,7 +153,10 @@ def _master(there: Reach, steps: Steps, master: Chosen) -> str:
 
 
 def _is_node(there: Reach, machine: Chosen) -> bool:
-    return there.api.find(f"/api/v1/nodes/{machine.name}") is not None
+    from infra.drive.kubernetes import joining
+
+    node = there.api.find(f"/api/v1/nodes/{machine.name}")
+    return node is not None and joining.has_joined(node)
 
 
 def _workers(there: Reach, steps: Steps, workers: Sequence[Chosen], at_once: int) -> None:

@@ -65,6 +65,7 @@ def plan(api: Api, kubectl: Kubectl, to: str) -> Plan:
     """Look at the cluster. Changes nothing."""
     now = status.version(api)
     nodes = status.nodes(api)
+    nodes = [each for each in nodes if each.version]  # others have not joined yet
     behind = tuple(each for each in nodes if minor(each.version) < minor(to))
     refused = [*_skew(now, to, nodes), *_unwell(api, kubectl, nodes)]
     warnings = [

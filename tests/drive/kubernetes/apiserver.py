@@ -58,7 +58,7 @@ def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
         (pki / path).parent.mkdir(parents=True, exist_ok=True)
         (pki / path).write_text(text)
     (pki / "encryption.yaml").write_text(encryption_config(keys.encryption))
-    serving = certificates.server(keys.ca, "kube-apiserver", [NAME], datetime.now(UTC), timedelta(days=1))
+    serving = certificates.server(keys.ca, "kube-apiserver", [NAME], datetime.now(UTC), timedelta(days=90))
     (pki / "serving.crt").write_text(serving.certificate)
     (pki / "serving.key").write_text(serving.key)
     api, client, peer = _ports(3)
