@@ -20,6 +20,8 @@ from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.secrets import Keys, encryption_config
 from infra.errors import DriveError
+from infra.model import Cluster
+from infra.model.kubernetes import Taint
 
 FOLDER: Final = "etc/causeway/secrets"
 """Where machines keep secrets, relative to ``/``."""
@@ -115,14 +117,50 @@ def join_file(token: str, authority: str, endpoint: str) -> str:
 
 
 def node_names(api: Api) -> frozenset[str]:
-    """The machines that have joined: their kubelets have spoken. Of a gateway there may be a node before,
-    with the addresses of its pods."""
+    """The machines that have joined. Of a VPN server there may be a node before, see ``keep_pod_blocks``."""
     return frozenset(str(each["metadata"]["name"]) for each in api.list("/api/v1/nodes") if has_joined(each))
 
 
 def has_joined(node: Mapping[str, Any]) -> bool:
     """Whether a kubelet has told of itself."""
     return bool(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
+
+
+def keep_pod_blocks(api: Api, cluster: Cluster, names: Collection[str]) -> None:
+    """Gives VPN servers that are to join their blocks of pods' addresses, by which policies know them.
+
+    A block is a node's for good, and whoever is first gives it: kube-controller-manager takes any that is
+    free for a node without one. So the node is there before its kubelet, which finds it and takes it for
+    its own; as a kubelet's labels and taints count only for a node that it brings, this one has them too.
+    """
+    for server in cluster.access.vpn.servers:
+        path = f"/api/v1/nodes/{server.node}"
+        if server.pods is None or server.node not in names or api.find(path) is not None:
+            continue
+        labels, taints = _of_machine(cluster, server.node)
+        api.create(
+            "/api/v1/nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": server.node, "labels": dict(labels)},
+                "spec": {
+                    "podCIDR": str(server.pods),
+                    "podCIDRs": [str(server.pods)],
+                    "taints": [
+                        {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints
+                    ],
+                },
+            },
+        )
+
+
+def _of_machine(cluster: Cluster, name: str) -> tuple[Mapping[str, str], Iterable[Taint]]:
+    for instance in cluster.instances:
+        if instance.hostname == name:
+            return instance.labels, instance.taints
+    node = next(node for site in cluster.sites for node in site.nodes if node.name == name)
+    return node.labels, node.taints
 
 
 def _characters(count: int) -> str:
