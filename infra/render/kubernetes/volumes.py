@@ -104,13 +104,23 @@ def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]
     """A volume keeps its pods where it can be mounted. Its driver does not say where that is."""
     name = "volumes-stay-in-reach"
     sites = ", ".join(f'"{each}": [{_quoted(where)}]' for each, where in reached.items())
-    affinity = "Object.spec.nodeAffinity"
-    terms = f"{affinity}.required.nodeSelectorTerms"
+    typed = "Object.spec.nodeAffinity.required"
+    terms = f"{typed}.nodeSelectorTerms"
     requirement = (
         f'{terms}.matchExpressions{{key: "{_SITE}", operator: "In", '
         "values: variables.sites[object.spec.storageClassName]}"
     )
-    required = f"{affinity}.required{{nodeSelectorTerms: [{terms}{{matchExpressions: [{requirement}]}}]}}"
+    # Step by step: the API server can't write a list with objects in it (1.36), and no apply configuration may
+    # touch a selector, which is atomic.
+    path = "/spec/nodeAffinity/required/nodeSelectorTerms"
+    patches = (
+        ("/spec/nodeAffinity", f"Object.spec.nodeAffinity{{required: {typed}{{nodeSelectorTerms: []}}}}"),
+        (f"{path}/-", f"{terms}{{matchExpressions: []}}"),
+        (f"{path}/0/matchExpressions/-", requirement),
+    )
+    expression = ", ".join(
+        f'JSONPatch{{op: "add", path: "{where}", value: {what}}}' for where, what in patches
+    )
     api = mutating_api(minor)
     yield of(
         api,
@@ -139,13 +149,7 @@ def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
             "mutations": [
-                {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {
-                        "expression": "Object{spec: Object.spec{"
-                        f"nodeAffinity: {affinity}{{required: {required}}}}}}}"
-                    },
-                }
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{expression}]"}},
             ],
         },
     )

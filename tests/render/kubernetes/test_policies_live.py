@@ -24,9 +24,11 @@ from render.kubernetes.policy_world import (
     until,
     world,
 )
+from strategies.outputs import outputs_for
 
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
+from infra.render.kubernetes import volumes
 
 pytestmark = pytest.mark.slow
 
@@ -418,3 +420,28 @@ def test_work_that_yields_uses_idle_machines_of_ours_and_makes_way(
             nodes.call("GET", f"/api/v1/namespaces/{ALAN}/pods/second")
     finally:
         nodes.delete(work)
+
+
+def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: Cluster) -> None:
+    for each in volumes.objects(cluster, outputs_for(cluster))["classes.yaml"]:
+        here.admin.apply(each)
+
+    def made(name: str, storage_class: str, **more: Any) -> dict[str, Any]:
+        spec = {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
+            "storageClassName": storage_class, "csi": {"driver": "a.b", "volumeHandle": name}, **more,
+        }  # fmt: skip
+        volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+        return here.admin.create(volume, dry=True)
+
+    def sites(volume: dict[str, Any]) -> list[list[str]]:
+        terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+        return [rule["values"] for term in terms for rule in term["matchExpressions"]]
+
+    until(lambda: "" if sites(made("x", "efs-results-us-west-2")) else None)
+    assert sites(made("x", "efs-results-us-west-2")) == [["us-west-2"]]
+    assert sites(made("x", "nfs-results")) == [["eu-west-1", "rack-a", "rack-b"]]
+    assert sites(made("x", "somebodys-own")) == []
+    term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+    stated = {"required": {"nodeSelectorTerms": [term]}}
+    assert sites(made("x", "nfs-results", nodeAffinity=stated)) == [["b"]]
