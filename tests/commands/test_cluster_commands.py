@@ -102,6 +102,17 @@ if not there or upgrading:
 """
 
 
+RESTORE = """\
+#!/bin/sh
+# A stand-in for the cookbook's program, which tests/cookbooks runs with a real etcd.
+echo "$1 $2" >>LAB/restored
+if [ "$1" = list ]; then
+  echo '{"name": "snapshots/20261120T1100Z.db", "taken": "2026-11-20T11:00:00+00:00", "bytes": 20971520}'
+  echo '{"name": "snapshots/20261120T1200Z.db", "taken": "2026-11-20T12:00:00+00:00", "bytes": 20971520}'
+fi
+"""
+
+
 class Controllers(threading.Thread):
     """Says of every workload that it has come up, as controllers and kubelets would."""
 
@@ -234,6 +245,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     kubelet = KUBELET.replace("LAB", str(folder)).replace("KUBECTL", kubectl_program())
     chef = CHEF.replace('state = root / "state.json"', kubelet + '\nstate = root / "state.json"')
     (folder / "machines").mkdir()
+    program = folder / "machines" / "causeway-etcd-restore"
+    program.write_text(RESTORE.replace("LAB", str(folder)))
+    program.chmod(0o755)
     with ExitStack() as stack:
         hosts = stack.enter_context(running_hosts(folder / "machines", *MACHINES, chef=chef))
         found = Lab(folder, hosts, stack)
@@ -406,6 +420,26 @@ def test_whose_profile_is_revoked_is_out_of_the_cluster(lab: Lab) -> None:
     assert "Forbidden" in kubectl(lab, "ada.yaml", "get", "pods").stderr, "no way back while it holds"
     _, err = lab.invoke("kubeconfig", "--user", "ada", code=1)
     assert "were revoked, and hold until" in err
+
+
+def test_a_copy_of_etcd_is_put_back_on_all_masters(lab: Lab) -> None:
+    out, err = lab.invoke("cluster.restore")
+    assert out.splitlines()[1].split()[0] == "snapshots/20261120T1200Z.db", "the newest is first"
+    _, err = lab.invoke("cluster.restore", "--latest", code=1)
+    assert "nothing was done: that was not agreed to" in err
+    _, err = lab.invoke("cluster.restore", "--snapshot", "snapshots/20261120T1300Z.db", "--yes", code=1)
+    assert "no such copy; did you mean" in err
+    _, err = lab.invoke("cluster.restore", "--latest", "--lost", "master-9", code=1)
+    assert "master-9: no master; there are master-1, master-2 and master-3" in err
+    (lab.folder / "restored").unlink()
+    _, err = lab.invoke("cluster.restore", "--latest", "--yes", "--lost", "master-3")
+    assert "is lost" in err
+    assert (lab.folder / "restored").read_text().split("\n") == [
+        "list ",
+        *["stop "] * 2,
+        *["restore snapshots/20261120T1200Z.db"] * 2,
+        "",
+    ], "nobody begins anew while another one still writes"
 
 
 def test_an_api_that_is_away_is_no_cluster_to_begin_anew(lab: Lab) -> None:
