@@ -1,0 +1,135 @@
+"""An agent reports of the node that it runs on and of no other, as a real API server sees it: with a token
+that is bound to the agent's pod."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from golden_clusters import golden
+from render.kubernetes.policy_world import RefusedError, World, until, world
+
+from infra.render.kubernetes import features
+from infra.render.kubernetes.manifests import of
+
+pytestmark = pytest.mark.slow
+
+NAMESPACE = "node-feature-discovery"
+AGENT = f"{NAMESPACE}-worker"
+GROUP = "nfd.k8s-sigs.io"
+HERE, THERE = "titan-a01", "titan-a02"
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    cluster = golden("research")
+    with world(cluster, tmp_path_factory.mktemp("features")) as found:
+        for each in _surroundings():
+            found.admin.apply(each)
+        for each in features.objects(cluster)["policy.yaml"]:
+            found.admin.apply(each)
+        yield found
+
+
+def _surroundings() -> Iterator[dict[str, Any]]:
+    """What the chart brings, as far as it matters: the kind, the agent's account and its rights."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    yield of(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        f"nodefeatures.{GROUP}",
+        # A group below k8s.io names the review of its API.
+        annotations={"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"},
+        spec={
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": "NodeFeature", "listKind": "NodeFeatureList",
+                      "plural": "nodefeatures", "singular": "nodefeature"},
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
+        },
+    )  # fmt: skip
+    yield of("v1", "Namespace", NAMESPACE)
+    yield of("v1", "ServiceAccount", AGENT, namespace=NAMESPACE)
+    rules = [{"apiGroups": [GROUP], "resources": ["nodefeatures"], "verbs": ["create", "get", "update"]}]
+    yield of("rbac.authorization.k8s.io/v1", "Role", AGENT, namespace=NAMESPACE, rules=rules)
+    yield of(
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        AGENT,
+        namespace=NAMESPACE,
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": AGENT},
+        subjects=[{"kind": "ServiceAccount", "name": AGENT, "namespace": NAMESPACE}],
+    )
+    for name in (HERE, THERE):
+        yield of("v1", "Node", name)
+    container = {"name": "agent", "image": "example.org/agent"}
+    yield of(
+        "v1",
+        "Pod",
+        "agent",
+        namespace=NAMESPACE,
+        spec={"serviceAccountName": AGENT, "nodeName": HERE, "containers": [container]},
+    )
+
+
+def token(here: World, *, bound: bool) -> str:
+    """The agent's; of its pod, as kubelets ask for it, or of nothing."""
+    pod = here.admin.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/agent")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": pod["metadata"]["uid"]}
+    spec = {"boundObjectRef": reference} if bound else {}
+    request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{AGENT}/token"
+    made: str = here.admin.call("POST", path, request)["status"]["token"]
+    return made
+
+
+def report(here: World, bearer: str, node: str) -> str:
+    """What the API server says to a report of a node by whoever has the token: ``""`` if it takes it."""
+    server, keys, _ = here._parts
+    context = ssl.create_default_context(cadata=keys.ca.certificate)
+    context.check_hostname = False
+    labels = {"nfd.node.kubernetes.io/node-name": node}
+    body = of(f"{GROUP}/v1alpha1", "NodeFeature", node, namespace=NAMESPACE, labels=labels, spec={})
+    request = urllib.request.Request(
+        f"https://{server.address}/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}/nodefeatures?dryRun=All",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {bearer}"},
+        method="POST",
+    )
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=60):
+            return ""
+    except urllib.error.HTTPError as refusal:
+        return str(json.load(refusal)["message"])
+
+
+def test_an_agent_reports_of_its_own_node_alone(here: World) -> None:
+    bearer = token(here, bound=True)
+    refused = "an agent reports of the node that it runs on, and of no other"
+    # The API server hears of a new kind and a new policy a moment later.
+    until(lambda: "" if refused in report(here, bearer, THERE) else None)
+    assert report(here, bearer, HERE) == ""
+
+
+def test_a_token_of_no_pod_reports_of_nothing(here: World) -> None:
+    bearer = token(here, bound=False)
+    until(lambda: "" if "of no other" in report(here, bearer, HERE) else None)
+
+
+def test_who_administers_may(here: World) -> None:
+    each = of(f"{GROUP}/v1alpha1", "NodeFeature", "by-hand", namespace=NAMESPACE, spec={})
+
+    def made() -> str | None:
+        try:
+            here.admin.create(each, dry=True)
+        except RefusedError:
+            return None
+        return ""
+
+    assert until(made) == ""
