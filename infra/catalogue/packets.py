@@ -22,8 +22,8 @@ _ESP_ALIGNED: Final = 4
 VPC: Final = 9001
 """Within a VPC (EC2 User Guide, "Network MTU for your EC2 instance"; of types that exist since 2013)."""
 BETWEEN_REGIONS: Final = 8500
-"""Between regions, the same both ways: over VPC peering (EC2 User Guide, "Network MTU"; jumbo frames since March
-2025), and through transit gateways (Transit Gateways Guide, "Transit gateway MTU")."""
+"""Between regions, the same both ways: over VPC peering (EC2 User Guide, "Network MTU"; jumbo frames since
+March 2025), and through transit gateways (Transit Gateways Guide, "Transit gateway MTU")."""
 AWS_VPN: Final = 1500
 """What AWS's end of a VPN connection takes from the internet: it knows no jumbo frames (EC2 User Guide,
 "Network MTU")."""
@@ -31,8 +31,8 @@ AWS_VPN: Final = 1500
 VXLAN: Final = 50
 """Of a packet in VXLAN over IPv4: Ethernet 14, VXLAN 8, UDP 8, IPv4 20 (RFC 7348)."""
 WIREGUARD: Final = 60
-"""Of a packet in WireGuard over IPv4: type and receiver 8, counter 8, tag 16, UDP 8, IPv4 20 (WireGuard's paper,
-5.4.6). It pads to 16 bytes, but never beyond the interface's MTU."""
+"""Of a packet in WireGuard over IPv4: type and receiver 8, counter 8, tag 16, UDP 8, IPv4 20 (WireGuard's
+paper, 5.4.6). It pads to 16 bytes, but never beyond the interface's MTU."""
 
 _OPENVPN: Final = 24
 """Of a data packet over UDP: opcode and peer id 4, packet id 4, authentication tag 16 (OpenVPN's wire

@@ -38,6 +38,8 @@ class FileSystem:
     access_points: tuple[AccessPoint, ...]
     subnets: tuple[str, ...]
     """One private subnet a zone, for mount targets."""
+    storage_class: str | None
+    """The class of Kubernetes that makes volumes on it, ``efs-results``; None where none does."""
     tags: Mapping[str, str]
 
 
@@ -76,6 +78,8 @@ class NfsExport:
     read_only: bool
     clients: tuple[IPv4Network, ...]
     """Who may mount it: the sites that do. Laptops are none of them."""
+    storage_class: str | None
+    """The class of Kubernetes that makes volumes on it, ``nfs-results``; None where none does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Names for those who can't ask a VPC's own resolver: dnsmasq, for laptops on each VPN server, for machines of a LAN
-on its gateway."""
+"""Names for those who can't ask a VPC's own resolver: dnsmasq, for laptops on each VPN server, for machines
+of a LAN on its gateway."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def hosts(cluster: Cluster, outputs: Outputs, *, site: str, resolver: IPv4Addres
 
 
 def _servers(cluster: Cluster, outputs: Outputs, source: IPv4Address | None) -> tuple[str, ...]:
-    """Who knows the private zone beside a VPC's resolver, which answers nobody outside (VPC User Guide, "Amazon
-    DNS server"): our VPN servers in regions.
+    """Who knows the private zone beside a VPC's resolver, which answers nobody outside (VPC User Guide,
+    "Amazon DNS server"): our VPN servers in regions.
 
     They are asked from the machine's own address: a tunnel's is one that nobody else knows a way to.
     """

@@ -111,10 +111,17 @@ def _values(cluster: Cluster) -> dict[str, Any]:
             "regions": sorted({region.region for region in cluster.regions}),
             "buckets": buckets,
             "snapshots": {"bucket": kept.bucket, "prefix": kubeadm.SNAPSHOTS} if kept else None,
+            "volumes_region": _volumes_region(cluster),
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
     }
+
+
+def _volumes_region(cluster: Cluster) -> str | None:
+    """The region in whose file systems the masters make volumes."""
+    sites = {each.region for each in cluster.storage.efs if each.storage_class}
+    return next((region.region for region in cluster.regions if region.name in sites), None)
 
 
 def _rights(bucket: Bucket) -> dict[str, object]:

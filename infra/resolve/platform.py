@@ -14,7 +14,9 @@ from infra.resolve.mounts import Joined, with_mounts
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
-from infra.spec.defaults import ADMIN, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
+from infra.spec import platform as written
+from infra.spec.addons import is_on
+from infra.spec.defaults import ADMIN, HOMES, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
 
 SNAPSHOTS: Final = "etcd.snapshots"
 """No name of a bucket in a spec has a dot."""
@@ -46,6 +48,7 @@ def resolve_storage(
                 for point, at in sorted(each.access_points.items())
             ),
             subnets=tuple(subnet.name for subnet in by_name[site].tier("private")),
+            storage_class=_efs_class(spec, name, each, site, regions),
             tags=thing_tags(site, "storage"),
         )
         for name, each in sorted(spec.storage.efs.items())
@@ -70,7 +73,8 @@ def resolve_storage(
     )
     nfs = tuple(
         made.NfsExport(
-            name, each.site, node, f"{node}.{zone}", each.export, each.path, each.read_only, ()
+            name, each.site, node, f"{node}.{zone}", each.export, each.path, each.read_only, (),
+            _nfs_class(spec, name, each),
         )
         for name, each in sorted(spec.storage.nfs.items())
         for node in (each.node or _nfs_server(sites, each.site),)
@@ -86,6 +90,20 @@ def resolve_storage(
         spec.storage.volumes_quota,
     )
     return with_mounts(storage, regions, sites, joined)
+
+
+def _efs_class(spec: Spec, name: str, efs: written.Efs, site: str, regions: tuple[Region, ...]) -> str | None:
+    """In the masters' region: the driver makes volumes where it runs. Not among people's homes, unless an
+    access point shows machines a part of the file system alone."""
+    among_homes = efs.path == HOMES and not efs.access_points
+    made = is_on(spec, "efs-csi-driver") and site == regions[0].name and not among_homes
+    return f"efs-{name}" if made else None
+
+
+def _nfs_class(spec: Spec, name: str, nfs: written.NfsExport) -> str | None:
+    """Not among people's homes, and not where nobody may write."""
+    made = is_on(spec, "nfs-csi-driver") and not nfs.read_only and nfs.path != HOMES
+    return f"nfs-{name}" if made else None
 
 
 def _copies(

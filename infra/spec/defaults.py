@@ -27,6 +27,9 @@ PRIORITY_CLASSES: Final = {
 }
 """Classes of work, where a spec names none."""
 
+HOMES: Final = "/home"
+"""Where people's homes are, on every machine."""
+
 AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
 """What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
 

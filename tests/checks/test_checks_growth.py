@@ -26,6 +26,8 @@ def spec(factor: int) -> str:
             "         roles: [site-gateway]}",
         ]
     # Tunnels between all sites are as many as the square, whoever counts them.
+    # Queues tell 64 pools apart.
+    lines += ["kubernetes: {addons: {kueue: {enabled: false}}}"]
     lines += ["network: {site_mesh: false}", "images: {cpu: {}}", "pools:"]
     for pool in range(10 * factor):
         lines.append(

@@ -2,8 +2,8 @@
 
 A kubelet may not taint its own node (admission plugin NodeRestriction), and node-problem-detector taints
 none. The machine's own check writes a file, the agent on the node reports it, and Node Feature Discovery's
-master, which alone may change nodes, sets the taint and takes it away. An agent may report of its own node and
-of no other.
+master, which alone may change nodes, sets the taint and takes it away. An agent may report of its own node
+and of no other.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from infra.model import Cluster, Outputs
-from infra.model.platform import Bucket, FileSystem, NfsExport
+from infra.model.platform import Bucket
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 
 _STATED: Final = "1Pi"
@@ -40,51 +40,37 @@ def objects(cluster: Cluster, outputs: Outputs) -> Documents:
 
 
 def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
-    on = {addon.name for addon in cluster.kubernetes.addons}
     storage = cluster.storage
     reached: dict[str, list[str]] = {}
-    if "nfs-csi-driver" in on:
-        for export in storage.nfs:
-            if (name := _nfs_class(export)) is not None:
-                reached[name] = [
-                    site
-                    for site, mounts in storage.mounts.items()
-                    if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
-                ]
-                parameters = {
-                    "server": export.server,
-                    "share": export.export,
-                    "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
-                }
-                yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
-    if "efs-csi-driver" in on:
-        for system in storage.efs:
-            made = outputs.file_systems.get(system.region, {}).get(system.name)
-            # Before apply there is none; its class comes with the render after.
-            if (name := _efs_class(system)) is not None and made is not None:
-                reached[name] = [system.region]
-                parameters = {
-                    "provisioningMode": "efs-ap",
-                    "fileSystemId": made.id,
-                    "basePath": "/volumes",
-                    "subPathPattern": "${.PVC.namespace}/${.PVC.name}",
-                    "ensureUniqueDirectory": "true",
-                    "directoryPerms": "0770",
-                }
-                yield _class(name, "efs.csi.aws.com", parameters, ["tls"])
+    for export in storage.nfs:
+        if (name := export.storage_class) is not None:
+            reached[name] = [
+                site
+                for site, mounts in storage.mounts.items()
+                if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
+            ]
+            parameters = {
+                "server": export.server,
+                "share": export.export,
+                "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
+            }
+            yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
+    for system in storage.efs:
+        made = outputs.file_systems.get(system.region, {}).get(system.name)
+        # Before apply there is none; its class comes with the render after.
+        if (name := system.storage_class) is not None and made is not None:
+            reached[name] = [system.region]
+            parameters = {
+                "provisioningMode": "efs-ap",
+                "fileSystemId": made.id,
+                "basePath": "/volumes",
+                "subPathPattern": "${.PVC.namespace}/${.PVC.name}",
+                "ensureUniqueDirectory": "true",
+                "directoryPerms": "0770",
+            }
+            yield _class(name, "efs.csi.aws.com", parameters, ["tls"])
     if reached:
         yield from _kept_near(cluster.kubernetes.version, reached)
-
-
-def _nfs_class(export: NfsExport) -> str | None:
-    """None where volumes don't belong: among people's homes, and where nobody may write."""
-    return None if export.read_only or export.path == _HOME else f"nfs-{export.name}"
-
-
-def _efs_class(system: FileSystem) -> str | None:
-    """None where volumes would stand among people's homes: an access point shows homes a part of it alone."""
-    among = system.path == _HOME and not system.access_points
-    return None if among else f"efs-{system.name}-{system.region}"
 
 
 def _class(name: str, provisioner: str, parameters: dict[str, str], options: list[str]) -> Object:
@@ -110,8 +96,8 @@ def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]
         f'{terms}.matchExpressions{{key: "{_SITE}", operator: "In", '
         "values: variables.sites[object.spec.storageClassName]}"
     )
-    # Step by step: the API server can't write a list with objects in it (1.36), and no apply configuration may
-    # touch a selector, which is atomic.
+    # Step by step: the API server can't write a list with objects in it (1.36), and no apply configuration
+    # may touch a selector, which is atomic.
     path = "/spec/nodeAffinity/required/nodeSelectorTerms"
     patches = (
         ("/spec/nodeAffinity", f"Object.spec.nodeAffinity{{required: {typed}{{nodeSelectorTerms: []}}}}"),
@@ -273,12 +259,10 @@ def _only(sites: list[str]) -> dict[str, Any]:
 
 def _quotas(cluster: Cluster) -> Iterator[Object]:
     """By class: the claims on machines' paths have none, and would use up any quota by what they state."""
-    most = cluster.storage.volumes_quota_mib
-    on = {addon.name for addon in cluster.kubernetes.addons}
-    nfs = cluster.storage.nfs if "nfs-csi-driver" in on else ()
-    efs = cluster.storage.efs if "efs-csi-driver" in on else ()
-    classes = [name for each in nfs if (name := _nfs_class(each))]
-    classes += [name for each in efs if (name := _efs_class(each))]
+    storage = cluster.storage
+    most = storage.volumes_quota_mib
+    made = [*(each.storage_class for each in storage.nfs), *(each.storage_class for each in storage.efs)]
+    classes = [name for name in made if name is not None]
     if most is None or not classes:
         return
     hard = {f"{name}.storageclass.storage.k8s.io/requests.storage": f"{most}Mi" for name in classes}

@@ -9,7 +9,7 @@ variable "tags" {
 }
 
 variable "identity" {
-  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, and where masters copy etcd to."
+  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd to, and where they make volumes."
   type = object({
     cluster        = string
     secrets_prefix = string
@@ -22,6 +22,7 @@ variable "identity" {
       bucket = string
       prefix = string
     }))
+    volumes_region = optional(string)
   })
 }
 

@@ -106,3 +106,82 @@ resource "aws_iam_role_policy" "snapshots" {
   role   = aws_iam_role.this["control-plane"].name
   policy = data.aws_iam_policy_document.snapshots[each.key].json
 }
+
+locals {
+  volumes = { for one in var.volumes_region[*] : "volumes" => one }
+}
+
+# A volume is an access point. The driver tags its own, and nobody else's can be taken away.
+data "aws_iam_policy_document" "volumes" {
+  for_each = local.volumes
+
+  statement {
+    sid = "FindOwnFileSystems"
+    actions = [
+      "elasticfilesystem:DescribeAccessPoints",
+      "elasticfilesystem:DescribeFileSystems",
+      "elasticfilesystem:DescribeMountTargets",
+    ]
+    resources = ["arn:${local.partition}:elasticfilesystem:${each.value}:${local.account}:file-system/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/cluster"
+      values   = [var.cluster]
+    }
+  }
+
+  statement {
+    sid = "MakeVolumes"
+    actions = [
+      "elasticfilesystem:CreateAccessPoint",
+      "elasticfilesystem:TagResource",
+    ]
+    resources = [
+      "arn:${local.partition}:elasticfilesystem:${each.value}:${local.account}:file-system/*",
+      "arn:${local.partition}:elasticfilesystem:${each.value}:${local.account}:access-point/*",
+    ]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestTag/efs.csi.aws.com/cluster"
+      values   = ["true"]
+    }
+  }
+
+  statement {
+    sid = "RemoveVolumes"
+    actions = [
+      "elasticfilesystem:DeleteAccessPoint",
+      "elasticfilesystem:DescribeAccessPoints",
+    ]
+    resources = ["arn:${local.partition}:elasticfilesystem:${each.value}:${local.account}:access-point/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/efs.csi.aws.com/cluster"
+      values   = ["true"]
+    }
+  }
+
+  # EC2 has no permissions by resource for what only describes.
+  statement {
+    sid       = "FindZones"
+    actions   = ["ec2:DescribeAvailabilityZones"]
+    resources = ["*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = [each.value]
+    }
+  }
+}
+
+resource "aws_iam_role_policy" "volumes" {
+  for_each = local.volumes
+
+  name   = "make-volumes"
+  role   = aws_iam_role.this["control-plane"].name
+  policy = data.aws_iam_policy_document.volumes[each.key].json
+}

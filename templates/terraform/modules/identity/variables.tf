@@ -70,3 +70,9 @@ variable "image_repositories" {
   default     = []
   nullable    = false
 }
+
+variable "volumes_region" {
+  description = "The region in whose file systems masters make volumes (EFS CSI driver). Null for none."
+  type        = string
+  default     = null
+}
