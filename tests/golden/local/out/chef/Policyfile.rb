@@ -10,7 +10,7 @@ require 'json'
 name 'local'
 run_list 'base'
 
-named_run_list :'access-gateway', 'base', 'network_access'
+named_run_list :'access-gateway', 'base', 'network_access', 'container_runtime', 'kubernetes::worker'
 named_run_list :'base', 'base'
 named_run_list :'control-plane', 'base', 'container_runtime', 'kubernetes::control_plane', 'storage'
 named_run_list :'gpu-worker', 'base', 'storage', 'gpu', 'container_runtime', 'kubernetes::worker'
@@ -18,7 +18,7 @@ named_run_list :'gpu-worker-ampere', 'base', 'storage', 'gpu', 'container_runtim
 named_run_list :'gpu-worker-pascal', 'base', 'storage', 'gpu', 'container_runtime', 'kubernetes::worker'
 named_run_list :'nfs-server', 'base', 'storage::server'
 named_run_list :'site-gateway', 'base', 'network_site'
-named_run_list :'ssh-node', 'base', 'storage', 'ml_stack', 'ssh_node'
+named_run_list :'ssh-node', 'base', 'storage', 'ml_stack', 'ssh_node', 'container_runtime', 'kubernetes::worker'
 named_run_list :'worker', 'base', 'storage', 'container_runtime', 'kubernetes::worker'
 
 cookbook 'base', path: '../../../cookbooks/base'

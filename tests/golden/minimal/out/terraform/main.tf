@@ -13,6 +13,8 @@ module "identity" {
   secrets_prefix = var.identity.secrets_prefix
   regions        = var.identity.regions
   buckets        = var.identity.buckets
+  snapshots      = var.identity.snapshots
+  volumes_region = var.identity.volumes_region
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -24,6 +26,7 @@ module "us_west_2" {
   name              = var.regions.us_west_2.name
   tags              = merge(var.tags, { site = "us-west-2" })
   network           = var.regions.us_west_2.network
+  overlay           = var.regions.us_west_2.overlay
   vpn               = var.regions.us_west_2.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.us_west_2.images

@@ -13,6 +13,8 @@ module "identity" {
   secrets_prefix = var.identity.secrets_prefix
   regions        = var.identity.regions
   buckets        = var.identity.buckets
+  snapshots      = var.identity.snapshots
+  volumes_region = var.identity.volumes_region
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -24,6 +26,7 @@ module "true" {
   name              = var.regions.true.name
   tags              = merge(var.tags, { site = "true" })
   network           = var.regions.true.network
+  overlay           = var.regions.true.overlay
   vpn               = var.regions.true.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.true.images
@@ -42,6 +45,7 @@ module "null" {
   name              = var.regions.null.name
   tags              = merge(var.tags, { site = "null" })
   network           = var.regions.null.network
+  overlay           = var.regions.null.overlay
   vpn               = var.regions.null.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.null.images

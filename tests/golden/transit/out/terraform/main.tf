@@ -13,6 +13,8 @@ module "identity" {
   secrets_prefix = var.identity.secrets_prefix
   regions        = var.identity.regions
   buckets        = var.identity.buckets
+  snapshots      = var.identity.snapshots
+  volumes_region = var.identity.volumes_region
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -24,6 +26,7 @@ module "main" {
   name              = var.regions.main.name
   tags              = merge(var.tags, { site = "main" })
   network           = var.regions.main.network
+  overlay           = var.regions.main.overlay
   vpn               = var.regions.main.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.main.images
@@ -42,6 +45,7 @@ module "far" {
   name              = var.regions.far.name
   tags              = merge(var.tags, { site = "far" })
   network           = var.regions.far.network
+  overlay           = var.regions.far.overlay
   vpn               = var.regions.far.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.far.images
@@ -60,6 +64,7 @@ module "farther" {
   name              = var.regions.farther.name
   tags              = merge(var.tags, { site = "farther" })
   network           = var.regions.farther.network
+  overlay           = var.regions.farther.overlay
   vpn               = var.regions.farther.vpn
   tunnel_keys       = var.tunnel_keys
   images            = var.regions.farther.images

@@ -9,7 +9,7 @@ variable "tags" {
 }
 
 variable "identity" {
-  description = "Rights of machines: the tag they are limited to, where their secrets are, and the buckets they use."
+  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd to, and where they make volumes."
   type = object({
     cluster        = string
     secrets_prefix = string
@@ -18,6 +18,11 @@ variable "identity" {
       bucket    = string
       read_only = bool
     }))
+    snapshots = optional(object({
+      bucket = string
+      prefix = string
+    }))
+    volumes_region = optional(string)
   })
 }
 
