@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -85,7 +86,7 @@ version = (lab / "version").read_text().strip()
 kubectl = ["KUBECTL", "--kubeconfig", str(lab / "admin.conf")]
 words = ["get", "node", name, "--output=jsonpath={.status.nodeInfo.kubeletVersion}"]
 known = subprocess.run([*kubectl, *words], capture_output=True)
-there = bool(known.stdout)
+there = bool(known.stdout) or b"refused" in known.stderr
 upgrading = "recipe[kubernetes::upgrade]" in sys.argv
 if not there or upgrading:
     assert upgrading or name == "master-1" or "kubernetes-join.yaml" in have, have
@@ -315,6 +316,23 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
     assert "kubernetes-join.yaml" not in lab.brought("titan-01")["have"], "a node needs no token any more"
 
 
+def test_ctrl_c_says_where_it_stopped_and_gives_the_turn_back(lab: Lab) -> None:
+    running = lab.start("cluster.up")
+    assert running.stderr is not None
+    said = []
+    for line in running.stderr:
+        said.append(line)
+        if "apply namespaces" in line:
+            running.send_signal(signal.SIGINT)
+            break
+    _, err = running.communicate(timeout=300)
+    assert running.returncode == 130, "".join(said) + err
+    assert "stopped in step" in err
+    assert "go on with: invoke cluster.up --env lab" in err
+    lease = lab.api.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/causeway-operation")
+    assert not lease["spec"].get("holderIdentity")
+
+
 def test_one_master_down_is_told_and_keeps_nobody_from_the_rest(lab: Lab) -> None:
     (lab.folder / "broken-master-3").touch()
     _, err = lab.invoke("cluster.up", code=1)
@@ -363,6 +381,8 @@ def test_drain_waits_for_a_budget_and_says_whose(lab: Lab) -> None:
     }  # fmt: skip
     lab.api.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
     lab.api.create("/api/v1/namespaces/default/pods", pod("web", "titan-01", labels={"app": "web"}))
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    lab.api.patch("/api/v1/namespaces/default/pods/web/status", {"status": running})
     _, err = lab.invoke("cluster.drain", "titan-01", "--timeout", "8", "--force", code=1)
     assert "default/web: the budget always-one allows no disruption now" in err
     assert "stays cordoned" in err

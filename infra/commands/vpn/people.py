@@ -111,7 +111,8 @@ def revoke(
     if user not in known and not credentials.known(understood, kept, user):
         hint = meant(nearest(user, known)) or "see: invoke vpn.list"
         raise UsageError(f"{user} never had a certificate; {hint}")
-    taken = pki.revoke(user, device, reason=reason, passphrase=os.environ.get(keeping.PASSPHRASE, ""))
+    secret = os.environ.get(keeping.PASSPHRASE, "")
+    taken = pki.revoke(user, device, reason=reason, passphrase=secret) if user in known else ()
     trees.prepare(understood, kept)
     # Also whose certificates were revoked before: an earlier run may not have reached every server.
     cut = sorted({each.name for each in clients if each.user == user and device in {None, each.device}})

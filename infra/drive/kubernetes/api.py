@@ -149,7 +149,7 @@ class Api:
     def _away(self, reason: str) -> AwayError:
         where = self._access.endpoint
         line = reason.strip().splitlines()[-1] if reason.strip() else "no reason given"
-        line = line.rpartition("): ")[2] if "NewConnectionError" in line else line
+        line = line.rpartition("): ")[2]  # without urllib3's own names of things
         hint = "are you on the VPN, and are the masters up?"
         if "certificate verify failed" in line:
             hint = "its certificate is not one of this environment's authority: another cluster answers there"

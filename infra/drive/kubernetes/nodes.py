@@ -59,14 +59,17 @@ def blockers(api: Api, name: str) -> list[Blocker]:
     for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}"):
         about = pod["metadata"]
         where = f"{about['namespace']}/{about['name']}"
-        if _stays(pod) or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+        phase = (pod.get("status") or {}).get("phase")
+        if _stays(pod) or phase in {"Succeeded", "Failed"} or about.get("deletionTimestamp"):
             continue
         if not about.get("ownerReferences"):
             found.append(Blocker(where, "no controller brings it back; --force deletes it"))
         found += [
             Blocker(where, f"the budget {budget['metadata']['name']} allows no disruption now")
             for budget in budgets
-            if budget["metadata"]["namespace"] == about["namespace"]
+            # One that has not started holds no budget up (Eviction API).
+            if phase == "Running"
+            and budget["metadata"]["namespace"] == about["namespace"]
             and selects((budget.get("spec") or {}).get("selector"), about.get("labels") or {})
         ]
     return found

@@ -1,0 +1,127 @@
+"""Helm as it is called, against a real API server and a small chart of the test's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kube_tools import helm as helm_program
+
+from infra.drive.kubernetes import helm
+from infra.drive.kubernetes.access import Access
+from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.helm import Helm, Installed, Program, Release
+from infra.errors import DriveError
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: small}
+data: {word: {{ .Values.word }}}
+"""
+NEVER_READY = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: never}
+spec:
+  selector: {matchLabels: {app: never}}
+  template:
+    metadata: {labels: {app: never}}
+    spec: {containers: [{name: main, image: none}]}
+"""
+
+
+@pytest.fixture
+def charts(tmp_path: Path, admin: Access, monkeypatch: pytest.MonkeyPatch) -> Helm:
+    monkeypatch.setenv("HELM_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HELM_CONFIG_HOME", str(tmp_path / "config"))
+    program = helm_program()
+    done = subprocess.run(
+        [program, "version", "--template", "{{.Version}}"], capture_output=True, text=True, check=True
+    )
+    parts = done.stdout.removeprefix("v").split("+")[0].split(".")
+    return Helm(Program(program, (int(parts[0]), int(parts[1]), int(parts[2]))), admin)
+
+
+def chart(folder: Path, name: str, template: str) -> Release:
+    root = folder / name
+    (root / "templates").mkdir(parents=True)
+    (root / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n")
+    (root / "templates" / "all.yaml").write_text(template)
+    (folder / f"{name}.yaml").write_text("word: first\n")
+    return Release(name, "charts", name, "1.0.0", str(root), folder / f"{name}.yaml", "20s")
+
+
+def there(charts: Helm, name: str) -> Installed | None:
+    return next((each for each in charts.releases() if each.name == name), None)
+
+
+def test_a_release_is_installed_changed_left_alone_and_taken_away(
+    charts: Helm, api: Api, tmp_path: Path
+) -> None:
+    wanted = chart(tmp_path, "small", CONFIG_MAP)
+    assert not charts.current(wanted, there(charts, "small"))
+    charts.install(wanted, wait=True)
+    assert charts.current(wanted, there(charts, "small"))
+    where = "/api/v1/namespaces/charts/configmaps/small"
+    assert api.get(where)["data"] == {"word": "first"}
+    wanted.values.write_text("word: second\n")
+    assert not charts.current(wanted, there(charts, "small"))
+    charts.install(wanted, wait=True)
+    assert api.get(where)["data"] == {"word": "second"}
+    assert not charts.current(replace(wanted, version="1.0.1"), there(charts, "small"))
+    ours = charts.releases(ours=True)
+    assert [each.name for each in helm.strays([wanted], ours)] == []
+    (stray,) = helm.strays([], ours)
+    charts.uninstall(stray)
+    assert api.find(where) is None
+
+
+def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
+    charts: Helm, tmp_path: Path
+) -> None:
+    wanted = chart(tmp_path, "never", NEVER_READY)
+    with pytest.raises(DriveError, match="helm upgrade --install never"):
+        charts.install(replace(wanted, timeout="3s"), wait=True)
+    assert not charts.current(wanted, there(charts, "never"))
+    cut = subprocess.Popen(
+        [charts.program.path, "upgrade", "--install", "never", wanted.repository, "--namespace", "charts",
+         "--create-namespace", "--wait", "--timeout", "300s", "--kubeconfig", str(charts.access.kubeconfig)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    found = None
+    while (found is None or not found.pending) and time.monotonic() < deadline:
+        found = there(charts, "never")
+    cut.kill()
+    cut.wait()
+    assert found is not None
+    assert found.pending
+    charts.recover(found)
+    charts.install(wanted, wait=False)
+    assert charts.current(wanted, there(charts, "never"))
+
+
+def test_what_is_to_be_installed_is_read_in_its_order(tmp_path: Path) -> None:
+    assert helm.read(tmp_path) == []
+    rows = [
+        {"name": name, "namespace": "n", "chart": name, "version": "1", "repository": "https://e.example",
+         "values": f"{name}/values.yaml"}
+        for name in ("b", "a")
+    ]  # fmt: skip
+    (tmp_path / "releases.yaml").write_text(json.dumps(rows))
+    assert [each.name for each in helm.read(tmp_path)] == ["b", "a"]
+    (tmp_path / "releases.yaml").write_text('[{"name": "b"}]')
+    with pytest.raises(DriveError, match="makes no sense"):
+        helm.read(tmp_path)
+
+
+def test_a_chart_is_named_as_its_repository_wants_it(charts: Helm, tmp_path: Path) -> None:
+    plain = Release("x", "n", "x", "1", "https://charts.example", tmp_path, "1m")
+    assert charts._chart(plain) == ["x", "--repo", "https://charts.example"]
+    assert charts._chart(replace(plain, repository="oci://r.example/charts")) == ["oci://r.example/charts/x"]
+    assert charts._chart(replace(plain, repository="oci://r.example/x")) == ["oci://r.example/x"]
