@@ -191,7 +191,7 @@ def test_the_real_account_s_example_is_a_sound_spec(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "docs/adding/pool-field.md", ROOT / "docs/adding/check.md"], ids=relative
+    "page", [ROOT / "docs/adding" / name for name in ("addon.md", "check.md", "pool-field.md")], ids=relative
 )
 def test_the_code_that_walkthroughs_quote_is_the_code(page: Path) -> None:
     code = " ".join(
@@ -218,6 +218,87 @@ def test_the_region_of_the_walkthrough_can_be_added_and_moves_nothing(tmp_path: 
     cluster, grown = resolve(load(spec).spec, lock, "lab")
     assert [region.name for region in cluster.regions] == ["us-west-2", "eu-central-1"]
     assert {owner: grown.blocks[owner] for owner in lock.blocks} == lock.blocks
+
+
+# -- The Kubernetes cluster -------------------------------------------------------------------------------
+
+KUBERNETES = ROOT / "docs/kubernetes.md"
+
+
+def rows(page: Path, after: str) -> list[str]:
+    """The first cell of each row of the first table after a text."""
+    table = re.search(re.escape(after) + r"\n(\|.*\n)\|[-| :]+\n((?:\|.*\n)+)", page.read_text("utf-8"))
+    assert table, f"{relative(page)} has no table after {after!r}"
+    return [line.split(" | ")[0].removeprefix("| ") for line in table[2].splitlines()]
+
+
+def test_the_table_of_add_ons_names_each_with_what_it_is_by_default() -> None:
+    from infra.catalogue import addons
+
+    said = {
+        name: "(off)" not in row
+        for row in re.findall(
+            r"^\| (`.+?`(?:, `.+?`)*(?: \(off\))?) \|", (ROOT / "docs/addons.md").read_text(), re.M
+        )
+        for name in re.findall(r"`([\w-]+)`", row)
+    }
+    known = {name: found.default for name in addons.names() if (found := addons.find(name))}
+    assert said == known
+
+
+def test_the_add_on_of_the_walkthrough_is_the_catalogues() -> None:
+    shown = json.loads(fenced(ROOT / "docs/adding/addon.md", "below `charts` and `addons`:"))
+    table = json.loads((ROOT / "infra/catalogue/addons.json").read_text("utf-8"))
+    for part, named in shown.items():
+        for name, row in named.items():
+            assert table[part][name] == row
+
+
+def test_the_parts_of_the_cluster_are_those_that_are_rendered() -> None:
+    from infra.render.kubernetes import AFTER, APPLIED, READ
+
+    lines = fenced(KUBERNETES, "<!-- kubernetes:parts -->").splitlines()[2:]
+    first, second = (
+        tuple(line.split()[0] for line in lines[start:] if line.startswith("    "))
+        for start in (0, next(at for at, line in enumerate(lines) if line.startswith("  after/")))
+    )
+    assert second == AFTER
+    assert first == (*APPLIED, *AFTER)
+    assert {line.split("/")[0].strip() for line in lines if re.match(r"  \w+/", line)} == {*READ, "after"}
+
+
+def test_labels_and_taints_of_nodes_are_told() -> None:
+    from infra.load import load
+    from infra.resolve.cluster import resolve
+    from infra.resolve.lockfile import Lock
+
+    spec = load(ROOT / "environments/research.yaml").spec
+    cluster, _ = resolve(spec, Lock(), "research")
+    machines = [*cluster.instances, *(node for site in cluster.sites for node in site.nodes)]
+    stated = {key for pool in spec.pools.values() for key in pool.labels}
+    given = {key for pool in cluster.pools for group in pool.groups for key in group.labels}
+    given |= {key for machine in machines for key in machine.labels}
+    shared = {"nvidia.com/device-plugin.config", "nvidia.com/mig.config"}
+    assert {name.strip("`") for name in rows(KUBERNETES, "<!-- kubernetes:labels -->")} == (
+        given - stated
+    ) | shared
+    for taint in {taint for machine in machines for taint in machine.taints}:
+        assert f"`{taint.key}:{taint.effect}`" in KUBERNETES.read_text("utf-8")
+
+
+def test_errors_that_are_explained_are_the_programs() -> None:
+    code = " ".join(path.read_text("utf-8") for path in sorted((ROOT / "infra").rglob("*.py")))
+    explained = [row.strip("`") for row in rows(KUBERNETES, "<!-- kubernetes:errors -->")]
+    assert len(explained) == 10
+    assert [text for text in explained if text not in code] == []
+
+
+def test_the_first_job_is_ten_lines_that_kubernetes_takes() -> None:
+    import kubernetes_validate
+
+    text = fenced(README, "ten lines in `job.yaml`:")
+    assert len(text.splitlines()) == 10
+    kubernetes_validate.validate(yaml.safe_load(text), "1.36", strict=True)
 
 
 def test_the_place_for_figures_is_kept() -> None:
