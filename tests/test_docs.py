@@ -274,15 +274,17 @@ def test_labels_and_taints_of_nodes_are_told() -> None:
 
     spec = load(ROOT / "environments/research.yaml").spec
     cluster, _ = resolve(spec, Lock(), "research")
-    machines = [*cluster.instances, *(node for site in cluster.sites for node in site.nodes)]
+    racks = [node for site in cluster.sites for node in site.nodes]
     stated = {key for pool in spec.pools.values() for key in pool.labels}
     given = {key for pool in cluster.pools for group in pool.groups for key in group.labels}
-    given |= {key for machine in machines for key in machine.labels}
+    given |= {key for one in cluster.instances for key in one.labels} | {
+        key for one in racks for key in one.labels
+    }
     shared = {"nvidia.com/device-plugin.config", "nvidia.com/mig.config"}
     assert {name.strip("`") for name in rows(KUBERNETES, "<!-- kubernetes:labels -->")} == (
         given - stated
     ) | shared
-    for taint in {taint for machine in machines for taint in machine.taints}:
+    for taint in {taint for one in cluster.instances for taint in one.taints}:
         assert f"`{taint.key}:{taint.effect}`" in KUBERNETES.read_text("utf-8")
 
 
