@@ -34,6 +34,8 @@ from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.pki import Pki
 from infra.drive.secrets.local import LocalStore
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 SPEC = """\

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,7 @@ class Access:
     ends: datetime = _NEVER
     made: int = 0
     """How many times they were made: who keeps connections knows by it that theirs are old."""
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def kubeconfig(self) -> Path:
@@ -81,9 +83,12 @@ class Access:
 
     def ensure(self) -> None:
         """Credentials that hold for a while yet."""
-        now = datetime.now(UTC)
-        if self.ends - now > _RENEWED:
-            return
+        with self.lock:
+            now = datetime.now(UTC)
+            if self.ends - now <= _RENEWED:
+                self._make(now)
+
+    def _make(self, now: datetime) -> None:
         pair = certificates.client(self.authority, who(), [SUPER], now, LIFE)
         for name, text in (
             ("ca.crt", self.authority.certificate),
