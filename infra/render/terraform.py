@@ -17,7 +17,7 @@ from infra.model.ipsec import Ipsec
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
-from infra.render.kubernetes import kubeadm
+from infra.render.kubernetes import homes, kubeadm
 from infra.render.templating import fill, static
 
 STATE: Final = "../state/terraform.tfstate"
@@ -348,6 +348,7 @@ def _file_system(system: FileSystem) -> dict[str, Any]:
             point.name: {"path": point.path, "uid": point.uid, "gid": point.gid, "mode": point.mode}
             for point in system.access_points
         },
+        "homes": system.path == homes.HOME,
         "subnets": list(system.subnets),
         "tags": dict(system.tags),
     }

@@ -33,14 +33,15 @@ def ruby(tool: Tool) -> str:
     return tool("ruby", "ruby")
 
 
-def parts(ruby: str, mount: dict[str, Any], host: str = "titan-01.lab.test") -> Any:
+def parts(ruby: str, mount: dict[str, Any], host: str = "titan-01.lab.test", *, role: bool = False) -> Any:
     return ask(
         ruby,
         "storage",
-        "Causeway::MountUnits.parts(mount, options, host)",
+        "Causeway::MountUnits.parts(mount, options, host, role)",
         mount=mount,
         options=OPTIONS,
         host=host,
+        role=role,
     )
 
 
@@ -65,6 +66,16 @@ def parts(ruby: str, mount: dict[str, Any], host: str = "titan-01.lab.test") -> 
 def test_what_is_mounted(ruby: str, mount: dict[str, Any], host: str, expected: list[str]) -> None:
     what, kind, options = parts(ruby, mount, host)
     assert [what, kind, ",".join(options)] == expected
+
+
+def test_a_machine_with_a_role_says_to_efs_who_it_is(ruby: str) -> None:
+    _, _, options = parts(ruby, EFS, role=True)
+    assert options[:3] == ["_netdev", "region=us-west-2", "tls"]
+    assert "iam" in options
+    # Amazon's helper refuses it without TLS.
+    assert "iam" not in parts(ruby, {**EFS, "tls": False}, role=True)[2]
+    for other in (NFS, S3):
+        assert "iam" not in parts(ruby, other, role=True)[2]
 
 
 def test_a_kind_that_there_is_not(ruby: str) -> None:

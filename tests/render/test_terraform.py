@@ -109,6 +109,17 @@ def test_every_group_stands_in_its_region() -> None:
     assert {(key, name) for key, region in regions.items() for name in region["node_pools"]} == wanted
 
 
+def test_nodes_make_homes_where_homes_are_and_have_no_say_elsewhere() -> None:
+    research = cluster("research")
+    said = {
+        (region["name"].removeprefix("research-"), name): each["homes"]
+        for region in values(research)["regions"].values()
+        for name, each in region["storage"]["file_systems"].items()
+    }
+    assert said == {(each.region, each.name): each.path == "/home" for each in research.storage.efs}
+    assert {*said.values()} == {True, False}
+
+
 def test_masters_stand_in_the_primary_region_alone() -> None:
     regions = values(cluster("research"))["regions"]
     assert sorted(regions["us_west_2"]["control_plane"]["masters"]) == ["master-1", "master-2", "master-3"]

@@ -93,6 +93,7 @@ STORAGE: dict[str, Any] = {
                 "homes": {"path": "/homes", "uid": 0, "gid": 0},
             },
             "subnet_ids": {"us-west-2a": "subnet-a", "us-west-2b": "subnet-b"},
+            "root_roles": ["arn:aws:iam::123456789012:role/lab-node"],
             "tags": {"role": "storage"},
         },
         "scratch": {
@@ -591,13 +592,19 @@ def test_root_on_a_file_system_is_for_the_roles_that_are_named(planned: Planned)
         if one["mode"] == "data" and one["address"].split(".")[-1].startswith("file_system[")
     ]
     assert len(documents) == 2
+    named = []
     for statements in documents:
         by_id = {statement["sid"]: statement for statement in statements}
         assert set(by_id) == {"MountFromInside", "RootOfSome", "OnlyOverTls"}
         rooted = [sid for sid, one in by_id.items() if "elasticfilesystem:ClientRootAccess" in one["actions"]]
         assert rooted == ["RootOfSome"]
         (principal,) = by_id["RootOfSome"]["principals"]
-        assert principal["identifiers"] == STORAGE["root_roles"]
+        named.append(set(principal["identifiers"]))
+    everywhere = {*STORAGE["root_roles"]}
+    assert sorted(named, key=len) == [
+        everywhere,
+        everywhere | {*STORAGE["file_systems"]["home"]["root_roles"]},
+    ]
 
 
 def test_buckets(planned: Planned) -> None:

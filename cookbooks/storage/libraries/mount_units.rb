@@ -23,11 +23,11 @@ module Causeway
     end
 
     # What a mount is to systemd: [what, type, options]. On the server itself its own export is bound to the
-    # path. `defaults`: options by kind.
-    def parts(mount, defaults, host)
+    # path. `defaults`: options by kind. `role`: whether the machine has a role in AWS.
+    def parts(mount, defaults, host, role)
       case mount['kind']
       when 'nfs' then host == mount['server'] ? bind(mount) : nfs(mount, defaults)
-      when 'efs' then efs(mount, defaults)
+      when 'efs' then efs(mount, defaults, role)
       when 's3' then s3(mount, defaults)
       else raise ArgumentError, "A mount of kind #{mount['kind']}, at #{mount['path']}: nfs, efs or s3"
       end
@@ -41,9 +41,12 @@ module Causeway
       ["#{mount['server']}:#{mount['export']}", 'nfs4', ['_netdev', defaults['nfs'], *read_only(mount)]]
     end
 
-    def efs(mount, defaults)
+    # By `iam` a machine says who it is: without it root is nobody, whatever the file system's policy has for the
+    # machine's role, and nobody makes homes. The helper signs over TLS alone.
+    def efs(mount, defaults, role)
       own = ["region=#{mount['region']}"]
       own << 'tls' unless mount['tls'] == false
+      own << 'iam' if role && mount['tls'] != false
       own << "accesspoint=#{mount['access_point']}" if mount['access_point']
       [mount['file_system'], 'efs', ['_netdev', *own, defaults['efs'], *read_only(mount)]]
     end

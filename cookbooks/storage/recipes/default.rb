@@ -87,17 +87,19 @@ log 'mounts that wait for their file systems' do
 end
 
 credentials = { 'AWS_SHARED_CREDENTIALS_FILE' => settings['mount_s3']['credentials'] }
+# A machine in a rack has none in AWS.
+role = node.read('causeway', 'address').nil?
 
 # An outer path before one inside of it.
 ready.sort_by { |mount| mount['path'] }.each do |mount|
   source, kind, flags =
-    Causeway::MountUnits.parts(mount, settings['options'].to_h, node.read('causeway', 'fqdn'))
+    Causeway::MountUnits.parts(mount, settings['options'].to_h, node.read('causeway', 'fqdn'), role)
 
   storage_mount mount['path'] do
     what source
     type kind
     options flags
-    environment credentials if mount['kind'] == 's3' && node.read('causeway', 'address')
+    environment credentials if mount['kind'] == 's3' && !role
     timeout settings['mount_timeout']
   end
 end

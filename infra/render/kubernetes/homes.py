@@ -14,7 +14,7 @@ from infra.model.platform import Copy
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.templating import copied
 
-_HOME: Final = "/home"
+HOME: Final = "/home"
 _SITE: Final = "causeway.dev/site"
 
 
@@ -28,7 +28,7 @@ def objects(cluster: Cluster, _outputs: Outputs) -> Documents:
 
 def _homes(cluster: Cluster) -> Iterator[Object]:
     """In regions with homes on EFS nobody but a client can make a new person's home."""
-    regions = sorted({each.region for each in cluster.storage.efs if each.path == _HOME})
+    regions = sorted({each.region for each in cluster.storage.efs if each.path == HOME})
     people = cluster.access.users
     if not regions or not people:
         return
@@ -72,18 +72,18 @@ def _homes(cluster: Cluster) -> Iterator[Object]:
                         {
                             "name": "homes",
                             "image": addons.image("busybox"),
-                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", _HOME],
+                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", HOME],
                             "resources": _resources("5m", "16Mi"),
                             "securityContext": _root("CHOWN", "FOWNER", "DAC_OVERRIDE"),
                             "volumeMounts": [
                                 {"name": "list", "mountPath": "/etc/homes", "readOnly": True},
-                                {"name": "home", "mountPath": _HOME, "mountPropagation": "HostToContainer"},
+                                {"name": "home", "mountPath": HOME, "mountPropagation": "HostToContainer"},
                             ],
                         }
                     ],
                     "volumes": [
                         {"name": "list", "configMap": {"name": "homes"}},
-                        {"name": "home", "hostPath": {"path": _HOME, "type": "Directory"}},
+                        {"name": "home", "hostPath": {"path": HOME, "type": "Directory"}},
                     ],
                 },
             },
@@ -124,7 +124,7 @@ def _copy(copy: Copy) -> Object:
                             "nodeSelector": {_SITE: copy.site},
                             "automountServiceAccountToken": False,
                             "enableServiceLinks": False,
-                            # The node's own role: instance metadata answers no packet that was forwarded.
+                            # The node's own role, however few hops its metadata service lets an answer go.
                             "hostNetwork": True,
                             "containers": [
                                 {

@@ -128,6 +128,10 @@ module "storage" {
   file_systems = {
     for name, system in var.storage.file_systems : name => merge(system, {
       subnet_ids = { for subnet in system.subnets : var.network.subnets[subnet].zone => module.network.subnets[subnet] }
+
+      # Nodes and masters make people's homes, and nodes copy them at night. A pod sees its owner's home alone, so
+      # that root in a pod is master of nothing else.
+      root_roles = system.homes ? [var.roles["node"], var.roles["control-plane"]] : []
     })
   }
   security_group_ids = [module.network.security_groups["efs"]]

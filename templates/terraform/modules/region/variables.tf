@@ -257,6 +257,7 @@ variable "storage" {
         gid  = number
         mode = string
       }))
+      homes   = bool
       subnets = list(string)
       tags    = map(string)
     }))

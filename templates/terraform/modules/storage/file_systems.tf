@@ -122,7 +122,7 @@ data "aws_iam_policy_document" "file_system" {
   }
 
   dynamic "statement" {
-    for_each = length(var.root_roles) > 0 ? ["root"] : []
+    for_each = length(concat(var.root_roles, each.value.root_roles)) > 0 ? ["root"] : []
 
     content {
       sid       = "RootOfSome"
@@ -131,7 +131,7 @@ data "aws_iam_policy_document" "file_system" {
 
       principals {
         type        = "AWS"
-        identifiers = var.root_roles
+        identifiers = concat(var.root_roles, each.value.root_roles)
       }
 
       condition {

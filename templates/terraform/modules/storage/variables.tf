@@ -16,6 +16,7 @@ variable "file_systems" {
       archive_after_days: days without access until a file moves to infrequent access; null for never.
       access_points: directories by name, with an owner that all access maps to; owner 0 maps nobody.
       subnet_ids: subnets of the mount targets, by zone.
+      root_roles: ARNs of further roles whose root is root here.
   EOT
   type = map(object({
     name               = string
@@ -30,6 +31,7 @@ variable "file_systems" {
       mode = optional(string, "0755")
     })), {})
     subnet_ids = map(string)
+    root_roles = optional(list(string), [])
     tags       = optional(map(string), {})
   }))
   default = {}
@@ -72,7 +74,7 @@ variable "security_group_ids" {
 }
 
 variable "root_roles" {
-  description = "ARNs of the roles whose root is root on the file systems: where home directories are made."
+  description = "ARNs of the roles whose root is root on all file systems."
   type        = list(string)
   default     = []
   nullable    = false
