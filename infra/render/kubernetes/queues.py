@@ -55,7 +55,7 @@ _LABELS: Final = (
     WITHOUT_GPUS,
 )
 """What tells flavours from each other, and what classes of work go by. Labels of the spec come next."""
-_CAPACITY: Final = "causeway.dev/capacity-type"
+CAPACITY: Final = "causeway.dev/capacity-type"
 _NOT_OURS: Final = ("kubernetes.io", "k8s.io", "causeway.dev")
 
 
@@ -158,7 +158,7 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
         amount = sum((_amount(node.allocatable) for node in those), Amount())
         unique = name if seen[name] == 1 else f"{name}-{seen[name]}"
         # In the cloud, whether an instance is a spot one is known when it has started; here it is no matter.
-        chosen = {_CAPACITY: labels[_CAPACITY], **_chosen(labels, _MOST_LABELS - 1)}
+        chosen = {CAPACITY: labels[CAPACITY], **_chosen(labels, _MOST_LABELS - 1)}
         found.append(Flavour(unique, chosen, taints, amount, cloud=False))
     return found
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from infra.model import Cluster, Outputs
 from infra.model.platform import Bucket
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
+from infra.render.kubernetes.queues import CAPACITY
 
 _STATED: Final = "1Pi"
 """A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
@@ -170,11 +171,10 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
             claim = path.strip("/").replace("/", "-")
             yield from _shown(claim, namespace, path, read_only[path], mounted[path], everywhere)
     if any(addon.name == "s3-csi-driver" for addon in cluster.kubernetes.addons):
-        regions = sorted(region.name for region in cluster.regions)
         places = {region.name: region.region for region in cluster.regions}
         for bucket in storage.s3:
             for namespace in namespaces if bucket.volumes else ():
-                yield from _bucket(bucket, places[bucket.region], namespace, regions)
+                yield from _bucket(bucket, places[bucket.region], namespace)
 
 
 def _shown(
@@ -195,7 +195,7 @@ def _shown(
     yield from _bound(claim, namespace, ["ReadOnlyMany" if read_only else "ReadWriteMany"], source)
 
 
-def _bucket(bucket: Bucket, region: str, namespace: str, regions: list[str]) -> Iterator[Object]:
+def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:
     """A folder of a bucket, in regions: racks have no role there."""
     options = [f"prefix={namespace}/", f"region={region}", "allow-delete", "allow-overwrite", "allow-other"]
     yield from _bound(
@@ -210,7 +210,8 @@ def _bucket(bucket: Bucket, region: str, namespace: str, regions: list[str]) -> 
                 "volumeHandle": f"{bucket.name}-{namespace}",
                 "volumeAttributes": {"bucketName": bucket.bucket},
             },
-            "nodeAffinity": _only(regions),
+            # Not by the names of regions: a volume's affinity never changes, and regions are added.
+            "nodeAffinity": _required({"key": CAPACITY, "operator": "NotIn", "values": ["physical"]}),
         },
     )
 
@@ -250,7 +251,10 @@ def _bound(claim: str, namespace: str, modes: list[str], source: dict[str, Any])
 
 
 def _only(sites: list[str]) -> dict[str, Any]:
-    expression = {"key": _SITE, "operator": "In", "values": sites}
+    return _required({"key": _SITE, "operator": "In", "values": sites})
+
+
+def _required(expression: dict[str, Any]) -> dict[str, Any]:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
