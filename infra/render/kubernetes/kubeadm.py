@@ -35,6 +35,15 @@ DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
 
 _ANY: Final = "0.0.0.0"  # noqa: S104
 """For metrics, which other machines ask for: security groups say which."""
+_ADMISSION: Final = (
+    "NodeRestriction",
+    # A pod that asks for nvidia.com/gpu tolerates a taint of that key.
+    "ExtendedResourceToleration",
+    # Whoever may make a service could draw others' packets to it, by naming any address as its own
+    # (CVE-2020-8554). Nothing of ours has external addresses.
+    "DenyServiceExternalIPs",
+)
+"""Admission plugins beside those that are on by default."""
 _MUTATING_POLICIES: Final = (1, 36)
 """The first version that has MutatingAdmissionPolicy without being asked."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
@@ -233,9 +242,8 @@ def kube_proxy(cluster: Cluster) -> Object:
 
 
 def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
-    # ExtendedResourceToleration: a pod that asks for nvidia.com/gpu tolerates a taint of that key.
     flags: dict[str, object] = {
-        "enable-admission-plugins": "NodeRestriction,ExtendedResourceToleration",
+        "enable-admission-plugins": ",".join(_ADMISSION),
         "encryption-provider-config": ENCRYPTION,
         "profiling": "false",
     }

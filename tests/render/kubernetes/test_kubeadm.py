@@ -152,6 +152,12 @@ def test_a_worker_joins_as_is_rendered(ruby: str) -> None:
     assert made == {**rendered, "nodeRegistration": {**rendered["nodeRegistration"], "name": "master-2"}}
 
 
+def test_admission_plugins_are_on_that_are_off_by_default() -> None:
+    flags = kubeadm.cluster_configuration(golden("research"))["apiServer"]["extraArgs"]
+    (on,) = [each["value"] for each in flags if each["name"] == "enable-admission-plugins"]
+    assert {"NodeRestriction", "DenyServiceExternalIPs"} <= {*on.split(",")}
+
+
 def test_the_audit_policy_is_the_cookbooks_own() -> None:
     policy = yaml.safe_load(kubeadm.render(golden("research"))["audit-policy.yaml"])
     assert (policy["kind"], policy["rules"][-1]) == ("Policy", {"level": "Metadata"})
