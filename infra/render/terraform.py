@@ -135,6 +135,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     here = [each for each in masters if each.region == region.name]
     groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.region == region.name]
     used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
+    hops = _metadata_hops(cluster)
     storage = cluster.storage
     buckets = (*storage.s3, *([storage.snapshots] if storage.snapshots else []))
     values = {
@@ -143,7 +144,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
         "overlay": _overlay(cluster, region),
         "vpn": _vpn(cluster, region),
         "images": {each.name: _image(each, region) for each in cluster.images if each.name in used},
-        "node_pools": {group.pool: _node_pool(pool, group) for pool, group in groups},
+        "node_pools": {group.pool: _node_pool(pool, group, hops) for pool, group in groups},
         "control_plane": _control_plane(cluster, here),
         "instances": {each.hostname: {**_instance(each), **_doors(each)} for each in named},
         "storage": {
@@ -248,7 +249,16 @@ def _image(image: Image, region: Region) -> dict[str, Any]:
     }
 
 
-def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
+def _metadata_hops(cluster: Cluster) -> int:
+    """How far a node's metadata service answers: pods are one hop further than their machine.
+
+    Pods of Mountpoint for S3 ask for its role. Where there are none the way is shut to all: the role leads to
+    the token that machines join with.
+    """
+    return 2 if cluster.kubernetes.addon("s3-csi-driver") else 1
+
+
+def _node_pool(pool: NodePool, group: NodeGroup, hops: int) -> dict[str, Any]:
     market, reserved, warm = pool.market, group.capacity_reservation, pool.warm_pool
     return {
         "name": group.name,
@@ -267,6 +277,7 @@ def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
         },
         "root_disk": _disk(pool.root_disk),
         "scratch_disks": [_disk(disk) for disk in pool.scratch_disks],
+        "metadata_hops": hops,
         "placement_group": pool.placement_group,
         "efa_interfaces": pool.efa_interfaces,
         "capacity_reservation": {

@@ -120,6 +120,17 @@ def test_nodes_make_homes_where_homes_are_and_have_no_say_elsewhere() -> None:
     assert {*said.values()} == {True, False}
 
 
+def test_pods_have_their_machines_role_only_where_buckets_are_volumes() -> None:
+    def hops(of: Cluster) -> set[int]:
+        regions = values(of)["regions"].values()
+        return {pool["metadata_hops"] for region in regions for pool in region["node_pools"].values()}
+
+    research = cluster("research")
+    assert hops(research) == {2}
+    others = tuple(each for each in research.kubernetes.addons if each.name != "s3-csi-driver")
+    assert hops(replace(research, kubernetes=replace(research.kubernetes, addons=others))) == {1}
+
+
 def test_masters_stand_in_the_primary_region_alone() -> None:
     regions = values(cluster("research"))["regions"]
     assert sorted(regions["us_west_2"]["control_plane"]["masters"]) == ["master-1", "master-2", "master-3"]

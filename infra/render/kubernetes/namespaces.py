@@ -19,7 +19,7 @@ from infra.render.kubernetes.tenants import TEAM, TENANT, team_of
 _ADMISSION: Final = "pod-security.kubernetes.io"
 _METADATA: Final = "169.254.169.254/32"
 """Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
-The way to it is shut by hop limit 1 as well; this is the second lock."""
+Hop limit 1 shuts the way as well, save where pods of Mountpoint for S3 ask (``node_pool``, metadata_hops)."""
 _EVERYWHERE: Final = "0.0.0.0/0"
 
 _ASKED: Final = {"cpu": "500m", "memory": "1Gi"}

@@ -23,7 +23,7 @@ resource "aws_launch_configuration" "this" {
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
-    http_put_response_hop_limit = 2
+    http_put_response_hop_limit = var.metadata_hops
   }
 
   root_block_device {
