@@ -15,6 +15,10 @@ from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.templating import copied
 
 HOME: Final = "/home"
+_NFS: Final = "nfs"
+"""What stat(1) calls the file system that EFS is to a machine."""
+_MOUNTED: Final = f'ls "$0" >/dev/null && test "$(stat -f -c %T "$0")" = {_NFS}'
+"""A shell's question whether EFS is at a path, which may be an automount that nobody has walked into yet."""
 _SITE: Final = "causeway.dev/site"
 
 
@@ -72,7 +76,7 @@ def _homes(cluster: Cluster) -> Iterator[Object]:
                         {
                             "name": "homes",
                             "image": addons.image("busybox"),
-                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", HOME],
+                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", HOME, _NFS],
                             "resources": _resources("5m", "16Mi"),
                             "securityContext": _root("CHOWN", "FOWNER", "DAC_OVERRIDE"),
                             "volumeMounts": [
@@ -126,6 +130,17 @@ def _copy(copy: Copy) -> Object:
                             "enableServiceLinks": False,
                             # The node's own role, however few hops its metadata service lets an answer go.
                             "hostNetwork": True,
+                            # Where nothing is mounted there is nothing to copy, and all copies would go.
+                            "initContainers": [
+                                {
+                                    "name": "mounted",
+                                    "image": addons.image("busybox"),
+                                    "command": ["sh", "-c", _MOUNTED, copy.path],
+                                    "resources": _resources("5m", "16Mi"),
+                                    "securityContext": _root("DAC_READ_SEARCH"),
+                                    "volumeMounts": [_source(copy)],
+                                }
+                            ],
                             "containers": [
                                 {
                                     "name": "copy",
@@ -146,14 +161,7 @@ def _copy(copy: Copy) -> Object:
                                     ],
                                     "resources": _resources("500m", "1Gi"),
                                     "securityContext": _root("DAC_READ_SEARCH"),
-                                    "volumeMounts": [
-                                        {
-                                            "name": "source",
-                                            "mountPath": copy.path,
-                                            "readOnly": True,
-                                            "mountPropagation": "HostToContainer",
-                                        }
-                                    ],
+                                    "volumeMounts": [_source(copy)],
                                 }
                             ],
                             "volumes": [
@@ -165,6 +173,15 @@ def _copy(copy: Copy) -> Object:
             },
         },
     )
+
+
+def _source(copy: Copy) -> dict[str, Any]:
+    return {
+        "name": "source",
+        "mountPath": copy.path,
+        "readOnly": True,
+        "mountPropagation": "HostToContainer",
+    }
 
 
 def _resources(cpu: str, memory: str) -> dict[str, Any]:

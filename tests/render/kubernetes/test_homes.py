@@ -31,8 +31,16 @@ def objects(cluster: Cluster, file: str) -> list[dict[str, Any]]:
     return list(homes.objects(cluster, outputs_for(cluster)).get(file, []))
 
 
-def make(people: Path, folder: Path) -> str:
-    command = ["sh", str(PROGRAM), str(people), str(folder)]
+def kind_of(folder: Path) -> str:
+    """The file system that a folder is on, as stat(1) calls it."""
+    told = subprocess.run(
+        ["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True, timeout=30
+    )
+    return told.stdout.strip()
+
+
+def make(people: Path, folder: Path, kind: str | None = None) -> str:
+    command = ["sh", str(PROGRAM), str(people), str(folder), kind or kind_of(people)]
     done = subprocess.run(
         command, env={**os.environ, "ONCE": "1"}, capture_output=True, text=True, check=True, timeout=30
     )
@@ -83,6 +91,30 @@ def test_a_folder_that_is_away_is_waited_for(tmp_path: Path) -> None:
     people.write_text("ada 10001\n")
     assert make(people, tmp_path / "not-mounted") == ""
     assert not (tmp_path / "not-mounted").exists()
+
+
+def test_no_home_is_made_on_the_machines_own_disk(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.write_text("ada 10001\n")
+    folder = tmp_path / "home"
+    folder.mkdir()
+    assert make(people, folder, kind="nfs") == ""
+    assert not [*folder.iterdir()]
+
+
+def test_a_folder_where_nothing_is_mounted_is_not_copied(research: Cluster, tmp_path: Path) -> None:
+    """An empty one would take all copies with it. The job's own question, for the machine's own disk."""
+    assert kind_of(tmp_path) != "nfs"
+    for job in objects(research, "copies.yaml"):
+        pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (asks,), (copies,) = pod["initContainers"], pod["containers"]
+        assert asks["volumeMounts"] == copies["volumeMounts"]
+        *question, path = asks["command"]
+        assert path == copies["args"][1]
+        for where in (tmp_path, tmp_path / "away"):
+            assert subprocess.run([*question, where], check=False, timeout=30).returncode != 0
+        told = [*question[:-1], question[-1].replace("= nfs", f"= '{kind_of(tmp_path)}'"), tmp_path]
+        assert subprocess.run(told, check=False, timeout=30).returncode == 0
 
 
 def test_homes_are_made_in_regions_whose_homes_are_on_efs(research: Cluster) -> None:
