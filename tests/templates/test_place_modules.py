@@ -636,6 +636,14 @@ def test_four_roles_with_a_profile_each(planned: Planned) -> None:
     assert {one["name"] for one in planned.all("identity", "aws_iam_instance_profile").values()} == names
 
 
+def test_a_machine_starts_when_its_role_has_all_of_its_rights() -> None:
+    module = Path(__file__).parents[2] / "templates/terraform/modules/identity"
+    text = "".join(file.read_text(encoding="utf-8") for file in sorted(module.glob("*.tf")))
+    rights = set(re.findall(r'^resource "aws_iam_role_policy" "(\w+)"', text, re.MULTILINE))
+    waited_for = set(re.findall(r"^    aws_iam_role_policy\.(\w+),$", text, re.MULTILINE))
+    assert rights == waited_for > set()
+
+
 ROLES = {
     "node": {
         "ReadOwnSecrets", "FindOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",

@@ -11,6 +11,7 @@ output "instance_profiles" {
     aws_iam_role_policy.secrets,
     aws_iam_role_policy.snapshots,
     aws_iam_role_policy.tokens,
+    aws_iam_role_policy.volumes,
   ]
 }
 
