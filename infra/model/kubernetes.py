@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Literal
 
+from infra.catalogue.addons import Chart
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -40,18 +42,6 @@ class Namespaces:
     jobs: int
     cpu: int | None
     memory_mib: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A Helm chart."""
-
-    repository: str
-    """``https://…``, or ``oci://…`` without the chart's name."""
-    name: str
-    version: str
-    namespace: str
-    """Where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
     chart = image = None
     if known.chart is not None:
         row = addons.chart(known.chart)
-        chart = made.Chart(row.repository, row.name, version or row.version, row.namespace)
+        chart = replace(row, version=version or row.version)
     if known.image is not None:
         image = addons.image(known.image, spec.kubernetes.version)
         image = f"{image.rpartition(':')[0]}:{version}" if version else image

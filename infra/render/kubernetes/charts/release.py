@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.catalogue.addons import Chart
 from infra.model import Cluster
-from infra.model.kubernetes import Chart
 from infra.render.kubernetes.manifests import Object
 
 MASTER: Final = "node-role.kubernetes.io/control-plane"
