@@ -53,6 +53,7 @@ _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
 }
 """What is new is kept from now on: the first cluster of a spec is the same as the second."""
 
+
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     """What a sound spec means, and what its lock must hold from now on.
 
