@@ -1,0 +1,66 @@
+"""What kubeadm, the kubelet, kube-proxy and the API server read, against the types that they read it into."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from golden_clusters import golden
+from golden_folders import scenarios
+from jsonschema import Draft202012Validator
+
+from infra.render.kubernetes import kubeadm
+
+SHAPES = Path(__file__).parents[2] / "data" / "components"
+OF = {
+    "kubeadm.k8s.io/v1beta4": "kubeadm",
+    "kubelet.config.k8s.io/v1beta1": "kubelet",
+    "kubeproxy.config.k8s.io/v1alpha1": "kube-proxy",
+    "audit.k8s.io/v1": "audit",
+}
+
+
+@cache
+def shapes(component: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SHAPES / f"{component}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def documents(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    cluster = golden(scenario)
+    files = kubeadm.render(cluster) if cluster.control_plane else {}
+    for path, text in files.items():
+        for each in yaml.safe_load_all(text):
+            if each and "kind" in each:
+                yield path, each
+
+
+def problems(each: dict[str, Any]) -> list[str]:
+    shape = shapes(OF[each["apiVersion"]])[each["kind"]]
+    return [
+        f"{'.'.join(map(str, fault.absolute_path))}: {fault.message[:200]}"
+        for fault in Draft202012Validator(shape).iter_errors(each)
+    ]
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_every_document_is_of_its_types_shape(scenario: str) -> None:
+    found = list(documents(scenario))
+    wrong = [f"{path}: {each['kind']}: {why}" for path, each in found for why in problems(each)]
+    assert not wrong, "\n".join(wrong)
+    kinds = {each["kind"] for _, each in found}
+    expected = {"ClusterConfiguration", "InitConfiguration", "JoinConfiguration", "KubeletConfiguration"}
+    assert kinds >= expected if golden(scenario).control_plane else not kinds
+
+
+def test_a_wrong_field_is_seen() -> None:
+    document = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
+    assert not problems({**document, "networking": {"podSubnet": "10.0.0.0/8"}})
+    assert problems({**document, "networking": {"podSubnets": "10.0.0.0/8"}})
+    assert problems({**document, "apiServer": {"extraArgs": {"v": "2"}}})
+    assert problems({**document, "dns": {"disabled": "true"}})
