@@ -29,6 +29,8 @@ WORLD = "198.51.100.80"
 REGION, RACK = "us-west-2", "rack-a"
 _PUBLIC = {REGION: "192.0.2.16", RACK: "198.51.100.10", "eu-west-1": "192.0.2.17"}
 HOME = "203.0.113.200"
+_AMONG_PODS = "10.7.255.2"
+"""Of `inside`, where pods and services are, in the overlay."""
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Place:
     access: Access
     servers: dict[str, Server]
     inside: Node
+    overlay: Segment
     world: Node
     home: Segment
     laptop: Laptop
@@ -51,6 +54,10 @@ class Place:
     @property
     def rack(self) -> Server:
         return self.servers[RACK]
+
+    def join_overlay(self, server: Node, address: str) -> None:
+        """Gives a server in a region what flannel would. `address`: its own among nodes."""
+        _join(self.overlay, server, address)
 
 
 def place_machine() -> Machine:
@@ -74,8 +81,9 @@ def draw(lab: Lab, folder: Path) -> Place:
     """The whole set-up, with its daemons."""
     access = Access.made(research(), folder)
     inside, world = _inside(lab), _world(lab)
+    overlay = _overlay(lab, inside)
     servers = {
-        REGION: Server(access, REGION, _in_region(lab, inside)),
+        REGION: Server(access, REGION, _in_region(lab, inside, overlay)),
         RACK: Server(access, RACK, _in_rack(lab, inside)),
     }
     for server in servers.values():
@@ -89,7 +97,7 @@ def draw(lab: Lab, folder: Path) -> Place:
         Laptop.behind(home, name, f"192.168.178.{number}/24", "192.168.178.1", WORLD)
         for number, name in enumerate(("laptop", "desk"), 20)
     )
-    return Place(lab, access, servers, inside, world, home, laptop, desk)
+    return Place(lab, access, servers, inside, overlay, world, home, laptop, desk)
 
 
 def _inside(lab: Lab) -> Node:
@@ -109,7 +117,28 @@ def _world(lab: Lab) -> Node:
     return node
 
 
-def _in_region(lab: Lab, inside: Node) -> Node:
+def _overlay(lab: Lab, inside: Node) -> Segment:
+    """Stands for the pods' network: a server in a region reaches pods and services by it, and by nothing
+    else."""
+    overlay = lab.segment("overlay")
+    overlay.attach(inside, "pods", f"{_AMONG_PODS}/24")
+    return overlay
+
+
+def _join(overlay: Segment, server: Node, address: str) -> None:
+    overlay.attach(server, "flannel.1", f"{address}/32")
+    pods_routes(server)
+
+
+def pods_routes(server: Node) -> None:
+    """As flannel makes them; the kernel takes them away when the interface goes down."""
+    ways = (
+        f"route replace {to} via {_AMONG_PODS} dev flannel.1 onlink" for to in ("10.4.0.0/14", "10.0.16.0/20")
+    )
+    server.ip(*ways)
+
+
+def _in_region(lab: Lab, inside: Node, overlay: Segment) -> Node:
     """A server in a VPC, whose internet gateway translates one address to one."""
     private, public = "10.2.48.16", _PUBLIC[REGION]
     vpc, gateway, server = lab.segment("vpc"), lab.node("igw"), lab.node(REGION)
@@ -125,14 +154,8 @@ def _in_region(lab: Lab, inside: Node) -> Node:
     )
     vpc.attach(server, "ens5", f"{private}/16", gateway="10.2.0.1")
     vpc.attach(inside, "vpc", "10.2.255.1/16")
-    # Pods and services are reached by flannel's interface, and by no other.
-    overlay = lab.segment("overlay")
-    overlay.attach(server, "flannel.1", f"{private}/32")
-    overlay.attach(inside, "pods", "10.7.255.2/24")
-    server.ip(
-        "route add 10.0.0.0/8 via 10.2.255.1",
-        *(f"route add {to} via 10.7.255.2 dev flannel.1 onlink" for to in ("10.4.0.0/14", "10.0.16.0/20")),
-    )
+    server.ip("route add 10.0.0.0/8 via 10.2.255.1")
+    _join(overlay, server, private)
     resolver(
         inside,
         ["10.2.0.2", "10.0.16.10"],

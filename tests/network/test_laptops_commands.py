@@ -79,6 +79,7 @@ def desk(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
     lan.attach(fresh, "ens5", f"{_INSIDE}/16")
     lan.attach(place.inside, "eu", "10.1.255.1/16")
     fresh.ip("route add 10.0.0.0/8 via 10.1.255.1")
+    place.join_overlay(fresh, _INSIDE)
     fresh.write("/usr/local/sbin/systemctl", Path(__file__).with_name("systemctl.py").read_text(), 0o755)
     fresh.check("mkdir", "-p", "/run/systemd/system")  # how programs know systemd, sd_booted(3)
     for site, node, address in (

@@ -89,8 +89,8 @@ def test_a_restart_with_fifty_laptops(place: Place) -> None:
         place.lab.internet.attach(crowd, "203.0.113.210")
         crowd.write("/etc/hosts", "192.0.2.16 vpn-us-west-2.research.lab.example\n")
     profiles = {
-        f"/run/{certificate.device}.ovpn": place.access.profile(
-            "grace", at=server.site, certificate=certificate
+        f"/run/{certificate.device}.ovpn": _by_udp(
+            place.access.profile("grace", at=server.site, certificate=certificate)
         )
         for certificate in certificates
     }
@@ -111,6 +111,14 @@ def test_a_restart_with_fifty_laptops(place: Place) -> None:
     finally:
         laptops.stop()
         server.tool("cut", *(f"grace@{device}" for device in devices))
+
+
+def _by_udp(text: str) -> str:
+    """A profile without TCP: that listener gives addresses of its own, and on a busy machine laptops go on to
+    it where UDP does not answer at once."""
+    kept = [line for line in text.splitlines(True) if not (line.startswith("remote ") and " tcp" in line)]
+    assert any(line.startswith("remote ") for line in kept)
+    return "".join(kept)
 
 
 def _all_in(server: Server) -> dict[str, dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from network.laptops import Server
-from network.laptops_place import LOGIN, MASTER, METADATA, POD, SERVICE, STORAGE, WORLD, Place
+from network.laptops_place import LOGIN, MASTER, METADATA, POD, SERVICE, STORAGE, WORLD, Place, pods_routes
 from network.node import wait_for
 
 _REGION, _RACK = "10.2.48.16", "10.200.0.2"
@@ -19,6 +19,24 @@ def test_a_researcher_reaches_pods_services_and_ssh_nodes(place: Place) -> None:
         for address, port in ((LOGIN, 80), (MASTER, 22), (STORAGE, 22), (_REGION, 22), (METADATA, 80)):
             assert place.laptop.asks(address, port) == "", (address, port)
         assert not place.laptop.node.reaches(LOGIN, seconds=1)
+
+
+def test_pods_are_reached_by_the_overlay_and_else_refused_at_once(place: Place) -> None:
+    """The VPC routes pods to its servers: what one sent back there would come again."""
+    server, laptop = place.region.node, place.laptop.node
+    refused = "Network is unreachable"
+    with place.laptop.connected(place.access.profile("ada", at="us-west-2")):
+        server.ip("link set flannel.1 down")  # takes its routes along
+        try:
+            for address in (POD, SERVICE):
+                told = laptop.run("socat", "-u", f"tcp:{address}:80", "-", timeout=10)
+                assert refused in told.stderr, str(told)
+            assert place.laptop.asks(MASTER) == _REGION
+        finally:
+            server.ip("link set flannel.1 up")
+            pods_routes(server)
+        for address in (POD, SERVICE):
+            assert place.laptop.asks(address) == _REGION
 
 
 def test_an_engineer_reaches_everything_inside(place: Place) -> None:
