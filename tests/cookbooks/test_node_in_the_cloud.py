@@ -228,3 +228,34 @@ def test_a_master_hands_out_what_a_node_then_fetches(
 def test_a_store_that_is_away_is_no_failure(tmp_path: Path, cloud: dict[str, str]) -> None:
     done = fetch({**cloud, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, tmp_path / "join.yaml")
     assert (done.returncode, "127.0.0.1:9" in done.stderr) == (75, True)
+
+
+@pytest.mark.parametrize(("vendor", "code", "ran"), [("Amazon EC2", 1, False), ("QEMU", 0, True)])
+def test_an_instance_waits_for_its_metadata(
+    boot: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: str, code: int, ran: bool
+) -> None:
+    """Without its zone and number it would be a node that nothing knows; its unit tries again."""
+    facts = {"role": "worker", "environment": "lab", "domain": "lab.test", "cluster": "lab", "site": "x"}
+    (tmp_path / "node.json").write_text(json.dumps(facts))
+    (tmp_path / "vendor").write_text(f"{vendor}\n")
+    for name, path in (
+        ("FACTS", "node.json"), ("CHEF", "chef"), ("BOOTED", "booted"), ("VENDOR", "vendor"),
+        ("DEVICES", "devices"), ("INSTANCE", "instance.json"),
+    ):  # fmt: skip
+        monkeypatch.setattr(boot, name, tmp_path / path)
+
+    def away() -> dict[str, Any]:
+        raise OSError("away")
+
+    started: list[list[str]] = []
+
+    def chef(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(boot, "identity", away)
+    monkeypatch.setattr(boot.time, "sleep", lambda _: None)
+    monkeypatch.setattr(boot.subprocess, "run", chef)
+    assert boot.main() == code
+    assert bool(started) == ran
+    assert (tmp_path / "booted").exists() == ran

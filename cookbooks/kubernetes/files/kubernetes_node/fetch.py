@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 
 TEMPFAIL = 75
 PAUSE = 5.0
+"""At least so long between attempts, and up to four times as long: hundreds of nodes start in one minute, and
+Parameter Store answers 40 questions a second (SSM quotas, GetParameter)."""
 
 
 def attempt(ssm: Any, parameter: str) -> tuple[str | None, str]:
@@ -72,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
             said = why
         if time.monotonic() + PAUSE > last:
             return TEMPFAIL
-        time.sleep(PAUSE)
+        time.sleep(random.uniform(PAUSE, 4 * PAUSE))
 
 
 if __name__ == "__main__":
