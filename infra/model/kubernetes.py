@@ -110,6 +110,8 @@ class Kubernetes:
     priority_classes: tuple[PriorityClass, ...]
     """By value, the lowest first."""
     namespaces: Namespaces
+    coredns: IPv4Address
+    """CoreDNS without nodes' caches before it, which have the resolver's address."""
     addons: tuple[AddOn, ...]
     """Those that are on and make sense here, by name."""
     ingress: Ingress | None

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from ipaddress import IPv4Network
-from typing import Any, Final
+from typing import Any
 
 from infra.catalogue import addons
 from infra.model import kubernetes as made
 from infra.model.machines import NodePool
 from infra.model.places import PhysicalSite
 from infra.model.platform import Storage
+from infra.resolve import services
 from infra.spec import Spec
 from infra.spec.addons import INGRESS, hosts, is_on, page_domain, split_path, typed
-
-_INGRESS_INDEX: Final = 11
-"""Its place in the range of services, next to the cluster's DNS. Kubernetes gives services that name no
-address one of these only when all others are used (KEP-3070: at least the first 16 are kept)."""
 
 
 def offers(
@@ -46,8 +43,9 @@ def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
     version = stated.version if stated is not None else None
     chart = image = None
     if known.chart is not None:
-        row = addons.chart(known.chart)
-        chart = replace(row, version=version or row.version)
+        chart = addons.chart(known.chart)
+        if version:
+            chart = replace(chart, version=version, minors=())
     if known.image is not None:
         image = addons.image(known.image, spec.kubernetes.version)
         image = f"{image.rpartition(':')[0]}:{version}" if version else image
@@ -69,13 +67,13 @@ def nested(values: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def resolve_ingress(spec: Spec, on: tuple[made.AddOn, ...], services: IPv4Network) -> made.Ingress | None:
+def resolve_ingress(spec: Spec, on: tuple[made.AddOn, ...], block: IPv4Network) -> made.Ingress | None:
     """The address and the names of internal pages; None without the add-on."""
     if not any(each.name == INGRESS for each in on):
         return None
     domain, names = page_domain(spec), {each.name for each in on}
     return made.Ingress(
-        services[_INGRESS_INDEX],
+        services.ingress(block),
         f"{INGRESS}.{domain}",
         tuple(
             made.Page(name, f"{name}.{domain}", addon)

@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from infra.model import kubernetes as made
 from infra.resolve.addons import resolve_ingress
 from infra.resolve.priorities import priority_classes
+from infra.resolve.services import coredns
 from infra.spec import Spec
 
 
@@ -28,6 +29,7 @@ def resolve_kubernetes(
             written.namespaces.cpu,
             written.namespaces.memory,
         ),
+        coredns=coredns(services),
         addons=addons,
         ingress=resolve_ingress(spec, addons, services),
         audit=written.audit,

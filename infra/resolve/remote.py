@@ -13,6 +13,7 @@ from infra.model.platform import SshAccess
 from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser
 from infra.resolve.addresses import clients_key
 from infra.resolve.names import identifier
+from infra.resolve.services import resolver
 from infra.spec import Spec
 from infra.spec.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites
 
@@ -29,9 +30,6 @@ _HOME_PATH: Final = 1492
 
 _AMAZON_DNS: Final = 2
 """A VPC's own resolver is at the second address of its block (VPC User Guide, "Amazon DNS server")."""
-
-_RESOLVER: Final = 10
-"""The cluster's resolver is the tenth address of the services' range (kubeadm, ``GetDNSIP``)."""
 
 
 def resolve_vpn(
@@ -68,7 +66,7 @@ def resolve_vpn(
         routes=routes,
         domains=(zone, CLUSTER_DOMAIN),
         cluster_domain=CLUSTER_DOMAIN,
-        cluster_resolver=services[_RESOLVER],
+        cluster_resolver=resolver(services),
         mtu=size,
         mss=packets.mss(size),
         certificate_days=written.certificate_days,

@@ -56,7 +56,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         ],
         "services.yaml": [
             _service("kube-dns", cluster.access.vpn.cluster_resolver),
-            _service(_UPSTREAM, _upstream(cluster)),
+            _service(_UPSTREAM, cluster.kubernetes.coredns),
         ],
         "cache.yaml": [_map(_CACHE, _CACHE_APP, cache_corefile(cluster)), _cache(cluster)],
     }
@@ -110,7 +110,7 @@ def cache_corefile(cluster: Cluster) -> str:
                 "errors",
                 bind,
                 *_cached(denial=5, stale=True),
-                f"forward . {_upstream(cluster)} {{",
+                f"forward . {cluster.kubernetes.coredns} {{",
                 # UDP through the overlay would leave traces in every node's connection tracking.
                 "    force_tcp",
                 "}",
@@ -147,11 +147,6 @@ def _blocks(blocks: dict[str, list[str]]) -> str:
         f"{zones} {{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
         for zones, lines in blocks.items()
     )
-
-
-def _upstream(cluster: Cluster) -> str:
-    """CoreDNS without the cache before it: the address beside the service's own."""
-    return str(cluster.access.vpn.cluster_resolver + 1)
 
 
 def _map(name: str, labels: dict[str, str], text: str) -> Object:

@@ -50,6 +50,18 @@ def test_the_cache_and_kube_proxy_share_an_address_and_coredns_has_another() -> 
     assert service["clusterIP"] != upstream["clusterIP"]
 
 
+def test_no_two_services_have_one_address() -> None:
+    cluster = shipped("research")
+    assert cluster.kubernetes.ingress is not None
+    addresses = [
+        str(each["spec"]["clusterIP"]) for (kind, _), each in rendered(cluster).items() if kind == "Service"
+    ]
+    addresses.append(str(cluster.kubernetes.ingress.address))
+    # The first of the range is the API server's.
+    addresses.append(str(cluster.network.services[1]))
+    assert len(addresses) == len(set(addresses)) == 4
+
+
 def test_each_is_authority_for_what_is_the_clusters() -> None:
     cluster = shipped("research")
     network = cluster.network
