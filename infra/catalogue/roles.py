@@ -10,6 +10,10 @@ from typing import Final
 from infra.catalogue.tables import table
 
 GPU_WORKER: Final = "gpu-worker"
+WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
+"""Roles that people come in by. Their machines are nodes where there is a cluster, and need none."""
+NODE_RECIPES: Final = frozenset({"recipe[container_runtime]", "recipe[kubernetes::worker]"})
+"""What makes such a machine a node."""
 SERVERS_FIRST: Final = (
     "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from infra.catalogue.instances import InstanceType
+from infra.catalogue.roles import WAYS_IN
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus
 from infra.resolve.names import LABEL_PREFIX
@@ -28,16 +29,15 @@ ETHERNET: Final = "ethernet"
 
 GATEWAY: Final = Taint(f"{LABEL_PREFIX}/gateway", "", "NoExecute")
 """On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
-_WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
-NODES: Final = _WAYS_IN | _FOR_PODS
+NODES: Final = WAYS_IN | _FOR_PODS
 """Roles that make a machine a node of the cluster."""
 
 
 def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:
     """What keeps pods off a machine with these roles: it is for laptops, or for people who log in."""
     found = {*roles}
-    return (GATEWAY,) if found & _WAYS_IN and not found & _FOR_PODS else ()
+    return (GATEWAY,) if found & WAYS_IN and not found & _FOR_PODS else ()
 
 
 def place_labels(

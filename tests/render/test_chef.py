@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from strategies.specs import Plain, specs
 from infra.errors import RenderError
 from infra.load import load
 from infra.model import Cluster, to_json
-from infra.render.chef import cookbooks, render
+from infra.render.chef import cookbooks, render, roles
 from infra.render.chef.nodes import run_list
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
@@ -192,6 +193,17 @@ def test_a_family_s_role_says_which_driver_runs_its_cards() -> None:
         "gpu-worker-volta": (580, False),
     }
     assert roles["gpu-worker-pascal"]["run_list"] == ["role[gpu-worker]"]
+
+
+def test_without_a_cluster_who_lets_people_in_is_no_node() -> None:
+    cluster = replace(golden("research"), control_plane=None)
+    files = render(cluster)
+    for role, own in (("ssh-node", "recipe[ssh_node]"), ("access-gateway", "recipe[network_access]")):
+        run_list = objects(files, "roles")[role]["run_list"]
+        assert own in run_list
+        assert not {"recipe[container_runtime]", "recipe[kubernetes::worker]"} & {*run_list}
+        assert "kubernetes::worker" not in roles.run_lists(cluster)[role]
+        assert "kubernetes::worker" in roles.run_lists(golden("research"))[role]
 
 
 def test_what_serves_others_comes_first() -> None:

@@ -34,11 +34,19 @@ log 'the secret to join the cluster is not here yet' do
 end
 
 name = settings['node_name'] || node.read('causeway', 'name') || node['hostname']
+endpoint = settings['endpoint'] || node['causeway']['api']
 
-kubernetes_join name do
-  endpoint settings['endpoint'] || node['causeway']['api']
-  secrets secrets
-  only_if { ::File.exist?(secrets) }
+if endpoint
+  kubernetes_join name do
+    endpoint endpoint
+    secrets secrets
+    only_if { ::File.exist?(secrets) }
+  end
+else
+  log 'there is no cluster to join' do
+    message 'Neither kubernetes.endpoint nor causeway.api says where the API is: this machine joins no cluster'
+    level :warn
+  end
 end
 
 kubernetes_secret "#{secrets}, of which there is no more need" do

@@ -47,7 +47,11 @@ action :create, description: 'Have systemd mount it on demand.' do
 
   systemd_unit "#{unit}.mount" do
     content(
-      'Unit' => { 'Description' => "#{new_resource.what} at #{new_resource.path}" },
+      # As often as someone walks into it: after five failures within ten seconds systemd would give up the
+      # automount too, and the path would stay without its files once the server is back.
+      'Unit' => {
+        'Description' => "#{new_resource.what} at #{new_resource.path}", 'StartLimitIntervalSec' => 0,
+      },
       'Mount' => {
         'What' => new_resource.what,
         'Where' => new_resource.path,

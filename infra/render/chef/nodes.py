@@ -14,7 +14,7 @@ from infra.render.chef import objects
 from infra.render.kubernetes import kubelet
 from infra.resolve.reservations import kube, system
 
-_KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER, "access-gateway", "ssh-node"})
+_KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER}) | roles.WAYS_IN
 _SSH_NODE: Final = "ssh-node"
 
 

@@ -17,13 +17,20 @@ def render(cluster: Cluster) -> Files:
         objects.role(
             role.name,
             role.description,
-            role.run_list,
+            _run_list(cluster, role),
             _of_nodes(cluster) if role.name == catalogue.GPU_WORKER else {},
         )
         for role in catalogue.roles().values()
     ]
     families = [_family(family) for family in cluster.gpu_families]
     return {f"{role['name']}.json": to_json(role) for role in [*plain, *families]}
+
+
+def _run_list(cluster: Cluster, role: catalogue.Role) -> tuple[str, ...]:
+    """Without a cluster, people come in all the same, and to no node."""
+    if cluster.control_plane is not None or role.name not in catalogue.WAYS_IN:
+        return role.run_list
+    return tuple(entry for entry in role.run_list if entry not in catalogue.NODE_RECIPES)
 
 
 def _of_nodes(cluster: Cluster) -> dict[str, Any]:
@@ -39,8 +46,10 @@ def _of_nodes(cluster: Cluster) -> dict[str, Any]:
 
 def run_lists(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """Role → its recipes, other roles spelt out: for what knows no roles."""
-    names = [*catalogue.roles(), *(catalogue.family_role(family.name) for family in cluster.gpu_families)]
-    return {name: catalogue.recipes([f"role[{name}]"]) for name in sorted(names)}
+    plain = {role.name: _run_list(cluster, role) for role in catalogue.roles().values()}
+    families = [catalogue.family_role(family.name) for family in cluster.gpu_families]
+    named = {**plain, **{family: (f"role[{family}]",) for family in families}}
+    return {name: catalogue.recipes(run_list) for name, run_list in sorted(named.items())}
 
 
 def _family(family: GpuFamily) -> dict[str, Any]:

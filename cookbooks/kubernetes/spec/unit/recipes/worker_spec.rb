@@ -29,6 +29,16 @@ describe 'kubernetes::worker' do
     end
   end
 
+  context 'where no cluster is' do
+    let(:brought) { true }
+    default_attributes['causeway']['api'] = nil
+
+    it 'says so and goes on' do
+      expect(chef_run).not_to join_kubernetes_join('titan-01')
+      expect(chef_run).to write_log('there is no cluster to join')
+    end
+  end
+
   context 'on a node' do
     let(:brought) { false }
     let(:joined) { true }

@@ -26,7 +26,7 @@ describe 'storage_mount' do
     it 'writes units by the names that systemd has for the path' do
       expect(chef_run).to create_systemd_unit(mount).with(
         content: {
-          'Unit' => { 'Description' => 's3://sets/ at /data/a-b' },
+          'Unit' => { 'Description' => 's3://sets/ at /data/a-b', 'StartLimitIntervalSec' => 0 },
           'Mount' => {
             'What' => 's3://sets/', 'Where' => '/data/a-b', 'Type' => 'mount-s3', 'Options' => '_netdev,ro',
             'TimeoutSec' => 30, 'Environment' => ['AWS_PROFILE=sets'],
