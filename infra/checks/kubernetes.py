@@ -233,3 +233,17 @@ def pods_too_large(facts: Facts) -> Iterator[Finding]:
         less = f", {overhead} of them {pods.backend}'s" if overhead else ""
         message = f"{line.mtu} bytes fit through {line.name}{less}: a pod's packet has at most {most}"
         yield Finding(("kubernetes", "pods", "mtu"), message, "leave it out")
+
+
+@check("K8S018", Level.WARNING, "A taint that what a node needs does not tolerate.")
+def evicting_taint(facts: Facts) -> Iterator[Finding]:
+    for name, pool in facts.spec.pools.items():
+        for index, taint in enumerate(pool.taints):
+            if taint.effect == "NoExecute":
+                path = ("pools", name, "taints", index, "effect")
+                message = (
+                    "network policies, cards and health checks run on nodes that forbid work, not presence"
+                )
+                yield Finding(
+                    path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
+                )

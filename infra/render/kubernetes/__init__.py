@@ -40,6 +40,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "gpu",
     "problems",
     "access",
+    "guards",
     "upgrades",
     "volumes",
     "homes",

@@ -28,7 +28,7 @@ from strategies.outputs import outputs_for
 
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
-from infra.render.kubernetes import volumes
+from infra.render.kubernetes import guards, volumes
 
 pytestmark = pytest.mark.slow
 
@@ -432,7 +432,8 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
             "storageClassName": storage_class, "csi": {"driver": "a.b", "volumeHandle": name}, **more,
         }  # fmt: skip
         volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
-        return here.admin.create(volume, dry=True)
+        found: dict[str, Any] = here.admin.create(volume, dry=True)
+        return found
 
     def sites(volume: dict[str, Any]) -> list[list[str]]:
         terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
@@ -445,3 +446,58 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
     stated = {"required": {"nodeSelectorTerms": [term]}}
     assert sites(made("x", "nfs-results", nodeAffinity=stated)) == [["b"]]
+
+
+def test_a_name_of_an_internal_page_is_nobodys_own(here: World, cluster: Cluster) -> None:
+    for each in guards.objects(cluster)["names.yaml"]:
+        here.admin.apply(each)
+    ada = here.somebody("ada", "causeway:engineers")
+    assert cluster.kubernetes.ingress is not None
+    page = cluster.kubernetes.ingress.pages[0].fqdn
+
+    def claim(host: str | None) -> dict[str, Any]:
+        port = {"name": "x", "port": {"number": 80}}
+        path = {"path": "/", "pathType": "Prefix", "backend": {"service": port}}
+        rule = {"http": {"paths": [path]}, **({"host": host} if host else {})}
+        made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": [rule]}}
+        found: dict[str, Any] = ada.create({**made, "metadata": {"name": "x", "namespace": ADA}}, dry=True)
+        return found
+
+    def refused(host: str | None) -> bool:
+        try:
+            claim(host)
+        except RefusedError:
+            return True
+        return False
+
+    until(lambda: "" if refused(page) else None)
+    assert refused("*.research.internal")
+    assert refused(None)
+    assert not refused("board.ada.research.internal")
+
+
+def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) -> None:
+    for each in guards.objects(cluster)["claims.yaml"]:
+        here.admin.apply(each)
+    alan = here.somebody("alan", "causeway:researchers")
+
+    def claim(name: str, **labels: str) -> dict[str, Any]:
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        metadata = {"name": name, "namespace": ALAN, "labels": labels}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+    ours = {"app.kubernetes.io/managed-by": "causeway"}
+    here.admin.apply(claim("home", **ours))
+    here.admin.apply(claim("own"))
+    where = f"/api/v1/namespaces/{ALAN}/persistentvolumeclaims"
+
+    def refused(who: Api, name: str) -> bool:
+        try:
+            who.call("DELETE", f"{where}/{name}?dryRun=All")
+        except RefusedError:
+            return True
+        return False
+
+    until(lambda: "" if refused(alan, "home") else None)
+    assert not refused(alan, "own")
+    assert not refused(here.admin, "home")
