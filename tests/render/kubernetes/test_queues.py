@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render import kubernetes
 from infra.render.kubernetes import queues
+from infra.render.kubernetes.charts.queues import configuration
 from infra.render.kubernetes.queues import Amount, Flavour
 
 GPU_CLASS = "causeway.dev/gpu-class"
@@ -218,6 +219,14 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     assert requests["provisioningClassName"] == "batch.causeway.dev"
     off = replace(research, autoscaler=replace(research.autoscaler, enabled=False))
     assert not specs(off, "AdmissionCheck")
+
+
+def test_work_is_never_given_up_nor_waits_for_what_queues_do_not_count(research: Cluster) -> None:
+    told = configuration(research)
+    # Kueue deactivates a job that was too late as often as this says.
+    assert "backoffLimitCount" not in told["waitForPodsReady"]["requeuingStrategy"]
+    # By default, a job that asks for anything else, as ephemeral storage, is never admitted.
+    assert told["resources"] == {"quotaCheckStrategy": "IgnoreUndeclared"}
 
 
 def test_without_kueue_there_are_no_queues(research: Cluster) -> None:

@@ -20,6 +20,12 @@ def releases(cluster: Cluster) -> list[Release]:
         "webhook": {**ON_MASTERS, "resources": small},
         "cainjector": {**ON_MASTERS, "resources": requests("10m", "64Mi", limit="512Mi")},
         "startupapicheck": {**ON_MASTERS, "resources": small},
-        "prometheus": {"servicemonitor": {"enabled": cluster.kubernetes.has("prometheus")}},
+        "prometheus": {
+            "servicemonitor": {
+                "enabled": cluster.kubernetes.has("prometheus"),
+                # The namespace in figures is that of a certificate, never cert-manager's.
+                "honorLabels": True,
+            }
+        },
     }
     return of(cluster, "cert-manager", values)

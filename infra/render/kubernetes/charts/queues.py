@@ -71,14 +71,14 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         },
         "clientConnection": {"qps": 300, "burst": 500},
         # All of a job or nothing: one that can't start as a whole in time gives its share back, and queues
-        # anew. Others are admitted meanwhile, as nodes take minutes to come.
+        # anew, for as long as it takes: without a limit, as a job beyond it never starts. Others are admitted
+        # meanwhile, as nodes take minutes to come.
         "waitForPodsReady": {
             "timeout": f"{cluster.autoscaler.boot_timeout + _START}s",
             "recoveryTimeout": f"{cluster.autoscaler.boot_timeout + _START}s",
             "blockAdmission": False,
             "requeuingStrategy": {
                 "timestamp": "Eviction",
-                "backoffLimitCount": 10,
                 "backoffBaseSeconds": 60,
                 "backoffMaxSeconds": 3600,
             },
@@ -89,6 +89,9 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
             "matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]
         },
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
+        # Queues count processors, memory and cards. What else a pod asks for, as a disk or a fast network card,
+        # does not keep it waiting for ever.
+        "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         "objectRetentionPolicies": {"workloads": {"afterFinished": "168h"}},
     }
