@@ -26,8 +26,11 @@ locals {
     ssh-ssh           = { group = "ssh", protocol = "tcp", from = 22, to = 22 }
     ssh-metrics       = { group = "ssh", protocol = "tcp", from = 9100, to = 9100 }
     ssh-icmp          = { group = "ssh", protocol = "icmp", from = -1, to = -1 }
-    ssh-kubelet       = { group = "ssh", protocol = "tcp", from = 10250, to = 10250 }
-    efs-nfs           = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
+    # kube-proxy's figures, and the kubelet.
+    ssh-kubelet = { group = "ssh", protocol = "tcp", from = 10249, to = 10250 }
+    # Figures of cards, of those that have any.
+    ssh-cards = { group = "ssh", protocol = "tcp", from = 9400, to = 9400 }
+    efs-nfs   = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
   }
 
   # Masters, gateways and SSH nodes are nodes too.
@@ -38,8 +41,9 @@ locals {
   }
 
   from_group = {
-    node-node              = { group = "node", source = "node", protocol = "-1", from = null, to = null }
-    control-plane-etcd     = { group = "control-plane", source = "control-plane", protocol = "tcp", from = 2379, to = 2380 }
+    node-node = { group = "node", source = "node", protocol = "-1", from = null, to = null }
+    # Clients, peers, and figures for Prometheus, which is on one of the masters.
+    control-plane-etcd     = { group = "control-plane", source = "control-plane", protocol = "tcp", from = 2379, to = 2381 }
     control-plane-managers = { group = "control-plane", source = "control-plane", protocol = "tcp", from = 10257, to = 10259 }
     control-plane-balanced = { group = "control-plane", source = "load-balancer", protocol = "tcp", from = var.api_port, to = var.api_port }
   }
