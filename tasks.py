@@ -995,7 +995,7 @@ def cluster_remove(
     help={
         **ENV,
         **JSON,
-        "snapshot": "a copy's name, as --list shows it",
+        "snapshot": "a copy's name, as it is shown without one",
         "latest": "the newest copy",
         "yes": "without asking",
         "lost": "a master that is gone for good; may be given several times",
@@ -1025,6 +1025,18 @@ def cluster_restore(
         lost=tuple(lost or ()),
         json=json,
     )
+
+
+@task(name="rotate-encryption", help={**ENV, **JSON, "yes": "without asking"})
+@reported
+def cluster_rotate_encryption(_: Context, env: str = "", yes: bool = False, json: bool = False) -> int:
+    """Encrypt the cluster's secrets at rest with another key, and forget the one before.
+
+    Example: invoke cluster.rotate-encryption --env research
+    """
+    from infra.commands.cluster import rotating
+
+    return rotating.rotate(_understand(env), yes=yes, json=json)
 
 
 @task(
@@ -1109,7 +1121,7 @@ namespace = Collection(
     local=Collection(up, down, reset, status),
     cluster=Collection(
         cluster_up, cluster_status, cluster_upgrade,
-        cluster_add_node, cluster_drain, cluster_remove, cluster_restore,
+        cluster_add_node, cluster_drain, cluster_remove, cluster_restore, cluster_rotate_encryption,
     ),
     kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
     vpn=Collection(

@@ -28,6 +28,16 @@ class Chart:
     """The tested one."""
     namespace: str
     """Where it is installed."""
+    minors: tuple[str, ...] = ()
+    """The first and the last minor of Kubernetes that its makers list this version for; empty where they name
+    no last one."""
+
+    def lists(self, minor: str) -> bool:
+        """Whether it is known to work with a minor, or nothing to the contrary is."""
+        if not self.minors:
+            return True
+        first, last = (tuple(map(int, each.split("."))) for each in self.minors)
+        return first <= tuple(map(int, minor.split("."))) <= last
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,9 @@ def names() -> Sequence[str]:
 def chart(name: str) -> Chart:
     """The chart of that name. KeyError for one that no add-on uses."""
     row = table("addons")["charts"][name]
-    return Chart(row["repository"], row["chart"], row["version"], row["namespace"])
+    return Chart(
+        row["repository"], row["chart"], row["version"], row["namespace"], tuple(row.get("minors", ()))
+    )
 
 
 @cache

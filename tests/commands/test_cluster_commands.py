@@ -105,6 +105,38 @@ if not there or upgrading:
 """
 
 
+CERTIFICATES = """\
+#!/bin/sh
+# A stand-in for the cookbook's program: the API server reads the key of the master that is named first.
+test "$*" = "--restart kube-apiserver"
+name=$(cat /run/lab-host)
+echo "$name" >>LAB/restarts
+if [ -e "LAB/broken-$name" ]; then echo "kube-apiserver is not well" >&2; exit 1; fi
+cp /etc/kubernetes/encryption.yaml LAB/api/pki/encryption.yaml
+touch LAB/restart
+while [ -e LAB/restart ]; do sleep 0.1; done
+"""
+
+KUBECTL = """\
+#!/bin/sh
+# There are no kubelets to run a command in a pod of etcd: it runs here, against the etcd that is there.
+for word in "$@"; do
+  if [ "$word" = etcdctl ]; then exec LAB/bin/inside "$@"; fi
+done
+exec KUBECTL "$@"
+"""
+
+INSIDE = """\
+#!/usr/bin/env python3
+import os, pathlib, sys
+name = sys.argv[sys.argv.index("--") - 1].removeprefix("etcd-")
+endpoint = pathlib.Path("LAB/etcd", name).read_text()
+words = [each for each in sys.argv[sys.argv.index("etcdctl") + 1:] if not each.startswith(
+    ("--endpoints", "--cacert", "--cert", "--key"))]
+os.execv("ETCDCTL", ["etcdctl", f"--endpoints={endpoint}", *words])
+"""
+
+
 RESTORE = """\
 #!/bin/sh
 # A stand-in for the cookbook's program, which tests/cookbooks runs with a real etcd.
@@ -182,6 +214,11 @@ class Lab:
         controllers.start()
         self._stack.callback(controllers.ended.set)
         (self.folder / "serving").touch()
+        while not controllers.ended.wait(0.1):
+            if (self.folder / "restart").exists():
+                self.server.stop()
+                self.server.start()
+                (self.folder / "restart").unlink()
 
     @property
     def api(self) -> Api:
@@ -196,7 +233,10 @@ class Lab:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         env = {name: value for name, value in os.environ.items() if name not in {"KUBECONFIG"}}
-        path = f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}"
+        # Helm is beside kubectl.
+        path = os.pathsep.join(
+            [str(self.folder / "bin"), str(Path(kubectl_program()).parent), os.environ["PATH"]]
+        )
         return subprocess.Popen(
             [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "lab"],
             cwd=self.folder,
@@ -234,6 +274,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     spec = SPEC.replace("ADDONS", "\n".join(["  addons:", *off]))
     (folder / "environments" / "lab.yaml").write_text(spec)
     (folder / "cookbooks").symlink_to(ROOT / "cookbooks")
+    (folder / "tasks.py").symlink_to(ROOT / "tasks.py")
     (folder / "version").write_text("v1.36.3\n")
     for name in MACHINES:
         body = node(name, site="rack" if name.startswith("titan") else "us-west-2", gpus="0")
@@ -248,11 +289,24 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     kubelet = KUBELET.replace("LAB", str(folder)).replace("KUBECTL", kubectl_program())
     chef = CHEF.replace('state = root / "state.json"', kubelet + '\nstate = root / "state.json"')
     (folder / "machines").mkdir()
-    program = folder / "machines" / "causeway-etcd-restore"
-    program.write_text(RESTORE.replace("LAB", str(folder)))
-    program.chmod(0o755)
+    (folder / "bin").mkdir()
+    for program, text in (
+        ("machines/causeway-etcd-restore", RESTORE),
+        ("machines/causeway-certificates", CERTIFICATES),
+        ("bin/inside", INSIDE.replace("ETCDCTL", need("etcdctl"))),
+        ("bin/kubectl", KUBECTL.replace("KUBECTL", kubectl_program())),
+    ):
+        (folder / program).write_text(text.replace("LAB", str(folder)))
+        (folder / program).chmod(0o755)
     with ExitStack() as stack:
         hosts = stack.enter_context(running_hosts(folder / "machines", *MACHINES, chef=chef))
+        for name in MACHINES:
+            # What a command does to /etc stays on the machine that it was meant for.
+            hosts[name].shell(
+                "mkdir /run/etc && mkdir /run/etc/upper /run/etc/work && mount -t overlay none "
+                "-o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc && "
+                f"mkdir -p /etc/kubernetes && echo {name} >/run/lab-host"
+            )
         found = Lab(folder, hosts, stack)
         Pki(found.store, domain="test.internal", clock=lambda: datetime.now(UTC)).create(
             "a passphrase", "lab"
@@ -369,6 +423,24 @@ def test_a_user_works_in_their_namespace_until_the_profile_is_revoked(lab: Lab) 
     assert "Forbidden" in kubectl(lab, "ada.yaml", "get", "secrets", "--namespace", "kube-system").stderr
     out, _ = lab.invoke("kubeconfig.credential", "--user", "ada")
     assert json.loads(out)["kind"] == "ExecCredential"
+    # And by kubectl itself, from anywhere, with no virtual environment on PATH.
+    lab.invoke("kubeconfig", "--user", "ada", "--exec", "--out", "exec.yaml")
+    assert "PRIVATE" not in (lab.folder / "exec.yaml").read_text()
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(lab.folder / "config")}
+    command = [
+        kubectl_program(),
+        "--kubeconfig",
+        str(lab.folder / "exec.yaml"),
+        "auth",
+        "whoami",
+        "-o",
+        "json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere, env=env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"]["userInfo"]["username"] == "ada"
     _, err = lab.invoke("kubeconfig", "--user", "adaa", code=1)
     assert "did you mean ada?" in err
     _, err = lab.invoke("kubeconfig", "--user", "ada", "--hours", "100000", code=1)
@@ -381,7 +453,12 @@ def test_drain_waits_for_a_budget_and_says_whose(lab: Lab) -> None:
         "metadata": {"name": "always-one", "namespace": "default"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
     }  # fmt: skip
-    lab.api.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    lab.api.create(budgets, budget)
+    # As its controller has seen it. Before that, each refusal asks for ten seconds of patience.
+    seen = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
+            "expectedPods": 1}  # fmt: skip
+    lab.api.patch(f"{budgets}/always-one/status", {"status": seen})
     lab.api.create("/api/v1/namespaces/default/pods", pod("web", "titan-01", labels={"app": "web"}))
     running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     lab.api.patch("/api/v1/namespaces/default/pods/web/status", {"status": running})
@@ -393,7 +470,7 @@ def test_drain_waits_for_a_budget_and_says_whose(lab: Lab) -> None:
     assert "unschedulable" not in lab.api.get("/api/v1/nodes/titan-01")["spec"]
     _, err = lab.invoke("cluster.drain", "titan-03", code=1)
     assert "titan-03: no such node; did you mean titan-0" in err
-    lab.api.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/always-one")
+    lab.api.delete(f"{budgets}/always-one")
     lab.api._call("DELETE", "/api/v1/namespaces/default/pods/web", query={"gracePeriodSeconds": "0"})
 
 
@@ -408,6 +485,11 @@ def test_a_node_is_removed_and_comes_back(lab: Lab) -> None:
     assert lab.api.find("/api/v1/nodes/titan-02") is not None
     _, err = lab.invoke("cluster.remove", "master-1", "--yes", code=1)
     assert "etcd can't be asked whether it can do without master-1" in err
+    for pattern in ("titan-*", "titan-01,titan-02", ""):
+        _, err = lab.invoke("cluster.remove", pattern, "--yes", code=1)
+        assert "no such node" in err
+        _, err = lab.invoke("cluster.drain", pattern, code=1)
+        assert "no such node" in err
 
 
 def test_upgrade_follows_the_spec_and_stops_at_a_gate(lab: Lab) -> None:
@@ -432,6 +514,40 @@ def test_upgrade_follows_the_spec_and_stops_at_a_gate(lab: Lab) -> None:
     assert "kubernetes-upgrade.conf" not in lab.brought("master-1")["have"]
     out, _ = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes")
     assert "Every node is at 1.36." in out
+
+
+def kept(lab: Lab, name: str) -> bytes:
+    """A secret as etcd has it."""
+    assert lab.server is not None
+    words = [need("etcdctl"), "--endpoints", lab.server.etcd, "get", f"/registry/secrets/default/{name}"]
+    return subprocess.run(words, capture_output=True, check=True, env={"ETCDCTL_API": "3"}).stdout
+
+
+def test_secrets_get_another_key_at_rest_and_the_old_one_is_forgotten(lab: Lab) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "old"},
+        "stringData": {"word": "yes"},
+    }
+    lab.api.create("/api/v1/namespaces/default/secrets", secret)
+    assert b"k8s:enc:secretbox:v1:key1:" in kept(lab, "old")
+    _, err = lab.invoke("cluster.rotate-encryption", code=1)
+    assert "nothing was done: that was not agreed to" in err
+    (lab.folder / "broken-master-2").touch()
+    _, err = lab.invoke("cluster.rotate-encryption", "--yes", code=1)
+    assert "failed in step 3, master-2 reads with the new key" in err
+    assert secrets.rotation(lab.store) == "added", "nobody writes with a key that a master does not have"
+    (lab.folder / "broken-master-2").unlink()
+    (lab.folder / "restarts").unlink()
+    out, err = lab.invoke("cluster.rotate-encryption", "--yes", "--json")
+    assert "A rotation was begun before: it goes on." in err
+    assert json.loads(out)["steps"][-1]["did"] == "forgotten"
+    assert (lab.folder / "restarts").read_text().split() == ["master-1", "master-2", "master-3"] * 3
+    assert b"k8s:enc:secretbox:v1:key2:" in kept(lab, "old")
+    assert lab.api.get("/api/v1/namespaces/default/secrets/old")["data"] == {"word": "eWVz"}
+    (key,) = json.loads(secrets.made(lab.store, datetime.now(UTC)).encryption)
+    assert key["name"] == "key2"
 
 
 def test_whose_profile_is_revoked_is_out_of_the_cluster(lab: Lab) -> None:
@@ -473,3 +589,108 @@ def test_an_api_that_is_away_is_no_cluster_to_begin_anew(lab: Lab) -> None:
     assert "who is no node yet does not join in this run" in err
     lab.server.start()
     lab.invoke("cluster.status")
+
+
+def test_a_master_that_was_set_up_anew_begins_no_second_cluster(lab: Lab) -> None:
+    assert lab.server is not None
+    lab.server.stop()
+    lab.hosts["master-2"].shell("touch /etc/kubernetes/admin.conf")
+    _, err = lab.invoke("converge", "--nodes", "master-1", code=1)
+    assert (
+        "master-2 is of a cluster whose API is away, and master-1 is not: it would begin another one" in err
+    )
+    lab.hosts["master-1"].shell("touch /etc/kubernetes/admin.conf")
+    lab.server.start()
+    lab.invoke("cluster.status")
+
+
+@pytest.fixture
+def members(lab: Lab, tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """etcd as three masters have it, beside the API server's own, and their pods."""
+    names = ("master-1", "master-2", "master-3")
+    ports = {name: free_ports() for name in names}
+    cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
+    (lab.folder / "etcd").mkdir()
+    found = {}
+    with ExitStack() as stack:
+        for name, (client, peer) in ports.items():
+            words = [
+                need("etcd"), "--name", name, "--data-dir", str(tmp_path / name), "--unsafe-no-fsync",
+                "--listen-client-urls", f"http://127.0.0.1:{client}",
+                "--advertise-client-urls", f"http://127.0.0.1:{client}",
+                "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+                "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}", "--initial-cluster", cluster,
+            ]  # fmt: skip
+            with (tmp_path / f"{name}.log").open("wb") as log:
+                found[name] = subprocess.Popen(words, stdout=log, stderr=log)
+            stack.callback(found[name].wait)
+            stack.callback(found[name].kill)
+            (lab.folder / "etcd" / name).write_text(f"http://127.0.0.1:{client}")
+            body = pod(f"etcd-{name}", name, labels={"component": "etcd"})
+            body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+            lab.api.create("/api/v1/namespaces/kube-system/pods", {**body, "metadata": {
+                **body["metadata"], "namespace": "kube-system"}})  # fmt: skip
+            running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            lab.api.patch(f"/api/v1/namespaces/kube-system/pods/etcd-{name}/status", {"status": running})
+        endpoints = ",".join(f"http://127.0.0.1:{client}" for client, _ in ports.values())
+        health = [need("etcdctl"), f"--endpoints={endpoints}", "endpoint", "health", "--dial-timeout=20s",
+                  "--command-timeout=60s"]  # fmt: skip
+        subprocess.run(health, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
+        yield found
+
+
+def free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def member_names(lab: Lab, through: str) -> list[str]:
+    endpoint = (lab.folder / "etcd" / through).read_text()
+    words = [need("etcdctl"), f"--endpoints={endpoint}", "member", "list", "--write-out=json"]
+    said = subprocess.run(words, capture_output=True, check=True, env={"ETCDCTL_API": "3"}).stdout
+    return sorted(each["name"] for each in json.loads(said)["members"])
+
+
+def forget_pod(lab: Lab, master: str) -> None:
+    """As the garbage collector does with pods of a node that is gone."""
+    path = f"/api/v1/namespaces/kube-system/pods/etcd-{master}"
+    lab.api._call("DELETE", path, query={"gracePeriodSeconds": "0"})
+
+
+def test_masters_leave_etcd_while_most_of_it_stays(
+    lab: Lab, members: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    out, _ = lab.invoke("cluster.status")
+    assert "etcd: 3 of 3 well" in out
+    # One that can be reached, and whose reset did not take the member out.
+    _, err = lab.invoke("cluster.remove", "master-3", "--yes")
+    assert "master-3 leaves etcd" in err
+    assert "taken out" in err
+    assert member_names(lab, "master-1") == ["master-1", "master-2"]
+    assert lab.api.find("/api/v1/nodes/master-3") is None
+    forget_pod(lab, "master-3")
+    # With one of two down, the other one must stay.
+    members["master-2"].send_signal(signal.SIGSTOP)
+    _, err = lab.invoke("cluster.remove", "master-1", "--yes", code=1)
+    assert "without master-1, 0 of 1 members of etcd would be well, which is no majority" in err
+    members["master-2"].send_signal(signal.SIGCONT)
+    # One whose machine is gone, for good.
+    lab.hosts["master-2"].stop()
+    out, err = lab.invoke("cluster.remove", "master-2", "--yes", "--lost", "--json")
+    assert json.loads(out)["failed"] == []
+    assert "reset master-2" in err
+    assert member_names(lab, "master-1") == ["master-1"]
+    forget_pod(lab, "master-2")
+    _, err = lab.invoke("cluster.remove", "master-1", "--yes", code=1)
+    assert "master-1 holds all there is of the cluster: it can't be removed" in err
+
+
+def test_nobody_begins_a_cluster_while_a_master_can_not_be_asked(lab: Lab) -> None:
+    assert lab.server is not None
+    lab.server.stop()
+    lab.hosts["master-1"].shell("rm /etc/kubernetes/admin.conf")
+    _, err = lab.invoke("converge", "--nodes", "master-1", code=1)
+    assert "master-1 would begin a cluster, and who may have one can't be asked" in err
+    assert "master-2" in err

@@ -90,3 +90,34 @@ def test_a_turn_that_nobody_renews_is_taken_over(minutes: int, over: bool) -> No
         env={**os.environ, "PYTHONPATH": str(PROGRAMS)},
     )
     assert json.loads(done.stdout) is over
+
+
+def test_one_pod_is_started_again_and_waited_for(tmp_path: Path) -> None:
+    """As a rotation of the key at rest asks for it: the old container ends, and the API server is well."""
+    crictl = tmp_path / "crictl"
+    crictl.write_text(
+        f"""#!/bin/sh
+case "$1" in
+stop) echo "$@" >>{tmp_path}/said; echo new >{tmp_path}/id ;;
+ps) cat {tmp_path}/id ;;
+esac
+"""
+    )
+    crictl.chmod(0o755)
+    (tmp_path / "id").write_text("old\n")
+    script = (
+        "import sys\n"
+        "from kubernetes_node import certificates\n"
+        "certificates.well = lambda url: url == certificates.HEALTH['kube-apiserver']\n"
+        "sys.exit(certificates.main(['--restart', 'kube-apiserver']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(PROGRAMS)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "kube-apiserver was started again\n"
+    assert (tmp_path / "said").read_text() == "stop --timeout 30 old\n"

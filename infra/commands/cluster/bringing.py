@@ -81,9 +81,16 @@ def _require_none_begun(understood: Understood, masters: Sequence[str]) -> None:
         return remote.run(f"test -e {ADMIN}", check=False)[0] == 0
 
     found = everywhere([(each.hostname, each.fqdn) for each in plane.masters], begun)
-    own = found.pop(first.hostname)
-    members = sorted(name for name, has in found.items() if has is True)
-    if own is False and members:
+    if found.pop(first.hostname) is not False:
+        return  # it is of the cluster, or can't be reached to begin one
+    if unknown := [str(each) for each in found.values() if isinstance(each, CausewayError)]:
+        raise DriveError(
+            f"{first.hostname} would begin a cluster, and who may have one can't be asked:\n"
+            + "\n".join(f"  {each}" for each in unknown)
+            + "\nBring those up first: two clusters with the same keys would be worse than none"
+        )
+    members = sorted(name for name, has in found.items() if has)
+    if members:
         raise DriveError(
             f"{listed(members)} {'is' if len(members) == 1 else 'are'} of a cluster whose API is away, "
             f"and {first.hostname} is not: it would begin another one. Bring that one back first, or "

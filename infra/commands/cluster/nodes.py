@@ -24,10 +24,10 @@ def add(understood: Understood, name: str, *, login: str, fingerprint: str, json
     from infra.drive.kubernetes import joining
 
     options = understood.environment.options
-    chosen = choose(understood, "", [name])
-    if len(chosen) != 1:
-        raise UsageError(f"{name} names {len(chosen)} machines; cluster.add-node takes one")
-    machine = chosen[0]
+    machine = _machine(understood, name)
+    if machine is None:
+        choose(understood, "", [name])  # says which there are, where it is none of them
+        raise UsageError(f"{name!r} names no single machine; cluster.add-node takes one")
     write(understood)
     if not joining.becomes_node(joining.recipes(understood.environment.build, machine.name)):
         raise UsageError(
@@ -96,6 +96,7 @@ def drain(
     """Empty a node of its pods, or let it take pods again."""
     from infra.drive.kubernetes import nodes
 
+    _require_seconds(timeout)
     with working.reach(understood) as there:
         nodes.require(there.api, name)
         if undo:
@@ -145,7 +146,8 @@ def remove(
     """Take a node out of the cluster: drained, deleted, and its machine reset where it can be reached."""
     from infra.drive.kubernetes import access, lease
 
-    steps = Steps(f"invoke cluster.remove {name} {understood.environment.options}")
+    _require_seconds(timeout)
+    steps = Steps(f"invoke cluster.remove {name} {understood.environment.options}{' --lost' if lost else ''}")
     with working.reach(understood) as there:
         node, machine = _found(there, name)
         master = _is_master(machine, node)
@@ -161,7 +163,9 @@ def remove(
                     f"drain {name}",
                     lambda: _drained(there, name, timeout=timeout, force=force),
                 )
-            steps.step(f"reset {name}", lambda: _reset(there, steps, machine, master=master))
+            steps.step(f"reset {name}", lambda: _reset(steps, machine, lost=lost))
+            if master:
+                steps.step(f"{name} leaves etcd", lambda: _leave_etcd(there, name))
             steps.step(f"forget {name}", lambda: _forget(there, name))
     if json:
         say_json({"node": name, "steps": steps.done, "failed": steps.failures})
@@ -183,11 +187,20 @@ def _found(there: Reach, name: str) -> tuple[dict[str, Any] | None, Chosen | Non
     """The node and the spec's machine of that name; one of them may be missing."""
     from infra.drive.kubernetes import nodes
 
-    try:
-        machine = choose(there.understood, "", [name])[0]
-    except UsageError:
+    machine = _machine(there.understood, name)
+    if machine is None:
         return nodes.require(there.api, name), None
     return there.api.find(f"/api/v1/nodes/{name}"), machine
+
+
+def _machine(understood: Understood, name: str) -> Chosen | None:
+    """The spec's machine of just that name: what takes one out of a cluster takes no pattern."""
+    return next((each for each in choose(understood, "", ()) if each.name == name), None)
+
+
+def _require_seconds(timeout: int) -> None:
+    if timeout < 1:
+        raise UsageError(f"--timeout {timeout}: pods need a second at least")
 
 
 def _is_master(machine: Chosen | None, node: dict[str, Any] | None) -> bool:
@@ -212,8 +225,8 @@ def _drained(there: Reach, name: str, *, timeout: int, force: bool) -> str:
     return "empty"
 
 
-def _reset(there: Reach, steps: Steps, machine: Chosen | None, *, master: bool) -> str:
-    """``kubeadm reset`` on the machine; a master that can't be reached leaves etcd through another."""
+def _reset(steps: Steps, machine: Chosen | None, *, lost: bool) -> str:
+    """``kubeadm reset`` on the machine, where it answers."""
     from infra.drive.kubernetes import nodes
     from infra.drive.machines.connection import opened
 
@@ -223,16 +236,23 @@ def _reset(there: Reach, steps: Steps, machine: Chosen | None, *, master: bool) 
         with opened(machine.fqdn) as remote:
             remote.run(nodes.RESET)
     except CausewayError as problem:
-        if not master:
+        if not lost:
             steps.missed(f"{problem} (not reset: it must be set up anew before it joins again)")
-            return "left as it is"
-        through = nodes.reach_through(there.api, machine.name)
-        if through is None:
-            raise
-        note(f"    {problem}")
-        gone = nodes.forget_member(there.kubectl, through, machine.name)
-        return "not reached; its member of etcd was removed" if gone else "not reached, and no member of etcd"
+        return "left as it is"
     return "kubeadm reset"
+
+
+def _leave_etcd(there: Reach, name: str) -> str:
+    """``kubeadm reset`` takes a member out, warns where it could not, and goes on: so it is looked at."""
+    from infra.drive.kubernetes import nodes
+
+    # Where its API server was the one that answered us, the load balancer must notice first.
+    if not wait_for(there.api.ready, seconds=READY):
+        raise DriveError(f"the API does not answer after {READY // 60} minutes; invoke cluster.status")
+    through = nodes.reach_through(there.api, name)
+    if through is None:
+        raise DriveError(f"no other pod of etcd is ready: whether {name} is a member still can't be told")
+    return "taken out" if nodes.forget_member(there.kubectl, through, name) else "no member any more"
 
 
 def _forget(there: Reach, name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from infra.commands.cluster.up import permitted, rendered
 from infra.commands.cluster.working import Reach
 from infra.commands.environment import Understood
-from infra.commands.terminal import say, say_json
+from infra.commands.terminal import note, say, say_json
 from infra.errors import CausewayError
 from infra.nearest import listed
 
@@ -30,6 +30,7 @@ def tell(understood: Understood, store: Store, *, json: bool) -> int:
             if there.api.ready():
                 rows = [_row("keys", "kept as they are"), *_compared(there, store)]
             else:
+                note(f"The API does not answer at {where.address}: this is a run where none was begun.")
                 rows = [_row("keys", "kept as they are"), *_begun(understood)]
     if json:
         say_json(rows)

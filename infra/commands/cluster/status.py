@@ -105,6 +105,7 @@ def _snapshot(there: Reach) -> dict[str, Any] | None:
     noted = status.noted(there.api, "causeway-etcd-snapshot")
     try:
         taken = datetime.fromisoformat(noted["taken"])
+        taken = taken if taken.tzinfo else taken.replace(tzinfo=UTC)
     except (KeyError, ValueError):
         return None
     age = (datetime.now(UTC) - taken).total_seconds()
@@ -121,7 +122,7 @@ def _certificates(there: Reach) -> list[dict[str, Any]]:
     for master, ends_at in sorted(status.noted(there.api, "causeway-certificates").items()):
         try:
             rows.append({"name": f"of {master}", "days": status.days_left(datetime.fromisoformat(ends_at))})
-        except ValueError:
+        except (ValueError, TypeError):
             continue
     return rows
 
@@ -143,6 +144,12 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
             f"the masters are {found['version']}, the spec says {found['wanted']}: invoke cluster.upgrade"
         )
     lines += [
+        f"{each['nodes']} nodes of {each['pool'] or each['site'] or 'no site'} are at "
+        f"{' and '.join(each['versions'])}, the masters at {found['version']}: {_follow(each['pool'])}"
+        for each in found["nodes"]
+        if any(behind(version, found["version"]) for version in each["versions"])
+    ]
+    lines += [
         f"{each['kind']} {each['name']}: {each['available']} of {each['wanted']} available"
         for each in found["unwell"]
     ]
@@ -160,6 +167,19 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
         if each["days"] < SOON
     ]
     return lines
+
+
+def behind(kubelet: str, masters: str) -> bool:
+    """Whether a kubelet is of an older minor."""
+    from infra.drive.kubernetes.kubectl import minor
+
+    return bool(kubelet) and minor(kubelet) < minor(masters)
+
+
+def _follow(pool: str) -> str:
+    if pool in {"", "masters"}:
+        return "invoke cluster.upgrade goes on with them"
+    return "bake and apply its image, then invoke cluster.upgrade"
 
 
 def _tell(found: Mapping[str, Any]) -> None:

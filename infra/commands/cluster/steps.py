@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -22,14 +24,18 @@ class Steps:
     done: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """What went wrong and stopped nothing else."""
+    destroyed: set[str] = field(default_factory=set)
+    """What was taken away, as ``--destroy`` names it."""
 
     def step(self, title: str, work: Work) -> None:
-        """Do one. Whatever it raises is passed on, with where it stopped said."""
+        """Do one. Whatever it raises is passed on, with where it stopped said. What it says itself goes to
+        standard error: the other one is for the result of the whole run."""
         number = len(self.done) + 1
         note(f"[{number}] {title}")
         began = time.monotonic()
         try:
-            said = work()
+            with redirect_stdout(sys.stderr):
+                said = work()
         except KeyboardInterrupt:
             note(f"    stopped in step {number}, {title}. What is done stays; go on with: {self.again}")
             raise

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infra.drive.kubernetes.certificates import Pair
     from infra.drive.kubernetes.helm import Installed, Release
     from infra.drive.secrets import Store
+    from infra.model import Cluster
 
 API_SECONDS: Final = 300
 """How long a master's API server has until it answers."""
@@ -40,6 +41,8 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
     from infra.drive.kubernetes import access, lease, secrets
 
     working.real(understood)
+    if at_once < 1:
+        raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
     options = understood.environment.options
     steps = Steps(f"invoke cluster.up {options}")
     write(understood)
@@ -92,6 +95,11 @@ def _preflight(understood: Understood, masters: Sequence[Chosen]) -> str:
 
     program = kubectl.find(understood.cluster.kubernetes.version)
     charts = helm.find()
+    if pools := tokenless(understood.cluster):
+        note(
+            f"    ! secrets.store is local: instances of {listed(pools)} find no token, and do not join; "
+            "with secrets.store: ssm they do"
+        )
     known = understood.outputs.instances
     if unknown := [each.name for each in masters if each.name not in known]:
         options = understood.environment.options
@@ -108,6 +116,14 @@ def _preflight(understood: Understood, masters: Sequence[Chosen]) -> str:
     version = ".".join(map(str, charts.version))
     reached = f"{len(masters) - len(away)} of {len(masters)} masters answer"
     return f"kubectl {'.'.join(map(str, program.minor))}, Helm {version}; {reached}"
+
+
+def tokenless(cluster: Cluster) -> list[str]:
+    """The pools whose instances can't come by a token: they ask SSM for it, where masters keep it fresh
+    only when that is the store of secrets."""
+    if cluster.secrets.store != "local":
+        return []
+    return [pool.name for pool in cluster.pools if pool.groups]
 
 
 # -- Machines ----------------------------------------------------------------------------------------------
@@ -222,6 +238,8 @@ def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
         return _said(steps, apply.drop(there.kubectl, there.api, names, destroy=destroy))
 
     steps.step("take away what is no longer rendered", drop)
+    for word in sorted(set(destroy) - steps.destroyed):
+        steps.missed(f"--destroy {word}: nothing that is rendered no longer has that name")
 
 
 def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collection[str]) -> str:
@@ -234,6 +252,7 @@ def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collec
 
 
 def _said(steps: Steps, done: Applied) -> str:
+    steps.destroyed.update(each.word for each in done.pruned)
     for each in done.kept:
         steps.missed(
             f"{each} is no longer rendered, and holds people's work: it stays. If it may go: "

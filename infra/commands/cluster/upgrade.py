@@ -12,22 +12,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from infra.commands.cluster import working
-from infra.commands.cluster.steps import Steps
+from infra.commands.cluster.steps import Steps, wait_for
 from infra.commands.cluster.working import Reach
 from infra.commands.environment import Understood
 from infra.commands.machines.choosing import Chosen, choose
 from infra.commands.terminal import ask, columns, note, say, say_json
 from infra.commands.vpn import keeping
 from infra.errors import DriveError, UsageError
+from infra.nearest import listed
 
 if TYPE_CHECKING:
+    from infra.drive.kubernetes.status import Node
     from infra.drive.kubernetes.upgrade import Before, Plan
     from infra.drive.secrets import Store
+    from infra.model import Cluster
 
 GATE: Final = 300
 """Seconds that the cluster has after a step until it is as well as before."""
 
 BEAT: Final = 5
+
+GONE: Final = 180
+"""Seconds until the node of an instance that has ended is known not to be ready
+(kube-controller-manager's --node-monitor-grace-period, with the shutdown before)."""
 
 
 def upgrade(
@@ -39,11 +46,13 @@ def upgrade(
     from infra.drive.kubernetes import upgrade as upgrades
 
     options = understood.environment.options
+    if gate < 0:
+        raise UsageError(f"--gate {gate}: seconds, 0 or more")
     _require_same(understood, to)
     write(understood)
     store = keeping.store(understood)
     with working.reach(understood, store) as there:
-        found = upgrades.plan(there.api, there.kubectl, to)
+        found = upgrades.plan(there.api, there.kubectl, to, unlisted(understood.cluster))
         work = _Work.of(understood, found)
         if not json:
             _tell(found, work)
@@ -53,7 +62,10 @@ def upgrade(
             return 1 if found.refused else 0
         if found.done:
             upgrades.forget(there.api)
-            say(f"Every node is at {to}.")
+            if json:
+                say_json({"to": to, "steps": [], "left": []})
+            else:
+                say(f"Every node is at {to}.")
             return 0
         if found.refused and not force:
             raise UsageError("nothing was done: " + "; ".join(found.refused))
@@ -65,12 +77,28 @@ def upgrade(
         steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
         with lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}"):
             _run(there, steps, store, work, to, pools=pools, gate=gate)
-            upgrades.forget(there.api)
+            left = () if pools else tuple(work.pools)
+            if not left:
+                upgrades.forget(there.api)
     if json:
-        say_json({"to": to, "steps": steps.done})
-    else:
-        say(f"The cluster is at {to}. Add-ons follow with: invoke cluster.up {options}")
+        say_json({"to": to, "steps": steps.done, "left": list(left)})
+        return 0
+    say(f"The cluster is at {to}. Add-ons follow with: invoke cluster.up {options}")
+    if left:
+        say(f"Pools are behind still, as --no-pools had it: {listed(left)}. They follow with: {steps.again}")
     return 0
+
+
+def unlisted(cluster: Cluster) -> list[str]:
+    """The charts whose makers do not list the spec's minor of Kubernetes."""
+    version = cluster.kubernetes.version
+    return [
+        f"the add-on {each.name}: chart {each.chart.version} is listed for {' to '.join(each.chart.minors)} "
+        f"by its makers, not for {version}; try it before, or pin another: "
+        f"kubernetes.addons.{each.name}.version"
+        for each in cluster.kubernetes.addons
+        if each.chart is not None and not each.chart.lists(version)
+    ]
 
 
 class _Work:
@@ -178,6 +206,7 @@ def _pool(there: Reach, pool: str, to: str) -> str:
     """An instance refresh, more instances than usual meanwhile: fresh ones start from the image that is
     baked."""
     from infra.commands import images
+    from infra.drive.kubernetes import nodes as removing
     from infra.drive.kubernetes import status
     from infra.drive.kubernetes.kubectl import minor
 
@@ -189,7 +218,20 @@ def _pool(there: Reach, pool: str, to: str) -> str:
     )  # fmt: skip
     if code:
         raise DriveError(f"the pool {pool} could not be rolled")
-    old = [each for each in status.nodes(there.api) if each.pool == pool and minor(each.version) < minor(to)]
+
+    def behind() -> list[Node]:
+        return [
+            each
+            for each in status.nodes(there.api)
+            if each.pool == pool and each.version and minor(each.version) < minor(to)
+        ]
+
+    # The node of an instance that was replaced stays, as one that is heard of no more.
+    wait_for(lambda: not any(each.ready for each in behind()), seconds=GONE)
+    old = [each for each in behind() if each.ready]
+    for each in behind():
+        if not each.ready:
+            removing.delete(there.api, each.name)
     if old:
         options = there.understood.environment.options
         raise DriveError(

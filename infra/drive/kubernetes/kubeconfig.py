@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import shlex
+import sys
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,8 +65,9 @@ def with_command(
     where: Endpoint, authority: str, cluster: str, login: str, *, folder: Path, environment: str
 ) -> dict[str, Any]:
     """A kubeconfig whose credentials are fetched when they are needed, by whoever can open the store
-    (client.authentication.k8s.io/v1). kubectl runs the command where it is itself: hence the folder."""
-    words = ["invoke", "kubeconfig.credential", "--env", environment, "--user", login]
+    (client.authentication.k8s.io/v1). kubectl runs the command where it is itself, and often outside of our
+    virtual environment: hence the folder, and the interpreter."""
+    words = [sys.executable, "-m", "invoke", "kubeconfig.credential", "--env", environment, "--user", login]
     script = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
     credentials = {
         "exec": {

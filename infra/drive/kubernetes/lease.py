@@ -5,6 +5,7 @@ It is renewed while the work goes on. One that nobody renewed for two minutes is
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ _BEAT: Final = 30.0
 
 _FOLDER: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _ABOUT: Final = "causeway.dev/doing"
+_PROCESS: Final = "causeway.dev/process"
 
 
 def _now() -> datetime:
@@ -40,8 +42,13 @@ def held(
 
     def keep() -> None:
         while not ended.wait(_BEAT):
+            change = [
+                # Somebody may have taken it over while this laptop slept.
+                {"op": "test", "path": "/spec/holderIdentity", "value": who},
+                {"op": "replace", "path": "/spec/renewTime", "value": _micro(clock())},
+            ]
             try:
-                renewing.patch(f"{_FOLDER}/{NAME}", {"spec": {"renewTime": _micro(clock())}})
+                renewing.patch(f"{_FOLDER}/{NAME}", change, "json")
             except (ApiError, AwayError):
                 continue  # an API server that restarts in an upgrade
 
@@ -63,7 +70,10 @@ def _take(api: Api, who: str, doing: str, clock: Callable[[], datetime]) -> None
         "acquireTime": _micro(now),
         "renewTime": _micro(now),
     }
-    about = {"annotations": {_ABOUT: doing}, "labels": {"app.kubernetes.io/managed-by": "causeway"}}
+    about = {
+        "annotations": {_ABOUT: doing, _PROCESS: str(os.getpid())},
+        "labels": {"app.kubernetes.io/managed-by": "causeway"},
+    }
     body: dict[str, Any] = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -90,17 +100,32 @@ def _take(api: Api, who: str, doing: str, clock: Callable[[], datetime]) -> None
 def _refuse_held(there: dict[str, Any], who: str, now: datetime) -> None:
     spec = there.get("spec") or {}
     holder = spec.get("holderIdentity")
-    if not holder or holder == who:
+    about = there["metadata"].get("annotations") or {}
+    # One's own that was killed need not be waited for.
+    if not holder or (holder == who and not _runs(str(about.get(_PROCESS, "")))):
         return
     renewed = datetime.fromisoformat(str(spec["renewTime"]))
     if now - renewed > timedelta(seconds=int(spec.get("leaseDurationSeconds") or DURATION)):
         return
-    doing = (there["metadata"].get("annotations") or {}).get(_ABOUT, "work")
+    doing = about.get(_ABOUT, "work")
     began = spec.get("acquireTime", renewed)
     raise UsageError(
         f"{holder} is at work on this cluster ({doing}, since {began}); wait for it. "
         f"One that was cut off is forgotten after {DURATION // 60} minutes"
     )
+
+
+def _runs(process: str) -> bool:
+    """Whether another process of this machine runs."""
+    if not process.isdecimal() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _give_back(api: Api, who: str) -> None:

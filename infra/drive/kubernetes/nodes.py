@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,9 @@ from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.kubectl import Kubectl, KubectlError
 from infra.drive.kubernetes.status import ETCDCTL, Member
 from infra.errors import DriveError, UsageError
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""RFC 1123, as names of nodes are."""
 
 DRAIN: Final = 900
 """Seconds that pods have to leave, if nothing else is said."""
@@ -42,12 +46,13 @@ class Blocker:
 
 def require(api: Api, name: str) -> dict[str, Any]:
     """A node. ``UsageError`` with those that there are."""
-    found = api.find(f"/api/v1/nodes/{name}")
+    # An empty name would be the path of the whole list.
+    found = api.find(f"/api/v1/nodes/{name}") if _NAME.fullmatch(name) else None
     if found is None:
         from infra.nearest import meant_one_of
 
         known = [str(each["metadata"]["name"]) for each in api.list("/api/v1/nodes")]
-        raise UsageError(f"{name}: no such node; {meant_one_of(name, known)}")
+        raise UsageError(f"{name or repr(name)}: no such node; {meant_one_of(name, known)}")
     return found
 
 

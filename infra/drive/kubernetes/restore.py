@@ -63,8 +63,3 @@ def restore(remote: Remote, name: str, masters: Sequence[str]) -> str:
     script = f'exec {PROGRAM} restore "$1" --yes --force --masters "$2"'
     _, said = remote.run(script, name, ",".join(masters))
     return (said.strip().splitlines() or ["restored"])[-1]
-
-
-def start(remote: Remote) -> None:
-    """A master's pods start as they were."""
-    remote.run(f"exec {PROGRAM} start")

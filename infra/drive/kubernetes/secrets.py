@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.certificates import Pair
@@ -92,12 +92,6 @@ def authority(store: Store) -> Pair | None:
     return found
 
 
-def pages(store: Store) -> Pair | None:
-    """The authority of internal pages; None before it was made."""
-    found: Pair | None = _opened(store, f"{ROOT}/pki/pages-ca", certificates.split)
-    return found
-
-
 def encryption_config(kept: str) -> str:
     """EncryptionConfiguration (apiserver.config.k8s.io/v1), for ``--encryption-provider-config``.
 
@@ -116,25 +110,43 @@ def encryption_config(kept: str) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def add_encryption_key(store: Store) -> int:
-    """A further key, which reads and does not write yet; how many there are. The first of three steps of a
-    rotation: add, ``promote_encryption_key``, ``drop_encryption_keys``, each followed by a converge of all
-    masters."""
+Rotation: TypeAlias = Literal["none", "added", "promoted"]
+"""How far one has come: a key alone; a newer one that reads; the newer one writes, and older ones read."""
+
+
+def rotation(store: Store) -> Rotation:
+    """How far a rotation of the key at rest has come."""
+    first, *others = (_number(each) for each in _encryption(store))
+    if not others:
+        return "none"
+    return "promoted" if first > max(others) else "added"
+
+
+def add_encryption_key(store: Store) -> None:
+    """A further key, which reads and does not write yet: masters learn it one at a time, and one that has
+    not must be able to read what the others write. After this, and after ``promote_encryption_key``, all
+    masters must have the keys before the next step."""
     keys = _encryption(store)
-    number = 1 + max(int(each["name"].removeprefix("key")) for each in keys)
-    store.put(ENCRYPTION, json.dumps([*keys, _encryption_key(number)]))
-    return len(keys) + 1
+    store.put(ENCRYPTION, json.dumps([*keys, _encryption_key(1 + max(map(_number, keys)))]))
 
 
 def promote_encryption_key(store: Store) -> None:
     """The newest key writes from now on; all others still read."""
-    keys = sorted(_encryption(store), key=lambda each: -int(each["name"].removeprefix("key")))
-    store.put(ENCRYPTION, json.dumps(keys))
+    store.put(ENCRYPTION, json.dumps(sorted(_encryption(store), key=_number, reverse=True)))
+
+
+def without_old_keys(store: Store) -> str:
+    """What is left of the keys when the one that writes is the only one; for ``encryption_config``."""
+    return json.dumps(_encryption(store)[:1])
 
 
 def drop_encryption_keys(store: Store) -> None:
     """Forget all keys but the one that writes; every secret must have been written anew since."""
-    store.put(ENCRYPTION, json.dumps(_encryption(store)[:1]))
+    store.put(ENCRYPTION, without_old_keys(store))
+
+
+def _number(key: Mapping[str, str]) -> int:
+    return int(key["name"].removeprefix("key"))
 
 
 # -- Certificates of people --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from infra.drive.kubernetes.access import Access
-from infra.drive.kubernetes.api import Api, ApiError
+from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.kubectl import Kubectl
 from infra.errors import DriveError
 
@@ -306,14 +306,3 @@ def pending(api: Api) -> frozenset[str]:
         for pod in api.list("/api/v1/pods", fieldSelector="status.phase=Pending")
         if not (pod.get("spec") or {}).get("nodeName") and not (pod.get("spec") or {}).get("schedulingGates")
     )
-
-
-def served(api: Api, path: str) -> bool:
-    """Whether the API knows a group: ``/apis/kueue.x-k8s.io``."""
-    try:
-        api.get(path)
-    except ApiError as problem:
-        if problem.code == 404:
-            return False
-        raise
-    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -61,14 +61,16 @@ class Plan:
         return not self.behind and minor(self.now) == minor(self.to)
 
 
-def plan(api: Api, kubectl: Kubectl, to: str) -> Plan:
-    """Look at the cluster. Changes nothing."""
+def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> Plan:
+    """Look at the cluster. Changes nothing. ``unlisted``: what is to run on it and is not known to work with
+    ``to``, each a sentence."""
     now = status.version(api)
     nodes = status.nodes(api)
     nodes = [each for each in nodes if each.version]  # others have not joined yet
     behind = tuple(each for each in nodes if minor(each.version) < minor(to))
     refused = [*_skew(now, to, nodes), *_unwell(api, kubectl, nodes)]
-    warnings = [
+    warnings = [*unlisted]
+    warnings += [
         f"somebody still asks for {each}, which {to} does not have any more" for each in removed(api, to)
     ]
     for node in behind:

@@ -304,6 +304,22 @@ def test_two_people_do_not_work_on_a_cluster_at_once(api: Api, admin: Access) ->
         pass
 
 
+def test_ones_own_other_terminal_counts_and_a_run_that_was_killed_does_not(api: Api, admin: Access) -> None:
+    about = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/causeway-operation"
+    with lease.held(api, Api(admin), "ada@laptop", "cluster.up"):
+        other = subprocess.Popen(["sleep", "600"])
+        api.patch(about, {"metadata": {"annotations": {"causeway.dev/process": str(other.pid)}}})
+        with (
+            pytest.raises(UsageError, match="ada@laptop is at work on this cluster"),
+            lease.held(api, Api(admin), "ada@laptop", "cluster.upgrade"),
+        ):
+            pass
+        other.kill()
+        other.wait()
+        with lease.held(api, Api(admin), "ada@laptop", "cluster.upgrade"):
+            pass
+
+
 def test_of_two_who_begin_at_the_same_moment_one_is_refused(api: Api, admin: Access) -> None:
     inside, refused = [], []
     together = threading.Barrier(2)

@@ -144,12 +144,16 @@ def test_the_key_at_rest_is_rotated_in_three_steps(fresh: LocalStore) -> None:
 
     secrets.made(fresh, NOW)
     assert names() == ["key1"]
-    assert secrets.add_encryption_key(fresh) == 2
+    assert secrets.rotation(fresh) == "none"
+    secrets.add_encryption_key(fresh)
     assert names() == ["key1", "key2"], "it reads before it writes: masters change one at a time"
+    assert secrets.rotation(fresh) == "added"
     secrets.promote_encryption_key(fresh)
     assert names() == ["key2", "key1"]
+    assert secrets.rotation(fresh) == "promoted"
     secrets.drop_encryption_keys(fresh)
     assert names() == ["key2"]
+    assert secrets.rotation(fresh) == "none"
 
 
 def test_who_was_revoked_is_locked_out_until_the_last_certificate_ends(fresh: LocalStore) -> None:

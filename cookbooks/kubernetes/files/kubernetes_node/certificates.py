@@ -118,8 +118,16 @@ def renew(paths: Paths, settings: Settings) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="causeway-certificates", description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, default=Path("/"), help="where the system is, if not at /")
-    paths = Paths(parser.parse_args(arguments).root)
+    parser.add_argument(
+        "--restart", choices=sorted(HEALTH), help="only start this pod again, and wait until it is well"
+    )
+    wanted = parser.parse_args(arguments)
+    paths = Paths(wanted.root)
     try:
+        if wanted.restart:
+            restart([wanted.restart])
+            print(f"{wanted.restart} was started again")
+            return 0
         renewed = renew(paths, read(paths))
     except (Failed, OSError) as problem:
         print(f"causeway-certificates: {problem}", file=sys.stderr)

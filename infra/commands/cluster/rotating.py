@@ -1,0 +1,111 @@
+"""`invoke cluster.rotate-encryption`: secrets at rest get another key, and the one before is forgotten.
+
+As Kubernetes, "Rotate a decryption key" has it: all API servers read with the new key before one writes
+with it, and the old one goes when nothing is written with it any more. How far a run came is seen by
+the keys in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from infra.commands.cluster import working
+from infra.commands.cluster.steps import Steps, wait_for
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.terminal import ask, note, say, say_json
+from infra.commands.vpn import keeping
+from infra.errors import DriveError, UsageError
+
+if TYPE_CHECKING:
+    from infra.drive.secrets import Store
+
+API_SECONDS: Final = 300
+
+
+def rotate(understood: Understood, *, yes: bool, json: bool) -> int:
+    """Rotate the key of encryption at rest, or go on with a rotation that was cut off."""
+    from infra.drive.kubernetes import access, lease, secrets
+
+    environment = understood.environment
+    store = keeping.store(understood)
+    steps = Steps(f"invoke cluster.rotate-encryption {environment.options}")
+    with working.reach(understood, store) as there:
+        if not there.api.ready():
+            raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
+        masters = [each for each in choose(understood, "", ()) if "control-plane" in each.roles]
+        if secrets.rotation(store) != "none":
+            note("A rotation was begun before: it goes on.")
+        note("Each API server is started again three times, one at a time; all secrets are written anew.")
+        if not yes and ask(f"Rotate the key of {environment.name}? Type its name:") != environment.name:
+            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        with lease.held(there.api, there.another(), access.who(), "cluster.rotate-encryption"):
+            _run(there, steps, store, masters)
+    if json:
+        say_json({"steps": steps.done})
+    else:
+        say("Secrets are encrypted with a new key, and the one before is forgotten.")
+        say("Copies of etcd from before today need the old one: it is in backups of the secrets store alone.")
+    return 0
+
+
+def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) -> None:
+    from infra.drive.kubernetes import secrets
+
+    def add() -> str:
+        secrets.add_encryption_key(store)
+        return "kept in the store"
+
+    def promote() -> str:
+        secrets.promote_encryption_key(store)
+        return "it writes from now on"
+
+    def forget() -> str:
+        secrets.drop_encryption_keys(store)
+        return "forgotten"
+
+    if secrets.rotation(store) == "none":
+        steps.step("a new key", add)
+    if secrets.rotation(store) == "added":
+        _everywhere(there, steps, store, masters, "reads with the new key")
+        steps.step("the new key comes first", promote)
+    _everywhere(there, steps, store, masters, "writes with the new key")
+    steps.step("every secret is written anew", lambda: _rewritten(there))
+    _everywhere(there, steps, store, masters, "forgets the old key", last=True)
+    # Last: until then, a run that was cut off is taken up.
+    steps.step("the old key", forget)
+
+
+def _everywhere(
+    there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen], what: str, *, last: bool = False
+) -> None:
+    for master in masters:
+        steps.step(f"{master.name} {what}", partial(_master, there, store, master, last=last))
+
+
+def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
+    from dataclasses import replace
+
+    from infra.drive.kubernetes import encryption, joining, secrets
+    from infra.drive.machines.connection import opened
+    from infra.drive.machines.converge import bring
+
+    keys = secrets.made(store, keeping.now())
+    if last:
+        keys = replace(keys, encryption=secrets.without_old_keys(store))
+    run = joining.recipes(there.understood.environment.build, master.name)
+    bring(master.fqdn, joining.brought(run, keys, None))
+    with opened(master.fqdn) as remote:
+        remote.run(encryption.TAKE)
+    if not wait_for(there.api.ready, seconds=API_SECONDS):
+        raise DriveError(f"the API does not answer after {API_SECONDS // 60} minutes; there: crictl ps -a")
+    return "its API server was started again"
+
+
+def _rewritten(there: Reach) -> str:
+    from infra.drive.kubernetes import encryption
+
+    return f"{encryption.rewrite(there.api)} secrets"

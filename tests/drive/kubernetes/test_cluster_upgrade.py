@@ -1,0 +1,108 @@
+"""Upgrades: what the plan warns of, pools whose images lag behind, and nodes of instances that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from drive.kubernetes.apiserver import node
+from golden_clusters import golden
+
+from infra.catalogue import addons
+from infra.commands.cluster import status as telling
+from infra.commands.cluster import upgrade
+from infra.commands.cluster.up import tokenless
+from infra.commands.cluster.working import Reach
+from infra.drive.kubernetes.api import Api
+from infra.errors import DriveError
+from infra.model import Cluster
+
+
+@pytest.fixture(scope="module")
+def research() -> Cluster:
+    return golden("research")
+
+
+def at(cluster: Cluster, version: str) -> Cluster:
+    return replace(cluster, kubernetes=replace(cluster.kubernetes, version=version))
+
+
+def test_charts_that_do_not_list_the_minor_are_named(research: Cluster) -> None:
+    assert upgrade.unlisted(at(research, "1.36")) == []
+    (said,) = upgrade.unlisted(at(research, "1.37"))
+    assert said.startswith(
+        "the add-on cert-manager: chart v1.21.1 is listed for 1.33 to 1.36 by its makers, not"
+    )
+    assert "kubernetes.addons.cert-manager.version" in said
+
+
+def test_minors_are_numbers_and_their_ends_count() -> None:
+    chart = replace(addons.chart("kueue"), minors=("1.9", "1.36"))
+    assert [chart.lists(minor) for minor in ("1.8", "1.9", "1.10", "1.36", "1.37")] == [
+        False, True, True, True, False,
+    ]  # fmt: skip
+    assert replace(chart, minors=()).lists("1.99"), "nothing is known to the contrary"
+
+
+def test_pools_need_a_store_that_their_instances_can_ask(research: Cluster) -> None:
+    pools = [pool.name for pool in research.pools if pool.groups]
+    assert pools
+    assert tokenless(replace(research, secrets=replace(research.secrets, store="local"))) == pools
+    assert tokenless(replace(research, secrets=replace(research.secrets, store="ssm"))) == []
+
+
+def test_status_names_nodes_that_stayed_behind() -> None:
+    assert telling.behind("v1.35.4", "v1.36.3")
+    assert not telling.behind("v1.36.1", "v1.36.3")
+    assert not telling.behind("", "v1.36.3"), "one that has not joined yet"
+
+
+# -- A pool that was rolled ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reach]:
+    """A cluster whose pools are rolled at once, by AWS alone."""
+    monkeypatch.setattr("infra.commands.images.roll", lambda *_words, **_options: 0)
+    monkeypatch.setattr(upgrade, "GONE", 0)
+    understood = SimpleNamespace(environment=SimpleNamespace(options="--env test"))
+    yield cast("Reach", SimpleNamespace(api=api, understood=understood))
+    for each in list(api.list("/api/v1/nodes")):
+        if each["metadata"]["name"].startswith("i-"):
+            api.delete(f"/api/v1/nodes/{each['metadata']['name']}")
+
+
+def create(api: Api, name: str, **about: Any) -> None:
+    api.create("/api/v1/nodes", node(name, pool="a100", **about))
+
+
+def test_nodes_of_instances_that_were_replaced_are_forgotten(there: Reach, api: Api) -> None:
+    create(api, "i-old", version="v1.35.4", ready=False)
+    create(api, "i-new", version="v1.36.3")
+    assert upgrade._pool(there, "a100", "1.36") == "rolled to 1.36"
+    assert api.find("/api/v1/nodes/i-old") is None
+    assert api.find("/api/v1/nodes/i-new") is not None
+
+
+def test_a_pool_from_an_old_image_is_said(there: Reach, api: Api) -> None:
+    create(api, "i-fresh", version="v1.35.4")
+    with pytest.raises(
+        DriveError, match=r"1 nodes of a100 are still at v1\.35\.4: its image was baked before"
+    ):
+        upgrade._pool(there, "a100", "1.36")
+    assert api.find("/api/v1/nodes/i-fresh") is not None
+
+
+def test_the_plan_tells_of_charts_first(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from infra.drive.kubernetes import upgrade as upgrades
+
+    monkeypatch.setattr("infra.drive.kubernetes.status.etcd", lambda *_: "not asked")
+    create(api, "i-one", version="v1.35.4")
+    found = upgrades.plan(api, cast("Any", None), "1.36", ["the add-on x"])
+    assert found.warnings[0] == "the add-on x"
+    assert "i-one" in {each.name for each in found.behind}
+    api.delete("/api/v1/nodes/i-one")
