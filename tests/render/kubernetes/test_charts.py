@@ -33,6 +33,8 @@ MINORS = [
 ]
 OPEN = ("nodeSelector", "resources", "grafana.ini", "spec", "affinity")
 """Values whose keys are Kubernetes' or a program's own to say."""
+UNSAID = {"aws-mountpoint-s3-csi-driver": {"controller": {"nodeSelector": {}, "tolerations": []}}}
+"""Chart → values that its templates read, and that it does not list."""
 
 
 @cache
@@ -159,6 +161,35 @@ def test_a_chart_takes_our_values(chart: Any, tmp_path: Path, release: str) -> N
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
         assert "kind: " in made.stdout
+        for each in yaml.load_all(made.stdout, _Unambiguous):
+            _is_where_machines_always_are(each)
+
+
+class _Unambiguous(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML itself would have the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"twice the same key:{node.start_mark}"
+        return super().construct_mapping(node, deep)
+
+
+def _is_where_machines_always_are(each: Any) -> None:
+    """Pools may be empty, and cards are kept for those who ask for them: masters are neither."""
+    if each is None or "helm.sh/hook" in (each["metadata"].get("annotations") or {}):
+        return
+    match each["kind"]:
+        case "Deployment" | "StatefulSet" | "Job":
+            spec = each["spec"]["template"]["spec"]
+        case "Prometheus" | "Alertmanager":
+            spec = each["spec"]
+        case _:
+            return
+    assert "node-role.kubernetes.io/control-plane" in spec.get("nodeSelector", {}), each["metadata"]["name"]
+    assert any(
+        toleration.get("key") == "node-role.kubernetes.io/control-plane"
+        for toleration in spec.get("tolerations") or []
+    ), each["metadata"]["name"]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -166,7 +197,7 @@ def test_a_chart_knows_each_of_our_values(chart: Any, release: str) -> None:
     """A misspelled one would have no effect, and nobody would say so."""
     name, row = _of(release)
     folder = chart(row["chart"])
-    known = _defaults(folder)
+    known = merged(_defaults(folder), UNSAID.get(row["chart"], {}))
     ours = yaml.safe_load(charts.render(shipped(name))[row["values"]])
     unknown = [".".join(path) for path in _missing(ours, known, ())]
     assert unknown == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import MASTER, ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
 
 CLASS: Final = "traefik"
 """The IngressClass, which is everybody's default."""
@@ -57,7 +57,6 @@ def releases(cluster: Cluster) -> list[Release]:
                 "labelSelector": {"matchLabels": {"app.kubernetes.io/name": CLASS}},
             }
         ],
-        "nodeSelector": {MASTER: ""},
-        "tolerations": ON_MASTERS["tolerations"],
+        **ON_MASTERS,
     }
     return of(cluster, "ingress", values)

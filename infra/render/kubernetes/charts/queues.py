@@ -89,8 +89,8 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
             "matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]
         },
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
-        # Queues count processors, memory and cards. What else a pod asks for, as a disk or a fast network card,
-        # does not keep it waiting for ever.
+        # Queues count processors, memory and cards. What else a pod asks for, as a disk, does not keep it
+        # waiting for ever.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         "objectRetentionPolicies": {"workloads": {"afterFinished": "168h"}},

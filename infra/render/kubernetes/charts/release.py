@@ -15,7 +15,7 @@ MASTER: Final = "node-role.kubernetes.io/control-plane"
 SITE: Final = "causeway.dev/site"
 
 ON_MASTERS: Final[Object] = {
-    "nodeSelector": {"kubernetes.io/os": "linux", MASTER: ""},
+    "nodeSelector": {MASTER: ""},
     "tolerations": [{"key": MASTER, "operator": "Exists", "effect": "NoSchedule"}],
 }
 """Where the cluster's own controllers run: on machines that are always there, while pools may be empty."""

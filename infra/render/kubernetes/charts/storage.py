@@ -33,6 +33,7 @@ def _efs(cluster: Cluster) -> list[Release]:
 
 def _s3(cluster: Cluster) -> list[Release]:
     values = {
+        "controller": ON_MASTERS,
         "node": {
             "defaultTolerations": False,
             "tolerateAllTaints": False,
