@@ -60,6 +60,18 @@ BEYOND_A_SPEC: Mapping[str, Any] = {
 }
 """A site in racks and a region in one spec, as machines in the racks see it."""
 
+AS_A_CLUSTER_HAS_IT: Mapping[str, Any] = {
+    "gpu": {
+        "dcgm": {"exporter": False},
+        "container_toolkit": {"devices": "mounts"},
+        "health": {"taint": True},
+    }
+}
+"""What the role ``gpu-worker`` says where the add-ons for cards are on."""
+
+NODE = "recipe[container_runtime],recipe[kubernetes::worker]"
+"""What the roles of those who let people in have besides, where there is a cluster."""
+
 
 @pytest.fixture(scope="module")
 def real_disk() -> Path:
@@ -118,11 +130,17 @@ def test_a_gateway_with_storage_and_remote_access(site: Site, based: Path) -> No
     site.up("gateway", based, data="2G")
     assert site.converge("gateway")["updated"]
     assert site.converge("gateway")["updated"] == []
+    report = site.run("gateway", "sudo -n xfs_quota -x -c 'report -p -n -N -b' /srv")
+    (ada,) = (line.split() for line in report.splitlines() if line.startswith("#10001 "))
+    assert ada[3] == str(1024**2), "KiB"
 
 
 def test_a_machine_to_log_in_to(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:
     site.up("login", based)
-    twice(site, "login", attributes)
+    site.put("login", "/etc/causeway/secrets/kubernetes-join.yaml", JOIN)
+    twice(site, "login", attributes, f"role[ssh-node],{NODE}")
+    units = "kubelet containerd home.automount"
+    assert site.run("login", f"systemctl is-active {units}").split() == ["active"] * 3
     site.run("login", "/opt/conda/envs/ml/bin/python -c 'import torch, cv2'")
 
 
@@ -138,7 +156,7 @@ def test_a_node_without_and_with_cards(site: Site, based: Path, attributes: Mapp
     site.put("titan", "/etc/causeway/secrets/kubernetes-join.yaml", JOIN)
     twice(site, "titan", attributes, "role[worker]")
     assert labels(site, "titan")["causeway.dev/gpu-model"] == "titan-x-pascal"
-    twice(site, "titan", attributes)
+    twice(site, "titan", merged(attributes, AS_A_CLUSTER_HAS_IT), "role[gpu-worker-pascal]")
     assert site.run("titan", "/usr/sbin/modinfo -F version nvidia").strip() == archive.DRIVER
 
 

@@ -152,11 +152,13 @@ def _cuda(kernel: str) -> list[Package]:
 
 
 def _container_toolkit() -> list[Package]:
-    names = (
-        "nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools",
-        "libnvidia-container1",
-    )  # fmt: skip
-    return [Package(name, f"{_version('nvidia-container-toolkit')}-1") for name in names]
+    version = f"{_version('nvidia-container-toolkit')}-1"
+    names = ("nvidia-container-toolkit", "libnvidia-container-tools", "libnvidia-container1")
+    tools = {"/usr/bin/nvidia-ctk": _standin("nvidia-ctk")}
+    return [
+        *(Package(name, version) for name in names),
+        Package("nvidia-container-toolkit-base", version, tools),
+    ]
 
 
 def _unit(program: str) -> bytes:

@@ -44,6 +44,7 @@ sites:
     cidr: 10.201.0.0/22
     gateway: {addresses: [203.0.113.10], asn: 65011}
 storage:
+  home_quota: 1 GiB
   nfs:
     home: {site: lab, export: /srv/home, path: /home}
 access:
