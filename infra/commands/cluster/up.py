@@ -239,7 +239,7 @@ def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
 
     steps.step("take away what is no longer rendered", drop)
     for word in sorted(set(destroy) - steps.destroyed):
-        steps.missed(f"--destroy {word}: nothing that is rendered no longer has that name")
+        note(f"    --destroy {word}: nothing of that name is there that is rendered no longer")
 
 
 def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collection[str]) -> str:
