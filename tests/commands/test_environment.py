@@ -169,4 +169,6 @@ def test_a_default_is_spelled_as_a_person_would() -> None:
 
 def test_inherited_values_name_the_file_they_stand_in() -> None:
     found = {dotted(one.path): one for one in origins(load(ROOT / "environments" / "research.yaml"))}
-    assert str(found["access.groups.engineers.gid"].position).endswith("environments/base.yaml:31")
+    lines = (ROOT / "environments" / "base.yaml").read_text(encoding="utf-8").splitlines()
+    [line] = [number for number, text in enumerate(lines, 1) if text.startswith("    engineers:")]
+    assert str(found["access.groups.engineers.gid"].position).endswith(f"environments/base.yaml:{line}")
