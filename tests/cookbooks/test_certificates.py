@@ -71,6 +71,30 @@ def test_certificates_are_renewed_before_they_end_and_not_when_they_are_new(tmp_
     assert "admin.conf" not in old
 
 
+def test_prometheus_is_told_when_they_end(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from datetime import datetime, timezone\n"
+        "from pathlib import Path\n"
+        "from kubernetes_node import certificates\n"
+        "from kubernetes_node.settings import Paths\n"
+        "certificates.record(Paths(Path(sys.argv[1])), datetime(2027, 1, 2, tzinfo=timezone.utc))\n"
+    )
+
+    def tell() -> None:
+        env = {**os.environ, "PYTHONPATH": str(PROGRAMS)}
+        subprocess.run([sys.executable, "-B", "-c", script, str(tmp_path)], check=True, env=env)
+
+    tell()
+    assert not list(tmp_path.iterdir()), "nobody collects figures here"
+    folder = tmp_path / "var/lib/prometheus/node-exporter"
+    folder.mkdir(parents=True)
+    tell()
+    [file] = folder.iterdir()
+    assert file.suffix == ".prom"
+    assert "causeway_certificates_end_time_seconds 1798848000" in file.read_text().splitlines()
+
+
 @pytest.mark.parametrize(("minutes", "over"), [(10, False), (40, True)])
 def test_a_turn_that_nobody_renews_is_taken_over(minutes: int, over: bool) -> None:
     renewed = datetime.now(UTC) - timedelta(minutes=minutes)

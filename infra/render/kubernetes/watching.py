@@ -29,7 +29,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         return {}
     return {
         "monitors.yaml": _monitors(cluster),
-        "rules.yaml": [*_alerts(cluster), _prices(cluster)],
+        "rules.yaml": [*_alerts(cluster), _prices(cluster), _intervals(cluster)],
         "dashboards.yaml": _dashboards(cluster) if cluster.kubernetes.has("grafana") else [],
     }
 
@@ -92,6 +92,15 @@ def _prices(cluster: Cluster) -> Object:
         if group.hourly_price is not None
     ]
     return _rules("prices", [{"name": "prices", "interval": "5m", "rules": prices}])
+
+
+def _intervals(cluster: Cluster) -> Object:
+    """How often things are to happen, for alerts on those that do not."""
+    copies = {
+        "record": "causeway:etcd_snapshot:interval_seconds",
+        "expr": f"vector({cluster.kubernetes.snapshot_seconds})",
+    }
+    return _rules("intervals", [{"name": "intervals", "rules": [copies]}])
 
 
 def _rules(name: str, groups: list[Object]) -> Object:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import yaml
 
 from infra.load import load
 from infra.model import Cluster
-from infra.render.kubernetes import pages, watching
+from infra.render.kubernetes import charts, pages, watching
 from infra.render.templating import TEMPLATES
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
@@ -123,6 +124,23 @@ def test_what_there_is_nothing_of_is_not_watched() -> None:
     assert "dashboard-jobs" in names
     rules = {each["metadata"]["name"] for each in watching.objects(shipped("minimal"))["rules.yaml"]}
     assert "causeway-gpus" not in rules
+
+
+def test_a_copy_is_late_by_the_spec_s_own_interval() -> None:
+    cluster = shipped("research")
+    daily = replace(cluster, kubernetes=replace(cluster.kubernetes, snapshot_seconds=86400))
+    rules = watching.objects(daily)["rules.yaml"]
+    [intervals] = (each for each in rules if each["metadata"]["name"] == "causeway-intervals")
+    [[row]] = (group["rules"] for group in intervals["spec"]["groups"])
+    alerts = next(file for file in ALERTS if file.stem == "control-plane").read_text()
+    assert f"scalar({row['record']})" in alerts
+    assert row["expr"] == "vector(86400)"
+
+
+def test_certificates_that_people_have_for_hours_alarm_nobody() -> None:
+    disabled = charts.values(shipped("research"))["kube-prometheus-stack"]["defaultRules"]["disabled"]
+    assert disabled == {"KubeClientCertificateExpiration": True}
+    assert not any("apiserver_client_certificate_expiration" in file.read_text() for file in ALERTS)
 
 
 def test_pages_have_one_certificate_that_is_renewed_in_time() -> None:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from kubernetes_node import figures
 from kubernetes_node.command import run
 from kubernetes_node.lease import Lease
 from kubernetes_node.note import note
@@ -95,10 +96,11 @@ def renew(paths: Paths, settings: Settings) -> list[str]:
     wanted = settings.certificates
     text = run("kubeadm", "certs", "check-expiration", "--output", "json", "--kubeconfig", paths.admin)
     listed = json.loads(text)
-    old = ending(listed, datetime.now(UTC), wanted["days"])
+    old, end = ending(listed, datetime.now(UTC), wanted["days"]), first_end(listed)
+    record(paths, end)
     pending = paths.state / "certificates-renewed"
     if not old and not pending.exists():
-        note(paths, settings, "causeway-certificates", {settings.name: first_end(listed).isoformat()})
+        note(paths, settings, "causeway-certificates", {settings.name: end.isoformat()})
         return []
     turn = Lease(paths.admin, wanted["namespace"], wanted["lease"], settings.name, TURN_SECONDS)
     if not turn.take():
@@ -113,6 +115,12 @@ def renew(paths: Paths, settings: Settings) -> list[str]:
     pending.unlink()
     turn.give_back()
     return old
+
+
+def record(paths: Paths, end: datetime) -> None:
+    """For Prometheus, which warns when nobody renews them."""
+    lines = {"causeway_certificates_end_time_seconds": f"{end.timestamp():.0f}"}
+    figures.tell(paths.metrics / "causeway_certificates.prom", lines)
 
 
 def main(arguments: list[str] | None = None) -> int:

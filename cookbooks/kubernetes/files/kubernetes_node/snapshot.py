@@ -7,13 +7,12 @@ not lead says so and has done its work. What came of it is left for the node exp
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
-from kubernetes_node import bucket, etcd
+from kubernetes_node import bucket, etcd, figures
 from kubernetes_node.note import note
 from kubernetes_node.settings import UTC, Failed, Paths, Settings, read
 
@@ -52,8 +51,6 @@ def take(paths: Paths, settings: Settings) -> tuple[str, int] | None:
 
 def record(paths: Paths, *, failed: bool, size: int | None) -> None:
     """Metrics. Of a run that failed, only that it did: the last good one's stay."""
-    if not paths.metrics.is_dir():
-        return
     file = paths.metrics / "causeway_etcd_snapshot.prom"
     lines = {"causeway_etcd_snapshot_failed": f"{int(failed)}"}
     if file.is_file():
@@ -64,11 +61,7 @@ def record(paths: Paths, *, failed: bool, size: int | None) -> None:
     if size is not None:
         lines["causeway_etcd_snapshot_time_seconds"] = f"{time.time():.0f}"
         lines["causeway_etcd_snapshot_bytes"] = f"{size}"
-    fresh = file.with_suffix(".new")
-    text = "".join(f"# TYPE {key} gauge\n{key} {value}\n" for key, value in sorted(lines.items()))
-    fresh.write_text(text, encoding="ascii")
-    os.chmod(fresh, 0o644)  # noqa: PTH101
-    fresh.replace(file)
+    figures.tell(file, lines)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,6 +32,8 @@ def releases(cluster: Cluster) -> list[Release]:
     values = {
         "fullnameOverride": NAMESPACE,
         "crds": {"enabled": True},
+        # People's certificates live for hours, those of their programs for one: it would never be silent.
+        "defaultRules": {"disabled": {"KubeClientCertificateExpiration": True}},
         "prometheus": _prometheus(cluster),
         "alertmanager": {
             "alertmanagerSpec": {
