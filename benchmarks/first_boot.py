@@ -55,14 +55,14 @@ def measure(folder: Path) -> Iterator[FirstBoot]:
     made_from = disk.disk(chef)
     bare = Site(folder / "bare", made_from)
     try:
-        bare.up(MACHINE)
+        bare.up(MACHINE, made_from)
         yield first_boot(bare, "without an image")
     finally:
         bare.down()
     baked = Site(folder / "baked", made_from)
     try:
-        vm = baked.up(MACHINE)
-        baked.chef(MACHINE, RECIPES, {**_DISTRIBUTION, "causeway": {"baking": True}})
+        vm = baked.up(MACHINE, made_from)
+        baked.chef(MACHINE, {**_DISTRIBUTION, "causeway": {"baking": True}}, RECIPES)
         vm.shut_down()
         vm.start(os.getpid())
         yield first_boot(baked, "with a baked image")
@@ -73,7 +73,7 @@ def measure(folder: Path) -> Iterator[FirstBoot]:
 def first_boot(site: Site, what: str) -> FirstBoot:
     """Chef on a machine that was just started."""
     received, packages, began = _received(site), _packages(site), time.monotonic()
-    report = site.chef(MACHINE, RECIPES, {**_DISTRIBUTION, "causeway": {"baking": False}})
+    report = site.chef(MACHINE, {**_DISTRIBUTION, "causeway": {"baking": False}}, RECIPES)
     seconds = time.monotonic() - began
     mib = (_received(site) - received) / (1 << 20)
     return FirstBoot(what, mib, _packages(site) - packages, len(report["updated"]), report["total"], seconds)

@@ -33,7 +33,9 @@ MINORS = [
 ]
 OPEN = ("nodeSelector", "resources", "grafana.ini", "spec", "affinity")
 """Values whose keys are Kubernetes' or a program's own to say."""
-UNSAID = {"aws-mountpoint-s3-csi-driver": {"controller": {"nodeSelector": {}, "tolerations": []}}}
+UNSAID: dict[str, dict[str, Any]] = {
+    "aws-mountpoint-s3-csi-driver": {"controller": {"nodeSelector": {}, "tolerations": []}}
+}
 """Chart → values that its templates read, and that it does not list."""
 
 

@@ -1,8 +1,8 @@
 """Every object of every golden cluster against the schemas of each supported minor; kubectl takes them.
 
-Kubernetes' own kinds by the schemas of kubernetes-validate (strict: no unknown field), kinds that charts bring by the shapes
-in ``tests/data/crds``. ``kubectl apply --dry-run=client`` asks a server which kinds there are, and
-``discovery.py`` answers with those that are rendered, and nothing else.
+Kubernetes' own kinds by the schemas of kubernetes-validate (strict: no unknown field), kinds that charts
+bring by the shapes in ``tests/data/crds``. ``kubectl apply --dry-run=client`` asks a server which kinds there
+are, and ``discovery.py`` answers with those that are rendered, and nothing else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def objects(files: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @cache
 def validator(api_version: str, kind: str, minor: str) -> Draft202012Validator | None:
-    """What knows a kind's shape; None for a kind that there is not. Made once: its definitions are megabytes."""
+    """What knows a kind's shape; None for a kind that there is not. Made once: definitions are megabytes."""
     own = CRDS / f"{api_version.replace('/', '_')}_{kind}.json"
     if own.exists():
         return Draft202012Validator(json.loads(own.read_text(encoding="utf-8")))
@@ -79,7 +79,8 @@ def definitions(minor: str) -> Registry[Any]:
     resource = Resource.from_contents(
         json.loads(path.read_text(encoding="utf-8")), default_specification=DRAFT202012
     )
-    return Registry().with_resource("_definitions.json", resource)
+    found: Registry[Any] = Registry().with_resource("_definitions.json", resource)
+    return found
 
 
 def problem(each: dict[str, Any], minor: str) -> str:

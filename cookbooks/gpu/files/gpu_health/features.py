@@ -1,7 +1,7 @@
-"""Node Feature Discovery: a feature of the node while its machine is sick, of which the cluster makes a taint.
+"""Node Feature Discovery: a feature of the node while its machine is sick. The cluster makes a taint of it.
 
-Its agent on the node reads the files of a folder (Node Feature Discovery, "Local feature source"), and no file that
-begins with a dot. A feature that is no label comes after the line ``# +no-label``.
+Its agent on the node reads the files of a folder (Node Feature Discovery, "Local feature source"), and no
+file that begins with a dot. A feature that is no label comes after the line ``# +no-label``.
 """
 
 from __future__ import annotations

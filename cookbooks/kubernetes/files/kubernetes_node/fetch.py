@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
             said = why
         if time.monotonic() + PAUSE > last:
             return TEMPFAIL
-        time.sleep(random.uniform(PAUSE, 4 * PAUSE))
+        time.sleep(random.uniform(PAUSE, 4 * PAUSE))  # noqa: S311  nothing is kept secret by it
 
 
 if __name__ == "__main__":
