@@ -114,6 +114,14 @@ def test_pages_are_at_one_fixed_address_inside() -> None:
         assert records[name] == (str(ingress.address),)
 
 
+def test_alerts_name_the_machine_whoever_found_it() -> None:
+    stack = charts.values(shipped("research"))["kube-prometheus-stack"]
+    jobs = stack["prometheus"]["prometheusSpec"]["additionalScrapeConfigs"]
+    assert [job["job_name"] for job in jobs] == ["node-exporter", "hosts", "hosts-gpus"]
+    for job in jobs:
+        assert {"instance", "node"} <= {each["target_label"] for each in job["relabel_configs"]}
+
+
 def test_the_spec_s_values_stand_over_ours() -> None:
     ours = {"a": {"b": 1, "c": [1, 2]}, "d": "x"}
     theirs = nested({"a.c": "3", "a.e\\.f": "true", "d": "null", "g": "1.20", "h": "007"})

@@ -160,13 +160,15 @@ def _static(job: str, port: int, hosts: list[_Host]) -> Object:
         "static_configs": [
             {"labels": {"site": site}, "targets": targets} for site, targets in sorted(groups.items())
         ],
+        # As figures of nodes have it, by which alerts and dashboards go.
         "relabel_configs": [
             {
                 "source_labels": ["__address__"],
                 "regex": r"([^.:]+).*",
-                "target_label": "instance",
+                "target_label": label,
                 "replacement": "$1",
             }
+            for label in ("instance", "node")
         ],
     }
 
