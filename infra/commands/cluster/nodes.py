@@ -15,6 +15,9 @@ from infra.errors import CausewayError, DriveError, UsageError
 READY: Final = 300
 """Seconds that a machine has to become a ready node."""
 
+SETTLED: Final = 60
+"""Seconds that the members of etcd have to find each other."""
+
 
 def add(understood: Understood, name: str, *, login: str, fingerprint: str, json: bool) -> int:
     """A machine becomes a node: enrolled, converged, joined."""
@@ -252,7 +255,22 @@ def _leave_etcd(there: Reach, name: str) -> str:
     through = nodes.reach_through(there.api, name)
     if through is None:
         raise DriveError(f"no other pod of etcd is ready: whether {name} is a member still can't be told")
-    return "taken out" if nodes.forget_member(there.kubectl, through, name) else "no member any more"
+    was = False
+
+    def gone() -> bool:
+        nonlocal was
+        try:
+            was = nodes.forget_member(there.kubectl, through, name)
+        except DriveError as problem:
+            # etcd changes its members only when all others have been in touch for some seconds.
+            if "unhealthy cluster" not in str(problem):
+                raise
+            return False
+        return True
+
+    if not wait_for(gone, seconds=SETTLED):
+        raise DriveError(f"etcd is not well enough to let {name} go; see invoke cluster.status")
+    return "taken out" if was else "no member any more"
 
 
 def _forget(there: Reach, name: str) -> str:
