@@ -28,6 +28,7 @@ from infra.model.kubernetes import Taint
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
 from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.scaling import is_scaled
 from infra.render.kubernetes.scheduling import GPU_CLASS, GPU_TAINT, WITHOUT_GPUS
 from infra.render.kubernetes.tenants import SHARED, TEAM, team_of
 
@@ -104,7 +105,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     found = flavours(cluster)
     if not found or not any(addon.name == "kueue" for addon in cluster.kubernetes.addons):
         return {}
-    asked = _asks_autoscaler(cluster)
+    asked = is_scaled(cluster)
     return {
         "flavours.yaml": [_topology(), *(_flavour(each, asked=asked) for each in found)],
         "classes.yaml": list(_classes(cluster)),
@@ -112,13 +113,6 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "queues.yaml": list(_queues(cluster, found, asked=asked)),
         "ways-in.yaml": list(_ways_in(cluster)),
     }
-
-
-def _asks_autoscaler(cluster: Cluster) -> bool:
-    """Whether there is somebody who answers: a check that nobody answers holds all work."""
-    from infra.render.kubernetes import APPLIED
-
-    return cluster.autoscaler.enabled and "autoscaler" in APPLIED
 
 
 # -- What there is ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import yaml
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import DASHBOARDS, FOLDER, NAMESPACE
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.scaling import is_scaled
 from infra.render.templating import copied
 
 _ALERTS: Final = "alerts/"
@@ -37,7 +38,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 def _about(cluster: Cluster, name: str) -> bool:
     """Whether there is something to say of it."""
     if name == "autoscaler":
-        return cluster.autoscaler.enabled
+        return is_scaled(cluster)
     return name not in _NEEDS or cluster.kubernetes.has(_NEEDS[name])
 
 
