@@ -27,6 +27,12 @@ token: abcdef.0123456789abcdef
 ca_cert_hashes: ["sha256:{"0" * 64}"]
 """
 
+ENCRYPTION = """\
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources: []
+"""
+
 BEYOND_A_SPEC: Mapping[str, Any] = {
     "kubernetes": {"endpoint": "api.small.internal:6443"},
     "storage": {
@@ -161,7 +167,9 @@ def test_a_node_without_and_with_cards(site: Site, based: Path, attributes: Mapp
 
 
 def test_a_master(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:
+    """The first one, which begins the cluster once it has the key for it."""
     site.up("master-1", based)
+    site.put("master-1", "/etc/causeway/secrets/kubernetes-encryption.yaml", ENCRYPTION)
     twice(site, "master-1", attributes)
     assert site.run("master-1", "systemctl is-active kubelet containerd").split() == ["active", "active"]
 
