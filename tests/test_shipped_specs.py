@@ -106,7 +106,11 @@ def test_from_nothing_to_everything_and_back(
 
     project.edit(old, new)
     changed = json.loads(project.invoke("diff", "--json"))["files"]
-    assert {file["path"] for file in changed} == {"cluster.json", "terraform/terraform.tfvars.json"}
+    assert {file["path"] for file in changed} == {
+        "cluster.json",
+        "terraform/terraform.tfvars.json",
+        "kubernetes/after/queues/queues.yaml",  # there is more to share
+    }
     plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode", "--only", site, code=2))
     [change] = plan["changes"]
     assert (change["type"], change["action"], change["site"]) == ("aws_autoscaling_group", "update", site)

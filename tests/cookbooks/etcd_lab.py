@@ -257,18 +257,21 @@ class Lab:
             check=False,
         )
 
+    def served(self, master: Master, *arguments: str) -> str:
+        """What etcdctl says, once it is served: after the loss of a leader another has to be chosen."""
+        last = time.monotonic() + 60
+        while (done := self.ask(master, *arguments)).returncode:
+            log = (master.root / "etcd.log").read_text()[-3000:]
+            assert time.monotonic() < last, f"{done.stderr}\n{log}"
+            time.sleep(0.2)
+        return done.stdout.strip()
+
     def wait(self, master: Master) -> None:
         """Until its member serves."""
-        last = time.monotonic() + 60
-        while self.ask(master, "endpoint", "health").returncode:
-            assert time.monotonic() < last, (master.root / "etcd.log").read_text()[-3000:]
-            time.sleep(0.2)
+        self.served(master, "endpoint", "health")
 
     def put(self, master: Master, key: str, value: str) -> None:
-        done = self.ask(master, "put", key, value)
-        assert done.returncode == 0, done.stderr
+        self.served(master, "put", key, value)
 
     def get(self, master: Master, key: str) -> str:
-        done = self.ask(master, "get", "--print-value-only", key)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return self.served(master, "get", "--print-value-only", key)
