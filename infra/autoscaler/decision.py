@@ -1,0 +1,155 @@
+"""What is to be done, and why: the answer of one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from infra.autoscaler.memory import Memory
+
+
+class SetDesired(Struct, frozen=True, tag=True):
+    """Set a group's size. Written at most once a group and loop."""
+
+    group: str
+    was: int
+    desired: int
+    reason: str
+    pods: int = 0
+    """For how many pods."""
+
+
+class TaintNode(Struct, frozen=True, tag=True):
+    """Keep new pods off a node: our own taint, so that nobody else's cordon is ever undone."""
+
+    node: str
+    reason: str
+
+
+class FreeNode(Struct, frozen=True, tag=True):
+    """Take our taint off again."""
+
+    node: str
+    reason: str
+
+
+class Evict(Struct, frozen=True, tag=True):
+    """Ask a pod to leave by the eviction API (a budget may say no)."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    reason: str
+    by: float | None = None
+    """When its machine ends in any case: told to the pod beforehand (annotation ``causeway.dev/ends-at``)."""
+
+
+class Terminate(Struct, frozen=True, tag=True):
+    """End one instance and make its group smaller by it, if its node still holds no work."""
+
+    group: str
+    instance: str
+    node: str
+    """Empty where none ever joined."""
+    reason: str
+    forced: bool = False
+
+
+class Release(Struct, frozen=True, tag=True):
+    """Complete the lifecycle hook that holds an instance which its group already ends."""
+
+    group: str
+    instance: str
+    node: str
+    reason: str
+
+
+class RemoveNode(Struct, frozen=True, tag=True):
+    """Delete the Node object of an instance that is gone."""
+
+    node: str
+    uid: str
+    reason: str
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """Set a condition of a provisioning request."""
+
+    gang: str
+    namespace: str
+    name: str
+    condition: Literal["Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"]
+    reason: str
+    message: str
+
+
+Action: TypeAlias = SetDesired | TaintNode | FreeNode | Evict | Terminate | Release | RemoveNode | Answer
+
+
+class Obstacle(Struct, frozen=True):
+    """Why a group does not take a pod."""
+
+    group: str
+    text: str
+    until: float | None = None
+    """When it is tried again."""
+
+
+class Verdict(Struct, frozen=True):
+    """What becomes of equal pending pods."""
+
+    pods: tuple[str, ...]
+    """Their uids; of a gang without pods, none."""
+    gang: str | None
+    count: int
+    outcome: Literal["fits", "coming", "starting", "waits", "never"]
+    """On a node that is there; on one that boots; on one that starts now; later; on no group as it stands."""
+    where: tuple[str, ...]
+    """Nodes, or groups."""
+    text: str
+    """For people, in one line: ``waits for 8 x A100: us-west-2 has no capacity until 14:05``."""
+    obstacles: tuple[Obstacle, ...] = ()
+    example: str = ""
+    """``namespace/name`` of one of them."""
+
+
+class Notice(Struct, frozen=True):
+    """Something for the people who run the cluster, said once."""
+
+    key: str
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+class Figures(Struct, frozen=True):
+    """What metrics show."""
+
+    pending: Mapping[str, int] = {}
+    """By outcome of the verdicts."""
+    nodes: Mapping[str, int] = {}
+    """By group."""
+    desired: Mapping[str, int] = {}
+    cost: Mapping[str, float] = {}
+    """By group, USD an hour."""
+    failures: Mapping[str, int] = {}
+    """By group: capacity failures learned of in this loop."""
+    unready: int = 0
+    ready: int = 0
+
+
+class Decision(Struct, frozen=True):
+    """The answer of one loop."""
+
+    at: float
+    actions: tuple[Action, ...]
+    """In the order in which they are to be done; those of one group in that order, groups at once."""
+    memory: Memory
+    """What must be kept before the first action is done."""
+    verdicts: tuple[Verdict, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    figures: Figures = Figures()
+    stopped: str | None = None
+    """Why nothing is written; None if it is."""

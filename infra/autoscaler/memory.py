@@ -1,0 +1,86 @@
+"""What must be known beyond a loop and a restart, as JSON in a ConfigMap."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+
+class Backoff(Struct, frozen=True):
+    """A group, or a zone of one, that had no capacity."""
+
+    code: str
+    """Its class: ``capacity``, ``quota``, ``addresses`` … as in ``failures``."""
+    message: str
+    first: float
+    last: float
+    until: float
+    step: int
+    """How many times in a row."""
+
+
+class Resize(Struct, frozen=True):
+    """Our last write of a group's size."""
+
+    at: float
+    was: int
+    to: int
+
+
+class Drain(Struct, frozen=True):
+    """A node on its way out."""
+
+    group: str
+    instance: str
+    stage: Literal["tainted", "draining", "ending"]
+    since: float
+    """When this stage began."""
+    started: float
+    reason: str
+    forced: bool = False
+    """Whether it ends in any case: a spot interruption, a lifecycle hook, a machine that never came up."""
+    deadline: float | None = None
+
+
+class Booking(Struct, frozen=True):
+    """Machines that wait for a gang."""
+
+    machines: tuple[str, ...]
+    """Node names, or ``group#n`` for those that are still to come."""
+    until: float
+
+
+class Memory(Struct, frozen=True):
+    """All of it. Keys: groups by name, nodes by name, gangs by key."""
+
+    version: int = 1
+    backoffs: dict[str, Backoff] = {}
+    """``group`` or ``group/zone``."""
+    resizes: dict[str, Resize] = {}
+    seen: dict[str, float] = {}
+    """Group → start of the newest activity that was judged."""
+    idle: dict[str, float] = {}
+    """Node → when its last pod left."""
+    drains: dict[str, Drain] = {}
+    bookings: dict[str, Booking] = {}
+    boots: dict[str, float] = {}
+    """Instance → when it was first seen."""
+    waiting: dict[str, float] = {}
+    """Gang → by when all of it must be up."""
+    told: dict[str, float] = {}
+    """Notice → when it was last sent."""
+
+
+def dump(memory: Memory) -> str:
+    """JSON, keys in order: equal memories are equal texts."""
+    return msgspec.json.encode(memory, order="sorted").decode()
+
+
+def load(text: str | bytes) -> Memory:
+    """A memory out of JSON; an empty one where it can't be read (a newer or broken one must stop nothing)."""
+    try:
+        return msgspec.json.decode(text, type=Memory)
+    except msgspec.MsgspecError:
+        return Memory()

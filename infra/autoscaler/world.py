@@ -1,0 +1,327 @@
+"""What is seen in one loop: the cluster's objects and the groups' machines, decoded and frozen.
+
+Resources are whole numbers: ``cpu`` in millicores, all else in its own unit (bytes, cards, pods). What a pod
+asks for is rounded up, what a node offers rounded down. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Resources: TypeAlias = Mapping[str, int]
+"""Resource name → amount: ``{"cpu": 1500, "memory": 2147483648, "nvidia.com/gpu": 1, "pods": 1}``."""
+
+GPU = "nvidia.com/gpu"
+PODS = "pods"
+
+
+class Taint(Struct, frozen=True):
+    """What keeps pods off a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(Struct, frozen=True):
+    """What lets a pod stand a taint. An empty key with ``Exists`` stands all, an empty effect each."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(Struct, frozen=True):
+    """One expression of a selector: ``In``, ``NotIn``, ``Exists``, ``DoesNotExist``, ``Gt``, ``Lt``."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(Struct, frozen=True):
+    """A node selector term: all of its expressions hold; an empty term matches nothing."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    """Over ``metadata.name``."""
+
+
+class Selector(Struct, frozen=True):
+    """A label selector: all of it holds. Empty selects everything; None in its place selects nothing."""
+
+    equals: tuple[tuple[str, str], ...] = ()
+    expressions: tuple[Requirement, ...] = ()
+
+
+class PodTerm(Struct, frozen=True):
+    """Which pods to be with, or apart from, and in which kind of place."""
+
+    topology: str
+    """The node label whose value is the place."""
+    selector: Selector | None
+    namespaces: tuple[str, ...]
+    """Where those pods are; ``("*",)`` for everywhere."""
+
+
+class Spread(Struct, frozen=True):
+    """A topology spread constraint that must hold (``DoNotSchedule``)."""
+
+    topology: str
+    max_skew: int
+    selector: Selector | None
+    min_domains: int = 1
+
+
+class Shape(Struct, frozen=True):
+    """Everything that decides where a pod fits, and nothing that tells equal pods apart.
+
+    Equal shapes are one object: they may be compared by identity within a snapshot.
+    """
+
+    namespace: str
+    requests: tuple[tuple[str, int], ...]
+    """Sorted by name; with ``("pods", 1)``, without zeros."""
+    priority: int = 0
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[NodeTerm, ...] | None = None
+    """Required: one of the terms holds. None without."""
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    """(weight 1 to 100, term)."""
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[tuple[str, str, int], ...] = ()
+    """Host ports: (protocol, address, port)."""
+    spread: tuple[Spread, ...] = ()
+    together: tuple[PodTerm, ...] = ()
+    """Required pod affinity."""
+    apart: tuple[PodTerm, ...] = ()
+    """Required pod anti-affinity."""
+    claims: tuple[str, ...] = ()
+    """Its persistent volume claims, by name."""
+
+
+class Owner(Struct, frozen=True):
+    """The controller of an object."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class Pod(Struct, frozen=True):
+    """A pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    """Those that we read, and no others."""
+    owner: Owner | None = None
+    node: str = ""
+    """Where it is bound; empty while it is not."""
+    nominated: str = ""
+    """Where preemption makes room for it."""
+    phase: str = "Pending"
+    created: float = 0.0
+    started: float | None = None
+    gated: bool = False
+    deleting: bool = False
+    mirror: bool = False
+    """A static pod's image in the API."""
+    local_storage: bool = False
+    """Whether it has an emptyDir or hostPath that would be lost."""
+    gang: str | None = None
+    """The key of its gang."""
+    version: str = ""
+    """Its resource version."""
+    grace: int = 30
+    """terminationGracePeriodSeconds."""
+
+    @property
+    def daemon(self) -> bool:
+        """Whether it comes with its node, and makes no node busy."""
+        return self.mirror or (self.owner is not None and self.owner.kind == "DaemonSet")
+
+    @property
+    def over(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+class Node(Struct, frozen=True):
+    """A node of the cluster."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    """Those that we read."""
+    taints: tuple[Taint, ...] = ()
+    allocatable: Resources = {}
+    created: float = 0.0
+    ready: bool = False
+    since: float = 0.0
+    """When `ready` became what it is."""
+    unschedulable: bool = False
+    sick: bool = False
+    """Whether its cards are: by taint, condition or annotation."""
+    provider: str = ""
+    """``aws:///us-west-2a/i-0123``; empty on physical machines."""
+    version: str = ""
+
+    @property
+    def instance(self) -> str:
+        """Its EC2 instance's id; empty for a physical machine."""
+        return self.provider.rpartition("/")[2] if self.provider.startswith("aws:") else ""
+
+
+class GangSet(Struct, frozen=True):
+    """Equal pods that a gang is to have, whether they exist yet or not."""
+
+    shape: Shape
+    count: int
+    labels: Mapping[str, str] = {}
+
+
+class Gang(Struct, frozen=True):
+    """Pods that are of use together alone."""
+
+    key: str
+    """``ProvisioningRequest/user-ada/train``, ``PodGroup/…``, ``JobSet/…``, ``Job/…``, ``Workload/…``."""
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    priority: int = 0
+    sets: tuple[GangSet, ...] = ()
+    """What it needs in all, where its object says so; empty where only its pods do."""
+    least: int = 0
+    """How many of its pods must have a place; 0 means all."""
+    across: bool = False
+    """Whether it may stand at several sites (annotation ``causeway.dev/gang-across: sites``)."""
+    condition: Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"] = ""
+    """The newest true condition of a provisioning request."""
+    since: float = 0.0
+    """When that condition became true."""
+    parameters: Mapping[str, str] = {}
+    version: str = ""
+
+
+class Budget(Struct, frozen=True):
+    """A PodDisruptionBudget."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    allowed: int
+    """How many of its pods may be evicted now."""
+
+
+class DaemonSet(Struct, frozen=True):
+    """A DaemonSet: what it costs each node that it fits."""
+
+    namespace: str
+    name: str
+    shape: Shape
+
+
+class Instance(Struct, frozen=True):
+    """A machine of an Auto Scaling group."""
+
+    id: str
+    type: str
+    zone: str
+    lifecycle: str
+    """``Pending``, ``Pending:Wait``, ``InService``, ``Terminating:Wait``, ``Warmed:Stopped`` …"""
+    healthy: bool = True
+    weight: int = 1
+    protected: bool = False
+    launched: float | None = None
+    spot: bool = False
+    interrupted: float | None = None
+    """When AWS takes it away (a spot interruption notice); None if it does not."""
+    state: str = "running"
+    """EC2's: ``pending``, ``running``, ``shutting-down``, ``terminated``, ``stopping``, ``stopped``."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the group has given it up already."""
+        return self.lifecycle.startswith(("Terminat", "Detach")) or self.state in (
+            "shutting-down",
+            "terminated",
+        )
+
+    @property
+    def warm(self) -> bool:
+        """Whether it waits in a warm pool: it counts for nothing."""
+        return self.lifecycle.startswith("Warmed")
+
+
+class Activity(Struct, frozen=True):
+    """A scaling activity (API_Activity)."""
+
+    id: str
+    group: str
+    start: float
+    status: str
+    """``Successful``, ``Failed``, ``Cancelled``, ``InProgress`` …"""
+    cause: str = ""
+    description: str = ""
+    message: str = ""
+    """StatusMessage."""
+    zone: str = ""
+    """Out of its details, where it names one."""
+    end: float | None = None
+
+
+class GroupState(Struct, frozen=True):
+    """An Auto Scaling group as AWS tells of it. Sizes are in capacity units, as its types weigh."""
+
+    name: str
+    region: str
+    """The AWS region's code."""
+    desired: int
+    min: int
+    max: int
+    instances: tuple[Instance, ...] = ()
+    activities: tuple[Activity, ...] = ()
+    """Newest first."""
+    suspended: tuple[str, ...] = ()
+    """Suspended processes: ``AZRebalance``, ``Launch`` …"""
+    protects: bool = False
+    """NewInstancesProtectedFromScaleIn."""
+    hooks: tuple[str, ...] = ()
+    """Its hooks on termination."""
+    deleting: bool = False
+
+
+class Snapshot(Struct, frozen=True):
+    """All that one loop knows."""
+
+    at: float
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    """Those that are over are left out."""
+    gangs: Mapping[str, Gang] = {}
+    budgets: tuple[Budget, ...] = ()
+    daemons: tuple[DaemonSet, ...] = ()
+    claims: Mapping[str, tuple[NodeTerm, ...] | None] = {}
+    """``namespace/claim`` → where its volume is (one term holds; empty for anywhere); None for a claim that
+    waits for its first pod and may be made anywhere. A claim that is not here does not exist."""
+    groups: Mapping[str, GroupState] = {}
+    """By name. A group that could not be read is not here."""
+    errors: Mapping[str, str] = {}
+    """What could not be read: ``aws/us-west-2``, ``kube/workloads`` → why, for people."""
+    faults: Mapping[str, str] = {}
+    """Objects that made no sense and were left out: ``Pod/ns/name`` → why."""
+    prices: Mapping[str, float] = {}
+    """Spot prices seen: ``us-west-2a/p3.8xlarge`` → USD an hour."""
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of namespaces, for selectors over them."""
