@@ -1,0 +1,130 @@
+"""One loop's answer: what to do about what is seen.
+
+::
+
+    failures.learn  what our last writes came to: back-offs, and groups that go back to what they have
+    ordering.build  machines and groups, with what is coming and what is barred
+    scale_up.plan   a place for everything that waits, or the reason why there is none
+    scale_in.plan   what is idle, broken or taken away
+
+Sizes that did not come are taken back before the rest is looked at: work which waited for them moves to the
+next group in the same loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from infra.autoscaler import failures, ordering, scale_in, scale_up
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Action, Decision, Figures, SetDesired, Verdict
+from infra.autoscaler.memory import Memory, Resize
+from infra.autoscaler.view import View
+from infra.autoscaler.world import Snapshot
+
+
+def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
+    """What is to be done, and why. Pure: the same inputs give the same answer."""
+    learned = failures.learn(snapshot, memory, config, now)
+    seen = _without(snapshot, learned.shrink)
+    view = ordering.build(seen, learned.memory, config, now)
+    growth = scale_up.plan(view, seen, learned.memory, config, now)
+    less = scale_in.plan(view, growth.held, growth.sizes, seen, learned.memory, config, now)
+
+    sizes = _sizes(snapshot, learned.shrink, growth.sizes, growth.verdicts, learned.lessons)
+    kept = replace(
+        less.memory,
+        bookings=growth.bookings,
+        waiting=growth.waiting,
+        resizes={
+            **less.memory.resizes,
+            **{each.group: Resize(now, each.was, each.desired) for each in sizes},
+        },
+    )
+    actions: tuple[Action, ...] = (*sizes, *growth.answers, *less.actions)
+    stopped = _stopped(view, config)
+    if stopped is not None:
+        # Nothing is done, so nothing of it is remembered as done.
+        actions, kept = (), replace(learned.memory, idle=less.memory.idle, boots=less.memory.boots)
+    return Decision(
+        at=now,
+        actions=actions,
+        memory=kept,
+        verdicts=growth.verdicts,
+        notices=(*learned.notices, *growth.notices, *less.notices),
+        figures=_figures(view, growth.verdicts, learned.counts),
+        stopped=stopped,
+    )
+
+
+def _without(snapshot: Snapshot, shrink: Mapping[str, int]) -> Snapshot:
+    """The snapshot with groups as large as they will be."""
+    if not shrink:
+        return snapshot
+    groups = {
+        name: replace(state, desired=shrink[name]) if name in shrink else state
+        for name, state in snapshot.groups.items()
+    }
+    return replace(snapshot, groups=groups)
+
+
+def _sizes(
+    snapshot: Snapshot,
+    shrink: Mapping[str, int],
+    grown: Mapping[str, int],
+    verdicts: tuple[Verdict, ...],
+    lessons: Mapping[str, str],
+) -> list[SetDesired]:
+    """One write a group: what it grows to, or what it goes back to."""
+    pods: Counter[str] = Counter()
+    for verdict in verdicts:
+        if verdict.outcome == "starting":
+            for group in verdict.where:
+                pods[group] += verdict.count
+    found = []
+    for name in sorted({*shrink, *grown}):
+        was = snapshot.groups[name].desired
+        desired = grown.get(name, shrink.get(name, was))
+        if desired == was:
+            continue
+        why = (
+            f"for {pods[name]} pods that wait"
+            if name in grown
+            else lessons.get(name, "what was asked did not come")
+        )
+        found.append(SetDesired(group=name, was=was, desired=desired, reason=why, pods=pods[name]))
+    return found
+
+
+def _stopped(view: View, config: Config) -> str | None:
+    known = view.ready + view.unready
+    if (
+        view.unready > config.stop_above_unready
+        and view.unready * 100 > known * config.stop_above_unready_percent
+    ):
+        return f"{view.unready} of {known} nodes are unready"
+    return None
+
+
+def _figures(view: View, verdicts: tuple[Verdict, ...], failed: Mapping[str, int]) -> Figures:
+    pending: Counter[str] = Counter()
+    for verdict in verdicts:
+        pending[verdict.outcome] += verdict.count
+    nodes: Counter[str] = Counter()
+    cost: Counter[str] = Counter()
+    for machine in view.machines:
+        if machine.group is not None and machine.instance is not None:
+            nodes[machine.group] += 1
+            cost[machine.group] += view.groups[machine.group].template.price * machine.units
+    return Figures(
+        pending=dict(pending),
+        nodes={name: nodes[name] for name in view.groups},
+        desired={name: each.state.desired for name, each in view.groups.items() if each.state is not None},
+        cost={name: round(cost[name], 4) for name in view.groups},
+        failures=failed,
+        unready=view.unready,
+        ready=view.ready,
+    )
