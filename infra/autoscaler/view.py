@@ -44,11 +44,14 @@ class Machine:
     daemons: tuple[Pod, ...] = ()
     units: int = 1
     """Capacity units of its group."""
+    back: bool = False
+    """Whether it is ``draining`` by choice and nothing was asked to leave yet: work that is placed on it
+    (`Growth.held`) has it back. Its `taints` are without ours then."""
 
     @property
     def present(self) -> bool:
-        """Whether it takes work, now or when it is up."""
-        return self.state in ("ready", "booting")
+        """Whether it takes work, now, when it is up, or when it is had back."""
+        return self.back or self.state in ("ready", "booting")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,450 @@
+"""The snapshot put in order: machines with their nodes, pods and states; groups with what is coming.
+
+::
+
+    instance ──┬── node ──── pods          a Machine, in one State
+               │
+    group ─────┴── template, units         a GroupView
+
+A node belongs to a group by its instance; where its region could not be read, by its labels.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from infra.autoscaler import fitting
+from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.view import GroupView, Machine, State, Template, View
+from infra.autoscaler.world import GPU, PODS, GroupState, Instance, Node, Pod, Resources, Snapshot
+
+DRAIN_TAINT: Final = "causeway.dev/scale-in"
+"""Our own taint; its value is when it was put on, in seconds since the epoch."""
+
+_REGION: Final = "topology.kubernetes.io/region"
+_ZONE: Final = "topology.kubernetes.io/zone"
+_TYPE: Final = "node.kubernetes.io/instance-type"
+_POOL: Final = "causeway.dev/pool"
+_SITE: Final = "causeway.dev/site"
+
+_PASSING: Final = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+)
+"""Taints of a node that is not up yet, which go by themselves."""
+
+_GONE_AFTER: Final = 120.0
+"""Seconds that a node which its group does not know must have been silent before it counts as gone: AWS's
+lists may be older than the cluster's."""
+
+
+def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> View:
+    """What there is, what state it is in, and what waits."""
+    by_name = {group.name: group for group in config.groups}
+    instances = {
+        instance.id: (name, instance)
+        for name, state in snapshot.groups.items()
+        if name in by_name
+        for instance in state.instances
+        if not instance.warm
+    }
+    work, daemons, pending = _pods(snapshot.pods)
+    places = {(group.pool, group.site): group.name for group in config.groups}
+    seen = _seen(snapshot.nodes, instances, by_name)
+    groups = {
+        group.name: _group(group, snapshot.groups.get(group.name), seen, snapshot, memory, now)
+        for group in config.groups
+    }
+
+    machines: list[Machine] = []
+    joined: set[str] = set()
+    warm = {each.id for state in snapshot.groups.values() for each in state.instances if each.warm}
+    for node in snapshot.nodes:
+        if warm and not node.ready and node.instance in warm:
+            continue  # It sleeps, and comes back when its group wants it.
+        mine = (work.get(node.name, ()), daemons.get(node.name, ()))
+        found = instances.get(node.instance) if node.provider else None
+        if found is not None:
+            joined.add(found[1].id)
+            machines.append(_joined(node, found[1], groups[found[0]], mine, seen, memory, config, now))
+            continue
+        name = places.get((node.labels.get(_POOL, ""), node.labels.get(_SITE, ""))) if node.instance else None
+        machines.append(_alone(node, name, mine, snapshot.groups, memory, now))
+    machines.extend(
+        _bare(instance, groups[name], seen, memory, config, now)
+        for identity, (name, instance) in instances.items()
+        if identity not in joined and instance.state != "terminated"
+    )
+    machines.sort(key=lambda each: each.name)
+
+    return View(
+        at=now,
+        machines=tuple(machines),
+        groups=groups,
+        pending=tuple(pending),
+        unready=sum(each.state in ("unready", "stuck") for each in machines),
+        ready=sum(each.node is not None and each.node.ready for each in machines if each.state != "stuck"),
+        notes=_notes(config.groups, snapshot.groups),
+    )
+
+
+def present_units(state: GroupState) -> int:
+    """Units of a group's instances that are there and stay, those that boot among them."""
+    return sum(
+        instance.weight
+        for instance in state.instances
+        if not instance.leaving and not instance.warm and not _aside(instance)
+    )
+
+
+def _aside(instance: Instance) -> bool:
+    """Whether somebody took it out of service by hand: its group does not count it."""
+    return "Standby" in instance.lifecycle
+
+
+# --- pods ---------------------------------------------------------------------------------------------------
+
+
+def _pods(
+    pods: Iterable[Pod],
+) -> tuple[Mapping[str, Sequence[Pod]], Mapping[str, Sequence[Pod]], list[Pod]]:
+    """Work by node, daemons by node, and what waits for a place.
+
+    A pod that preemption makes room for counts where its room is made, and waits for nothing of ours.
+    """
+    work: defaultdict[str, list[Pod]] = defaultdict(list)
+    daemons: defaultdict[str, list[Pod]] = defaultdict(list)
+    pending: list[Pod] = []
+    for pod in pods:
+        if pod.over:
+            continue
+        place = pod.node or pod.nominated
+        if pod.daemon:
+            if place:
+                daemons[place].append(pod)
+        elif place:
+            work[place].append(pod)
+        elif pod.phase == "Pending" and not pod.gated and not pod.deleting:
+            pending.append(pod)
+    return work, daemons, pending
+
+
+# --- machines -----------------------------------------------------------------------------------------------
+
+_Pods = tuple[Sequence[Pod], Sequence[Pod]]
+
+
+def _joined(
+    node: Node,
+    instance: Instance,
+    group: GroupView,
+    pods: _Pods,
+    seen: _Seen,
+    memory: Memory,
+    config: Config,
+    now: float,
+) -> Machine:
+    """An instance with its node."""
+    full = _offered(group, instance, seen)
+    state = _state(node, instance, full, bool(pods[0]), memory, config, now)
+    labels, taints, allocatable = node.labels, node.taints, node.allocatable
+    if state in ("booting", "stuck"):
+        # What its agents have not told yet is known of its group.
+        labels = {**_labels(group.template, instance), **node.labels}
+        taints = tuple(each for each in node.taints if each.key not in _PASSING)
+        allocatable = {**full, **{name: amount for name, amount in node.allocatable.items() if amount}}
+    back = state == "draining" and _by_choice(node, instance, memory)
+    if back:
+        taints = tuple(each for each in taints if each.key != DRAIN_TAINT)
+    return Machine(
+        name=node.name,
+        state=state,
+        node=node,
+        instance=instance,
+        group=group.group.name,
+        zone=instance.zone or node.labels.get(_ZONE, ""),
+        labels=labels,
+        taints=taints,
+        allocatable=allocatable,
+        pods=tuple(pods[0]),
+        daemons=tuple(pods[1]),
+        units=instance.weight,
+        back=back,
+    )
+
+
+def _alone(
+    node: Node,
+    group: str | None,
+    pods: _Pods,
+    states: Mapping[str, GroupState],
+    memory: Memory,
+    now: float,
+) -> Machine:
+    """A node without an instance that we see: a physical machine, a master, one whose region is silent, or
+    one whose instance is no more."""
+    known = group in states
+    gone = known and not node.ready and now - node.since >= _GONE_AFTER
+    state: State
+    if gone:
+        state = "gone"
+    elif _draining(node, memory):
+        state = "draining"
+    elif not node.ready:
+        state = "unready"
+    else:
+        state = "closed" if _closed(node) else "ready"
+    return Machine(
+        name=node.name,
+        state=state,
+        node=node,
+        instance=None,
+        # One that its group has let go is nobody's.
+        group=None if known and not gone else group,
+        zone=node.labels.get(_ZONE, ""),
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        pods=tuple(pods[0]),
+        daemons=tuple(pods[1]),
+    )
+
+
+def _bare(
+    instance: Instance, group: GroupView, seen: _Seen, memory: Memory, config: Config, now: float
+) -> Machine:
+    """An instance whose node has not joined."""
+    state: State = "booting"
+    if instance.leaving or instance.interrupted is not None:
+        state = "leaving"
+    elif now >= memory.boots.get(instance.id, now) + config.boot_timeout:
+        state = "stuck"
+    elif _aside(instance):
+        state = "closed"
+    return Machine(
+        name=instance.id,
+        state=state,
+        node=None,
+        instance=instance,
+        group=group.group.name,
+        zone=instance.zone,
+        labels=_labels(group.template, instance),
+        taints=group.template.taints,
+        allocatable=_offered(group, instance, seen),
+        units=instance.weight,
+    )
+
+
+def _state(
+    node: Node,
+    instance: Instance,
+    full: Resources,
+    worked: bool,
+    memory: Memory,
+    config: Config,
+    now: float,
+) -> State:
+    if instance.state == "terminated":
+        return "gone"
+    if instance.leaving or instance.interrupted is not None:
+        return "leaving"
+    if _draining(node, memory):
+        return "draining"
+    if node.ready and _closed(node):
+        return "closed"
+    if not node.ready or (full.get(GPU) and not node.allocatable.get(GPU)):
+        # What has held work was up: pods are bound to nodes that are.
+        if worked or not _boots(node, instance, memory, config, now):
+            return "unready"
+        late = now >= memory.boots.get(instance.id, now) + config.boot_timeout
+        return "stuck" if late else "booting"
+    return "closed" if _aside(instance) else "ready"
+
+
+def _boots(node: Node, instance: Instance, memory: Memory, config: Config, now: float) -> bool:
+    """Whether it is still on its way up, rather than up before and now not."""
+    if instance.id in memory.boots:
+        return True
+    return now - max(node.created, instance.launched or 0.0) < config.boot_timeout
+
+
+def _closed(node: Node) -> bool:
+    return node.unschedulable or node.sick
+
+
+def _draining(node: Node, memory: Memory) -> bool:
+    return node.name in memory.drains or any(each.key == DRAIN_TAINT for each in node.taints)
+
+
+def _by_choice(node: Node, instance: Instance, memory: Memory) -> bool:
+    """Whether it may be had back: nothing was asked to leave yet, and nothing ends it in any case."""
+    drain = memory.drains.get(node.name)
+    return (
+        node.ready
+        and not _closed(node)
+        and (drain is None or (drain.stage == "tainted" and not drain.forced))
+        and not _aside(instance)
+    )
+
+
+# --- groups -------------------------------------------------------------------------------------------------
+
+_Seen = Mapping[tuple[str, str], Resources]
+"""(group, type) → what its machines really offer, the least of them."""
+
+
+def _seen(
+    nodes: Iterable[Node], instances: Mapping[str, tuple[str, Instance]], groups: Mapping[str, Group]
+) -> _Seen:
+    """What full-grown nodes offer: those that have all of their cards."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for node in nodes:
+        joined = instances.get(node.instance) if node.provider and node.ready and not node.sick else None
+        if joined is None:
+            continue
+        name, instance = joined
+        expected = groups[name].allocatable
+        if any(
+            node.allocatable.get(each, 0) < amount * (instance.weight if each != PODS else 1)
+            for each, amount in expected.items()
+            if each not in ("cpu", "memory", "ephemeral-storage", PODS)
+        ):
+            continue
+        least = found.setdefault((name, instance.type), dict(node.allocatable))
+        for each, amount in least.items():
+            if (here := node.allocatable.get(each, 0)) < amount:
+                least[each] = here
+    return found
+
+
+def _group(
+    group: Group,
+    state: GroupState | None,
+    seen: _Seen,
+    snapshot: Snapshot,
+    memory: Memory,
+    now: float,
+) -> GroupView:
+    backoff = memory.backoffs.get(group.name)
+    backoff = backoff if backoff is not None and backoff.until > now else None
+    zones = {
+        zone: known
+        for zone in group.zones
+        if (known := memory.backoffs.get(f"{group.name}/{zone}")) is not None and known.until > now
+    }
+    if backoff is None and zones and len(zones) == len({*group.zones}):
+        backoff = min(zones.values(), key=lambda each: each.until)
+    present = 0 if state is None else present_units(state)
+    coming = 0
+    if state is not None and not state.deleting and "Launch" not in state.suspended and backoff is None:
+        coming = max(0, state.desired - present)
+    return GroupView(
+        group=group,
+        state=state,
+        template=_template(group, present, seen, snapshot),
+        present=present,
+        coming=coming,
+        backoff=backoff,
+        closed_zones=frozenset(zones),
+    )
+
+
+def _template(group: Group, present: int, seen: _Seen, snapshot: Snapshot) -> Template:
+    labels = dict(group.labels)
+    labels.setdefault(_REGION, group.region)
+    if len(group.zones) == 1:
+        labels.setdefault(_ZONE, group.zones[0])
+    if len(group.types) == 1:
+        labels.setdefault(_TYPE, group.types[0].name)
+    labels.setdefault("kubernetes.io/os", "linux")
+    return Template(
+        group=group,
+        labels=labels,
+        taints=group.taints,
+        allocatable=_unit(group, seen),
+        overhead=fitting.overhead(snapshot.daemons, labels, group.taints),
+        price=_price(group, present, snapshot.prices),
+    )
+
+
+def _unit(group: Group, seen: _Seen) -> Resources:
+    """What one unit offers: as seen, and as the catalogue has it for types that nobody has seen."""
+    offers = [
+        {
+            name: amount if name == PODS else amount // kind.weight
+            for name, amount in seen[group.name, kind.name].items()
+        }
+        if (group.name, kind.name) in seen
+        else group.allocatable
+        for kind in group.types
+    ]
+    if not offers:
+        return group.allocatable
+    names = {name for offer in offers for name in offer}
+    return {name: least for name in sorted(names) if (least := min(o.get(name, 0) for o in offers))}
+
+
+def _offered(group: GroupView, instance: Instance, seen: _Seen) -> Resources:
+    """What one instance will offer when it is up."""
+    known = seen.get((group.group.name, instance.type))
+    if known is not None:
+        return known
+    return {
+        name: amount if name == PODS else amount * instance.weight
+        for name, amount in group.group.allocatable.items()
+    }
+
+
+def _labels(template: Template, instance: Instance) -> Mapping[str, str]:
+    return {
+        **template.labels,
+        **({_ZONE: instance.zone} if instance.zone else {}),
+        **({_TYPE: instance.type} if instance.type else {}),
+    }
+
+
+def _price(group: Group, present: int, seen: Mapping[str, float]) -> float:
+    """USD an hour of the next unit: at the group's mix of markets, and of what its types cost."""
+    share = 1.0 if present < group.on_demand_base else group.on_demand_percent / 100
+    on_demand = [kind.on_demand / max(1, kind.weight) for kind in group.types if kind.on_demand]
+    spot = [price / max(1, kind.weight) for kind in group.types if (price := _spot(kind, group.zones, seen))]
+    # On demand the first type that there is; a spot request takes any of them.
+    dear = on_demand[0] if on_demand else 0.0
+    cheap = sum(spot) / len(spot) if spot else dear
+    return share * dear + (1.0 - share) * cheap
+
+
+def _spot(kind: MachineType, zones: Iterable[str], seen: Mapping[str, float]) -> float | None:
+    known = [price for zone in zones if (price := seen.get(f"{zone}/{kind.name}"))]
+    return min(known) if known else kind.spot
+
+
+def _notes(groups: Iterable[Group], states: Mapping[str, GroupState]) -> dict[str, str]:
+    """Group → what would end its machines behind our back, or keep it from growing."""
+    found: dict[str, str] = {}
+    for group in groups:
+        state = states.get(group.name)
+        if state is None:
+            continue
+        wrong = []
+        if "AZRebalance" not in state.suspended and len(group.zones) > 1:
+            wrong.append("zone rebalancing is on: it ends machines that work, to even zones out")
+        if not state.protects:
+            wrong.append("new instances are not protected from scale-in: AWS may choose which ones to end")
+        if group.hook not in state.hooks:
+            wrong.append(f"it has no hook {group.hook} on termination: what AWS ends is not drained")
+        wrong.extend(
+            f"its process {process} is suspended"
+            for process in ("Launch", "Terminate", "HealthCheck", "ReplaceUnhealthy")
+            if process in state.suspended
+        )
+        if wrong:
+            found[group.name] = "; ".join(wrong)
+    return found
