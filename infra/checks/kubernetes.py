@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from infra.catalogue import instances, releases
+from infra.catalogue.labels import OURS
 from infra.checks.facts import Facts
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
@@ -14,9 +15,6 @@ from infra.checks.words import listed, meant_one_of
 from infra.errors import Level, Path, dotted
 from infra.spec import lines
 from infra.spec.pools import Taint
-
-OURS: Final = "causeway.dev"
-"""The domain of our own labels."""
 
 _KUBELETS: Final = frozenset(
     {

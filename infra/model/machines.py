@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Literal, TypeAlias
 
 from infra.model.kubernetes import Taint
-from infra.model.places import Gpus
+from infra.model.places import Gpus, PhysicalSite
 
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
 
@@ -220,3 +220,8 @@ class ControlPlane:
     endpoint: str
     """``api.research.internal``."""
     port: int
+
+
+def has_cards(pools: Iterable[NodePool], sites: Iterable[PhysicalSite]) -> bool:
+    """Whether any node of the cluster has cards, or may come to have some."""
+    return any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)

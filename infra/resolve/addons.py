@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.catalogue import addons
 from infra.model import kubernetes as made
-from infra.model.machines import NodePool
+from infra.model.machines import NodePool, has_cards
 from infra.model.places import PhysicalSite
 from infra.model.platform import Storage
 from infra.resolve import services
@@ -21,10 +21,9 @@ def offers(
     pools: Collection[NodePool], sites: Collection[PhysicalSite], storage: Storage
 ) -> frozenset[addons.Where]:
     """What the cluster has that add-ons are for."""
-    cards = any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)
     has: dict[addons.Where, bool] = {
         "always": True,
-        "gpus": cards,
+        "gpus": has_cards(pools, sites),
         "efs": bool(storage.efs),
         "s3": bool(storage.s3),
         "nfs": bool(storage.nfs),

@@ -10,24 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from infra.catalogue import labels
 from infra.catalogue.instances import InstanceType
 from infra.catalogue.roles import WAYS_IN
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus
-from infra.resolve.names import LABEL_PREFIX
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
-GPU_COUNT: Final = f"{LABEL_PREFIX}/gpu-count"
-WITHOUT_GPUS: Final = f"{LABEL_PREFIX}/without-gpus"
-"""Whether a node with cards takes work without a use for them: ``idle``, as long as nobody else wants it, or
-``never``, as a machine in the cloud goes away when its cards are idle."""
+GPU_COUNT: Final = f"{labels.OURS}/gpu-count"
 
 ETHERNET: Final = "ethernet"
 
 
-GATEWAY: Final = Taint(f"{LABEL_PREFIX}/gateway", "", "NoExecute")
+GATEWAY: Final = Taint(f"{labels.OURS}/gateway", "", "NoExecute")
 """On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 NODES: Final = WAYS_IN | _FOR_PODS
@@ -45,7 +42,7 @@ def place_labels(
 ) -> dict[str, str]:
     """Where a node is, and what kind of machine, as far as it is the same for all it could be."""
     return {
-        f"{LABEL_PREFIX}/site": site,
+        labels.SITE: site,
         REGION: region,
         **({ZONE: zones[0]} if len(zones) == 1 else {}),
         **({INSTANCE_TYPE: types[0]} if len(types) == 1 else {}),
@@ -58,18 +55,18 @@ def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False)
     if cards is None:
         return {}
     return {
-        f"{LABEL_PREFIX}/gpu-model": cards.model,
-        f"{LABEL_PREFIX}/gpu-family": cards.family,
+        labels.GPU_MODEL: cards.model,
+        f"{labels.OURS}/gpu-family": cards.family,
         **({GPU_COUNT: str(cards.count)} if counted else {}),
-        f"{LABEL_PREFIX}/gpu-memory-mib": str(cards.memory_mib),
-        f"{LABEL_PREFIX}/gpu-class": cards.gpu_class,
-        WITHOUT_GPUS: "idle" if owned else "never",
+        f"{labels.OURS}/gpu-memory-mib": str(cards.memory_mib),
+        labels.GPU_CLASS: cards.gpu_class,
+        labels.WITHOUT_GPUS: "idle" if owned else "never",
     }
 
 
 def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
     """The fastest way for cards to talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``, ``efa``."""
-    return {f"{LABEL_PREFIX}/interconnect": how}
+    return {f"{labels.OURS}/interconnect": how}
 
 
 def interconnect(types: Sequence[InstanceType], *, efa: bool) -> str:

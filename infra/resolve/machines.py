@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, prices, releases
+from infra.catalogue.labels import CAPACITY, POOL
 from infra.model import machines as made
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus, Region
 from infra.resolve.labels import gpu_labels, interconnect, interconnect_label, place_labels
 from infra.resolve.lockfile import Lock
-from infra.resolve.names import LABEL_PREFIX, aws_name, identifier, thing_tags
+from infra.resolve.names import aws_name, identifier, thing_tags
 from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
@@ -120,8 +121,8 @@ def _pool(
     taints = tuple(Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
     labels = {
         **spec.kubernetes.labels,
-        f"{LABEL_PREFIX}/pool": name,
-        f"{LABEL_PREFIX}/capacity-type": pool.market.kind,
+        POOL: name,
+        CAPACITY: pool.market.kind,
         **interconnect_label(interconnect(types, efa=pool.efa)),
         **gpu_labels(cards, counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1),
         **sharing_labels(cards),

@@ -6,9 +6,6 @@ import hashlib
 
 from infra.model.places import Tier
 
-LABEL_PREFIX = "causeway.dev"
-"""The domain of our own Kubernetes labels and AWS tags."""
-
 
 def aws_name(limit: int, *parts: str) -> str:
     """``<env>-<site>-<thing>``, cut to ``limit`` characters with a hash of the whole that never changes.

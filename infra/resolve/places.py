@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
 
 from infra.catalogue import drivers, gpus, regions
+from infra.catalogue.labels import CAPACITY, OURS
 from infra.model.kubernetes import Taint
 from infra.model.places import (
     FlowLogs,
@@ -26,7 +27,7 @@ from infra.model.places import (
 )
 from infra.resolve.addresses import link_name
 from infra.resolve.labels import gpu_labels, interconnect_label, place_labels, role_taints
-from infra.resolve.names import LABEL_PREFIX, identifier, subnet_name, thing_tags
+from infra.resolve.names import identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
@@ -153,8 +154,8 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         **spec.kubernetes.labels,
         # A rack is what fails together: a switch, a fuse.
         **place_labels(name, name, (node.rack or name,)),
-        **({f"{LABEL_PREFIX}/rack": node.rack} if node.rack else {}),
-        f"{LABEL_PREFIX}/capacity-type": "physical",
+        **({f"{OURS}/rack": node.rack} if node.rack else {}),
+        CAPACITY: "physical",
         **interconnect_label(),
         **gpu_labels(cards, owned=True),
         **sharing_labels(cards),

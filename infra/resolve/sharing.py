@@ -10,14 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from infra.catalogue import gpus
+from infra.catalogue.labels import PLUGIN, WHOLE
 from infra.model.places import Gpus
 
-PLUGIN_LABEL: Final = "nvidia.com/device-plugin.config"
-"""Which of the device plugin's configurations a node takes (k8s-device-plugin, README)."""
 MIG_LABEL: Final = "nvidia.com/mig.config"
 """How a node's cards are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
-WHOLE: Final = "whole"
-"""The configuration by which a card is one pod's."""
 
 
 def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
@@ -42,6 +39,6 @@ def sharing_labels(cards: Gpus | None) -> dict[str, str]:
         return {}
     named = configuration(cards)
     return {
-        **({PLUGIN_LABEL: named} if named != WHOLE else {}),
+        **({PLUGIN: named} if named != WHOLE else {}),
         **({MIG_LABEL: f"all-{cards.mig}"} if cards.mig else {}),
     }

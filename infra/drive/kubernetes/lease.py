@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from infra.catalogue.labels import OURS
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.errors import UsageError
 
@@ -21,8 +22,8 @@ DURATION: Final = 120
 _BEAT: Final = 30.0
 
 _FOLDER: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-_ABOUT: Final = "causeway.dev/doing"
-_PROCESS: Final = "causeway.dev/process"
+_ABOUT: Final = f"{OURS}/doing"
+_PROCESS: Final = f"{OURS}/process"
 
 
 def _now() -> datetime:

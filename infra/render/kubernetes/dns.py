@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from infra.catalogue import addons
+from infra.catalogue.labels import SITE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.flannel import SITE
 from infra.render.kubernetes.manifests import Documents, Object, of
 
 NAMESPACE: Final = "kube-system"

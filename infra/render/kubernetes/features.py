@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from infra.catalogue.labels import GPU_SICK
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.gpu import SICK
 from infra.render.kubernetes.manifests import Documents, Object, of
 
 _ADDON: Final = "node-feature-discovery"
@@ -37,9 +37,9 @@ def _rule() -> Object:
             "rules": [
                 {
                     "name": "the machine says that its cards are sick",
-                    "taints": [{"key": SICK, "value": "true", "effect": "NoSchedule"}],
+                    "taints": [{"key": GPU_SICK, "value": "true", "effect": "NoSchedule"}],
                     "matchFeatures": [
-                        {"feature": "local.feature", "matchExpressions": {SICK: {"op": "IsTrue"}}}
+                        {"feature": "local.feature", "matchExpressions": {GPU_SICK: {"op": "IsTrue"}}}
                     ],
                 }
             ]

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from infra.catalogue import addons
+from infra.catalogue.labels import OURS, SITE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import Documents, Object, of
 
 NAMESPACE: Final = "kube-flannel"
-SITE: Final = "causeway.dev/site"
-"""The label that says where a node is."""
 
 _NAME: Final = "flannel"
 _APP: Final = {"app.kubernetes.io/name": _NAME}
@@ -156,7 +155,7 @@ def _daemons(cluster: Cluster, name: str, where: Sequence[Object]) -> Object:
 def _seen(cluster: Cluster) -> dict[str, str]:
     """flannel reads its configuration when it starts: a change of it is a change of its pods."""
     overlay = cluster.kubernetes.overlay
-    return {"causeway.dev/overlay": f"{cluster.network.pods} {overlay.backend} {overlay.mtu}"}
+    return {f"{OURS}/overlay": f"{cluster.network.pods} {overlay.backend} {overlay.mtu}"}
 
 
 def _installers(cluster: Cluster) -> list[Object]:

@@ -16,19 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from infra.catalogue.labels import GPU_MODEL, PLUGIN, WHOLE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of, to_yaml
 from infra.render.templating import copied
 
-GPU_NODE: Final = "causeway.dev/gpu-model"
-"""A label of every node with cards."""
-CONFIGURATION: Final = "nvidia.com/device-plugin.config"
-"""The label by which a node says how its cards are shared."""
-WHOLE: Final = "whole"
-"""How they are shared where it does not say: not at all."""
-SICK: Final = "causeway.dev/gpu-sick"
-"""The taint of a node whose cards are sick, and the feature by which its machine says so."""
 RUNTIME: Final = "nvidia"
 """The RuntimeClass, and containerd's handler."""
 FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
@@ -72,7 +65,7 @@ def configurations(cluster: Cluster) -> dict[str, Gpus]:
     """How cards are shared: the label's value → some cards that are shared so. ``whole`` is always there."""
     found: dict[str, Gpus] = {}
     for labels, cards in _cards(cluster):
-        found.setdefault(labels.get(CONFIGURATION, WHOLE), cards)
+        found.setdefault(labels.get(PLUGIN, WHOLE), cards)
     return dict(sorted(found.items(), key=lambda item: (item[0] != WHOLE, item[0])))
 
 
@@ -215,14 +208,14 @@ def _daemons(
     """A DaemonSet on the nodes of one configuration; on all that have cards where ``shared`` is empty."""
     full = name if configuration == WHOLE else f"{name}-{configuration}"
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": full}
-    here: Object = {"key": CONFIGURATION, "operator": "In", "values": [configuration]}
+    here: Object = {"key": PLUGIN, "operator": "In", "values": [configuration]}
     if configuration == WHOLE:
         here = {
-            "key": CONFIGURATION,
+            "key": PLUGIN,
             "operator": "NotIn",
             "values": [each for each in shared if each != WHOLE],
         }
-    where = [{"key": GPU_NODE, "operator": "Exists"}, *([here] if here["values"] else [])]
+    where = [{"key": GPU_MODEL, "operator": "Exists"}, *([here] if here["values"] else [])]
     return of(
         "apps/v1",
         "DaemonSet",

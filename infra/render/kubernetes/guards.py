@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import MANAGED_BY, Documents, Object, of
 from infra.render.kubernetes.tenants import OF_TENANTS
@@ -29,7 +30,7 @@ def _names(cluster: Cluster) -> list[Object]:
         return []
     taken = json.dumps(sorted({ingress.fqdn, *(page.fqdn for page in ingress.pages)}))
     return _policy(
-        "names-of-pages.causeway.dev",
+        f"names-of-pages.{OURS}",
         {
             "apiGroups": ["networking.k8s.io"],
             "apiVersions": ["v1"],
@@ -47,7 +48,7 @@ def _claims(cluster: Cluster) -> list[Object]:
         return []
     (label, value), *_ = MANAGED_BY.items()
     return _policy(
-        "claims-on-paths.causeway.dev",
+        f"claims-on-paths.{OURS}",
         {
             "apiGroups": [""],
             "apiVersions": ["v1"],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from infra.catalogue import addons
+from infra.catalogue.labels import SITE
 from infra.model import Cluster, Outputs
 from infra.model.platform import Copy
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
@@ -19,7 +20,6 @@ _NFS: Final = "nfs"
 """What stat(1) calls the file system that EFS is to a machine."""
 _MOUNTED: Final = f'ls "$0" >/dev/null && test "$(stat -f -c %T "$0")" = {_NFS}'
 """A shell's question whether EFS is at a path, which may be an automount that nobody has walked into yet."""
-_SITE: Final = "causeway.dev/site"
 
 
 def objects(cluster: Cluster, _outputs: Outputs) -> Documents:
@@ -47,7 +47,7 @@ def _homes(cluster: Cluster) -> Iterator[Object]:
         },
     )
     name = {"app.kubernetes.io/name": "homes"}
-    near = {"key": _SITE, "operator": "In", "values": regions}
+    near = {"key": SITE, "operator": "In", "values": regions}
     yield of(
         "apps/v1",
         "DaemonSet",
@@ -125,7 +125,7 @@ def _copy(copy: Copy) -> Object:
                         "metadata": {"labels": {"app.kubernetes.io/name": "copy"}},
                         "spec": {
                             "restartPolicy": "Never",
-                            "nodeSelector": {_SITE: copy.site},
+                            "nodeSelector": {SITE: copy.site},
                             "automountServiceAccountToken": False,
                             "enableServiceLinks": False,
                             # The node's own role, however few hops its metadata service lets an answer go.

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.machines import has_cards
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.templating import copied
 
 NAME: Final = "node-problem-detector"
-CONDITION: Final = "GpuSick"
-"""True while a node's cards are sick."""
 PORT: Final = 20257
 
 _FOLDER: Final = "problems/"
@@ -26,9 +25,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     addon = cluster.kubernetes.addon(NAME)
     if addon is None or addon.image is None:
         return {}
-    cards = any(pool.gpus for pool in cluster.pools) or any(
-        node.gpus for site in cluster.sites for node in site.nodes
-    )
+    cards = has_cards(cluster.pools, cluster.sites)
     static = copied("kubernetes")
     names = ["kernel.json", *(["gpu.json", "gpu-sick"] if cards else [])]
     files = {name: static[_FOLDER + name] for name in names}

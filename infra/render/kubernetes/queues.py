@@ -23,25 +23,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.catalogue.labels import CAPACITY, GPU_CLASS, GPU_MODEL, OURS, POOL, SITE, WITHOUT_GPUS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import Taint
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
 from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.scaling import is_scaled
-from infra.render.kubernetes.scheduling import GPU_CLASS, GPU_TAINT, WITHOUT_GPUS
+from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import SHARED, TEAM, team_of
 
 _API: Final = "kueue.x-k8s.io/v1beta2"
 COHORT: Final = "causeway"
 TOPOLOGY: Final = "places"
 CHECK: Final = "autoscaler"
-PROVISIONING_CLASS: Final = "batch.causeway.dev"
+PROVISIONING_CLASS: Final = f"batch.{OURS}"
 """Of provisioning requests that our autoscaler answers. A DNS name, as the API demands."""
 
 _CARDS: Final = "nvidia.com/gpu"
 _RESOURCES: Final = ("cpu", "memory", _CARDS)
-_LEVELS: Final = ("causeway.dev/site", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
+_LEVELS: Final = (SITE, "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 """From far to near. A rack is the zone of machines of ours."""
 
 MOST_FLAVOURS: Final = 64
@@ -49,15 +50,14 @@ MOST_FLAVOURS: Final = 64
 _MOST_LABELS: Final = 8
 """Of a flavour (Kueue, ``ResourceFlavor``)."""
 _LABELS: Final = (
-    "causeway.dev/pool",
-    "causeway.dev/site",
-    "causeway.dev/gpu-model",
+    POOL,
+    SITE,
+    GPU_MODEL,
     GPU_CLASS,
     WITHOUT_GPUS,
 )
 """What tells flavours from each other, and what classes of work go by. Labels of the spec come next."""
-CAPACITY: Final = "causeway.dev/capacity-type"
-_NOT_OURS: Final = ("kubernetes.io", "k8s.io", "causeway.dev")
+_NOT_OURS: Final = ("kubernetes.io", "k8s.io", OURS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.catalogue.labels import GPU_CLASS, OURS, WITHOUT_GPUS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import PriorityClass
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.tenants import OF_TENANTS
 
-GPU_CLASS: Final = "causeway.dev/gpu-class"
-WITHOUT_GPUS: Final = "causeway.dev/without-gpus"
 RESOURCES: Final = "nvidia.com/"
 """What asking for cards, or for parts of them, begins with."""
 GPU_TAINT: Final = "nvidia.com/gpu"
@@ -37,7 +36,6 @@ _FORBIDDEN_TAINTS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node.kubernetes.io/unschedulable",
 )
-_OURS: Final = "causeway.dev/"
 
 _STABLE: Final = "admissionregistration.k8s.io/v1"
 _WEIGHTS: Final = (100, 50, 25)
@@ -158,7 +156,7 @@ def _placement(
     kind: _Kind, classes: Sequence[PriorityClass], api: str, *, apart: bool
 ) -> tuple[Object, Object]:
     """The policy that writes into work where it goes; ``apart``: whether other work keeps off cards."""
-    name = f"placement-of-{kind.name}.causeway.dev"
+    name = f"placement-of-{kind.name}.{OURS}"
     kept = "!variables.wantsCards && !variables.offCards" if apart else "false"
     required = f"(variables.wantsCards && !variables.onItsCards) || ({kept})"
     variables = [
@@ -280,7 +278,7 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
         ),
         _validation(
             "!has(variables.pod.tolerations) || variables.pod.tolerations.all(t, has(t.key) && t.key != ''"
-            f" && !t.key.startsWith({_cel(_OURS)}) && !(t.key in {_cel(list(_FORBIDDEN_TAINTS))}))",
+            f" && !t.key.startsWith({_cel(OURS + '/')}) && !(t.key in {_cel(list(_FORBIDDEN_TAINTS))}))",
             "a toleration of all taints, or of one that keeps people off a machine",
         ),
         _validation(
@@ -292,7 +290,7 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
     return _policy(
         "Validating",
         _STABLE,
-        f"limits-of-{kind.name}.causeway.dev",
+        f"limits-of-{kind.name}.{OURS}",
         kind,
         {
             "operations": ["CREATE", "UPDATE"],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from infra.catalogue.labels import OURS
 from infra.model import Cluster
 from infra.model.platform import Group, User
 
-TENANT: Final = "causeway.dev/tenant"
+TENANT: Final = f"{OURS}/tenant"
 """``user`` or ``team``. What is ours, and Kubernetes' own, has no such label, and no such rules."""
-TEAM: Final = "causeway.dev/team"
+TEAM: Final = f"{OURS}/team"
 """The namespace of the group on whose account work goes."""
 
 SHARED: Final = "shared"

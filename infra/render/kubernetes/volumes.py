@@ -16,16 +16,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from infra.catalogue.labels import CAPACITY, SITE
 from infra.model import Cluster, Outputs
 from infra.model.platform import Bucket
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
-from infra.render.kubernetes.queues import CAPACITY
 
 _STATED: Final = "1Pi"
 """A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
 
 _HOME: Final = "/home"
-_SITE: Final = "causeway.dev/site"
 
 
 def objects(cluster: Cluster, outputs: Outputs) -> Documents:
@@ -94,7 +93,7 @@ def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]
     typed = "Object.spec.nodeAffinity.required"
     terms = f"{typed}.nodeSelectorTerms"
     requirement = (
-        f'{terms}.matchExpressions{{key: "{_SITE}", operator: "In", '
+        f'{terms}.matchExpressions{{key: "{SITE}", operator: "In", '
         "values: variables.sites[object.spec.storageClassName]}"
     )
     # Step by step: the API server can't write a list with objects in it (1.36), and no apply configuration
@@ -251,7 +250,7 @@ def _bound(claim: str, namespace: str, modes: list[str], source: dict[str, Any])
 
 
 def _only(sites: list[str]) -> dict[str, Any]:
-    return _required({"key": _SITE, "operator": "In", "values": sites})
+    return _required({"key": SITE, "operator": "In", "values": sites})
 
 
 def _required(expression: dict[str, Any]) -> dict[str, Any]:

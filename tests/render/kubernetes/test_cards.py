@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.catalogue.labels import GPU_MODEL, GPU_SICK, PLUGIN
 from infra.load import load
 from infra.model import Cluster
 from infra.render.chef import roles
@@ -79,9 +80,9 @@ def test_what_a_node_offers_counts_slices_and_instances(shared: Cluster) -> None
     assert group.autoscaler_tags[tag] == "112"
     assert group.allocatable["nvidia.com/gpu"] == "112"
     assert group.labels["nvidia.com/mig.config"] == "all-1g.10gb"
-    assert group.labels[gpu.CONFIGURATION] == "mig-1g-10gb-slices-2"
+    assert group.labels[PLUGIN] == "mig-1g-10gb-slices-2"
     titan = next(node for site in shared.sites for node in site.nodes if node.name == "titan-a01")
-    assert titan.labels[gpu.CONFIGURATION] == "slices-2"
+    assert titan.labels[PLUGIN] == "slices-2"
     assert titan.allocatable["nvidia.com/gpu"] == "8"
 
 
@@ -96,7 +97,7 @@ def test_each_node_with_cards_has_exactly_one_agent_of_a_kind(shared: Cluster, k
     nodes += [node.labels for site in shared.sites for node in site.nodes]
     assert len(agents) == 5
     for labels in nodes:
-        assert sum(meets(labels, agent) for agent in agents) == (gpu.GPU_NODE in labels), labels
+        assert sum(meets(labels, agent) for agent in agents) == (GPU_MODEL in labels), labels
 
 
 def test_the_plugin_reads_the_configuration_of_its_nodes(shared: Cluster) -> None:
@@ -151,7 +152,7 @@ def test_one_exporter_a_card() -> None:
 def test_a_sick_node_is_tainted_by_what_its_machine_says() -> None:
     found = features.objects(shipped("research"))
     [rule] = objects(found, "NodeFeatureRule")["sick-cards"]["spec"]["rules"]
-    assert rule["taints"] == [{"key": gpu.SICK, "value": "true", "effect": "NoSchedule"}]
+    assert rule["taints"] == [{"key": GPU_SICK, "value": "true", "effect": "NoSchedule"}]
     policy = objects(found, "ValidatingAdmissionPolicy")["node-features-of-its-own-node"]["spec"]
     assert policy["failurePolicy"] == "Fail"
     assert policy["matchConstraints"]["resourceRules"][0]["resources"] == ["nodefeatures"]

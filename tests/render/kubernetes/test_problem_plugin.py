@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.render.kubernetes import problems
+from infra.catalogue.labels import GPU_SICK_CONDITION
 from infra.render.templating import TEMPLATES
 
 FOLDER = TEMPLATES / "kubernetes" / "static" / "problems"
@@ -66,7 +66,7 @@ def test_rules_name_what_there_is() -> None:
             assert (rule["type"] == "permanent") == ("condition" in rule)
             re.compile(rule.get("pattern", ""))
     told = json.loads((FOLDER / "gpu.json").read_text())
-    assert [each["type"] for each in told["conditions"]] == [problems.CONDITION]
+    assert [each["type"] for each in told["conditions"]] == [GPU_SICK_CONDITION]
     assert told["rules"][0]["path"] == "/etc/problems/gpu-sick"
 
 

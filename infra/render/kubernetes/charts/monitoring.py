@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from infra.catalogue.labels import OURS
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of, requests
 from infra.render.kubernetes.gpu import DCGM_PORT
@@ -51,7 +52,7 @@ def releases(cluster: Cluster) -> list[Release]:
         "kube-state-metrics": {
             "fullnameOverride": "kube-state-metrics",
             **ON_MASTERS,
-            "metricLabelsAllowlist": [f"nodes=[{','.join(f'causeway.dev/{label}' for label in LABELS)}]"],
+            "metricLabelsAllowlist": [f"nodes=[{','.join(f'{OURS}/{label}' for label in LABELS)}]"],
             "resources": requests("20m", "96Mi", limit="2Gi"),
         },
         # Machines have one of their own; its rules and dashboards are good for those.

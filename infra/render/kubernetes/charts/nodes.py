@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from infra.catalogue.labels import GPU_MODEL, SITE
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, SITE, Release, of, requests
-from infra.render.kubernetes.gpu import GPU_NODE, nodes
+from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.gpu import nodes
 from infra.render.kubernetes.nodes import MIRROR, sites_of_nodes
 
 
@@ -21,7 +22,7 @@ def _features(cluster: Cluster) -> list[Release]:
     there is to say of a node, the spec says."""
     agent = {
         "tolerations": EVERYWHERE,
-        "affinity": nodes([{"key": GPU_NODE, "operator": "Exists"}]),
+        "affinity": nodes([{"key": GPU_MODEL, "operator": "Exists"}]),
         "priorityClassName": "system-node-critical",
         "resources": requests("5m", "32Mi", limit="128Mi"),
         "config": {

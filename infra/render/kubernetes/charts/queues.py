@@ -7,6 +7,7 @@ from typing import Any, Final
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
 from infra.render.kubernetes.manifests import to_yaml
+from infra.render.kubernetes.tenants import OF_TENANTS
 
 _START: Final = 600
 """Seconds from a node's readiness to that of the last pod of a job: images for cards are large."""
@@ -85,9 +86,7 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         },
         # What people run in their namespaces counts, whether or not it names a queue.
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": {
-            "matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]
-        },
+        "managedJobsNamespaceSelector": OF_TENANTS,
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
         # Queues count processors, memory and cards. What else a pod asks for, as a disk, does not keep it
         # waiting for ever.

@@ -12,7 +12,6 @@ from infra.render.kubernetes.manifests import Object
 
 MASTER: Final = "node-role.kubernetes.io/control-plane"
 """kubeadm's label of masters, and their taint."""
-SITE: Final = "causeway.dev/site"
 
 ON_MASTERS: Final[Object] = {
     "nodeSelector": {MASTER: ""},

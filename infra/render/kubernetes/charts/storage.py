@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from infra.catalogue.labels import SITE
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, SITE, Release, of, requests
+from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, Release, of, requests
 from infra.render.kubernetes.gpu import nodes
 from infra.render.kubernetes.manifests import Object
 

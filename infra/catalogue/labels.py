@@ -1,0 +1,30 @@
+"""Labels and taints of nodes that more than one layer goes by: who writes them, who selects by them, and who
+reads them back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OURS: Final = "causeway.dev"
+"""The domain of our own Kubernetes labels and AWS tags."""
+
+SITE: Final = f"{OURS}/site"
+"""Where a node is."""
+POOL: Final = f"{OURS}/pool"
+CAPACITY: Final = f"{OURS}/capacity-type"
+"""How a machine in the cloud is paid for (``market.kind``); ``physical`` for one of ours."""
+GPU_MODEL: Final = f"{OURS}/gpu-model"
+"""On every node with cards."""
+GPU_CLASS: Final = f"{OURS}/gpu-class"
+GPU_SICK: Final = f"{OURS}/gpu-sick"
+"""The taint of a node whose cards are sick, and the feature by which its machine says so."""
+GPU_SICK_CONDITION: Final = "GpuSick"
+"""The condition that says why; True while they are."""
+WITHOUT_GPUS: Final = f"{OURS}/without-gpus"
+"""Whether a node with cards takes work without a use for them: ``idle``, as long as nobody else wants it, or
+``never``, as a machine in the cloud goes away when its cards are idle."""
+
+PLUGIN: Final = "nvidia.com/device-plugin.config"
+"""Which of the device plugin's configurations a node takes (k8s-device-plugin, README)."""
+WHOLE: Final = "whole"
+"""The configuration by which a card is one pod's, and what a node takes that has no such label."""
