@@ -285,6 +285,8 @@ class Autoscaler:
     """The batch autoscaler's settings; times in seconds, shares in percent, cost in USD an hour."""
 
     enabled: bool
+    image: str | None
+    """None: it does not run."""
     dry_run: bool
     interval: int
     idle: int
@@ -292,8 +294,14 @@ class Autoscaler:
     spare: Mapping[str, int]
     max_hourly_cost: float | None
     max_scale_in_percent: int
+    max_cluster_scale_in_percent: int
     stop_above_unready_percent: int
     backoff_min: int
     backoff_max: int
+    booking: int
+    quotas: Mapping[str, Mapping[str, int]]
+    """AWS region → quota → the vCPUs that pools may take of it: without those of machines with a name."""
     slack: str | None
+    """A channel. Its token is the secret of that name."""
     webhook: str | None
+    """The name of the secret with its address."""

@@ -116,7 +116,9 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         storage=storage,
         dns=resolve_dns(spec, zone, sites, kubernetes.ingress if masters else None),
         access=resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn),
-        autoscaler=resolve_autoscaler(spec),
+        autoscaler=resolve_autoscaler(
+            spec, regions, (*(masters.masters if masters else ()), *ssh_nodes, *gateways)
+        ),
         software=resolve_software(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
     )

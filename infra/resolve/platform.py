@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal
 
+from infra.catalogue import instances as catalogue
+from infra.catalogue import quotas
 from infra.model import platform as made
 from infra.model.kubernetes import Ingress
 from infra.model.machines import ControlPlane, Instance
@@ -306,11 +308,14 @@ def _departed(
     return tuple(made.Departed(name, number) for name, number in gone if name not in present)
 
 
-def resolve_autoscaler(spec: Spec) -> made.Autoscaler:
-    """The autoscaler's settings."""
+def resolve_autoscaler(
+    spec: Spec, regions: tuple[Region, ...], instances: tuple[Instance, ...]
+) -> made.Autoscaler:
+    """The autoscaler's settings. ``instances``: machines with a name, which count against quotas too."""
     written = spec.autoscaler
     return made.Autoscaler(
         enabled=written.enabled,
+        image=written.image,
         dry_run=written.dry_run,
         interval=written.interval,
         idle=written.idle,
@@ -318,9 +323,31 @@ def resolve_autoscaler(spec: Spec) -> made.Autoscaler:
         spare=dict(sorted(written.spare.items())),
         max_hourly_cost=written.max_hourly_cost,
         max_scale_in_percent=written.max_scale_in_percent,
+        max_cluster_scale_in_percent=written.max_cluster_scale_in_percent,
         stop_above_unready_percent=written.stop_above_unready_percent,
         backoff_min=written.backoff_min,
         backoff_max=written.backoff_max,
+        booking=written.booking,
+        quotas=_quotas(spec, regions, instances),
         slack=written.notices.slack,
         webhook=written.notices.webhook,
     )
+
+
+def _quotas(
+    spec: Spec, regions: tuple[Region, ...], instances: tuple[Instance, ...]
+) -> dict[str, dict[str, int]]:
+    """Quotas are an account's in a region: of two sites in one region, what either states holds for both."""
+    places = {region.name: region.region for region in regions}
+    limits: dict[str, dict[str, int]] = {}
+    for site, stated in sorted(spec.quotas.items()):
+        if site in places:
+            known = limits.setdefault(places[site], {})
+            for name, limit in sorted(stated.items()):
+                known[name] = min(limit, known.get(name, limit))
+    for one in instances:
+        quota, kind = quotas.quota_for(one.instance_type, "on-demand"), catalogue.find(one.instance_type)
+        left = limits.get(places[one.region], {})
+        if quota is not None and kind is not None and quota.name in left:
+            left[quota.name] = max(left[quota.name] - kind.vcpus, 0)
+    return limits

@@ -162,7 +162,7 @@ class Notices(Part):
     """Where the autoscaler tells what it did."""
 
     slack: Annotated[Text | None, IN_PLACE] = None
-    """A Slack channel; the token is a secret of that name."""
+    """A Slack channel, without ``#``; the token of the app that writes there is a secret of that name."""
     webhook: Annotated[Text | None, IN_PLACE] = None
     """The name of the secret that holds a webhook's address."""
 
@@ -172,9 +172,12 @@ class Autoscaler(Part):
 
     enabled: Annotated[Bool, IN_PLACE] = True
     """Whether it runs."""
+    image: Annotated[Text | None, IN_PLACE] = None
+    """Its container image, ``registry.lab.example/causeway/autoscaler:0.1.0``; ``docs/autoscaler.md`` has how
+    it is built. Without one it does not run, and pools stay as large as they are."""
     dry_run: Annotated[Bool, IN_PLACE] = False
     """Whether it only says what it would do."""
-    interval: Annotated[Duration, Field(ge=5, le=600), IN_PLACE] = 30
+    interval: Annotated[Duration, Field(ge=5, le=600), IN_PLACE] = 10
     """From one loop to the next."""
     idle: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
     """How long a node stands idle before it ends."""
@@ -185,12 +188,16 @@ class Autoscaler(Part):
     max_hourly_cost: Annotated[Number | None, Field(gt=0), IN_PLACE] = None
     """The most the cloud part may cost, USD an hour. Default: no limit."""
     max_scale_in_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 10
-    """The share of a group that may end in one loop."""
+    """The share of a group that may end in one loop; one node always may."""
+    max_cluster_scale_in_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 10
+    """The share of all nodes of pools that may end in one loop; one node always may."""
     stop_above_unready_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 45
     """Above this share of unready nodes nothing is written."""
     backoff_min: Annotated[Duration, Field(ge=30, le=86400), IN_PLACE] = 300
     """The first pause of a group without capacity."""
     backoff_max: Annotated[Duration, Field(ge=30, le=86400), IN_PLACE] = 1800
     """The longest pause of a group without capacity."""
+    booking: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
+    """How long nodes that were started for a job as a whole are kept until its pods come."""
     notices: Annotated[Notices, IN_PLACE] = Field(default_factory=Notices)
     """Where it tells what it did."""

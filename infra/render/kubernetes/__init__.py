@@ -45,6 +45,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "volumes",
     "homes",
     "monitoring",
+    "autoscaler",
 )
 """Modules that give objects, in the order in which they are applied."""
 

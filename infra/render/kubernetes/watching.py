@@ -44,6 +44,7 @@ def _about(cluster: Cluster, name: str) -> bool:
 
 def _monitors(cluster: Cluster) -> list[Object]:
     agents = [name for name in ("dcgm-exporter", "node-problem-detector") if cluster.kubernetes.has(name)]
+    agents += ["autoscaler"] if is_scaled(cluster) else []
     return [
         of(
             "monitoring.coreos.com/v1",

@@ -209,7 +209,7 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     monkeypatch.setattr(kubernetes, "APPLIED", ())
     assert "admissionChecksStrategy" not in specs(research, "ClusterQueue")["team-engineers"]
     assert not specs(research, "AdmissionCheck")
-    monkeypatch.setattr(kubernetes, "APPLIED", ("autoscaler",))
+    monkeypatch.undo()
     (check,) = specs(research, "ClusterQueue")["team-engineers"]["admissionChecksStrategy"]["admissionChecks"]
     assert set(check["onFlavors"]) == {
         each.name for each in queues.flavours(research) if each.cloud and each.amount.cards
@@ -219,6 +219,8 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     assert requests["provisioningClassName"] == "batch.causeway.dev"
     off = replace(research, autoscaler=replace(research.autoscaler, enabled=False))
     assert not specs(off, "AdmissionCheck")
+    nowhere = replace(research, autoscaler=replace(research.autoscaler, image=None))
+    assert not specs(nowhere, "AdmissionCheck")
 
 
 def test_work_is_never_given_up_nor_waits_for_what_queues_do_not_count(research: Cluster) -> None:
