@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from infra.catalogue import labels
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.kubectl import Kubectl
 from infra.errors import DriveError
 
-LABEL: Final = "causeway.dev"
-SITE: Final = f"{LABEL}/site"
-POOL: Final = f"{LABEL}/pool"
-MODEL: Final = f"{LABEL}/gpu-model"
-CLASS: Final = f"{LABEL}/gpu-class"
 MASTER: Final = "node-role.kubernetes.io/control-plane"
-SICK: Final = "causeway/gpu-health"
+CORDONED_FOR: Final = "causeway/gpu-health"
+"""The annotation by which a machine says why it has cordoned its node (cookbook ``gpu``)."""
 GPU: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 ETCDCTL: Final = (
@@ -44,7 +41,7 @@ class Node:
     ready: bool
     cordoned: bool
     sick: str
-    """Why the health check of its cards took it out; empty when all is well."""
+    """What is wrong with its cards, by ``sick``; empty when all is well."""
     version: str
     model: str
     gpu_class: str
@@ -79,10 +76,32 @@ def ready(node: Mapping[str, Any]) -> bool:
 
 def condition(thing: Mapping[str, Any], kind: str) -> str:
     """The status of a condition: ``True``, ``False``, ``Unknown``; empty where there is none."""
+    return str(_condition(thing, kind).get("status") or "")
+
+
+def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     for each in (thing.get("status") or {}).get("conditions") or []:
         if each.get("type") == kind:
-            return str(each.get("status"))
-    return ""
+            found: Mapping[str, Any] = each
+            return found
+    return {}
+
+
+def sick(node: Mapping[str, Any]) -> str:
+    """Why a node's cards are sick, by whichever way it is told; empty when nobody says so.
+
+    With Node Feature Discovery the node is tainted, and node-problem-detector's condition says why. Without
+    it the machine cordons its node, and says so itself by an annotation and a condition (cookbook ``gpu``).
+    Each is written by another, at another time: one suffices.
+    """
+    if why := ((node.get("metadata") or {}).get("annotations") or {}).get(CORDONED_FOR):
+        return str(why)
+    for kind, bad in ((labels.GPU_SICK_CONDITION, "True"), ("GpuHealthy", "False")):
+        said = _condition(node, kind)
+        if said.get("status") == bad:
+            return str(said.get("message") or "GPU")
+    taints = (node.get("spec") or {}).get("taints") or []
+    return "GPU" if any(each.get("key") == labels.GPU_SICK for each in taints) else ""
 
 
 def repels(node: Mapping[str, Any]) -> bool:
@@ -105,23 +124,20 @@ def nodes(api: Api) -> list[Node]:
 
 def _node(node: Mapping[str, Any], used: int) -> Node:
     about = node["metadata"]
-    labels = about.get("labels") or {}
+    named = about.get("labels") or {}
     spec, status = node.get("spec") or {}, node.get("status") or {}
-    sick = str((about.get("annotations") or {}).get(SICK) or "")
-    if not sick and condition(node, "GpuHealthy") == "False":
-        sick = "GPU"
     offered = status.get("allocatable") or {}
     return Node(
         name=str(about["name"]),
-        site=str(labels.get(SITE, "")),
-        pool=str(labels.get(POOL, "")),
-        master=MASTER in labels,
+        site=str(named.get(labels.SITE, "")),
+        pool=str(named.get(labels.POOL, "")),
+        master=MASTER in named,
         ready=ready(node),
         cordoned=bool(spec.get("unschedulable")),
-        sick=sick,
+        sick=sick(node),
         version=str((status.get("nodeInfo") or {}).get("kubeletVersion", "")),
-        model=str(labels.get(MODEL, "")),
-        gpu_class=str(labels.get(CLASS, "")),
+        model=str(named.get(labels.GPU_MODEL, "")),
+        gpu_class=str(named.get(labels.GPU_CLASS, "")),
         gpus=sum(int(offered.get(name, 0)) for name in GPU),
         used=used,
     )

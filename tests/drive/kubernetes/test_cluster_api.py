@@ -361,10 +361,18 @@ def test_nodes_and_cards_are_counted(api: Api) -> None:
         node("titan-01", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
         node("titan-02", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
         node("titan-03", ready=False, site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
+        node("titan-04", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
+        node("titan-05", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
     ):
         api.create("/api/v1/nodes", each)
     sick = {"metadata": {"annotations": {"causeway/gpu-health": "GPU 1"}}, "spec": {"unschedulable": True}}
     api.patch("/api/v1/nodes/titan-02", sick)
+    # As Node Feature Discovery and node-problem-detector tell it, each in its own time.
+    taint = {"key": "causeway.dev/gpu-sick", "value": "true", "effect": "NoSchedule"}
+    api.patch("/api/v1/nodes/titan-04", {"spec": {"taints": [taint]}})
+    found = api.get("/api/v1/nodes/titan-05")["status"]["conditions"]
+    why = {"type": "GpuSick", "status": "True", "reason": "CardsSick", "message": "GPU 3: fell off the bus"}
+    api.patch("/api/v1/nodes/titan-05/status", {"status": {"conditions": [*found, why]}})
     for name, on, gpus in (("job-1", "titan-01", 2), ("job-2", "titan-02", 1), ("waiting", None, 4)):
         api.create("/api/v1/namespaces/default/pods", pod(name, on, gpus=gpus))
     nodes = [each for each in status.nodes(api) if each.site == "rack-a"]
@@ -372,11 +380,18 @@ def test_nodes_and_cards_are_counted(api: Api) -> None:
         "titan-01": "ready",
         "titan-02": "sick",
         "titan-03": "not ready",
+        "titan-04": "sick",
+        "titan-05": "sick",
+    }
+    assert {each.name: each.sick for each in nodes if each.sick} == {
+        "titan-02": "GPU 1",
+        "titan-04": "GPU",
+        "titan-05": "GPU 3: fell off the bus",
     }
     assert status.by_card(nodes) == [
-        {"class": "old", "model": "titan-x-pascal", "total": 12, "used": 3, "free": 2, "out": 7}
+        {"class": "old", "model": "titan-x-pascal", "total": 20, "used": 3, "free": 2, "out": 15}
     ]
-    assert status.by_place(nodes)[0]["nodes"] == 3
+    assert status.by_place(nodes)[0]["nodes"] == 5
     assert "default/waiting" in status.pending(api)
 
 
