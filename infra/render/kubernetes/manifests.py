@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from infra.files import Files
@@ -61,6 +62,7 @@ def to_yaml(documents: Iterable[Object], comment: str = "") -> str:
     return head + body
 
 
+@cache
 def _dumper() -> Any:
     import yaml
 
