@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from infra.drive.key_usage import key_usage
+
 AUTHORITY_DAYS: Final = 3652
 
 BACKDATE: Final = timedelta(minutes=5)
@@ -64,7 +66,7 @@ def authority(name: str, now: datetime) -> Pair:
         .not_valid_before(now - BACKDATE)
         .not_valid_after(now + timedelta(days=AUTHORITY_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(key_usage(authority=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -138,7 +140,7 @@ def _leaf(
         .not_valid_before(now - BACKDATE)
         .not_valid_after(min(now + life, parent.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(), critical=True)
+        .add_extension(key_usage(), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False)
     )
@@ -148,20 +150,6 @@ def _signer(issuer: Pair) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
     key = serialization.load_pem_private_key(issuer.key.encode(), None)
     return cast("ec.EllipticCurvePrivateKey", key), x509.load_pem_x509_certificate(
         issuer.certificate.encode()
-    )
-
-
-def _usage(*, authority: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 

@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from infra.drive.key_usage import key_usage
+
 Kind: TypeAlias = Literal["client", "server"]
 
 Signer: TypeAlias = (
@@ -97,7 +99,7 @@ def end_entity(
     builder = (
         _builder(_name(name), issuer.subject, key, now - BACKDATE, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(), critical=True)
+        .add_extension(key_usage(), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_EKU[kind]]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(_issuer_id(issuer), critical=False)
@@ -236,23 +238,8 @@ def _builder(
 def _authority(builder: x509.CertificateBuilder, key: Signer, *, path: int) -> x509.CertificateBuilder:
     return (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=path), critical=True)
-        .add_extension(_usage(authority=True), critical=True)
+        .add_extension(key_usage(signs=False, authority=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, authority: bool = False) -> x509.KeyUsage:
-    """ECDSA only signs: no encipherment and, TLS being ephemeral, no agreement."""
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 
