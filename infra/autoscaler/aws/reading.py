@@ -1,0 +1,302 @@
+"""What Auto Scaling groups have, in all regions at once.
+
+Of each region, side by side::
+
+    groups      DescribeAutoScalingGroups, by name; a group that lacks the cluster's tag is none of ours
+    activities  DescribeScalingActivities of the region, back to what was judged already
+    instances   DescribeInstances: of those that are new, and of those that do not run
+    spot        DescribeSpotInstanceRequests that AWS has marked to end
+    hooks       DescribeLifecycleHooks, now and then
+    prices      DescribeSpotPriceHistory, now and then
+
+Without its groups a region is not there at all; without one of the others it is, and knows less. What can't
+be read is said in ``Reading.errors`` and holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infra.autoscaler.aws import answers, clients
+from infra.autoscaler.aws.background import Background, Key, LateError
+from infra.autoscaler.aws.clients import Clients
+from infra.autoscaler.config import Config
+from infra.autoscaler.world import Activity, GroupState
+
+DEADLINE: Final = 20.0
+"""Seconds that a loop waits for AWS, whatever of it does not answer."""
+
+_NAMES: Final = 50
+"""Names that DescribeAutoScalingGroups takes in one call."""
+_VALUES: Final = 200
+"""Values that a filter of EC2's takes."""
+_PAGES: Final = 10
+"""Pages of activities, of 100 each: newest first, so those that are left out are the oldest."""
+_LOOK_BACK: Final = 3 * 3600.0
+"""Seconds: nothing older is news to anybody, however long we were away."""
+_OVERLAP: Final = 900.0
+"""Seconds before what was judged: a launch that was in progress then may have failed since."""
+_NOTICE: Final = 120.0
+"""Seconds from a spot interruption notice to the end of the machine."""
+_HOOKS_LAST: Final = 600.0
+_PRICES_LAST: Final = 300.0
+_MARKED: Final = ("marked-for-termination", "marked-for-stop")
+_NOT_RUNNING: Final = ("pending", "shutting-down", "stopping", "stopped")
+"""Not ``terminated``: EC2 goes on listing those for an hour, a thousand of them after a large job."""
+_TYPES_OF_PRICES: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+
+class Reading(Struct, frozen=True):
+    """All of it."""
+
+    groups: Mapping[str, GroupState]
+    """By name; those that could not be read are not here."""
+    errors: Mapping[str, str]
+    """``aws/us-west-2`` where nothing could be read of a region, ``aws/us-west-2/spot`` for a part,
+    ``aws/us-west-2/research-west-gpu`` for a group → why, for people."""
+    prices: Mapping[str, float]
+    """``us-west-2a/p3.8xlarge`` → USD an hour."""
+
+
+class Reader:
+    """Reads all regions of a configuration. For one caller at a time."""
+
+    def __init__(
+        self,
+        config: Config,
+        clients: Clients,
+        *,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._background = Background(deadline)
+        self._clock = clock
+        names: dict[str, list[str]] = defaultdict(list)
+        for group in config.groups:
+            names[group.region].append(group.name)
+        self._regions = [
+            _Region(config, region, sorted(names[region]), clients, clock) for region in sorted(names)
+        ]
+
+    def read(self, seen: Mapping[str, float] = {}) -> Reading:
+        """Everything. ``seen``: group → start of the newest activity that was judged."""
+        futures: dict[Key, Future[Any]] = {}
+        for region in self._regions:
+            futures.update(region.begin(self._background, seen))
+        found = self._background.gather(futures)
+        groups: dict[str, GroupState] = {}
+        errors: dict[str, str] = {}
+        prices: dict[str, float] = {}
+        for region in self._regions:
+            parts = {part: each for (name, part), each in found.items() if name == region.name}
+            rows = parts.pop("groups")
+            if isinstance(rows, BaseException):
+                errors[f"aws/{region.name}"] = _why(rows)
+                continue
+            for part, each in parts.items():
+                if isinstance(each, BaseException):
+                    errors[f"aws/{region.name}/{part}"] = _why(each)
+            some, faults = region.finish(
+                rows, {part: each for part, each in parts.items() if not isinstance(each, BaseException)}
+            )
+            groups |= some
+            errors |= {f"aws/{region.name}/{name}": why for name, why in faults.items()}
+            prices |= region.prices
+        return Reading(groups=groups, errors=errors, prices=prices)
+
+
+class _Region:
+    """A region's calls, and what is remembered of their answers because it does not change, or seldom."""
+
+    def __init__(
+        self, config: Config, name: str, groups: Sequence[str], clients: Clients, clock: Callable[[], float]
+    ) -> None:
+        self.name = name
+        self.prices: Mapping[str, float] = {}
+        self._config = config
+        self._groups = groups
+        self._clients = clients
+        self._clock = clock
+        self._machines: Mapping[str, answers.Machine] = {}
+        self._hooks: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._priced = 0.0
+        ours = [group for group in config.groups if group.region == name]
+        self._spot_types = sorted(
+            {each.name for group in ours if group.on_demand_percent < 100 for each in group.types}
+        )
+        self._zones = {zone for group in ours for zone in group.zones}
+
+    def begin(self, background: Background, seen: Mapping[str, float]) -> dict[Key, Future[Any]]:
+        """Start all calls."""
+        now = self._clock()
+        since = max(min((seen.get(name, 0.0) for name in self._groups), default=0.0), now - _LOOK_BACK)
+        rows = background.start((self.name, "groups"), self._read_groups)
+        works: dict[str, Callable[[], Any]] = {
+            "activities": lambda: self._read_activities(since - _OVERLAP),
+            "instances": lambda: self._read_machines(rows),
+        }
+        if self._spot_types:
+            works["spot"] = self._read_interruptions
+            if now - self._priced > _PRICES_LAST:
+                works["prices"] = lambda: self._read_prices(now)
+        if any(name not in self._hooks or now - self._hooks[name][0] > _HOOKS_LAST for name in self._groups):
+            works["hooks"] = lambda: self._read_hooks(now)
+        return {
+            (self.name, "groups"): rows,
+            **{(self.name, part): background.start((self.name, part), work) for part, work in works.items()},
+        }
+
+    def finish(
+        self, rows: Sequence[answers.Row], parts: Mapping[str, Any]
+    ) -> tuple[dict[str, GroupState], dict[str, str]]:
+        """Groups by name, and why some are not there."""
+        activities: dict[str, list[Activity]] = defaultdict(list)
+        for each in parts.get("activities", ()):
+            activities[each.group].append(each)
+        self._machines = parts.get("instances", self._machines)
+        interrupted = parts.get("spot", {})
+        found: dict[str, GroupState] = {}
+        faults: dict[str, str] = {}
+        for row in rows:
+            name = str(row["AutoScalingGroupName"])
+            try:
+                owner = answers.tag(row, "cluster")
+                if owner != self._config.cluster:
+                    faults[name] = f"its tag cluster is {owner or 'not set'}, so it is none of ours"
+                    continue
+                hooks = self._hooks.get(name, (0.0, ()))[1]
+                found[name] = answers.group(
+                    row, self.name, self._machines, interrupted, activities[name], hooks
+                )
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                faults[name] = f"AWS's answer makes no sense: {type(problem).__name__}: {problem}"
+        for name in self._groups:
+            if name not in found and name not in faults:
+                faults[name] = "there is no such group; it is made by: invoke apply"
+        return found, faults
+
+    def _read_groups(self) -> list[answers.Row]:
+        client = self._clients.get("autoscaling", self.name)
+        pages = client.get_paginator("describe_auto_scaling_groups")
+        return [
+            row
+            for names in chunks(self._groups, _NAMES)
+            for page in pages.paginate(AutoScalingGroupNames=names)
+            for row in page["AutoScalingGroups"]
+        ]
+
+    def _read_activities(self, since: float) -> list[Activity]:
+        """Newest first, but those in progress before all others."""
+        client = self._clients.get("autoscaling", self.name)
+        ours = set(self._groups)
+        found: list[Activity] = []
+        pages = client.get_paginator("describe_scaling_activities").paginate(
+            PaginationConfig={"PageSize": 100}
+        )
+        for page in islice(pages, _PAGES):
+            some = [answers.activity(row) for row in page["Activities"]]
+            found += [each for each in some if each.start >= since and each.group in ours]
+            if any(each.start < since and each.end is not None for each in some):
+                break
+        return found
+
+    def _read_machines(self, rows: Future[list[answers.Row]]) -> dict[str, answers.Machine]:
+        """All instances of all groups. When one was launched, and how it was bought, is asked once."""
+        client = self._clients.get("ec2", self.name)
+        try:
+            ids = {str(each["InstanceId"]) for row in rows.result() for each in row.get("Instances", ())}
+        except Exception:
+            return {}  # that the groups can't be read is said already
+        before = {one: each for one, each in self._machines.items() if one in ids}
+        known = {one: each for one, each in before.items() if each.state == "running"}
+        found = {
+            str(row["InstanceId"]): answers.machine(row)
+            for names in chunks(self._groups, _VALUES)
+            for row in _instances(
+                client, ("tag:aws:autoscaling:groupName", names), ("instance-state-name", _NOT_RUNNING)
+            )
+        }
+        for some in chunks(sorted(ids - known.keys() - found.keys()), _VALUES):
+            # By filter: one that EC2 does not know yet, or any more, is an error to InstanceIds.
+            found |= {
+                str(row["InstanceId"]): answers.machine(row)
+                for row in _instances(client, ("instance-id", some))
+            }
+        forgotten = {one: replace(each, state="terminated") for one, each in before.items()}
+        return {one: each for one, each in (forgotten | known | found).items() if one in ids}
+
+    def _read_interruptions(self) -> dict[str, float]:
+        """Instance → when AWS takes it away."""
+        client = self._clients.get("ec2", self.name)
+        pages = client.get_paginator("describe_spot_instance_requests").paginate(
+            Filters=[{"Name": "status-code", "Values": list(_MARKED)}], PaginationConfig={"PageSize": 1000}
+        )
+        return {
+            str(row["InstanceId"]): (answers.seconds(row["Status"].get("UpdateTime")) or self._clock())
+            + _NOTICE
+            for page in pages
+            for row in page["SpotInstanceRequests"]
+            if row.get("InstanceId")
+        }
+
+    def _read_hooks(self, now: float) -> None:
+        client = self._clients.get("autoscaling", self.name)
+        for name in self._groups:
+            if name in self._hooks and now - self._hooks[name][0] <= _HOOKS_LAST:
+                continue
+            rows = client.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
+            self._hooks[name] = (
+                now,
+                tuple(row["LifecycleHookName"] for row in rows if row["LifecycleTransition"] == _TERMINATING),
+            )
+
+    def _read_prices(self, now: float) -> None:
+        client = self._clients.get("ec2", self.name)
+        pages = client.get_paginator("describe_spot_price_history").paginate(
+            InstanceTypes=self._spot_types,
+            ProductDescriptions=list(_TYPES_OF_PRICES),
+            StartTime=now,  # the prices of now
+            PaginationConfig={"PageSize": 1000},
+        )
+        self.prices = {
+            f"{row['AvailabilityZone']}/{row['InstanceType']}": float(row["SpotPrice"])
+            for page in pages
+            for row in page["SpotPriceHistory"]
+            if row["AvailabilityZone"] in self._zones
+        }
+        self._priced = now
+
+
+def _instances(client: Any, *filters: tuple[str, Collection[str]]) -> Iterator[answers.Row]:
+    pages = client.get_paginator("describe_instances").paginate(
+        Filters=[{"Name": name, "Values": list(values)} for name, values in filters],
+        PaginationConfig={"PageSize": 1000},
+    )
+    for page in pages:
+        for reservation in page["Reservations"]:
+            yield from reservation["Instances"]
+
+
+def chunks(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The same in lists of at most ``size``."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def _why(problem: BaseException) -> str:
+    if isinstance(problem, LateError):
+        return str(problem)
+    if isinstance(problem, clients.errors()):
+        return clients.words(problem)
+    return f"{type(problem).__name__}: {problem}"

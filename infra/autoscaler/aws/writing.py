@@ -1,0 +1,188 @@
+"""The three things that we write to Auto Scaling groups. Each looks again before it writes.
+
+::
+
+    SetDesired   the size, never below the instances that are there, never beyond min and max, never over
+                 somebody else's change
+    Terminate    one instance, and its group smaller by it
+    Release      the lifecycle hook that holds an instance which its group ends
+
+All are safe to repeat: what is so already is ``needless``. Nothing here raises for what AWS says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from infra.autoscaler.aws import answers, clients
+from infra.autoscaler.aws.clients import Clients
+from infra.autoscaler.config import Config, Group
+from infra.autoscaler.decision import Release, SetDesired, Terminate
+from infra.autoscaler.results import Result
+from infra.autoscaler.world import GroupState
+
+Write = SetDesired | Terminate | Release
+_A = TypeVar("_A", SetDesired, Terminate, Release)
+
+_AT_MIN: Final = "desiredSize equals minSize"
+"""In AWS's words, where a group can't become smaller."""
+_NO_HOOK: Final = "No active Lifecycle Action found"
+_GONE: Final = ("Instance Id not found", "is not part of Auto Scaling group", "not found")
+
+
+class AwsWriter:
+    """Writes to the groups of a configuration. May be shared by threads."""
+
+    def __init__(self, config: Config, clients: Clients) -> None:
+        self._groups: Mapping[str, Group] = {group.name: group for group in config.groups}
+        self._cluster = config.cluster
+        self._clients = clients
+
+    def set_desired(self, action: SetDesired) -> Result:
+        """Set a group's size, if it is still what it was when that was decided."""
+        return self._told(action, self._set_desired)
+
+    def terminate(self, action: Terminate) -> Result:
+        """End one instance and make its group smaller by it.
+
+        A forced one at its group's least size is replaced: it ends in any case.
+        """
+        return self._told(action, self._terminate)
+
+    def release(self, action: Release) -> Result:
+        """Let an instance go that its group's hook holds."""
+        return self._told(action, self._release)
+
+    def ended(self, region: str, instance: str) -> bool | None:
+        """Whether an instance is no more, as EC2 has it now; None where it can't be told."""
+        try:
+            rows = [
+                row
+                for reservation in self._clients.get("ec2", region).describe_instances(
+                    Filters=[{"Name": "instance-id", "Values": [instance]}]
+                )["Reservations"]
+                for row in reservation["Instances"]
+            ]
+        except clients.errors():
+            return None
+        return all(answers.machine(row).state in ("shutting-down", "terminated") for row in rows)
+
+    def _told(self, action: _A, write: Callable[[_A, Group, Any], Result]) -> Result:
+        group = self._groups.get(action.group)
+        if group is None:
+            return Result("refused", f"{action.group} is no group of this configuration")
+        try:
+            return write(action, group, self._clients.get("autoscaling", group.region))
+        except clients.errors() as problem:
+            return Result("refused" if clients.refused(problem) else "failed", clients.words(problem))
+
+    def _set_desired(self, action: SetDesired, group: Group, client: Any) -> Result:
+        state = self._group(client, group)
+        if isinstance(state, Result):
+            return state
+        if state.desired != action.was:
+            if state.desired == action.desired:
+                return Result("needless", "somebody did it already")
+            return Result(
+                "stale", f"its size is {state.desired}, no longer {action.was}: somebody else changed it"
+            )
+        least = max(state.min, answers.present(state) if action.desired < state.desired else 0)
+        desired = max(least, min(action.desired, state.max))
+        why = _changed(action.desired, desired, state)
+        if desired == state.desired or (desired < state.desired) != (action.desired < state.desired):
+            return Result("needless", why or "it is so already")
+        client.set_desired_capacity(
+            AutoScalingGroupName=group.name, DesiredCapacity=desired, HonorCooldown=False
+        )
+        if desired < state.desired:
+            desired, why = self._not_below(client, group, desired, why)
+        return Result("done", why, desired if desired != action.desired else None)
+
+    def _not_below(self, client: Any, group: Group, desired: int, why: str) -> tuple[int, str]:
+        """The size, put up again if a machine has come between our look and our write.
+
+        AWS would end one to get down to the size, and which one would be its own choice.
+        """
+        state = self._group(client, group)
+        if isinstance(state, Result) or state.desired != desired or answers.present(state) <= desired:
+            return desired, why
+        there = min(answers.present(state), state.max)
+        client.set_desired_capacity(AutoScalingGroupName=group.name, DesiredCapacity=there)
+        return there, f"set to {desired}, and up again to {there}: machines came meanwhile"
+
+    def _terminate(self, action: Terminate, group: Group, client: Any) -> Result:
+        row = self._instance(client, action.instance)
+        if row is None:
+            return Result("needless", "no group has it any more")
+        if row["AutoScalingGroupName"] != group.name:
+            return Result("refused", f"it is in group {row['AutoScalingGroupName']}")
+        if str(row["LifecycleState"]).startswith("Terminat"):
+            return Result("needless", f"it is {row['LifecycleState']} already")
+        state = self._group(client, group)
+        if isinstance(state, Result):
+            return state
+        weight = max(1, answers.whole(row.get("WeightedCapacity"), 1))
+        smaller = state.desired - weight >= state.min
+        if not smaller and not action.forced:
+            return Result("refused", f"the group is at its least size, {state.min}")
+        try:
+            # Once: if the answer is lost, a second call might make the group smaller by two.
+            once = self._clients.get("autoscaling", group.region, once=True)
+            once.terminate_instance_in_auto_scaling_group(
+                InstanceId=action.instance, ShouldDecrementDesiredCapacity=smaller
+            )
+        except clients.errors() as problem:
+            said = clients.message(problem)
+            if _AT_MIN in said:
+                return Result("refused", f"the group is at its least size, {state.min}")
+            if any(each in said for each in _GONE):
+                return Result("needless", "no group has it any more")
+            raise
+        return Result("done", "" if smaller else "replaced, as the group is at its least size")
+
+    def _release(self, action: Release, group: Group, client: Any) -> Result:
+        row = self._instance(client, action.instance)
+        if row is None:
+            return Result("needless", "no group has it any more")
+        if row["LifecycleState"] != "Terminating:Wait":
+            return Result("needless", f"it is {row['LifecycleState']}: no hook holds it")
+        try:
+            client.complete_lifecycle_action(
+                LifecycleHookName=group.hook,
+                AutoScalingGroupName=group.name,
+                InstanceId=action.instance,
+                LifecycleActionResult="CONTINUE",
+            )
+        except clients.errors() as problem:
+            if _NO_HOOK in clients.message(problem):
+                return Result("needless", "its hook has let it go already")
+            raise
+        return Result("done")
+
+    def _group(self, client: Any, group: Group) -> GroupState | Result:
+        """A group as it is now; the reason why it is not to be written."""
+        rows = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group.name])["AutoScalingGroups"]
+        if not rows:
+            return Result("refused", "there is no such group any more")
+        if answers.tag(rows[0], "cluster") != self._cluster:
+            return Result("refused", f"its tag cluster is not {self._cluster}: left alone")
+        state = answers.group(rows[0], group.region)
+        if state.deleting:
+            return Result("refused", "it is being deleted")
+        return state
+
+    def _instance(self, client: Any, instance: str) -> Mapping[str, Any] | None:
+        """An instance as its group has it now."""
+        rows = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
+        return rows[0] if rows else None
+
+
+def _changed(asked: int, written: int, state: GroupState) -> str:
+    if written == asked:
+        return ""
+    if written == state.max:
+        return f"{written} rather than {asked}: its most"
+    if written == state.min:
+        return f"{written} rather than {asked}: its least"
+    return f"{written} rather than {asked}: so much is there now"

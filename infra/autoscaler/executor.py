@@ -1,0 +1,203 @@
+"""Does what was decided: regions side by side, in each the sizes of its groups, and then node by node.
+
+Each region has threads of its own, and so has what concerns no group: a region that does not answer holds up
+itself alone. An action that fails is a result; it stops what rests on it at the same node, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import (
+    Action,
+    Answer,
+    Decision,
+    Evict,
+    FreeNode,
+    Release,
+    RemoveNode,
+    SetDesired,
+    TaintNode,
+    Terminate,
+)
+from infra.autoscaler.results import Done, Result
+from infra.autoscaler.world import Node, Pod
+
+_AT_ONCE: Final = 8
+"""Groups, or nodes, of a region that are worked on at the same time."""
+
+
+class Kube(Protocol):
+    """The Kubernetes side. All of it may be called from several threads."""
+
+    def do(self, action: TaintNode | FreeNode | Evict | RemoveNode | Answer) -> Result:
+        """Write; what the API says is a result."""
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """The pods of a node, read now. Raises where they can't be."""
+
+    def node(self, name: str) -> Node | None:
+        """A node, read now; None if there is none. Raises where it can't be read."""
+
+
+class Aws(Protocol):
+    """The AWS side. All of it may be called from several threads."""
+
+    def set_desired(self, action: SetDesired) -> Result: ...
+
+    def terminate(self, action: Terminate) -> Result: ...
+
+    def release(self, action: Release) -> Result: ...
+
+    def ended(self, region: str, instance: str) -> bool | None: ...
+
+
+def run(
+    decision: Decision,
+    kube: Kube,
+    aws: Aws,
+    config: Config,
+    *,
+    dry: bool = False,
+    go_on: Callable[[], bool] = lambda: True,
+) -> tuple[Done, ...]:
+    """What became of each action, in the decision's order.
+
+    ``dry`` does nothing and says so. ``go_on`` is asked before each action: once it says no, because the
+    lease is lost or the process is told to end, the rest is left undone.
+    """
+    if dry:
+        return tuple(Done(action, Result("planned")) for action in decision.actions)
+    return _Run(decision, kube, aws, config, go_on).all()
+
+
+class _Run:
+    def __init__(
+        self, decision: Decision, kube: Kube, aws: Aws, config: Config, go_on: Callable[[], bool]
+    ) -> None:
+        self._actions = decision.actions
+        self._kube = kube
+        self._aws = aws
+        self._go_on = go_on
+        self._regions: Mapping[str, str] = {group.name: group.region for group in config.groups}
+        self._groups = {name: each.group for name, each in decision.memory.drains.items()} | {
+            each.node: each.group for each in decision.actions if isinstance(each, Terminate | Release)
+        }
+
+    def all(self) -> tuple[Done, ...]:
+        regions: dict[str, list[int]] = defaultdict(list)
+        for number, action in enumerate(self._actions):
+            regions[self._region(action)].append(number)
+        found: dict[int, Done] = {}
+        with ThreadPoolExecutor(max(1, len(regions)), thread_name_prefix="write") as pool:
+            for done in pool.map(self._one_region, regions.values()):
+                found |= done
+        return tuple(found[number] for number in range(len(self._actions)))
+
+    def _region(self, action: Action) -> str:
+        """Where it is done; empty for what concerns no group."""
+        if isinstance(action, SetDesired | Terminate | Release):
+            return self._regions.get(action.group, "")
+        if isinstance(action, Answer):
+            return ""
+        return self._regions.get(self._groups.get(action.node, ""), "")
+
+    def _one_region(self, numbers: Sequence[int]) -> dict[int, Done]:
+        """Sizes first, then node by node: two nodes of a group do not wait for each other."""
+        sizes: dict[str, list[int]] = defaultdict(list)
+        nodes: dict[str, list[int]] = defaultdict(list)
+        for number in numbers:
+            action = self._actions[number]
+            if isinstance(action, SetDesired):
+                sizes[action.group].append(number)
+            elif isinstance(action, Answer):
+                nodes[action.gang].append(number)
+            else:
+                nodes[action.node or action.instance].append(number)  # type: ignore[union-attr]
+        found: dict[int, Done] = {}
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="write") as pool:
+            for lines in (sizes, nodes):
+                for done in pool.map(self._one_line, lines.values()):
+                    found |= done
+        return found
+
+    def _one_line(self, numbers: Sequence[int]) -> dict[int, Done]:
+        found: dict[int, Done] = {}
+        for number in numbers:
+            action = self._actions[number]
+            begun = time.monotonic()
+            barring = next((done for done in found.values() if _bars(done, action)), None)
+            if not self._go_on():
+                result = Result("stale", "stopped before it was begun")
+            elif barring is not None:
+                result = Result("stale", f"not after {type(barring.action).__name__}: {barring.result.text}")
+            else:
+                result = self._contained(action)
+            found[number] = Done(action, result, time.monotonic() - begun)
+        return found
+
+    def _contained(self, action: Action) -> Result:
+        try:
+            return self._one(action)
+        except Exception as problem:
+            return Result("failed", f"{type(problem).__name__}: {problem}")
+
+    def _one(self, action: Action) -> Result:
+        match action:
+            case SetDesired():
+                return self._aws.set_desired(action)
+            case Release():
+                return self._aws.release(action)
+            case Terminate():
+                return self._terminate(action)
+            case RemoveNode():
+                return self._remove(action)
+            case _:
+                return self._kube.do(action)
+
+    def _terminate(self, action: Terminate) -> Result:
+        """Look at the node's pods once more: one may have come since it was decided."""
+        if action.node and not action.forced:
+            try:
+                work = [pod for pod in self._kube.pods_on(action.node) if not (pod.daemon or pod.over)]
+            except Exception as problem:
+                return Result("refused", f"its pods can't be read: {type(problem).__name__}: {problem}")
+            if work:
+                more = f" and {len(work) - 1} more" if len(work) > 1 else ""
+                return Result("stale", f"{work[0].namespace}/{work[0].name}{more} runs on it")
+        return self._aws.terminate(action)
+
+    def _remove(self, action: RemoveNode) -> Result:
+        """A node is deleted once EC2 says that its machine is no more, and not a moment sooner."""
+        node = self._kube.node(action.node)
+        if node is None or (action.uid and node.uid != action.uid):
+            return Result("needless", "the node is gone" if node is None else "it is another node by now")
+        if not node.instance:
+            return Result("refused", "it is no cloud machine's node")
+        zone = node.provider.removeprefix("aws:").strip("/").partition("/")[0]
+        region = next((each for each in set(self._regions.values()) if zone.startswith(each)), None)
+        ended = self._aws.ended(region, node.instance) if region else None
+        if ended is None:
+            return Result("refused", f"whether {node.instance} has ended can't be told")
+        if not ended:
+            return Result("stale", f"{node.instance} still runs")
+        return self._kube.do(action)
+
+
+def _bars(done: Done, then: Action) -> bool:
+    """Whether an action is not to be begun because of what became of one before it at the same node."""
+    if done.result.status in ("done", "needless"):
+        return False
+    match done.action, then:
+        case ((Terminate() | Release()), RemoveNode()):
+            return True
+        case TaintNode(), Evict(by=None):
+            return True
+        case TaintNode(), Terminate(forced=False):
+            return True
+    return False

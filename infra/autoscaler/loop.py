@@ -1,0 +1,193 @@
+"""The loop: read → decide → keep what must be remembered → do → tell.
+
+What is to be remembered is saved before anything is done. So a process that is killed at any moment leaves
+behind a world that its successor reads anew, and a memory that is never older than what was done; and one
+that can't save, because another took over, does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infra.autoscaler import executor
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Decision, FreeNode, Release, SetDesired, TaintNode, Terminate
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.results import Done
+from infra.autoscaler.world import Snapshot
+
+_V = TypeVar("_V")
+
+_LOG: Final = logging.getLogger(__name__)
+
+LONGEST_PAUSE: Final = 120.0
+"""Seconds between loops at most, however often they fail."""
+
+
+class Store(Protocol):
+    """Where memory outlives us."""
+
+    def load(self) -> Memory:
+        """What is kept; raises where it can't be read."""
+
+    def save(self, memory: Memory) -> None:
+        """Keep it; raises where that fails, or another has written since we last did."""
+
+
+class Lease(Protocol):
+    """Who may write."""
+
+    def held(self) -> bool:
+        """Whether we may, by our own clock: cheap, and false before another may think that it may."""
+
+
+class Cycle(Struct, frozen=True):
+    """What a loop was, for metrics, events, notices and logs."""
+
+    at: float
+    seconds: float = 0.0
+    leading: bool = True
+    """Whether the lease was ours; if not, nothing was looked at."""
+    dry: bool = False
+    snapshot: Snapshot | None = None
+    """None if the world could not be read."""
+    decision: Decision | None = None
+    results: tuple[Done, ...] = ()
+    error: str | None = None
+    """Why the loop came to nothing."""
+
+
+class Parts(Struct, frozen=True):
+    """What the loop is made of."""
+
+    read: Callable[[Memory], Snapshot]
+    """The world now; raises where it can't be known well enough to decide anything."""
+    decide: Callable[[Snapshot, Memory, Config, float], Decision]
+    store: Store
+    lease: Lease | None
+    """None where nothing is written."""
+    kube: executor.Kube
+    aws: executor.Aws
+    observers: Sequence[Callable[[Cycle], None]] = ()
+    """Told of each cycle; what they raise is logged."""
+
+
+class Loop:
+    """One controller."""
+
+    def __init__(
+        self,
+        config: Config,
+        parts: Parts,
+        *,
+        dry: bool = False,
+        stop: Event | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.stop = stop or Event()
+        self.last: float | None = None
+        """When a loop last came to its end without an error, ``clock``'s time: for a health check."""
+        self._config = config
+        self._parts = parts
+        self._dry = dry or config.dry_run
+        self._clock = clock
+        self._memory: Memory | None = None
+        self._saved: Memory | None = None
+        self._failures = 0
+
+    def run(self) -> None:
+        """Until told to stop. The actions that are under way then are finished, no others are begun."""
+        while not self.stop.is_set():
+            begun = time.monotonic()
+            self.once()
+            self.stop.wait(max(0.0, self.pause() - (time.monotonic() - begun)))
+
+    def pause(self) -> float:
+        """Seconds from the begin of a loop to that of the next: longer after failures, up to a limit."""
+        interval = float(self._config.interval)
+        return min(interval * 2.0 ** min(self._failures, 16), max(LONGEST_PAUSE, interval))
+
+    def once(self) -> Cycle:
+        """One loop. Raises nothing: what goes wrong is in the cycle."""
+        begun = time.monotonic()
+        cycle = Cycle(at=self._clock(), dry=self._dry)
+        try:
+            cycle = self._cycle(cycle)
+            self._failures = 0
+            self.last = self._clock()
+        except Exception as problem:
+            # Another may have written meanwhile, so what is kept is read again.
+            self._memory = self._saved = None
+            self._failures += 1
+            _LOG.exception("the loop came to nothing")
+            cycle = replace(cycle, error=f"{type(problem).__name__}: {problem}")
+        cycle = replace(cycle, seconds=time.monotonic() - begun)
+        for observer in self._parts.observers:
+            try:
+                observer(cycle)
+            except Exception:
+                _LOG.exception("an observer failed")
+        return cycle
+
+    def _cycle(self, cycle: Cycle) -> Cycle:
+        if not self._may():
+            self._memory = self._saved = None
+            return replace(cycle, leading=False)
+        memory = self._memory
+        if memory is None:
+            memory = self._saved = self._parts.store.load()
+        snapshot = self._parts.read(memory)
+        decision = self._parts.decide(snapshot, memory, self._config, self._clock())
+        self._save(decision.memory)
+        results = executor.run(
+            decision,
+            self._parts.kube,
+            self._parts.aws,
+            self._config,
+            dry=self._dry,
+            go_on=lambda: self._may() and not self.stop.is_set(),
+        )
+        # Not saved by itself: the next loop does, and one that never comes is only a little less precise.
+        self._memory = kept(memory, decision, results)
+        return replace(cycle, at=decision.at, snapshot=snapshot, decision=decision, results=results)
+
+    def _may(self) -> bool:
+        return self._dry or self._parts.lease is None or self._parts.lease.held()
+
+    def _save(self, memory: Memory) -> None:
+        if not self._dry and memory != self._saved:
+            self._parts.store.save(memory)
+            self._saved = memory
+
+
+def kept(before: Memory, decision: Decision, results: Sequence[Done]) -> Memory:
+    """The decision's memory without what was not done after all: it is as if it had not been decided."""
+    resizes = dict(decision.memory.resizes)
+    drains = dict(decision.memory.drains)
+    bookings = decision.memory.bookings
+    for each in results:
+        action, result = each.action, each.result
+        if isinstance(action, SetDesired) and action.group in resizes:
+            if not result.written:
+                _restore(resizes, before.resizes, action.group)
+            elif result.desired is not None:
+                resizes[action.group] = replace(resizes[action.group], to=result.desired)
+        elif isinstance(action, TaintNode | FreeNode | Terminate | Release) and not result.written:
+            _restore(drains, before.drains, action.node)
+        if result.status == "planned":
+            bookings = before.bookings
+    return replace(decision.memory, resizes=resizes, drains=drains, bookings=bookings)
+
+
+def _restore(now: dict[str, _V], before: dict[str, _V], key: str) -> None:
+    if key in before:
+        now[key] = before[key]
+    else:
+        now.pop(key, None)
