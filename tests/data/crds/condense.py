@@ -52,6 +52,9 @@ def condensed(schema: Any) -> Any:
     }
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
+    if "pattern" in found:
+        # Go takes a flag anywhere, Python only at the start.
+        found["pattern"] = found["pattern"].replace("^(?i)", "(?i)^")
     closed = "properties" in found and not schema.get("x-kubernetes-preserve-unknown-fields")
     if closed and "additionalProperties" not in found and found.get("type") == "object":
         found["additionalProperties"] = False
