@@ -1,0 +1,187 @@
+"""What people read at their pods (``kubectl describe``): events of events.k8s.io/v1, without repeats.
+
+The same news of an object is one event, which a series keeps alive: the server forgets events after an hour.
+News that only differ in their words come at most every few minutes, and in all no more than a budget each
+round, so that 50,000 pods that wait for one reason do not drown the API; the next rounds get to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from infra.autoscaler.kube.client import MERGE, Client, KubeError, RefusedError
+
+CONTROLLER: Final = "causeway.dev/autoscaler"
+
+_NOTE: Final = 1024
+_REASON: Final = 128
+"""What the API takes at most (bytes)."""
+_NAME: Final = 236
+"""Of the object, in an event's name: 253 less what makes it its own."""
+
+
+class News(Struct, frozen=True):
+    """Something about an object."""
+
+    kind: str
+    namespace: str
+    """Empty for a node."""
+    name: str
+    uid: str
+    reason: str
+    """One word: ``WaitsForCapacity``."""
+    note: str
+    """One line for people."""
+    type: Literal["Normal", "Warning"] = "Normal"
+    action: str = "Scale"
+    api: str = "v1"
+    """The object's API version."""
+
+
+class _Told(Struct):
+    name: str
+    namespace: str
+    note: str
+    since: float
+    """When this event was made."""
+    count: int = 1
+    kept: float = 0.0
+    """When its series was last written."""
+    asked: float = 0.0
+    """When it was last news."""
+
+
+class Events:
+    """Tells news. Used by one thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        holder: str,
+        *,
+        now: Callable[[], float],
+        may: Callable[[], bool] = lambda: True,
+        budget: int = 50,
+        quiet: float = 300.0,
+        refresh: float = 1800.0,
+        most: int = 100_000,
+    ) -> None:
+        """``budget``: writes a round. ``quiet``: seconds between two wordings of one reason. ``refresh``:
+        between two writes of a series. ``most``: news that are kept in mind."""
+        self._client = client
+        self._holder = holder[:128] or "autoscaler"
+        self._now = now
+        self._may = may
+        self._budget = budget
+        self._quiet = quiet
+        self._refresh = refresh
+        self._most = most
+        self._told: dict[tuple[str, str], _Told] = {}
+        self._rest = 0.0
+        self._serial = 0
+
+    def tell(self, news: Iterable[News]) -> str:
+        """One round. Never raises: the first thing that went wrong, or nothing. An API that is away or says
+        no ends the round, and one that says no to all is left in peace for some minutes."""
+        now = self._now()
+        if now < self._rest:
+            return ""
+        written = 0
+        for each in news:
+            told = self._told.get((each.uid, each.reason))
+            if told is not None:
+                told.asked = now
+            if written >= self._budget or not self._due(each, told, now):
+                continue
+            if not self._may():
+                break
+            written += 1
+            try:
+                self._write(each, told, now)
+            except RefusedError as problem:
+                if problem.code == 403:
+                    self._rest = now + self._quiet
+                    return str(problem)
+                # This object's alone: its namespace ends, or the API does not like its name.
+                self._told[(each.uid, each.reason)] = _Told("", each.namespace, each.note, now, asked=now)
+                if problem.code not in (404, 409, 422):
+                    return str(problem)
+            except KubeError as problem:
+                return str(problem)
+        self._forget(now)
+        return ""
+
+    def _due(self, each: News, told: _Told | None, now: float) -> bool:
+        if told is None:
+            return True
+        if told.note == each.note:
+            return bool(told.name) and now - max(told.since, told.kept) >= self._refresh
+        return now - told.since >= self._quiet
+
+    def _write(self, each: News, told: _Told | None, now: float) -> None:
+        if told is not None and told.name and told.note == each.note:
+            series = {"count": told.count + 1, "lastObservedTime": _stamp(now)}
+            path = f"{_folder(told.namespace)}/{told.name}"
+            try:
+                self._client.call("PATCH", path, body={"series": series}, content=MERGE, tries=2, total=5.0)
+            except RefusedError as problem:
+                if problem.code != 404:
+                    raise
+                # The server has forgotten it: it is told anew.
+            else:
+                told.count += 1
+                told.kept = now
+                return
+        self._serial += 1
+        body = _event(each, self._holder, now, self._serial)
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        self._client.call("POST", _folder(namespace), body=body, tries=2, total=5.0)
+        self._told[(each.uid, each.reason)] = _Told(name, namespace, each.note, now, asked=now)
+
+    def _forget(self, now: float) -> None:
+        if len(self._told) > self._most:
+            oldest = sorted(self._told, key=lambda key: self._told[key].asked)
+            for key in oldest[: len(oldest) - self._most]:
+                del self._told[key]
+        for key in [key for key, told in self._told.items() if now - told.asked > 2 * self._refresh]:
+            del self._told[key]
+
+
+def _event(each: News, holder: str, now: float, serial: int) -> dict[str, Any]:
+    # What is in no namespace has its events in `default`; the API wants it so.
+    namespace = each.namespace or "default"
+    name = f"{each.name[:_NAME].rstrip('.-')}.{int(now * 1e9) + serial:x}"
+    regarding = {"apiVersion": each.api, "kind": each.kind, "name": each.name, "uid": each.uid}
+    if each.namespace:
+        regarding["namespace"] = each.namespace
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": _stamp(now),
+        "reportingController": CONTROLLER,
+        "reportingInstance": holder,
+        "action": each.action[:_REASON],
+        "reason": each.reason[:_REASON],
+        "note": _short(each.note),
+        "type": each.type,
+        "regarding": regarding,
+    }
+
+
+def _folder(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace or 'default'}/events"
+
+
+def _short(note: str) -> str:
+    """Of at most so many bytes as the API takes."""
+    data = note.encode()
+    return note if len(data) <= _NOTE else data[: _NOTE - 3].decode(errors="ignore") + "…"
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,53 @@
+"""What is watched, where the API has it, and which of it a cluster may do without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object."""
+
+    name: str
+    plural: str
+    """As people and ``Snapshot.errors`` name it: ``kube/pods``."""
+    paths: tuple[str, ...]
+    """Where it may be, newest version first; the first that the API knows is used."""
+    required: bool = True
+    """Whether decisions without it would be wrong. A kind that is not may be absent or forbidden."""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+def _built_in(name: str, plural: str, group: str, **query: str) -> Kind:
+    return Kind(name, plural, (f"{group}/{plural}",), query=query)
+
+
+def _added(name: str, plural: str, *groups: str) -> Kind:
+    return Kind(name, plural, tuple(f"/apis/{group}/{plural}" for group in groups), required=False)
+
+
+KINDS: Final = (
+    # Pods that are over hold nothing, and a batch cluster is full of them: the server leaves them out.
+    _built_in("Pod", "pods", "/api/v1", fieldSelector="status.phase!=Succeeded,status.phase!=Failed"),
+    _built_in("Node", "nodes", "/api/v1"),
+    _built_in("Namespace", "namespaces", "/api/v1"),
+    _built_in("PersistentVolumeClaim", "persistentvolumeclaims", "/api/v1"),
+    _built_in("PersistentVolume", "persistentvolumes", "/api/v1"),
+    _built_in("PodTemplate", "podtemplates", "/api/v1"),
+    _built_in("DaemonSet", "daemonsets", "/apis/apps/v1"),
+    _built_in("Job", "jobs", "/apis/batch/v1"),
+    _built_in("PodDisruptionBudget", "poddisruptionbudgets", "/apis/policy/v1"),
+    _built_in("StorageClass", "storageclasses", "/apis/storage.k8s.io/v1"),
+    _added("Workload", "workloads", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
+    _added("JobSet", "jobsets", "jobset.x-k8s.io/v1alpha2"),
+    _added("PodGroup", "podgroups", "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"),
+    _added(
+        "ProvisioningRequest",
+        "provisioningrequests",
+        "autoscaling.x-k8s.io/v1",
+        "autoscaling.x-k8s.io/v1beta1",
+    ),
+)

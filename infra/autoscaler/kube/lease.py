@@ -1,0 +1,227 @@
+"""Who writes: a Lease (coordination.k8s.io/v1), kept as client-go's leader election keeps it.
+
+Clocks of two machines are never compared. Whoever wants the lease waits until it has not changed for its
+whole length by the waiter's own clock. The holder counts from when it *began* its last renewal that was
+granted, and stops `deadline` seconds after: sooner than anybody else may begin, by `duration` - `deadline`.
+That much time a write has which was begun at the last moment.
+
+That the clock runs on while a machine sleeps or a process is stopped (CLOCK_BOOTTIME) is part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from infra.autoscaler.kube.client import JSON, MERGE, Client, KubeError, RefusedError
+
+
+def since_boot() -> float:
+    """Seconds, those asleep among them where the kernel can tell."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def identity() -> str:
+    """A name that no other process has, nor this one's successor."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Seconds."""
+
+    duration: float = 30.0
+    """For which others keep off after the last change that they saw."""
+    deadline: float = 20.0
+    """For which the holder acts after its last renewal began."""
+    retry: float = 4.0
+    """Between renewals, and tries to get it."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry < self.deadline < self.duration:
+            raise ValueError("a lease needs 0 < retry < deadline < duration")
+
+
+class _Meta(Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Spec(Struct, rename="camel", omit_defaults=True):
+    # null where nobody holds it
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_LEASE: Final = msgspec.json.Decoder(_Lease)
+
+
+class Lease:
+    """One of those who want to write. `held` says whether it may."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        holder: str,
+        *,
+        chance: Callable[[], float],
+        terms: Terms = Terms(),
+        clock: Callable[[], float] = since_boot,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``now`` is what people read in the object; nothing depends on it."""
+        self.holder = holder
+        self._client = client
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        self._chance = chance
+        self._terms = terms
+        self._clock = clock
+        self._now = now
+        self._until = float("-inf")
+        self._seen = ""
+        self._changed = 0.0
+        self._other = ""
+        self._problem = ""
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def held(self) -> bool:
+        """Whether a write may begin now."""
+        return self._clock() < self._until
+
+    def remaining(self) -> float:
+        """Seconds in which writes may still begin; 0 for who does not hold it."""
+        return max(0.0, self._until - self._clock())
+
+    @property
+    def margin(self) -> float:
+        """Seconds that a write may take which begins at the last moment."""
+        return self._terms.duration - self._terms.deadline
+
+    @property
+    def other(self) -> str:
+        """Who else holds it, as last seen; empty if nobody does."""
+        return self._other
+
+    @property
+    def problem(self) -> str:
+        """Why the last try came to nothing; empty if it did not."""
+        return self._problem
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Gives it back, so that the next one need not wait. Call it when the last write has ended."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(self._terms.deadline)
+        self.release()
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            self.step()
+            # Those who wait come at different times; the holder comes on time.
+            spread = 0.0 if self.held() else self._terms.retry * self._chance()
+            self._stopping.wait(self._terms.retry + spread)
+
+    def step(self) -> bool:
+        """One try to get it, or to renew it; whether it is held."""
+        began = self._clock()
+        try:
+            held = self._tried()
+            self._problem = ""
+        except RefusedError as problem:
+            # 409: somebody else was faster. What they wrote is seen next time.
+            self._problem = "" if problem.code == 409 else str(problem)
+            return self.held()
+        except (KubeError, msgspec.MsgspecError) as problem:
+            self._problem = str(problem)
+            return self.held()
+        self._until = began + self._terms.deadline if held else float("-inf")
+        return held
+
+    def _tried(self) -> bool:
+        body = self._read()
+        stamp = self._stamp()
+        if body is None:
+            self._write("", _Spec(self.holder, self._length, stamp, stamp, 0))
+            self._other = ""
+            return True
+        lease = _LEASE.decode(body)
+        spec = lease.spec
+        if lease.metadata.resource_version != self._seen:
+            self._seen, self._changed = lease.metadata.resource_version, self._clock()
+        ours = spec.holder_identity == self.holder
+        self._other = "" if ours else spec.holder_identity or ""
+        length = spec.lease_duration_seconds or self._terms.duration
+        if self._other and self._clock() < self._changed + length:
+            return False
+        begun = (spec.acquire_time if ours else None) or stamp
+        transitions = (spec.lease_transitions or 0) + (0 if ours else 1)
+        self._write(self._seen, _Spec(self.holder, self._length, begun, stamp, transitions))
+        self._other = ""
+        return True
+
+    def release(self) -> None:
+        """Gives it back if it is ours. Whoever can't be told waits its length out."""
+        self._until = float("-inf")
+        try:
+            body = self._read()
+            if body is None:
+                return
+            lease = _LEASE.decode(body)
+            if lease.spec.holder_identity == self.holder:
+                stamp = self._stamp()
+                spec = _Spec("", 1, stamp, stamp, lease.spec.lease_transitions)
+                self._write(lease.metadata.resource_version, spec)
+        except (KubeError, msgspec.MsgspecError) as problem:
+            self._problem = str(problem)
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._client.call("GET", self._path, tries=1, total=self._terms.retry)
+        except RefusedError as problem:
+            if problem.code == 404:
+                return None
+            raise
+
+    def _write(self, version: str, spec: _Spec) -> None:
+        """Onto this version of it; a new one without."""
+        folder, _, name = self._path.rpartition("/")
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, **({"resourceVersion": version} if version else {})},
+            "spec": spec,
+        }
+        # A merge keeps what others noted there; with the version in it, it is for that one alone.
+        method, path, content = ("PATCH", self._path, MERGE) if version else ("POST", folder, JSON)
+        self._client.call(method, path, body=body, content=content, tries=1, total=self._terms.retry)
+
+    @property
+    def _length(self) -> int:
+        return max(1, round(self._terms.duration))
+
+    def _stamp(self) -> str:
+        return datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,50 @@
+"""One fresh look at what is about to be ended: a watch may be behind, and an ended machine is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.autoscaler.kube.client import Client, KubeError, RefusedError
+from infra.autoscaler.kube.watching import Decoder
+from infra.autoscaler.world import Node, Pod
+
+
+class Looks:
+    """Fresh looks, decoded."""
+
+    def __init__(self, client: Client, decoder: Decoder) -> None:
+        self._client = client
+        self._decoder = decoder
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """What is bound to a node, daemons and finished pods among it. ``KubeError``, also where one of them
+        makes no sense: a node that can't be understood is not an empty one."""
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        found: list[Any] = []
+        token: str | None = ""
+        while token is not None:
+            more = {"continue": token} if token else {}
+            body = self._client.get("/api/v1/pods", {**query, "limit": "500", **more})
+            try:
+                page = self._decoder.list("Pod", body)
+            except ValueError as problem:
+                raise KubeError(f"the pods of {node} make no sense: {problem}") from problem
+            for key, why in page.faults.items():
+                raise KubeError(f"pod {key} on {node} makes no sense: {why}")
+            found.extend(page.objects.values())
+            token = page.next_token or None
+        return tuple(found)
+
+    def node(self, name: str) -> Node | None:
+        """A node; None if there is none. ``KubeError``."""
+        try:
+            body = self._client.get(f"/api/v1/nodes/{name}")
+        except RefusedError as problem:
+            if problem.code == 404:
+                return None
+            raise
+        try:
+            _, found, _ = self._decoder.item("Node", body)
+        except ValueError as problem:
+            raise KubeError(f"node {name} makes no sense: {problem}") from problem
+        return found  # type: ignore[no-any-return]

@@ -1,0 +1,116 @@
+"""What is remembered beyond a restart: a `Memory` in a ConfigMap, written by one at a time.
+
+Each write names the version that it follows. Where somebody else has changed what is remembered, nothing is
+written: two controllers are at work, and the one that finds out reads before it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from infra.autoscaler import memory
+from infra.autoscaler.kube.client import MERGE, Client, KubeError, RefusedError
+from infra.autoscaler.memory import Memory
+
+NAME: Final = "autoscaler-memory"
+KEY: Final = "memory.json"
+MOST: Final = 1000 * 1024
+"""Bytes of text that are written: the API takes 1 MiB of a ConfigMap's data."""
+
+# What is the least loss comes first: a notice said twice, a machine's boot or idle time counted anew.
+_DROPPED: Final = ("told", "boots", "idle", "seen", "waiting", "bookings", "backoffs", "resizes", "drains")
+
+
+class OvertakenError(KubeError):
+    """Somebody else has written what is remembered: read it again before anything is done."""
+
+
+class _Meta(Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _ConfigMap(Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    data: dict[str, str] | None = None
+
+
+class Store:
+    """One reader's and writer's view of it."""
+
+    def __init__(self, client: Client, namespace: str, *, name: str = NAME) -> None:
+        self._client = client
+        self._folder = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._name = name
+        self._version: str | None = None
+        """Empty where there is none yet; None before anything was read."""
+        self._text = ""
+        """As it was read or written last."""
+
+    def load(self) -> Memory:
+        """What is remembered; nothing where it was never written or can't be understood. ``KubeError``."""
+        found = self._read()
+        self._version, self._text = found
+        return memory.load(self._text) if self._text else Memory()
+
+    def save(self, kept: Memory) -> None:
+        """Writes it, if it is not what stands there. ``OvertakenError``, ``KubeError``: it is not written."""
+        text = fitting(kept)
+        if self._version is None:
+            self.load()
+        if self._version and text == self._text:
+            return
+        try:
+            self._write(text)
+        except RefusedError as problem:
+            if problem.code not in (404, 409):
+                raise
+            # A write of ours whose answer was lost, or a label that changed, is no reason to stop.
+            version, stands = self._read()
+            if stands not in (self._text, text):
+                self._version = None
+                raise OvertakenError(
+                    f"the ConfigMap {self._name} was written by somebody else: two autoscalers at work?"
+                ) from problem
+            self._version = version
+            self._write(text)
+
+    def _read(self) -> tuple[str, str]:
+        body = self._client.find(f"{self._folder}/{self._name}")
+        if body is None:
+            return "", ""
+        try:
+            found = msgspec.json.decode(body, type=_ConfigMap)
+        except msgspec.MsgspecError as problem:
+            raise KubeError(f"the ConfigMap {self._name} makes no sense: {problem}") from problem
+        return found.metadata.resource_version, (found.data or {}).get(KEY, "")
+
+    def _write(self, text: str) -> None:
+        version = self._version
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self._name, **({"resourceVersion": version} if version else {})},
+            "data": {KEY: text},
+        }
+        if version:
+            answer = self._client.call("PATCH", f"{self._folder}/{self._name}", body=body, content=MERGE)
+        else:
+            answer = self._client.call("POST", self._folder, body=body)
+        self._version = msgspec.json.decode(answer, type=_ConfigMap).metadata.resource_version
+        self._text = text
+
+
+def fitting(kept: Memory, most: int = MOST, dump: Callable[[Memory], str] = memory.dump) -> str:
+    """Its text, of at most that many bytes: what can best be done without goes first."""
+    text = dump(kept)
+    for part in _DROPPED:
+        if len(text.encode()) <= most:
+            break
+        kept = replace(kept, **{part: {}})
+        text = dump(kept)
+    return text

@@ -1,0 +1,426 @@
+"""A cache of each kind, kept by a list and the watch that goes on from it.
+
+One thread a kind. A loop copies what is there and waits for nothing; only what changed is decoded. Whatever
+goes wrong concerns its kind alone: the cache stays as it was, `Parts.errors` says since when and why, and the
+thread tries again, later each time and by chance a little apart from the others.
+
+Lists come in pages and are consistent (no resource version is asked for). They are preferred to WatchList
+(``sendInitialEvents``), which not every server has, for a page is decoded many times faster than its lines.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from infra.autoscaler.kube.client import AwayError, Client, RefusedError, Status, Stream, refusal
+from infra.autoscaler.kube.kinds import KINDS, Kind
+
+
+class Listed(Protocol):
+    """A page of a list."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def next_token(self) -> str | None: ...
+    @property
+    def objects(self) -> Mapping[str, Any]: ...
+    @property
+    def faults(self) -> Mapping[str, str]: ...
+
+
+class Decoder(Protocol):
+    """What makes objects of bytes."""
+
+    def list(self, kind: str, body: bytes) -> Listed: ...
+    def item(self, kind: str, raw: bytes) -> tuple[str, Any, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds."""
+
+    first: float = 0.5
+    """Before the second try."""
+    most: float = 30.0
+    """Between two tries."""
+    absent: float = 60.0
+    """Until a kind that is absent or forbidden is looked for again."""
+    grace: float = 30.0
+    """For which a kind that was there and is not any more is kept: an API server that starts may not know of
+    it yet."""
+    silence: float = 90.0
+    """Without a line, after which a watch is dead: bookmarks come each minute."""
+    watch: float = 300.0
+    """Of one watch at least, and twice that at most: the server ends it, and load is spread over servers."""
+    list: float = 120.0
+    """For one page."""
+    settled: float = 10.0
+    """A watch that lived this long ends a row of failures."""
+    stale: float = 60.0
+    """From this age on what is known is not `Watcher.healthy`."""
+
+
+PAGE: Final = 2000
+"""Objects a page: some 8 MiB of pods."""
+
+_PATIENCE: Final = 3
+"""Watches in a row that fail before all is listed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What was seen at one moment."""
+
+    objects: Mapping[str, dict[str, Any]]
+    """Kind → key → object. The dicts are the reader's own."""
+    errors: Mapping[str, str]
+    """``kube/pods`` → why it is not up to date, and how old it is."""
+    faults: Mapping[str, str]
+    """``Pod/ns/name`` → why it was left out."""
+
+
+class _Meta(Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Named(Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Event(Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_NAMED: Final = msgspec.json.Decoder(_Named)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A kind's cache and how it is doing."""
+
+    kind: Kind
+    objects: dict[str, Any] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    path: int = 0
+    version: str = ""
+    """Empty: it must be listed."""
+    seen: float | None = None
+    """When it was last known to be up to date."""
+    open: bool = False
+    """Whether a watch is open: it is up to date now."""
+    tried: bool = False
+    """Whether it is known what there is: objects, none, or that they can't be had."""
+    absent: float | None = None
+    """Since when the API does not know the kind."""
+    problem: str = ""
+    failures: int = 0
+    moved: bool = False
+    """Whether this watch brought something."""
+    stream: Stream | None = None
+
+
+class Watcher:
+    """All kinds. Started once; stopped, it can't be started again."""
+
+    def __init__(
+        self,
+        client: Client,
+        decoder: Decoder,
+        *,
+        chance: Callable[[], float],
+        kinds: Sequence[Kind] = KINDS,
+        timing: Timing = Timing(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``chance`` gives numbers from 0 up to 1: waits are spread by it."""
+        self._client = client
+        self._decoder = decoder
+        self._chance = chance
+        self._timing = timing
+        self._clock = clock
+        self._watched = [_Watched(kind) for kind in kinds]
+        self._lock = threading.Condition()
+        self._decoding = threading.Lock()  # equal shapes are made one there
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for watched in self._watched:
+            thread = threading.Thread(
+                target=self._keep, args=(watched,), name=f"watch-{watched.kind.plural}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Ends the watches; whoever does not end in time is left behind, as it holds nothing."""
+        self._stopping.set()
+        with self._lock:
+            streams = [each.stream for each in self._watched if each.stream is not None]
+        for stream in streams:
+            stream.end()
+        ends = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of it was looked at once: decisions made before would be made blindly."""
+        with self._lock:
+            return self._ready()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether what is required is up to date, or was so a moment ago: decisions may be acted on."""
+        with self._lock:
+            return self._ready() and all(
+                self._age(each) <= self._timing.stale for each in self._watched if each.kind.required
+            )
+
+    def wait(self, timeout: float) -> bool:
+        """Until it is `ready`; False if it is not in time."""
+        with self._lock:
+            return self._lock.wait_for(self._ready, timeout)
+
+    def parts(self) -> Parts:
+        """Copies, all of one moment."""
+        with self._lock:
+            return Parts(
+                objects={each.kind.name: dict(each.objects) for each in self._watched},
+                errors={
+                    f"kube/{each.kind.plural}": text for each in self._watched if (text := self._told(each))
+                },
+                faults={
+                    f"{each.kind.name}/{key}": why
+                    for each in self._watched
+                    for key, why in each.faults.items()
+                },
+            )
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """``kube/pods`` → why it is not up to date, and how old it is."""
+        return self.parts().errors
+
+    def path(self, kind: str) -> str | None:
+        """Where the API has a kind; None where it does not know it."""
+        with self._lock:
+            for each in self._watched:
+                if each.kind.name == kind and each.seen is not None and each.absent is None:
+                    return each.kind.paths[each.path]
+        return None
+
+    def _ready(self) -> bool:
+        return all(
+            each.seen is not None if each.kind.required else each.tried or each.problem != ""
+            for each in self._watched
+        )
+
+    def _age(self, watched: _Watched) -> float:
+        """Seconds since it was up to date."""
+        if watched.open:
+            return 0.0
+        return float("inf") if watched.seen is None else self._clock() - watched.seen
+
+    def _told(self, watched: _Watched) -> str:
+        if watched.problem:
+            if watched.seen is None:
+                return f"{watched.problem}; never read yet"
+            return f"{watched.problem}; what is known is {self._age(watched):.0f} s old"
+        if watched.seen is None and not watched.tried:
+            return "not read yet"
+        if watched.kind.required and (age := self._age(watched)) > self._timing.stale:
+            return f"no answer for {age:.0f} s"
+        return ""
+
+    # A kind's thread.
+
+    def _keep(self, watched: _Watched) -> None:
+        while not self._stopping.is_set():
+            pause = self._turn(watched)
+            if pause > 0:
+                self._stopping.wait(pause)
+
+    def _turn(self, watched: _Watched) -> float:
+        """One list or watch; how long to wait before the next."""
+        began, watched.moved = self._clock(), False
+        try:
+            if not watched.version:
+                self._list(watched)
+            self._watch(watched)
+        except RefusedError as refused:
+            if refused.code == 404:
+                return self._unknown(watched, str(refused))
+            if refused.code in (401, 403) and not watched.kind.required:
+                return self._barred(watched, str(refused))
+            if refused.code in (400, 410):
+                watched.version = ""
+            # That a version is too old for the server to go on from is nobody's fault.
+            problem, asked = ("" if refused.code == 410 else str(refused)), refused.wait
+        except Exception as error:  # a thread that dies would leave its kind as it is for good
+            problem, asked = _words(error), None
+            if not isinstance(error, AwayError):
+                watched.version = ""
+        else:
+            problem, asked = "", None
+            if self._clock() - began >= self._timing.first:
+                watched.failures = 0
+                return 0.0
+        finally:
+            self._closed(watched)
+        if watched.moved or self._clock() - began >= self._timing.settled:
+            watched.failures = 0
+        watched.failures += 1
+        if watched.failures >= _PATIENCE:
+            watched.version = ""
+        self._failed(watched, problem)
+        return max(self._pause(watched.failures), asked or 0.0)
+
+    def _pause(self, failures: int) -> float:
+        longest = min(self._timing.most, self._timing.first * 2.0 ** min(failures - 1, 16))
+        return longest * (0.5 + self._chance() / 2)
+
+    def _list(self, watched: _Watched) -> None:
+        path = watched.kind.paths[watched.path]
+        objects: dict[str, Any] = {}
+        faults: dict[str, str] = {}
+        token: str | None = ""
+        paged = True
+        while token is not None:
+            query = dict(watched.kind.query)
+            if paged:
+                query["limit"] = str(PAGE)
+            if token:
+                query["continue"] = token
+            try:
+                body = self._client.get(path, query, total=self._timing.list)
+            except RefusedError as refused:
+                if refused.code != 410 or not token:
+                    raise
+                # The pages outlived the version that they are of: all at once then, as client-go does.
+                objects, faults, token, paged = {}, {}, "", False
+                continue
+            with self._decoding:
+                page = self._decoder.list(watched.kind.name, body)
+            objects.update(page.objects)
+            faults.update(page.faults)
+            version, token = page.version, page.next_token or None
+            if self._stopping.is_set():
+                return
+        with self._lock:
+            watched.objects, watched.faults, watched.version = objects, faults, version
+            watched.seen, watched.tried, watched.absent, watched.problem = self._clock(), True, None, ""
+            self._lock.notify_all()
+
+    def _watch(self, watched: _Watched) -> None:
+        if self._stopping.is_set():
+            return
+        path = watched.kind.paths[watched.path]
+        length = self._timing.watch * (1 + self._chance())
+        query = {
+            **watched.kind.query,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": watched.version,
+            "timeoutSeconds": str(max(1, int(length))),
+        }
+        with self._client.stream(path, query, silence=self._timing.silence) as stream:
+            with self._lock:
+                watched.stream, watched.open, watched.problem = stream, True, ""
+                watched.seen = self._clock()
+            for lines in stream.batches():
+                if self._stopping.is_set():
+                    return
+                self._apply(watched, lines)
+
+    def _apply(self, watched: _Watched, lines: Sequence[bytes]) -> None:
+        changes: list[tuple[str, Any, str | None]] = []
+        version, ended = "", b""
+        with self._decoding:
+            for line in lines:
+                event = _EVENT.decode(line)
+                if event.type == "ERROR":
+                    ended = bytes(event.object)
+                    break
+                if event.type != "BOOKMARK":
+                    change, version = self._change(watched.kind.name, event)
+                    changes.append(change)
+                else:
+                    version = _NAMED.decode(event.object).metadata.resource_version or version
+        with self._lock:
+            for key, found, fault in changes:
+                watched.faults.pop(key, None)
+                if found is not None:
+                    watched.objects[key] = found
+                    continue
+                watched.objects.pop(key, None)
+                if fault is not None:
+                    watched.faults[key] = fault
+            watched.version = version or watched.version
+            watched.seen, watched.moved = self._clock(), bool(version) or watched.moved
+        if ended:
+            # The answer was 200 long ago: the code is in the object.
+            code = msgspec.json.decode(ended, type=Status).code
+            raise refusal("watch", watched.kind.paths[watched.path], code or 500, ended)
+
+    def _change(self, kind: str, event: _Event) -> tuple[tuple[str, Any, str | None], str]:
+        """(key, object or None, fault or None) and the version."""
+        raw = bytes(event.object)
+        try:
+            key, found, version = self._decoder.item(kind, raw)
+        except Exception as error:  # one bad object is that object's trouble alone
+            meta = _NAMED.decode(raw).metadata
+            key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+            gone = event.type == "DELETED"
+            return (key, None, None if gone else _words(error)), meta.resource_version
+        return (key, None if event.type == "DELETED" else found, None), version
+
+    def _unknown(self, watched: _Watched, problem: str) -> float:
+        """404: the next version of the kind, or none of it."""
+        now = self._clock()
+        watched.version = ""
+        watched.path = (watched.path + 1) % len(watched.kind.paths)
+        if watched.path:
+            return 0.0
+        if watched.kind.required:
+            watched.failures += 1
+            self._failed(watched, problem)
+            return self._pause(watched.failures)
+        with self._lock:
+            watched.absent = now if watched.absent is None else watched.absent
+            if not watched.objects or now - watched.absent >= self._timing.grace:
+                watched.objects, watched.faults = {}, {}
+                watched.seen, watched.tried, watched.problem = now, True, ""
+            self._lock.notify_all()
+            kept = bool(watched.objects)
+        watched.failures = 0
+        return (self._timing.grace / 3 if kept else self._timing.absent) * (0.5 + self._chance() / 2)
+
+    def _barred(self, watched: _Watched, problem: str) -> float:
+        self._failed(watched, problem)
+        return self._timing.absent * (0.5 + self._chance() / 2)
+
+    def _failed(self, watched: _Watched, problem: str) -> None:
+        with self._lock:
+            watched.problem = problem or watched.problem
+            self._lock.notify_all()
+
+    def _closed(self, watched: _Watched) -> None:
+        with self._lock:
+            watched.open, watched.stream = False, None
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,288 @@
+"""What is written to the cluster: each action once, onto the object that it was decided about.
+
+A write names the version or the uid that it is meant for, so that a second try does no harm and a successor
+of the same name is left alone. Nothing here raises for what the API says: the answer is a `Result`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, TaintNode
+from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeError, RefusedError
+from infra.autoscaler.results import Result
+
+TAINT: Final = "causeway.dev/scale-in"
+"""Our own taint: nobody else's cordon is ever touched."""
+ENDS_AT: Final = "causeway.dev/ends-at"
+"""On a pod whose machine ends in any case: when, as RFC 3339 in UTC."""
+
+_ROUNDS: Final = 4
+"""Times that an object is read again because somebody else wrote it in between."""
+_REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
+_REASON: Final = re.compile(r"[^A-Za-z0-9_,:]+")
+
+
+class _Meta(Struct, rename="camel"):
+    resource_version: str = ""
+    uid: str = ""
+    generation: int = 0
+
+
+class _Taint(Struct, rename="camel", omit_defaults=True):
+    key: str
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class _NodeSpec(Struct):
+    taints: list[_Taint] | None = None
+
+
+class _Node(Struct):
+    metadata: _Meta
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+
+
+class _Condition(Struct, rename="camel", omit_defaults=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int = 0
+
+
+class _RequestStatus(Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _Request(Struct):
+    metadata: _Meta
+    status: _RequestStatus = msgspec.field(default_factory=_RequestStatus)
+
+
+class KubeWriter:
+    """Does the actions that concern the cluster. Several threads may use it."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        now: Callable[[], float],
+        may: Callable[[], bool] = lambda: True,
+        total: float = 10.0,
+    ) -> None:
+        """``may`` says whether we still hold the lease: it is asked before each write. ``total`` is the most
+        seconds that one write takes with its tries, to be within ``Lease.margin``."""
+        self._client = client
+        self._now = now
+        self._may = may
+        self._total = total
+
+    def do(self, action: Action) -> Result:
+        """One action, in bounded time."""
+        try:
+            match action:
+                case TaintNode():
+                    return self._taint(action)
+                case FreeNode():
+                    return self._free(action)
+                case Evict():
+                    return self._evict(action)
+                case RemoveNode():
+                    return self._remove(action)
+                case Answer():
+                    return self._answer(action)
+                case _:
+                    return Result("refused", f"{type(action).__name__} is none of the cluster's")
+        except _NotOursError:
+            return Result("stale", "the lease is not ours any more")
+        except RefusedError as problem:
+            return Result("refused", str(problem))
+        except AwayError as problem:
+            return Result("failed", str(problem))
+        except (KubeError, msgspec.MsgspecError) as problem:
+            return Result("failed", f"an answer that makes no sense: {problem}")
+
+    def annotate(self, namespace: str, pod: str, uid: str, notes: Mapping[str, str | None]) -> Result:
+        """Annotations of a pod; None takes one away."""
+        try:
+            return self._annotated(namespace, pod, uid, notes)
+        except _NotOursError:
+            return Result("stale", "the lease is not ours any more")
+
+    # Nodes.
+
+    def _taint(self, action: TaintNode) -> Result:
+        def tainted(node: _Node) -> list[_Taint] | None:
+            there = node.spec.taints or []
+            if any(each.key == TAINT for each in there):
+                return None
+            return [*there, _Taint(TAINT, str(int(self._now())), "NoSchedule")]
+
+        return self._retainted(action.node, tainted)
+
+    def _free(self, action: FreeNode) -> Result:
+        def freed(node: _Node) -> list[_Taint] | None:
+            there = node.spec.taints or []
+            rest = [each for each in there if each.key != TAINT]
+            return None if len(rest) == len(there) else rest
+
+        return self._retainted(action.node, freed)
+
+    def _retainted(self, name: str, change: Callable[[_Node], list[_Taint] | None]) -> Result:
+        path = f"/api/v1/nodes/{name}"
+
+        def once() -> Result:
+            body = self._client.find(path)
+            if body is None:
+                return Result("stale", f"there is no node {name}")
+            node = msgspec.json.decode(body, type=_Node)
+            taints = change(node)
+            if taints is None:
+                return Result("needless")
+            # With the version in it the API merges it into that one or not at all.
+            meta = {"resourceVersion": node.metadata.resource_version, "uid": node.metadata.uid}
+            self._write("PATCH", path, {"metadata": meta, "spec": {"taints": taints or None}}, content=MERGE)
+            return Result("done")
+
+        return self._rounds(once, f"node {name}")
+
+    def _remove(self, action: RemoveNode) -> Result:
+        try:
+            self._write(
+                "DELETE",
+                f"/api/v1/nodes/{action.node}",
+                {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}},
+            )
+        except RefusedError as problem:
+            if problem.code == 404:
+                return Result("needless")
+            if problem.code == 409:
+                return Result("stale", f"another node is called {action.node} now")
+            raise
+        return Result("done")
+
+    # Pods.
+
+    def _evict(self, action: Evict) -> Result:
+        where = f"/api/v1/namespaces/{action.namespace}/pods/{action.pod}"
+        name = f"{action.namespace}/{action.pod}"
+        if action.by is not None:
+            ends = datetime.fromtimestamp(action.by, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            told = self._annotated(action.namespace, action.pod, action.uid, {ENDS_AT: ends})
+            if told.status == "stale":
+                return Result("needless", told.text)
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": action.pod, "namespace": action.namespace},
+            "deleteOptions": {"preconditions": {"uid": action.uid}},
+        }
+        try:
+            # Once: whether a budget's no is a no for long is decided by who looks at the whole.
+            self._write("POST", f"{where}/eviction", eviction, tries=1)
+        except RefusedError as problem:
+            if problem.code == 404 and problem.whole:
+                return Result("needless", f"the pod {name} is gone")
+            if problem.code == 409 and _successor(problem):
+                return Result("needless", f"the pod {name} is gone, another one is called so")
+            if problem.code == 429 and problem.causes:
+                return Result("refused", f"a disruption budget keeps {name}: {'; '.join(problem.causes)}")
+            if problem.code == 500 and "PodDisruptionBudget" in str(problem):
+                return Result("refused", f"more than one disruption budget keeps {name}: none of them may")
+            raise
+        return Result("done")
+
+    def _annotated(self, namespace: str, pod: str, uid: str, notes: Mapping[str, str | None]) -> Result:
+        body = {"metadata": {"uid": uid, "annotations": dict(notes)}}
+        try:
+            self._write("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}", body, content=MERGE)
+        except RefusedError as problem:
+            if problem.code == 404 or _successor(problem):
+                return Result("stale", f"the pod {namespace}/{pod} is gone")
+            return Result("refused", str(problem))
+        except KubeError as problem:
+            return Result("failed", str(problem))
+        return Result("done")
+
+    # Provisioning requests.
+
+    def _answer(self, action: Answer) -> Result:
+        def once() -> Result:
+            for api in _REQUESTS:
+                path = f"{api}/namespaces/{action.namespace}/provisioningrequests/{action.name}"
+                try:
+                    body = self._client.get(path)
+                except RefusedError as problem:
+                    if problem.code != 404:
+                        raise
+                    if problem.whole:
+                        break
+                    continue
+                return self._answered(action, path, msgspec.json.decode(body, type=_Request))
+            return Result("stale", f"there is no provisioning request {action.namespace}/{action.name}")
+
+        return self._rounds(once, f"provisioning request {action.namespace}/{action.name}")
+
+    def _answered(self, action: Answer, path: str, request: _Request) -> Result:
+        there = request.status.conditions or []
+        old = next((each for each in there if each.type == action.condition), None)
+        reason = _REASON.sub("", action.reason.strip()).strip("_,:0123456789") or action.condition
+        new = _Condition(
+            action.condition,
+            "True",
+            reason[:1024],
+            action.message[:32768],
+            datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            request.metadata.generation,
+        )
+        if old is not None and old.status == "True":
+            if (old.reason, old.message) == (new.reason, new.message):
+                return Result("needless")
+            # It became true when it did, whatever is said of it now.
+            new.last_transition_time = old.last_transition_time
+        rest = [each for each in there if each.type != action.condition]
+        meta = {"resourceVersion": request.metadata.resource_version, "uid": request.metadata.uid}
+        self._write(
+            "PATCH",
+            f"{path}/status",
+            {"metadata": meta, "status": {"conditions": [*rest, new]}},
+            content=MERGE,
+        )
+        return Result("done")
+
+    # Writes.
+
+    def _rounds(self, once: Callable[[], Result], what: str) -> Result:
+        for _ in range(_ROUNDS):
+            try:
+                return once()
+            except RefusedError as problem:
+                if problem.code == 404:
+                    return Result("stale", f"{what} is gone")
+                if problem.code != 409:
+                    raise
+        return Result("stale", f"{what} is being written by others all the time")
+
+    def _write(self, method: str, path: str, body: Any, *, content: str = JSON, tries: int = 3) -> None:
+        if not self._may():
+            raise _NotOursError
+        self._client.call(method, path, body=body, content=content, tries=tries, total=self._total)
+
+
+class _NotOursError(Exception):
+    """The lease is gone: nothing may be written."""
+
+
+def _successor(problem: RefusedError) -> bool:
+    """Whether the object of that name is another one than was meant (a uid that does not match)."""
+    return problem.code == 409 and "uid" in str(problem).lower()
