@@ -60,7 +60,10 @@ class Memory(Struct, frozen=True):
     """``group`` or ``group/zone``."""
     resizes: dict[str, Resize] = {}
     seen: dict[str, float] = {}
-    """Group → start of the newest activity that was judged."""
+    """Group → end of the newest failed activity that was judged. One may end long after its start: read
+    back an hour further."""
+    short: dict[str, float] = {}
+    """Group → since when it asks for more than it has."""
     idle: dict[str, float] = {}
     """Node → when its last pod left."""
     drains: dict[str, Drain] = {}
@@ -69,6 +72,8 @@ class Memory(Struct, frozen=True):
     """Instance → when it was first seen."""
     waiting: dict[str, float] = {}
     """Gang → by when all of it must be up."""
+    spared: dict[str, float] = {}
+    """Node → until when it is left alone, as it could not be emptied."""
     told: dict[str, float] = {}
     """Notice → when it was last sent."""
 
