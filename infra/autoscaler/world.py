@@ -66,6 +66,8 @@ class PodTerm(Struct, frozen=True):
     selector: Selector | None
     namespaces: tuple[str, ...]
     """Where those pods are; ``("*",)`` for everywhere."""
+    among: Selector | None = None
+    """And in all namespaces with such labels (``Snapshot.namespaces``); None for no others."""
 
 
 class Spread(Struct, frozen=True):
@@ -77,7 +79,7 @@ class Spread(Struct, frozen=True):
     min_domains: int = 1
 
 
-class Shape(Struct, frozen=True):
+class Shape(Struct, frozen=True, weakref=True):
     """Everything that decides where a pod fits, and nothing that tells equal pods apart.
 
     Equal shapes are one object: they may be compared by identity within a snapshot.
