@@ -1,0 +1,67 @@
+"""``python -m infra.autoscaler simulate`` and ``invoke autoscaler.simulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from infra.errors import UsageError
+
+
+def simulate(
+    trace: Path | None = None,
+    *,
+    config: Path | None = None,
+    plot: Path | None = None,
+    as_json: bool = False,
+    until: float | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Run a trace under our policy and say what it would have waited and cost.
+
+    Without a trace the shipped one is taken, without a configuration that of the lab which it tells of. A
+    plot is written as its file's ending says. ``until`` is in days from the trace's beginning. Returns 0,
+    or 1 if work was left undone. UsageError for files that can't be read.
+    """
+    import json
+    import sys
+
+    from infra.autoscaler import config as configurations
+    from infra.autoscaler.simulate import example, reporting, running, story
+    from infra.autoscaler.simulate import trace as traces
+
+    if plot is not None and plot.suffix not in (".svg", ".png", ".pdf"):
+        raise UsageError(f"{plot}: a plot is .svg, .png or .pdf")
+    asked = traces.read(trace if trace is not None else story.PATH)
+    known = configurations.read(config) if config is not None else example.config()
+    result = running.run(known, asked, until=until * 86400 if until is not None else None)
+    stream = out if out is not None else sys.stdout
+    if as_json:
+        print(json.dumps(reporting.plain(result), indent=2, sort_keys=True), file=stream)
+    else:
+        from rich.console import Console
+
+        Console(file=stream).print(reporting.report([result]))
+    if plot is not None:
+        reporting.plot([result], plot)
+    return 0 if result.finished == result.pods else 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The same from a command line: ``simulate --trace t.jsonl --config c.json --plot out.svg --json``."""
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.autoscaler simulate",
+        description="What a trace of jobs would have waited and cost under this autoscaler.",
+    )
+    parser.add_argument("--trace", type=Path, help="JSON lines, one job each; without it, the shipped story")
+    parser.add_argument(
+        "--config", type=Path, help="the autoscaler's config.json; without it, the story's lab"
+    )
+    parser.add_argument("--plot", type=Path, help="write a plot: .svg, .png or .pdf")
+    parser.add_argument("--until", type=float, metavar="DAYS", help="stop there")
+    parser.add_argument("--json", action="store_true", help="figures rather than a table")
+    asked = parser.parse_args(arguments)
+    return simulate(asked.trace, config=asked.config, plot=asked.plot, as_json=asked.json, until=asked.until)

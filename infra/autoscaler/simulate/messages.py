@@ -1,0 +1,57 @@
+"""What AWS says of a scaling activity, word for word as far as it is published.
+
+Sources: "Troubleshoot Amazon EC2 Auto Scaling" (EC2 Auto Scaling User Guide: instance launch failure, AMI
+issues), API_Activity, and the messages that people quote in issues of the Kubernetes autoscalers.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+END = "Launching EC2 instance failed."
+
+
+def capacity(kind: str, zone: str, others: tuple[str, ...]) -> str:
+    """No on-demand machine of that type in that zone."""
+    elsewhere = f" or choosing {', '.join(others)}" if others else ""
+    return (
+        f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested "
+        f"({zone}). Our system will be working on provisioning additional capacity. You can currently get "
+        f"{kind} capacity by not specifying an Availability Zone in your request{elsewhere}. {END}"
+    )
+
+
+def spot_capacity() -> str:
+    """No spot machine either."""
+    return (
+        "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your "
+        f"request configuration. Please adjust your request and try again. {END}"
+    )
+
+
+def quota(limit: int) -> str:
+    """More vCPUs than the account may have of that family."""
+    return (
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the "
+        "instance bucket that the specified instance type belongs to. Please visit "
+        f"http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit. {END}"
+    )
+
+
+def spot_quota() -> str:
+    """The same on the spot market."""
+    problem = "MaxSpotInstanceCountExceeded - Max spot instance count exceeded."
+    return f"Could not launch Spot Instances. {problem} {END}"
+
+
+def launch_cause(changed: float, started: float, was: int, desired: int, present: int) -> str:
+    """Why a group starts machines."""
+    return (
+        f"At {_time(changed)} a user request explicitly set group desired capacity changing the desired "
+        f"capacity from {was} to {desired}.  At {_time(started)} an instance was started in response to a difference "
+        f"between desired and actual capacity, increasing the capacity from {present} to {desired}."
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,128 @@
+"""Results side by side: a table for the terminal, and a plot over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.autoscaler.simulate.running import Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def report(results: Sequence[Result]) -> Table:
+    """A table with a row for each policy: print it with rich."""
+    from rich.table import Table
+
+    table = Table(
+        title="What the same work would have waited and cost",
+        caption="Waits: from a pod's submission to its first start. Cards bought: of cloud machines; used: of "
+        "work that counted, on own machines too. Ended busy: machines that a policy ended, or let its groups "
+        "end, while work ran on them.",
+        caption_justify="left",
+    )
+    table.add_column("policy")
+    for heading in (
+        "wait p50",
+        "p95",
+        "longest",
+        "USD",
+        "GPU-h bought",
+        "used",
+        "lost",
+        "ended busy",
+        "unfinished",
+        "loops",
+        "seconds",
+    ):
+        table.add_column(heading, justify="right")
+    for each in results:
+        table.add_row(
+            each.policy,
+            duration(each.quantile(0.5)),
+            duration(each.quantile(0.95)),
+            duration(each.quantile(1.0)),
+            f"{each.cost:,.0f}",
+            f"{each.bought:,.0f}",
+            f"{each.used:,.0f}",
+            f"{each.lost:,.0f}",
+            f"{each.by_choice:,}",
+            f"{each.pods - each.finished:,}",
+            f"{each.loops:,}",
+            f"{each.seconds:.1f}",
+        )
+    return table
+
+
+def plain(result: Result) -> dict[str, Any]:
+    """The figures of a result, for JSON. Seconds, USD, GPU-hours."""
+    return {
+        "policy": result.policy,
+        "wait_p50": result.quantile(0.5),
+        "wait_p95": result.quantile(0.95),
+        "wait_max": result.quantile(1.0),
+        "delay_p50": result.delay(0.5),
+        "delay_p95": result.delay(0.95),
+        "cost": round(result.cost, 2),
+        "gpu_hours_bought": round(result.bought, 1),
+        "gpu_hours_used": round(result.used, 1),
+        "gpu_hours_lost": round(result.lost, 1),
+        "restarts": result.restarts,
+        "ended_busy": dict(result.ended_busy),
+        "pods": result.pods,
+        "unfinished": result.pods - result.finished,
+        "machines_started": result.launches,
+        "launches_failed": result.failed,
+        "machines_left": result.left,
+        "writes": dict(result.writes),
+        "loops": result.loops,
+        "seconds": round(result.seconds, 2),
+        "simulated_seconds": result.simulated,
+    }
+
+
+def plot(results: Sequence[Result], path: Path) -> None:
+    """Pods that wait, machines and cost over time, a line for each policy; ``.svg``, ``.png`` or ``.pdf``."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "causeway"  # the same results make the same file
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 8.5), layout="constrained")
+    above, middle, below = figure.subplots(3, 1, sharex=True)
+    for number, each in enumerate(results):
+        days = [sample.at / 86400 for sample in each.samples]
+        style: dict[str, Any] = {"label": each.policy, "linewidth": 1.2, "color": f"C{number}"}
+        above.step(days, [max(sample.waiting, 0.7) for sample in each.samples], where="post", **style)
+        middle.step(days, [sample.machines for sample in each.samples], where="post", **style)
+        below.plot(days, _spent(each), **style)
+    above.set_yscale("log")
+    above.set_ylabel("pods that wait")
+    middle.set_ylabel("cloud machines")
+    below.set_ylabel("USD spent")
+    below.set_xlabel("days")
+    for axes in (above, middle, below):
+        axes.grid(visible=True, alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    above.legend(loc="upper left", frameon=False, ncols=2)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def duration(seconds: float) -> str:
+    """``0:45`` and ``11:05`` are minutes and seconds, ``3h20`` hours and minutes."""
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}"
+
+
+def _spent(result: Result) -> list[float]:
+    """USD up to each sample, scaled to what was billed in the end."""
+    spent = [0.0]
+    for before, after in zip(result.samples, result.samples[1:], strict=False):
+        spent.append(spent[-1] + before.hourly * (after.at - before.at) / 3600)
+    scale = result.cost / spent[-1] if spent and spent[-1] > 0 else 1.0
+    return [each * scale for each in spent]
