@@ -18,9 +18,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import failures, ordering, scale_in, scale_up
+from infra.autoscaler import failures, ordering, scale_in, scale_up, telling
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import Action, Decision, Figures, SetDesired, Verdict
+from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
 from infra.autoscaler.memory import Memory, Resize
 from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
@@ -49,12 +49,18 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     if stopped is not None:
         # Nothing is done, so nothing of it is remembered as done.
         actions, kept = (), replace(learned.memory, idle=less.memory.idle, boots=less.memory.boots)
+    notices = [*learned.notices, *growth.notices, *less.notices]
+    if stopped is not None:
+        notices.insert(
+            0, Notice("stopped", "error", f"{stopped}: nothing is started or ended")
+        )
+    news, told = telling.news(notices, memory.told, now)
     return Decision(
         at=now,
         actions=actions,
-        memory=kept,
+        memory=replace(kept, told=told),
         verdicts=growth.verdicts,
-        notices=(*learned.notices, *growth.notices, *less.notices),
+        notices=news,
         figures=_figures(view, growth.verdicts, learned.counts),
         stopped=stopped,
     )
