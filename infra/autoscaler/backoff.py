@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from infra.autoscaler.config import Config
+from infra.autoscaler.config import Config, Group
 from infra.autoscaler.memory import Backoff
 
 
@@ -39,6 +39,15 @@ def in_force(backoffs: Mapping[str, Backoff], key: str, now: float) -> Backoff |
     """The bar on ``group`` or ``group/zone`` now."""
     known = backoffs.get(key)
     return known if known is not None and known.until > now else None
+
+
+def barred(group: Group, backoffs: Mapping[str, Backoff], now: float) -> Backoff | None:
+    """What bars a group as a whole: its own bar, or those of all its zones, until the first of them ends."""
+    if (own := in_force(backoffs, group.name, now)) is not None:
+        return own
+    zones = [in_force(backoffs, f"{group.name}/{zone}", now) for zone in group.zones]
+    known = [each for each in zones if each is not None]
+    return min(known, key=lambda each: each.until) if known and len(known) == len(zones) else None
 
 
 def kept(backoffs: Mapping[str, Backoff], config: Config, now: float) -> dict[str, Backoff]:

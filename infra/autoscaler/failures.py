@@ -32,7 +32,7 @@ from infra.autoscaler.refusals import (
 )
 from infra.autoscaler.world import GPU, Activity, GroupState, Node, Snapshot
 
-__all__ = ["Learned", "classify", "in_force", "learn", "words"]
+__all__ = ["Learned", "classify", "learn", "words"]
 
 _SKEW: Final = 5.0
 """Seconds by which AWS's clock may be behind ours."""
@@ -90,7 +90,7 @@ def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Lea
         if failures:
             counts[group.name] = len(failures)
             notices.append(_notice(group, failures[-1], bars, now))
-        if (bar := in_force(group, bars, now)) is not None:
+        if (bar := backoff.barred(group, bars, now)) is not None:
             lessons[group.name] = words(group, bar)
             size = max(present_units(state), state.min)
             if state.desired > size and not state.deleting:
@@ -100,15 +100,6 @@ def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Lea
     resizes = {name: each for name, each in memory.resizes.items() if name in names}
     kept = replace(memory, backoffs=bars, seen=seen, short=short, resizes=resizes)
     return Learned(kept, shrink, lessons, tuple(notices), counts)
-
-
-def in_force(group: Group, bars: Mapping[str, Backoff], now: float) -> Backoff | None:
-    """What bars a group as a whole: its own bar, or those of all its zones, until the first of them ends."""
-    if (own := backoff.in_force(bars, group.name, now)) is not None:
-        return own
-    zones = [backoff.in_force(bars, f"{group.name}/{zone}", now) for zone in group.zones]
-    known = [each for each in zones if each is not None]
-    return min(known, key=lambda each: each.until) if known and len(known) == len(zones) else None
 
 
 def words(group: Group, bar: Backoff) -> str:
@@ -229,7 +220,7 @@ def _barred_by(
 
 
 def _notice(group: Group, failure: _Failure, bars: Mapping[str, Backoff], now: float) -> Notice:
-    bar = in_force(group, bars, now)
+    bar = backoff.barred(group, bars, now)
     why = WORDS.get(failure.code, WORDS[OTHER]) if failure.code != THROTTLING else "AWS throttles"
     where = failure.zone or group.site
     then = "" if bar is None else f"; tried again at {backoff.clock(bar.until)}"

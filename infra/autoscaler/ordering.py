@@ -15,14 +15,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from infra.autoscaler import fitting
+from infra.autoscaler import backoff, fitting
 from infra.autoscaler.config import Config, Group, MachineType
-from infra.autoscaler.memory import Memory
+from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.view import GroupView, Machine, State, Template, View
 from infra.autoscaler.world import GPU, PODS, GroupState, Instance, Node, Pod, Resources, Snapshot
 
 DRAIN_TAINT: Final = "causeway.dev/scale-in"
 """Our own taint; its value is when it was put on, in seconds since the epoch."""
+
+SUSPENDED: Final = "suspended"
+"""The code of a bar for as long as somebody keeps a group from launching."""
 
 _REGION: Final = "topology.kubernetes.io/region"
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -59,7 +62,7 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
     places = {(group.pool, group.site): group.name for group in config.groups}
     seen = _seen(snapshot.nodes, instances, by_name)
     groups = {
-        group.name: _group(group, snapshot.groups.get(group.name), seen, snapshot, memory, now)
+        group.name: _group(group, snapshot.groups.get(group.name), seen, snapshot, memory, config, now)
         for group in config.groups
     }
 
@@ -330,20 +333,20 @@ def _group(
     seen: _Seen,
     snapshot: Snapshot,
     memory: Memory,
+    config: Config,
     now: float,
 ) -> GroupView:
-    backoff = memory.backoffs.get(group.name)
-    backoff = backoff if backoff is not None and backoff.until > now else None
-    zones = {
-        zone: known
+    bar = backoff.barred(group, memory.backoffs, now)
+    if bar is None and state is not None and "Launch" in state.suspended:
+        bar = Backoff(SUSPENDED, "its process Launch is suspended", now, now, now + config.backoff_min, 1)
+    zones = frozenset(
+        zone
         for zone in group.zones
-        if (known := memory.backoffs.get(f"{group.name}/{zone}")) is not None and known.until > now
-    }
-    if backoff is None and zones and len(zones) == len({*group.zones}):
-        backoff = min(zones.values(), key=lambda each: each.until)
+        if backoff.in_force(memory.backoffs, f"{group.name}/{zone}", now) is not None
+    )
     present = 0 if state is None else present_units(state)
     coming = 0
-    if state is not None and not state.deleting and "Launch" not in state.suspended and backoff is None:
+    if state is not None and not state.deleting and bar is None:
         coming = max(0, state.desired - present)
     return GroupView(
         group=group,
@@ -351,8 +354,8 @@ def _group(
         template=_template(group, present, seen, snapshot),
         present=present,
         coming=coming,
-        backoff=backoff,
-        closed_zones=frozenset(zones),
+        backoff=bar,
+        closed_zones=zones,
     )
 
 
@@ -363,13 +366,20 @@ def _template(group: Group, present: int, seen: _Seen, snapshot: Snapshot) -> Te
         labels.setdefault(_ZONE, group.zones[0])
     if len(group.types) == 1:
         labels.setdefault(_TYPE, group.types[0].name)
-    labels.setdefault("kubernetes.io/os", "linux")
+    offered = _unit(group, seen)
     return Template(
         group=group,
         labels=labels,
         taints=group.taints,
-        allocatable=_unit(group, seen),
-        overhead=fitting.overhead(snapshot.daemons, labels, group.taints),
+        allocatable=offered,
+        overhead=fitting.overhead(
+            snapshot.daemons,
+            labels,
+            group.taints,
+            allocatable=offered,
+            zones=group.zones,
+            types=[kind.name for kind in group.types],
+        ),
         price=_price(group, present, snapshot.prices),
     )
 
