@@ -111,15 +111,6 @@ def tag(row: Row, key: str) -> str | None:
     return next((str(each.get("Value", "")) for each in row.get("Tags", ()) if each.get("Key") == key), None)
 
 
-def present(state: GroupState) -> int:
-    """Units of a group's instances that are there and stay: its size may not go below."""
-    return sum(
-        each.weight
-        for each in state.instances
-        if not (each.leaving or each.warm or each.lifecycle.endswith("Standby"))
-    )
-
-
 def seconds(moment: object) -> float | None:
     """A time of boto3's, in seconds since the epoch."""
     return moment.timestamp() if isinstance(moment, datetime) else None

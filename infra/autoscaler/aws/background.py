@@ -66,7 +66,7 @@ class Background:
         for key, future in futures.items():
             if not future.done():
                 self._late.add(key)
-                found[key] = LateError(f"no answer within {self._deadline:.0f} s")
+                found[key] = LateError(f"no answer within {self._deadline:g} s")
             elif (problem := future.exception()) is not None:
                 found[key] = problem
                 if not isinstance(problem, LateError) and self._took(key) > _GRACE:

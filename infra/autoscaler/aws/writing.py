@@ -19,6 +19,7 @@ from infra.autoscaler.aws import answers, clients
 from infra.autoscaler.aws.clients import Clients
 from infra.autoscaler.config import Config, Group
 from infra.autoscaler.decision import Release, SetDesired, Terminate
+from infra.autoscaler.ordering import present_units
 from infra.autoscaler.results import Result
 from infra.autoscaler.world import GroupState
 
@@ -87,7 +88,7 @@ class AwsWriter:
             return Result(
                 "stale", f"its size is {state.desired}, no longer {action.was}: somebody else changed it"
             )
-        least = max(state.min, answers.present(state) if action.desired < state.desired else 0)
+        least = max(state.min, present_units(state) if action.desired < state.desired else 0)
         desired = max(least, min(action.desired, state.max))
         why = _changed(action.desired, desired, state)
         if desired == state.desired or (desired < state.desired) != (action.desired < state.desired):
@@ -105,9 +106,9 @@ class AwsWriter:
         AWS would end one to get down to the size, and which one would be its own choice.
         """
         state = self._group(client, group)
-        if isinstance(state, Result) or state.desired != desired or answers.present(state) <= desired:
+        if isinstance(state, Result) or state.desired != desired or present_units(state) <= desired:
             return desired, why
-        there = min(answers.present(state), state.max)
+        there = min(present_units(state), state.max)
         client.set_desired_capacity(AutoScalingGroupName=group.name, DesiredCapacity=there)
         return there, f"set to {desired}, and up again to {there}: machines came meanwhile"
 

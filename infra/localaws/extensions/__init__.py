@@ -22,6 +22,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "DeleteNatGateway": "nat_gateways",
         "DeleteVpc": "vpc_deletion",
         "DescribeImages": "ubuntu_images",
+        "DescribeSpotInstanceRequests": "spot_requests",
         "DescribeVpnGateways": "vpn_gateways",
         "DisassociateTransitGatewayRouteTable": "transit_gateways",
         "EnableVgwRoutePropagation": "vgw_route_propagation",
@@ -31,10 +32,12 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "TerminateInstances": "instance_bodies",
     },
     "autoscaling": {
+        "CompleteLifecycleAction": "lifecycle_actions",
         "CreateAutoScalingGroup": "auto_scaling_groups",
         "DescribeScalingActivities": "scaling_activities",
         "PutLifecycleHook": "lifecycle_hooks",
         "StartInstanceRefresh": "instance_refreshes",
+        "TerminateInstanceInAutoScalingGroup": "group_terminations",
     },
     "efs": {
         "PutBackupPolicy": "backup_policies",

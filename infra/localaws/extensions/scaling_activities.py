@@ -1,4 +1,5 @@
-"""DescribeScalingActivities tells launches, also those that failed for want of capacity; groups try again.
+"""DescribeScalingActivities tells launches, also those that failed for want of capacity, page by page; groups
+try again.
 
 moto launches all or raises, and answers no activities. As in AWS, a group without capacity stays, short of
 machines, says why, and launches them once there are some: here, when somebody looks.
@@ -54,7 +55,18 @@ def install() -> None:
         groups = self.autoscaling_backend.autoscaling_groups
         name = self._get_param("AutoScalingGroupName")
         found = [groups[name]] if name in groups else [] if name else list(groups.values())
-        return ActionResult({"Activities": [row for group in found for row in group.activities]})
+        rows = sorted((row for group in found for row in group.activities), key=_order)
+        start = int(self._get_param("NextToken") or 0)
+        end = start + (self._get_int_param("MaxRecords") or 100)
+        return ActionResult({
+            "Activities": rows[start:end],
+            "NextToken": str(end) if end < len(rows) else None,
+        })  # fmt: skip
+
+
+def _order(row: dict[str, Any]) -> tuple[bool, float]:
+    """Those in progress first, then the newest."""
+    return row["StatusCode"] in ("Failed", "Successful", "Cancelled"), -row["StartTime"].timestamp()
 
 
 def _activity(group: Any, failure: str, instance: str = "") -> dict[str, Any]:
