@@ -8,6 +8,7 @@ data "aws_iam_policy_document" "autoscaler" {
       "autoscaling:DescribeAutoScalingGroups",
       "autoscaling:DescribeAutoScalingInstances",
       "autoscaling:DescribeLaunchConfigurations",
+      "autoscaling:DescribeLifecycleHooks",
       "autoscaling:DescribeScalingActivities",
       "autoscaling:DescribeTags",
       "autoscaling:DescribeWarmPool",
@@ -18,6 +19,7 @@ data "aws_iam_policy_document" "autoscaler" {
       "ec2:DescribeInstanceTypes",
       "ec2:DescribeInstances",
       "ec2:DescribeLaunchTemplateVersions",
+      "ec2:DescribeSpotInstanceRequests",
       "ec2:DescribeSpotPriceHistory",
       "ec2:DescribeTags",
     ]
