@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from infra.autoscaler.world import Requirement, Selector
+from infra.autoscaler.world import PodTerm, Requirement, Selector
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LARGEST: Final = 2**63 - 1
@@ -20,6 +20,13 @@ def matches(selector: Selector | None, labels: Mapping[str, str]) -> bool:
         if labels.get(key) != value:
             return False
     return all(holds(each, labels.get(each.key)) for each in selector.expressions)
+
+
+def reaches(term: PodTerm, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a term means pods of a namespace. ``namespaces``: the labels of each."""
+    if namespace in term.namespaces or term.namespaces == ("*",):
+        return True
+    return term.among is not None and matches(term.among, namespaces.get(namespace, {}))
 
 
 def holds(requirement: Requirement, found: str | None) -> bool:

@@ -59,7 +59,8 @@ def test_04_every_form_is_read_exactly(text: str | float, value: Fraction) -> No
 @pytest.mark.parametrize(
     "text",
     ["", ".", "-", "m", "Gi", "1 ", " 1", "1 Gi", "1gi", "1K", "1mi", "0.1am", "1i", "1.1.M", "1+1M", "1e",
-     "1e1.5", "1e3Ki", "--1", "0x10", "1_000", "\u0661", "1\n", "NaN", "inf", "1" * 201, True, None, float("nan")],
+     "1e1.5", "1e3Ki", "--1", "0x10", "1_000", "\u0661", "1\n", "NaN", "inf",
+     "1" * 201, True, None, float("nan")],
 )  # fmt: skip
 def test_04_what_is_none_is_refused_in_words(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity") as caught:
