@@ -110,9 +110,11 @@ class Client:
         self._sleep = sleep
         self._agent = agent
 
-    def get(self, path: str, query: Mapping[str, str] | None = None, *, total: float = TOTAL) -> bytes:
+    def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, tries: int = 4, total: float = TOTAL
+    ) -> bytes:
         """An object, or one page of a list."""
-        return self.call("GET", path, query=query, total=total)
+        return self.call("GET", path, query=query, tries=tries, total=total)
 
     def find(self, path: str) -> bytes | None:
         """An object, or None where there is none."""

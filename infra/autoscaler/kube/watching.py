@@ -305,7 +305,7 @@ class Watcher:
             if token:
                 query["continue"] = token
             try:
-                body = self._client.get(path, query, total=self._timing.list)
+                body = self._client.get(path, query, tries=2, total=self._timing.list)
             except RefusedError as refused:
                 if refused.code != 410 or not token:
                     raise

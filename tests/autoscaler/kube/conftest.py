@@ -1,0 +1,47 @@
+"""The API of this process, begun for each test, and a real one for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from autoscaler.apiserver import ApiServer, serving
+from autoscaler.kube.clusters import Cluster
+from drive.kubernetes.apiserver import NAME, running
+
+from infra.drive.kubernetes import access, secrets
+from infra.drive.kubernetes.access import Endpoint
+from infra.drive.secrets.local import LocalStore
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def near(server: ApiServer, tmp_path: Path) -> Cluster:
+    """The one of this process."""
+    return Cluster.of(server.kubeconfig(tmp_path))
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("kube")
+    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    keys = secrets.made(store, datetime.now(UTC))
+    with (
+        running(folder, keys) as found,
+        access.opened(folder / "build", Endpoint(NAME, found.address), keys.ca) as admin,
+    ):
+        yield Cluster.of(admin.kubeconfig)
+
+
+@pytest.fixture(params=["here", pytest.param("real", marks=pytest.mark.slow)])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each of them."""
+    found: Cluster = request.getfixturevalue("near" if request.param == "here" else "real")
+    return found

@@ -1,0 +1,334 @@
+"""Caches that follow the API, and what they tell of it while they can't."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from autoscaler.apiserver import WORKLOADS, ApiServer, Object
+from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, even, fresh, until
+
+from infra.autoscaler.kube import watching
+from infra.autoscaler.kube.kinds import KINDS, Kind
+from infra.autoscaler.kube.watching import Parts, Timing, Watcher
+
+BY_NAME = {kind.name: kind for kind in KINDS}
+NODE, POD, JOB, WORKLOAD = (BY_NAME[name] for name in ("Node", "Pod", "Job", "Workload"))
+
+
+@contextmanager
+def watched(
+    cluster: Cluster, *kinds: Kind, timing: Timing = FAST, ready: bool = True, **more: Any
+) -> Iterator[Watcher]:
+    watcher = Watcher(cluster.client, Plain(), chance=even, kinds=kinds or KINDS, timing=timing, **more)
+    watcher.start()
+    try:
+        assert watcher.wait(20 if ready else 0) is ready
+        yield watcher
+    finally:
+        watcher.stop()
+
+
+def names(watcher: Watcher, kind: str) -> set[str]:
+    return set(watcher.parts().objects[kind])
+
+
+def node(name: str, **labels: str) -> Object:
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+def pods(count: int) -> list[Object]:
+    return [{"metadata": {"name": f"p{at}", "namespace": "default"}} for at in range(count)]
+
+
+NODES = "/api/v1/nodes"
+
+
+def test_what_is_there_and_what_becomes_of_it(cluster: Cluster) -> None:
+    first, second = cluster.node()["metadata"]["name"], fresh("node")
+    with watched(cluster, NODE) as watcher:
+        assert first in names(watcher, "Node")
+        cluster.create("/api/v1/nodes", {"metadata": {"name": second}})
+        until(lambda: second in names(watcher, "Node"))
+        cluster.patch(f"{NODES}/{second}", {"metadata": {"labels": {"a": "b"}}})
+        until(lambda: watcher.parts().objects["Node"][second]["metadata"].get("labels") == {"a": "b"})
+        cluster.delete(f"{NODES}/{second}")
+        until(lambda: second not in names(watcher, "Node"))
+        assert first in names(watcher, "Node")
+        assert watcher.healthy
+        assert watcher.errors == {}
+
+
+def test_pods_that_are_over_are_left_out(cluster: Cluster) -> None:
+    runs, over = (cluster.pod(phase=phase)["metadata"]["name"] for phase in ("Running", "Succeeded"))
+    with watched(cluster, POD) as watcher:
+        found = names(watcher, "Pod")
+        assert f"default/{runs}" in found
+        assert f"default/{over}" not in found
+        cluster.patch(f"{PODS}/{runs}/status", {"status": {"phase": "Failed"}})
+        until(lambda: f"default/{runs}" not in names(watcher, "Pod"))
+
+
+def test_all_kinds_at_once_and_those_that_a_cluster_has_not(cluster: Cluster) -> None:
+    with watched(cluster) as watcher:
+        parts = watcher.parts()
+        assert set(parts.objects) == {kind.name for kind in KINDS}
+        assert parts.errors == {}
+        assert parts.objects["Workload"] == {}
+        assert watcher.path("Workload") is None
+        assert watcher.path("Node") == NODES
+        assert watcher.healthy
+
+
+def test_long_lists_come_in_pages(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {cluster.node()["metadata"]["name"] for _ in range(5)}
+    monkeypatch.setattr(watching, "PAGE", 2)
+    with watched(cluster, NODE) as watcher:
+        assert made <= names(watcher, "Node")
+
+
+def test_pages_that_expire_are_fetched_all_at_once(
+    server: ApiServer, near: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in range(6):
+        server.put(NODES, node(f"n{each}"))
+    monkeypatch.setattr(watching, "PAGE", 2)
+    server.fail("GET", "continue=", code=410)
+    with watched(near, NODE) as watcher:
+        assert len(names(watcher, "Node")) == 6
+
+
+def test_parts_are_the_readers_own(server: ApiServer, near: Cluster) -> None:
+    server.put(NODES, node("a"))
+    with watched(near, NODE) as watcher:
+        watcher.parts().objects["Node"].clear()
+        assert names(watcher, "Node") == {"a"}
+
+
+def test_one_bad_object_is_left_out_and_told(server: ApiServer, near: Cluster) -> None:
+    server.put(NODES, node("a"))
+    server.put(NODES, node("b", bad="1"))
+    with watched(near, NODE) as watcher:
+        assert names(watcher, "Node") == {"a"}
+        assert watcher.parts().faults == {"Node/b": "bad"}
+        server.put(NODES, node("a", bad="1"))
+        server.put(NODES, node("b"))
+        until(lambda: watcher.parts().faults == {"Node/a": "bad"})
+        assert names(watcher, "Node") == {"b"}
+        server.remove(NODES, "a")
+        until(lambda: watcher.parts().faults == {})
+
+
+def _cut(server: ApiServer) -> None:
+    server.cut_watches()
+
+
+def _cut_and_compacted(server: ApiServer) -> None:
+    """What it last saw is too old: the watch opens, and says so (410 in an event)."""
+    server.put(NODES, node("while-away"))
+    server.fail("GET", "watch=1", code=503)
+    server.cut_watches()
+    server.compact()
+
+
+def _too_old_at_once(server: ApiServer) -> None:
+    """The same as the answer's own code, as some servers have it."""
+    server.fail("GET", "watch=1", code=410)
+    server.cut_watches()
+
+
+def _broken_line(server: ApiServer) -> None:
+    server.fail("GET", "watch=1", how="break", times=2)
+    server.cut_watches()
+
+
+def _busy(server: ApiServer) -> None:
+    server.fail("GET", "nodes", code=429, headers={"Retry-After": "0"}, times=3)
+    server.cut_watches()
+
+
+def _ill(server: ApiServer) -> None:
+    server.fail("GET", "nodes", code=500, times=6)
+    server.cut_watches()
+
+
+def _nonsense(server: ApiServer) -> None:
+    server.fail("GET", "nodes", code=200, body=b'{"type": 1}\nx\n', times=2)
+    server.cut_watches()
+
+
+def _forbidden_for_a_while(server: ApiServer) -> None:
+    server.fail("GET", "nodes", code=403, times=2)
+    server.cut_watches()
+
+
+def _unknown_for_a_while(server: ApiServer) -> None:
+    """A server that starts may not know a kind yet."""
+    server.fail("GET", "nodes", code=404, times=2)
+    server.cut_watches()
+
+
+def _hanging(server: ApiServer) -> None:
+    server.fail("GET", "watch=1", how="hang")
+    server.cut_watches()
+
+
+def _restarted(server: ApiServer) -> None:
+    server.down()
+    server.up()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        _cut, _cut_and_compacted, _too_old_at_once, _broken_line, _busy, _ill, _nonsense,
+        _forbidden_for_a_while, _unknown_for_a_while, _hanging, _restarted,
+    ],
+)  # fmt: skip
+def test_it_follows_through_all_kinds_of_trouble(
+    server: ApiServer, near: Cluster, trouble: Callable[[ApiServer], None]
+) -> None:
+    server.put(NODES, node("before"))
+    server.put(NODES, node("leaves"))
+    with watched(near, NODE, POD) as watcher:
+        trouble(server)
+        server.put(NODES, node("after"))
+        server.remove(NODES, "leaves")
+        until(lambda: names(watcher, "Node") - {"while-away"} == {"before", "after"})
+        until(lambda: watcher.errors == {})
+        assert watcher.healthy
+
+
+def test_a_quiet_watch_goes_on_by_bookmarks(server: ApiServer, near: Cluster) -> None:
+    """Nothing of its own kind happens for long; it need not begin anew though versions are forgotten."""
+    server.put(NODES, node("a"))
+    with watched(near, NODE) as watcher:
+        for each in pods(50):
+            server.put("/api/v1/pods", each)
+        time.sleep(3 * server.bookmark)
+        server.compact()
+        server.cut_watches()
+        server.put(NODES, node("b"))
+        until(lambda: names(watcher, "Node") == {"a", "b"})
+    assert server.count("GET", "limit=") == 1
+
+
+def test_a_silent_watch_is_dead(server: ApiServer, near: Cluster) -> None:
+    """The connection stands, but nobody speaks: no bookmark comes."""
+    server.bookmark = 3600
+    with watched(near, NODE) as watcher:
+        before = server.count("GET", "watch=1")
+        until(lambda: server.count("GET", "watch=1") > before)
+        until(lambda: watcher.healthy)
+
+
+def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Cluster) -> None:
+    server.put(NODES, node("a"))
+    with watched(near, NODE, WORKLOAD) as watcher:
+        assert watcher.healthy
+        server.down()
+        until(lambda: not watcher.healthy)
+        assert names(watcher, "Node") == {"a"}
+        until(lambda: "kube/nodes" in watcher.errors)
+        assert "the API does not answer" in watcher.errors["kube/nodes"]
+        assert "; what is known is " in watcher.errors["kube/nodes"]
+        assert watcher.ready
+        server.up()
+        server.put(NODES, node("b"))
+        until(lambda: names(watcher, "Node") == {"a", "b"} and watcher.healthy)
+
+
+def test_an_api_that_never_answers(server: ApiServer, near: Cluster) -> None:
+    server.down()
+    with watched(near, NODE, ready=False) as watcher:
+        until(lambda: "never read yet" in watcher.errors.get("kube/nodes", ""))
+        assert not watcher.ready
+        assert not watcher.healthy
+        assert watcher.parts().objects == {"Node": {}}
+
+
+def test_a_kind_that_is_brought_later_is_seen(server: ApiServer, near: Cluster) -> None:
+    with watched(near, NODE, WORKLOAD) as watcher:
+        assert watcher.parts().errors == {}
+        server.resources[WORKLOADS] = "Workload"  # the older of two versions
+        server.put(WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}})
+        until(lambda: names(watcher, "Workload") == {"default/w"})
+        assert watcher.path("Workload") == WORKLOADS
+
+
+def test_a_kind_that_is_taken_away_is_forgotten_after_a_while(server: ApiServer, near: Cluster) -> None:
+    server.resources[WORKLOADS] = "Workload"
+    server.put(WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}})
+    with watched(near, NODE, WORKLOAD) as watcher:
+        del server.resources[WORKLOADS]
+        server.cut_watches()
+        before = server.count("GET", "workloads")
+        until(lambda: server.count("GET", "workloads") >= before + 2)
+        assert names(watcher, "Workload") == {"default/w"}
+        until(lambda: names(watcher, "Workload") == set())
+        assert watcher.parts().errors == {}
+
+
+def test_a_kind_that_is_forbidden_stops_nothing(server: ApiServer, near: Cluster) -> None:
+    server.fail("GET", "workloads", code=403, times=10**6)
+    with watched(near, NODE, WORKLOAD) as watcher:
+        assert watcher.healthy
+        assert list(watcher.errors) == ["kube/workloads"]
+        assert "(403); never read yet" in watcher.errors["kube/workloads"]
+
+
+def test_trouble_of_one_kind_is_its_own(server: ApiServer, near: Cluster) -> None:
+    server.fail("GET", "jobs", code=500, times=10**6)
+    with watched(near, NODE, JOB, ready=False) as watcher:
+        until(lambda: "kube/jobs" in watcher.errors and watcher.parts().errors.get("kube/nodes") is None)
+        server.put(NODES, node("a"))
+        until(lambda: names(watcher, "Node") == {"a"})
+        assert not watcher.healthy
+
+
+def test_a_decoder_that_fails_ends_no_thread(server: ApiServer, near: Cluster) -> None:
+    class Moody(Plain):
+        moods = 3
+
+        def list(self, kind: str, body: bytes) -> Any:
+            self.moods -= 1
+            if self.moods >= 0:
+                raise RuntimeError("not today")
+            return super().list(kind, body)
+
+    watcher = Watcher(near.client, Moody(), chance=even, kinds=[NODE], timing=FAST)
+    watcher.start()
+    until(lambda: watcher.healthy)
+    watcher.stop()
+
+
+def test_it_tries_less_often_the_longer_it_fails(near: Cluster) -> None:
+    """By chance up to half as long, so that those who failed together do not come back together."""
+    for chance, shares in ((0.0, 0.5), (0.5, 0.75), (1.0, 1.0)):
+        watcher = Watcher(near.client, Plain(), chance=lambda at=chance: at, timing=Timing(first=1, most=30))
+        waits = [watcher._pause(failures) for failures in (1, 2, 3, 4, 5, 6, 100)]
+        assert waits == [shares * each for each in (1, 2, 4, 8, 16, 30, 30)]
+
+
+def test_stopping_wakes_watches_that_wait(server: ApiServer, near: Cluster) -> None:
+    slow = Timing(silence=3600)
+    server.bookmark = 3600
+    with watched(near, NODE, POD, timing=slow) as watcher:
+        until(lambda: server.count("GET", "watch=1") == 2)
+    assert not any(thread.is_alive() for thread in watcher._threads)
+
+
+def test_copies_are_of_one_moment(server: ApiServer, near: Cluster) -> None:
+    """No copy has what was made later without what was made before."""
+    seen: list[Parts] = []
+    with watched(near, NODE) as watcher:
+        for each in range(30):
+            server.put(NODES, node(f"n{each:02}"))
+            seen.append(watcher.parts())
+        until(lambda: len(names(watcher, "Node")) == 30)
+    for parts in seen:
+        found = sorted(parts.objects["Node"])
+        assert found == [f"n{each:02}" for each in range(len(found))]
