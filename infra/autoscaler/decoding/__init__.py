@@ -16,6 +16,7 @@ from msgspec import Raw
 from infra.autoscaler.decoding import wire
 from infra.autoscaler.decoding.joining import snapshot
 from infra.autoscaler.decoding.objects import Make, Reader, kinds
+from infra.autoscaler.decoding.splitting import split
 
 _BAD: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What bad input can lead to. UnicodeDecodeError is a ValueError."""
@@ -115,21 +116,21 @@ class Decoder:
         return Event(change.type, key, found, version)
 
     def _one_by_one(self, kind: str, body: bytes) -> Listed:
-        page = _raw_page.decode(body)
+        meta, items = _cut(body)
         objects: dict[str, Any] = {}
         faults: dict[str, str] = {}
-        for number, raw in enumerate(page.items or ()):
+        for number, raw in enumerate(items):
             try:
-                key, found, _ = self.item(kind, bytes(raw))
+                key, found, _ = self.item(kind, raw)
                 objects[key] = found
             except _BAD as error:
                 faults[_name(raw) or f"#{number}"] = _words(error)
-        return Listed(page.metadata.resource_version, page.metadata.next_token or None, objects, faults)
+        return Listed(meta.resource_version, meta.next_token or None, objects, faults)
 
     def _stand_in(self, kind: str, body: bytes, objects: dict[str, Any], faults: dict[str, str]) -> None:
-        for raw in _raw_page.decode(body).items or ():
+        for raw in _cut(body)[1]:
             key = _name(raw)
-            if key in faults and (spare := self._spare(kind, bytes(raw), faults[key])) is not None:
+            if key in faults and (spare := self._spare(kind, raw, faults[key])) is not None:
                 objects[key] = spare
 
     def _spare(self, kind: str, raw: bytes, why: str) -> Any:
@@ -158,6 +159,7 @@ class _Kind:
 
 
 _raw_page: Final = msgspec.json.Decoder(wire.Page[Raw])
+_list_meta: Final = msgspec.json.Decoder(wire.ListMeta)
 _named: Final = msgspec.json.Decoder(wire.Named)
 _spare_pod: Final = msgspec.json.Decoder(wire.SparePod)
 _spare_node: Final = msgspec.json.Decoder(wire.SpareNode)
@@ -171,7 +173,16 @@ def _key(meta: _Meta) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
-def _name(raw: Raw) -> str:
+def _cut(body: bytes) -> tuple[wire.ListMeta, list[bytes]]:
+    try:
+        page = _raw_page.decode(body)
+    except RecursionError:
+        meta, items = split(body)
+        return _list_meta.decode(meta), items
+    return page.metadata, [bytes(each) for each in page.items or ()]
+
+
+def _name(raw: bytes) -> str:
     try:
         return _key(_named.decode(raw).metadata)
     except _BAD:

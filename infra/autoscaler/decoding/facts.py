@@ -112,6 +112,7 @@ class ProvisioningRequest(Struct, frozen=True):
     kind: str = ""
     """Its provisioning class."""
     parameters: Mapping[str, str] = {}
+    deleting: bool = False
     condition: Condition = ""
     since: float = 0.0
     annotations: Mapping[str, str] = {}

@@ -3,7 +3,7 @@
 In this order, the first that applies:
 
 - the provisioning request that the pod says it consumes (``…/consume-provisioning-request``);
-- ``causeway.dev/gang: "false"`` on the pod or its Job: none;
+- ``causeway.dev/gang: "false"`` on the pod, its Job or its JobSet: none;
 - its PodGroup: of Kubernetes, of scheduler-plugins, or Kueue's group of plain pods;
 - its JobSet;
 - a Kueue Workload with a ``minCount``;
@@ -32,6 +32,7 @@ from infra.autoscaler.decoding.objects import (
     GANG_ACROSS,
     GANG_MIN,
     KUEUE_GROUP,
+    KUEUE_SERVING,
     KUEUE_TOTAL,
     KUEUE_WORKLOAD,
 )
@@ -100,7 +101,10 @@ class _About:
 
 class _World:
     def __init__(self, caches: Caches) -> None:
-        self.requests: Mapping[str, facts.ProvisioningRequest] = caches.get("ProvisioningRequest", {})
+        requests: Mapping[str, facts.ProvisioningRequest] = caches.get("ProvisioningRequest", {})
+        self.requests = {name: each for name, each in requests.items() if not each.deleting}
+        self._pods: Iterable[Pod] = caches.get("Pod", {}).values()
+        self._known: dict[Shape, Shape] | None = None
         self._templates: Mapping[str, facts.Template] = caches.get("PodTemplate", {})
         self._jobs: Mapping[str, facts.Job] = caches.get("Job", {})
         self._job_sets: Mapping[str, facts.JobSet] = caches.get("JobSet", {})
@@ -133,8 +137,8 @@ class _World:
             known = self._pod_groups.get(group)
             # The object may come later than its pods, but if it is there, it may say that they are no gang.
             return f"PodGroup/{group}" if known is None or known.least is not None else None
-        if (name := pod.labels.get(JOBSET)) is not None and f"{place}/{name}" in self._job_sets:
-            return f"JobSet/{place}/{name}"
+        if (job_set := self._job_sets.get(f"{place}/{pod.labels.get(JOBSET, '')}")) is not None:
+            return f"JobSet/{place}/{job_set.name}" if job_set.annotations.get(GANG) != "false" else None
         workload = self._workload(pod, job)
         if workload is not None and any(each.least is not None for each in self._workloads[workload].parts):
             return f"Workload/{workload}"
@@ -253,14 +257,17 @@ class _World:
         priority = self._default if known is None else known.value
         if priority == template.shape.priority:
             return template.shape
-        return msgspec.structs.replace(template.shape, priority=priority)
+        if self._known is None:
+            self._known = {each.shape: each.shape for each in self._pods}
+        shape = msgspec.structs.replace(template.shape, priority=priority)
+        return self._known.setdefault(shape, shape)
 
     # What each kind of object says.
 
     def _about(self, kind: str, name: str, pods: Sequence[Pod]) -> _About:
         match kind:
             case "Job":
-                return self._of_job(name, pods)
+                return self._of_job(name)
             case "JobSet":
                 return self._of_job_set(name)
             case "Workload":
@@ -270,19 +277,18 @@ class _World:
             case _:
                 return _About()
 
-    def _of_job(self, name: str, pods: Sequence[Pod]) -> _About:
+    def _of_job(self, name: str) -> _About:
         job = self._jobs[name]
-        left = job.parallelism
+        count = 0 if job.idle else job.parallelism
         if job.completions is not None:
-            left = min(left, max(0, job.completions - job.succeeded))
-        count = max(left, len(pods))
+            count = min(count, max(0, job.completions - job.succeeded))
         parts = (facts.Part("main", count, job.template),) if job.template is not None and count else ()
         return _About(job.uid, job.version, job.created, parts, annotations=job.annotations)
 
     def _of_job_set(self, name: str) -> _About:
         found = self._job_sets[name]
         return _About(
-            found.uid, found.version, found.created, found.parts,
+            found.uid, found.version, found.created, () if found.idle else found.parts,
             annotations=found.annotations, label=REPLICATED_JOB,
         )  # fmt: skip
 
@@ -318,6 +324,8 @@ def _group(pod: Pod) -> str | None:
     for label in _GROUPS:
         if (name := pod.labels.get(label)) is not None:
             return f"{pod.namespace}/{name}"
+    if pod.annotations.get(KUEUE_SERVING) == "true":
+        return None
     name = pod.labels.get(KUEUE_GROUP) or pod.annotations.get(KUEUE_GROUP)
     return f"{pod.namespace}/{name}" if name else None
 

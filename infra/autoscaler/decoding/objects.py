@@ -34,6 +34,8 @@ FAULT: Final = f"{OURS}/fault"
 """On the stand-in of a pod that made no sense: why."""
 CONSUMES: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+KUEUE_SERVING: Final = "kueue.x-k8s.io/pod-group-serving"
+"""``true``: the group is admitted together, and serves pod by pod."""
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
@@ -58,6 +60,7 @@ _NOTES: Final = {
     "do_not_disrupt": "karpenter.sh/do-not-disrupt",
     "index": "batch.kubernetes.io/job-completion-index",
     "kueue_group": KUEUE_GROUP,
+    "kueue_serving": KUEUE_SERVING,
     "kueue_total": KUEUE_TOTAL,
     "kueue_workload": KUEUE_WORKLOAD,
     "consuming": CONSUMES,
@@ -332,6 +335,7 @@ class Reader:
             sets=tuple((each.pod_template_ref.name, max(0, each.count)) for each in spec.pod_sets),
             kind=spec.provisioning_class_name,
             parameters=spec.parameters or {},
+            deleting=meta.deletion_timestamp is not None,
             condition=newest,
             since=since,
             annotations=ours(meta.annotations),

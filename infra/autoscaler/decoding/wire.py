@@ -40,6 +40,7 @@ class Notes(Struct, gc=False):
     mirror: str | None = field(default=None, name="kubernetes.io/config.mirror")
     index: str | None = field(default=None, name="batch.kubernetes.io/job-completion-index")
     kueue_group: str | None = field(default=None, name="kueue.x-k8s.io/pod-group-name")
+    kueue_serving: str | None = field(default=None, name="kueue.x-k8s.io/pod-group-serving")
     kueue_total: str | None = field(default=None, name="kueue.x-k8s.io/pod-group-total-count")
     kueue_workload: str | None = field(default=None, name="kueue.x-k8s.io/workload")
     consumes: str | None = field(default=None, name="autoscaling.x-k8s.io/consume-provisioning-request")
