@@ -16,8 +16,8 @@ from infra.drive.images.usage import templates
 from infra.errors import DriveError, UsageError
 
 Protected: TypeAlias = Literal["wait", "ignore", "refresh"]
-"""What becomes of instances that are protected from scale-in, as those with running work are: waited for, up
-to an hour; left as they are; replaced all the same."""
+"""What becomes of instances that are protected from scale-in, as all of our groups are: waited for until
+somebody takes the protection away, up to an hour; left as they are; drained and replaced like any other."""
 
 _ENDED: Final = {"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"}
 _BEAT: Final = 10.0
@@ -46,7 +46,7 @@ class Preferences:
 
     min_healthy: int = 90
     max_healthy: int = 110
-    protected: Protected = "wait"
+    protected: Protected = "refresh"
     checkpoints: tuple[int, ...] = ()
     """Percentages at which to pause."""
     checkpoint_delay: int = 600

@@ -150,4 +150,4 @@ def test_preferences_that_aws_would_refuse(preferences: dict[str, Any], said: st
 def test_checkpoints_end_with_all() -> None:
     asked = Preferences(checkpoints=(10, 50)).as_aws()
     assert asked["CheckpointPercentages"] == [10, 50, 100]
-    assert asked["ScaleInProtectedInstances"] == "Wait"
+    assert asked["ScaleInProtectedInstances"] == "Refresh"

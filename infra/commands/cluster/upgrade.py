@@ -213,7 +213,7 @@ def _pool(there: Reach, pool: str, to: str) -> str:
     if not pool:
         raise DriveError("nodes of no pool and no machine of the spec's: take them out with cluster.remove")
     code = images.roll(
-        there.understood, pool, (), min_healthy=90, max_healthy=110, protected="wait", checkpoints=[],
+        there.understood, pool, (), min_healthy=90, max_healthy=110, protected="refresh", checkpoints=[],
         cancel=False, wait=True, json=False,
     )  # fmt: skip
     if code:

@@ -89,6 +89,10 @@ resource "aws_autoscaling_group" "this" {
   # A replacement starts when AWS foresees an interruption, while the node at risk still drains.
   capacity_rebalance = var.market.kind != "on-demand"
 
+  # A group that is made smaller must not choose which machines end: some of them are at work. The autoscaler ends those
+  # that it has drained, by name, which this does not hinder.
+  protect_from_scale_in = true
+
   # Moving machines between zones to even them out would end jobs that run on them.
   suspended_processes = ["AZRebalance"]
 
