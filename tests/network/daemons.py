@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +124,15 @@ class Frr:
     def load(self) -> None:
         """Hands /etc/frr/frr.conf to the daemons."""
         self.node.check("vtysh", "-b")
+
+    @contextmanager
+    def late(self, daemon: str) -> Iterator[None]:
+        """One that does nothing for a while, as on a machine that has too much to do."""
+        self.processes[daemon].send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.processes[daemon].send(signal.SIGCONT)
 
     def show(self, command: str) -> Any:
         """`show …` as JSON."""

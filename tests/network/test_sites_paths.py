@@ -106,23 +106,40 @@ def test_sites_reach_each_other_directly(world: World) -> None:
 
 def test_nothing_goes_in_the_clear_without_the_tunnel(world: World) -> None:
     one, other = world.sites.values()
-    name, mesh = f"{other.name}-1", one.interface(other.name)
+    name, mesh, block = f"{other.name}-1", one.interface(other.name), str(other.gateway.lan)
     seen = one.node.start("tcpdump", "-n", "-l", "-i", "wan", "net 10.0.0.0/8")
     one.node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
     addresses = [str(site.gateway.tunnels[0].local) for site in (one, other)]
     with world.cut_between(*addresses):
-        # First while nobody knows, then when charon does.
+        # First while nobody knows.
         assert not one.host.reaches(other.host_address, seconds=1)
-        one.node.run("swanctl", "--terminate", "--ike", name, "--force", "--timeout", "1")
-        gone = f"no route to {other.gateway.lan} over {mesh}"
-        one.node.wait_for(lambda: one.node.routes().get(str(other.gateway.lan)) != mesh, gone, 15)
-        assert not one.host.reaches(other.host_address, count=3, seconds=3)
-        assert not one.node.reaches(other.host_address, seconds=1)
+        # Then when charon does, and FRR is yet to hear: the kernel takes an interface's routes by itself.
+        with one.frr.late("zebra"):
+            one.node.run("swanctl", "--terminate", "--ike", name, "--force", "--timeout", "1")
+            one.node.wait_for(lambda: not one.is_up(mesh), f"{mesh} down", 15)
+            assert one.node.routes().get(block) != mesh
+            _goes_nowhere(one, other)
+        # And at last when all do.
+        rejected = ("ip", "route", "show", block, "type", "unreachable")
+        one.node.wait_for(
+            lambda: len(one.node.check(*rejected).splitlines()) == 2, f"FRR's own rejection of {block}", 15
+        )
+        _goes_nowhere(one, other)
     one.tool("revive")  # as the timer of site-gateway-revive does: charon was told to end it
     world.wait_healthy()
     one.node.wait_for(lambda: one.host.reaches(other.host_address), "ping", 10)
+    # What comes now comes after all that was there to see: tcpdump writes one line after the other.
+    one.node.ip("route add 10.255.255.255/32 dev wan")
+    assert not one.node.reaches("10.255.255.255", seconds=1)
+    one.node.ip("route delete 10.255.255.255/32 dev wan")
+    one.node.wait_for(lambda: "who-has 10.255.255.255" in seen.log(), "the last that tcpdump is to see")
     seen.stop()
     assert " IP " not in seen.log()
+
+
+def _goes_nowhere(one: Site, other: Site) -> None:
+    assert not one.host.reaches(other.host_address, count=3, seconds=3)
+    assert not one.node.reaches(other.host_address, seconds=1)
 
 
 def test_pods_reach_each_other(world: World) -> None:
