@@ -152,12 +152,19 @@ class Process:
 class Pinging:
     """Pings that go on until `stop`."""
 
+    node: Node
     process: Process
     interval: float
 
     def stop(self) -> Pings:
+        """What came of them. What was on its way when they ended is not lost: they go on until a request that
+        left after this call has its answer. Where none gets one, all that have none are lost."""
+        now = float(self.node.check("date", "+%s.%N"))
+        with contextlib.suppress(Late):
+            wait_for(lambda: _last_answered(self.process.log()) > now, "answer", 5)
+        there = _last_answered(self.process.log()) > now
         self.process.stop(signal.SIGINT)
-        return _pings(self.process.log(), self.interval)
+        return _pings(self.process.log(), self.interval, some_on_their_way=there)
 
 
 @dataclass
@@ -336,11 +343,12 @@ class Node:
     def pinging(self, address: str, interval: float = 0.1) -> Pinging:
         """Starts pings that go on, each `interval` seconds."""
         command = ("ping", "-n", "-D", "-i", str(interval), address)
-        return Pinging(self.start(*command, name=f"ping-{address}"), interval)
+        return Pinging(self, self.start(*command, name=f"ping-{address}"), interval)
 
     def pings(self, address: str, count: int = 10, interval: float = 0.1) -> Pings:
         """That many pings, and what came of them."""
-        command = ("ping", "-n", "-D", "-i", str(interval), "-c", str(count), "-W", "2", address)
+        wait = str(2 * PATIENCE)
+        command = ("ping", "-n", "-D", "-i", str(interval), "-c", str(count), "-W", wait, address)
         return _pings(self.run(*command, timeout=count * interval + 30).stdout, interval)
 
     def sends(self, server: Node, address: str, size: int = 1_000_000, seconds: float = 60) -> None:
@@ -443,15 +451,22 @@ def _written(block: ipaddress.IPv4Network) -> str:
     return str(block.network_address) if block.num_addresses == 1 else str(block)
 
 
-def _pings(text: str, interval: float) -> Pings:
+_ANSWER = re.compile(r"^\[([\d.]+)\] \d+ bytes from .* icmp_seq=(\d+) .*time=([\d.]+) ms", re.MULTILINE)
+
+
+def _last_answered(text: str) -> float:
+    """When the last request left that has an answer, in seconds since the epoch; 0 where none has."""
+    return max((float(at) - float(took) / 1000 for at, _, took in _ANSWER.findall(text)), default=0.0)
+
+
+def _pings(text: str, interval: float, *, some_on_their_way: bool = False) -> Pings:
     summary = re.search(r"(\d+) packets transmitted, (\d+) (?:packets )?received", text)
     assert summary, f"no summary from ping:\n{text}"
     sent, received = (int(number) for number in summary.groups())
-    answers = re.findall(r"^\[([\d.]+)\] \d+ bytes from .* icmp_seq=(\d+)", text, re.MULTILINE)
-    times = [float(at) for at, _ in answers]
-    # The last request may have been on its way when ping was told to stop.
-    if sent - received == 1 and answers and int(answers[-1][1]) == received:
-        sent = received
+    answers = _ANSWER.findall(text)
+    times = [float(at) for at, _, _ in answers]
+    if some_on_their_way:
+        sent = max(int(number) for _, number, _ in answers)
     gaps = (after - before for before, after in itertools.pairwise(times))
     longest = max(gaps, default=math.inf if sent else 0.0) if len(times) != 1 else 0.0
     return Pings(sent, received, max(0.0, longest - interval))
