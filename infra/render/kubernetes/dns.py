@@ -18,7 +18,9 @@ from typing import Any, Final
 from infra.catalogue import addons
 from infra.catalogue.labels import SITE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.pods import daemons, host, requests
 
 NAMESPACE: Final = "kube-system"
 
@@ -154,23 +156,13 @@ def _map(name: str, labels: dict[str, str], text: str) -> Object:
 
 
 def _rights() -> list[Object]:
-    name = "system:coredns"
     rules = [
         {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
     ]
     return [
-        of("v1", "ServiceAccount", _COREDNS, namespace=NAMESPACE, labels=_APP),
-        of("rbac.authorization.k8s.io/v1", "ClusterRole", name, labels=_APP, rules=rules),
-        of(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            name,
-            labels=_APP,
-            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            subjects=[{"kind": "ServiceAccount", "name": _COREDNS, "namespace": NAMESPACE}],
-        ),
-        of("v1", "ServiceAccount", _CACHE, namespace=NAMESPACE, labels=_CACHE_APP),
+        *rights.everywhere(_COREDNS, NAMESPACE, rules, role="system:coredns", labels=_APP),
+        rights.account(_CACHE, NAMESPACE, labels=_CACHE_APP),
     ]
 
 
@@ -205,7 +197,7 @@ def _coredns(cluster: Cluster) -> Object:
             "failureThreshold": 5,
         },
         "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}},
-        "resources": {"requests": {"cpu": "100m", "memory": "70Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": requests("100m", "70Mi", limit="512Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
@@ -268,7 +260,7 @@ def _cache(cluster: Cluster) -> Object:
             "initialDelaySeconds": 60,
             "timeoutSeconds": 5,
         },
-        "resources": {"requests": {"cpu": "25m", "memory": "32Mi"}},
+        "resources": requests("25m", "32Mi"),
         "securityContext": {"capabilities": {"add": ["NET_ADMIN"]}},
         "volumeMounts": [
             {"name": "configuration", "mountPath": "/etc/coredns"},
@@ -290,21 +282,10 @@ def _cache(cluster: Cluster) -> Object:
         "containers": [container],
         "volumes": [
             _volume(_CACHE, "Corefile.base"),
-            {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
+            host("xtables-lock", "/run/xtables.lock", "FileOrCreate"),
         ],
     }
-    return of(
-        "apps/v1",
-        "DaemonSet",
-        _CACHE,
-        namespace=NAMESPACE,
-        labels=_CACHE_APP,
-        spec={
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-            "selector": {"matchLabels": {"k8s-app": _CACHE}},
-            "template": {"metadata": {"labels": _CACHE_APP}, "spec": spec},
-        },
-    )
+    return daemons(_CACHE, NAMESPACE, _CACHE_APP, spec, selector={"k8s-app": _CACHE})
 
 
 def _container_ports() -> list[Object]:

@@ -11,7 +11,9 @@ from typing import Final
 
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import SYSTEM, Documents, of
+from infra.render.kubernetes import rights
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object
+from infra.render.kubernetes.pods import EVERYWHERE, daemons, field, host, requests
 
 _NAME: Final = "kube-network-policies"
 _APP: Final = {"app.kubernetes.io/name": _NAME}
@@ -29,80 +31,38 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
             "verbs": ["list", "watch"],
         },
     ]
-    rbac = "rbac.authorization.k8s.io"
     return {
-        "rights.yaml": [
-            of("v1", "ServiceAccount", _NAME, namespace=SYSTEM),
-            of(f"{rbac}/v1", "ClusterRole", f"causeway:{_NAME}", rules=rules),
-            of(
-                f"{rbac}/v1",
-                "ClusterRoleBinding",
-                f"causeway:{_NAME}",
-                roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": f"causeway:{_NAME}"},
-                subjects=[{"kind": "ServiceAccount", "name": _NAME, "namespace": SYSTEM}],
-            ),
-        ],
-        "daemons.yaml": [
-            of(
-                "apps/v1",
-                "DaemonSet",
-                _NAME,
-                namespace=SYSTEM,
-                labels=_APP,
-                spec={
-                    "selector": {"matchLabels": _APP},
-                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-                    "template": {
-                        "metadata": {"labels": _APP},
-                        "spec": {
-                            "hostNetwork": True,
-                            "priorityClassName": "system-node-critical",
-                            "serviceAccountName": _NAME,
-                            "nodeSelector": {"kubernetes.io/os": "linux"},
-                            # Of every worker, with cards or without. Gateways and SSH nodes, tainted with
-                            # NoExecute, run nobody's pods.
-                            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-                            "containers": [
-                                {
-                                    "name": _NAME,
-                                    "image": addons.image(_NAME, cluster.kubernetes.version),
-                                    "args": [
-                                        "/bin/netpol",
-                                        "--hostname-override=$(NODE)",
-                                        f"--nfqueue-id={_QUEUE}",
-                                        "--v=2",
-                                    ],
-                                    "env": [
-                                        {
-                                            "name": "NODE",
-                                            "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
-                                        }
-                                    ],
-                                    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-                                    # It writes nftables of the node, and looks into pods' network namespaces.
-                                    "securityContext": {"privileged": True},
-                                    "volumeMounts": [
-                                        {"name": "nri", "mountPath": "/var/run/nri"},
-                                        {
-                                            "name": "netns",
-                                            "mountPath": "/var/run/netns",
-                                            "mountPropagation": "HostToContainer",
-                                        },
-                                    ],
-                                }
-                            ],
-                            "volumes": [
-                                # containerd tells it of a pod's address here, before the pod's first packet.
-                                _folder("nri", "/var/run/nri"),
-                                _folder("netns", "/var/run/netns"),
-                            ],
-                        },
-                    },
-                },
-            )
-        ],
+        "rights.yaml": rights.everywhere(_NAME, SYSTEM, rules, role=f"causeway:{_NAME}"),
+        "daemons.yaml": [daemons(_NAME, SYSTEM, _APP, _spec(cluster))],
     }
 
 
-def _folder(name: str, path: str) -> dict[str, object]:
-    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+def _spec(cluster: Cluster) -> Object:
+    container = {
+        "name": _NAME,
+        "image": addons.image(_NAME, cluster.kubernetes.version),
+        "args": ["/bin/netpol", "--hostname-override=$(NODE)", f"--nfqueue-id={_QUEUE}", "--v=2"],
+        "env": [field("NODE", "spec.nodeName")],
+        "resources": requests("100m", "64Mi"),
+        # It writes nftables of the node, and looks into pods' network namespaces.
+        "securityContext": {"privileged": True},
+        "volumeMounts": [
+            {"name": "nri", "mountPath": "/var/run/nri"},
+            {"name": "netns", "mountPath": "/var/run/netns", "mountPropagation": "HostToContainer"},
+        ],
+    }
+    return {
+        "hostNetwork": True,
+        "priorityClassName": "system-node-critical",
+        "serviceAccountName": _NAME,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        # Of every worker, with cards or without. Gateways and SSH nodes, tainted with NoExecute, run nobody's
+        # pods.
+        "tolerations": EVERYWHERE,
+        "containers": [container],
+        "volumes": [
+            # containerd tells it of a pod's address here, before the pod's first packet.
+            host("nri", "/var/run/nri"),
+            host("netns", "/var/run/netns"),
+        ],
+    }

@@ -14,7 +14,9 @@ from typing import Any, Final
 from infra.catalogue import addons
 from infra.catalogue.labels import OURS, SITE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.pods import daemons, field, host, nodes, requests, value
 
 NAMESPACE: Final = "kube-flannel"
 
@@ -97,31 +99,14 @@ def _rights() -> list[Object]:
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     ]
-    return [
-        of("v1", "ServiceAccount", _NAME, namespace=NAMESPACE, labels=_APP),
-        of("rbac.authorization.k8s.io/v1", "ClusterRole", _NAME, labels=_APP, rules=rules),
-        of(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            _NAME,
-            labels=_APP,
-            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME},
-            subjects=[{"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}],
-        ),
-    ]
+    return rights.everywhere(_NAME, NAMESPACE, rules, role=_NAME, labels=_APP)
 
 
 def _daemons(cluster: Cluster, name: str, where: Sequence[Object]) -> Object:
     labels = {**_APP, "app.kubernetes.io/instance": name}
     linux = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
     spec = {
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": [linux, *where]}]
-                }
-            }
-        },
+        "affinity": nodes([linux, *where]),
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "serviceAccountName": _NAME,
@@ -130,26 +115,15 @@ def _daemons(cluster: Cluster, name: str, where: Sequence[Object]) -> Object:
         "initContainers": _installers(cluster),
         "containers": [_flanneld(cluster)],
         "volumes": [
-            {"name": "run", "hostPath": {"path": "/run/flannel", "type": "DirectoryOrCreate"}},
-            {"name": "cni-plugin", "hostPath": {"path": "/opt/cni/bin", "type": "DirectoryOrCreate"}},
-            {"name": "cni", "hostPath": {"path": "/etc/cni/net.d", "type": "DirectoryOrCreate"}},
+            host("run", "/run/flannel"),
+            host("cni-plugin", "/opt/cni/bin"),
+            host("cni", "/etc/cni/net.d"),
             {"name": "configuration", "configMap": {"name": name}},
-            {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
+            host("xtables-lock", "/run/xtables.lock", "FileOrCreate"),
         ],
     }
-    return of(
-        "apps/v1",
-        "DaemonSet",
-        name,
-        namespace=NAMESPACE,
-        labels=labels,
-        spec={
-            "selector": {"matchLabels": labels},
-            # Pods' packets flow on while it restarts.
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-            "template": {"metadata": {"labels": labels, "annotations": _seen(cluster)}, "spec": spec},
-        },
-    )
+    # Pods' packets flow on while it restarts.
+    return daemons(name, NAMESPACE, labels, spec, annotations=_seen(cluster))
 
 
 def _seen(cluster: Cluster) -> dict[str, str]:
@@ -165,7 +139,7 @@ def _installers(cluster: Cluster) -> list[Object]:
             "name": "install-plugin",
             "image": addons.image("flannel-cni-plugin", minor),
             "command": ["cp", "-f", "/flannel", "/opt/cni/bin/flannel"],
-            "resources": _resources("10m", "16Mi"),
+            "resources": requests("10m", "16Mi"),
             "volumeMounts": [{"name": "cni-plugin", "mountPath": "/opt/cni/bin"}],
         },
         {
@@ -176,7 +150,7 @@ def _installers(cluster: Cluster) -> list[Object]:
                 "/etc/kube-flannel/cni-conf.json",
                 "/etc/cni/net.d/10-flannel.conflist",
             ],
-            "resources": _resources("10m", "16Mi"),
+            "resources": requests("10m", "16Mi"),
             "volumeMounts": [
                 {"name": "cni", "mountPath": "/etc/cni/net.d"},
                 {"name": "configuration", "mountPath": "/etc/kube-flannel"},
@@ -204,11 +178,11 @@ def _flanneld(cluster: Cluster) -> Object:
             "--healthz-ip=$(NODE_IP)",
         ],
         "env": [
-            _field("POD_NAME", "metadata.name"),
-            _field("POD_NAMESPACE", "metadata.namespace"),
-            _field("NODE_IP", "status.hostIP"),
-            {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
-            {"name": "CONT_WHEN_CACHE_NOT_READY", "value": "false"},
+            field("POD_NAME", "metadata.name"),
+            field("POD_NAMESPACE", "metadata.namespace"),
+            field("NODE_IP", "status.hostIP"),
+            value("EVENT_QUEUE_DEPTH", "5000"),
+            value("CONT_WHEN_CACHE_NOT_READY", "false"),
         ],
         "ports": [{"name": "health", "containerPort": _HEALTH, "protocol": "TCP"}],
         "livenessProbe": {
@@ -221,7 +195,7 @@ def _flanneld(cluster: Cluster) -> Object:
             "initialDelaySeconds": 5,
             "periodSeconds": 10,
         },
-        "resources": _resources("50m", "64Mi"),
+        "resources": requests("50m", "64Mi"),
         "securityContext": {"privileged": False, "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
         "volumeMounts": [
             {"name": "run", "mountPath": "/run/flannel"},
@@ -229,11 +203,3 @@ def _flanneld(cluster: Cluster) -> Object:
             {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
         ],
     }
-
-
-def _field(name: str, path: str) -> Object:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _resources(cpu: str, memory: str) -> Object:
-    return {"requests": {"cpu": cpu, "memory": memory}}

@@ -20,6 +20,7 @@ from infra.catalogue.labels import GPU_MODEL, PLUGIN, WHOLE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of, to_yaml
+from infra.render.kubernetes.pods import EVERYWHERE, daemons, field, host, nodes, requests, value
 from infra.render.templating import copied
 
 RUNTIME: Final = "nvidia"
@@ -109,8 +110,8 @@ def _plugin(cluster: Cluster, name: str, cards: Gpus, shared: dict[str, Gpus]) -
         "name": "nvidia-device-plugin",
         "image": _image(cluster, "nvidia-device-plugin"),
         "command": ["nvidia-device-plugin"],
-        "env": [_value("CONFIG_FILE", f"/etc/sharing/{name}.yaml"), *_driver(cards)],
-        "resources": _resources("10m", "64Mi"),
+        "env": [value("CONFIG_FILE", f"/etc/sharing/{name}.yaml"), *_driver(cards)],
+        "resources": requests("10m", "64Mi"),
         "securityContext": _security(cards),
         "volumeMounts": [
             {"name": "sharing", "mountPath": "/etc/sharing", "readOnly": True},
@@ -120,7 +121,7 @@ def _plugin(cluster: Cluster, name: str, cards: Gpus, shared: dict[str, Gpus]) -
     }
     volumes = [
         _configuration_volume(),
-        _host("plugins", "/var/lib/kubelet/device-plugins", "Directory"),
+        host("plugins", "/var/lib/kubelet/device-plugins", "Directory"),
         _CARDS,
     ]
     return _daemons("nvidia-device-plugin", name, shared, container, volumes)
@@ -132,11 +133,11 @@ def _features(cluster: Cluster, name: str, cards: Gpus, shared: dict[str, Gpus])
         "image": _image(cluster, "gpu-feature-discovery"),
         "command": ["gpu-feature-discovery"],
         "env": [
-            _value("CONFIG_FILE", f"/etc/sharing/{name}.yaml"),
-            _field("NODE_NAME", "spec.nodeName"),
+            value("CONFIG_FILE", f"/etc/sharing/{name}.yaml"),
+            field("NODE_NAME", "spec.nodeName"),
             *_driver(cards),
         ],
-        "resources": _resources("10m", "64Mi"),
+        "resources": requests("10m", "64Mi"),
         "securityContext": _security(cards),
         "volumeMounts": [
             {"name": "sharing", "mountPath": "/etc/sharing", "readOnly": True},
@@ -148,8 +149,8 @@ def _features(cluster: Cluster, name: str, cards: Gpus, shared: dict[str, Gpus])
     }
     volumes = [
         _configuration_volume(),
-        _host("features", FEATURES, "DirectoryOrCreate"),
-        _host("sys", "/sys", "Directory"),
+        host("features", FEATURES, "DirectoryOrCreate"),
+        host("sys", "/sys", "Directory"),
         _CARDS,
     ]
     return _daemons("gpu-feature-discovery", name, shared, container, volumes)
@@ -162,9 +163,9 @@ def _dcgm(cluster: Cluster) -> list[Object]:
         "image": _image(cluster, "dcgm-exporter"),
         "args": ["--collectors", "/etc/counters/counters.csv"],
         "env": [
-            _value("DCGM_EXPORTER_LISTEN", f":{DCGM_PORT}"),
-            _value("DCGM_EXPORTER_KUBERNETES", "true"),
-            _field("NODE_NAME", "spec.nodeName"),
+            value("DCGM_EXPORTER_LISTEN", f":{DCGM_PORT}"),
+            value("DCGM_EXPORTER_KUBERNETES", "true"),
+            field("NODE_NAME", "spec.nodeName"),
         ],
         "ports": [{"name": METRICS, "containerPort": DCGM_PORT, "protocol": "TCP"}],
         # It starts an engine of its own, which looks at every card first.
@@ -178,7 +179,7 @@ def _dcgm(cluster: Cluster) -> list[Object]:
             "periodSeconds": 30,
             "timeoutSeconds": 10,
         },
-        "resources": {"requests": {"cpu": "50m", "memory": "192Mi"}, "limits": {"memory": "768Mi"}},
+        "resources": requests("50m", "192Mi", limit="768Mi"),
         "securityContext": {
             "runAsUser": 0,
             "allowPrivilegeEscalation": False,
@@ -193,7 +194,7 @@ def _dcgm(cluster: Cluster) -> list[Object]:
     }
     volumes = [
         {"name": "counters", "configMap": {"name": "dcgm-counters"}},
-        _host("pods", "/var/lib/kubelet/pod-resources", "Directory"),
+        host("pods", "/var/lib/kubelet/pod-resources", "Directory"),
         _CARDS,
     ]
     return [
@@ -216,43 +217,24 @@ def _daemons(
             "values": [each for each in shared if each != WHOLE],
         }
     where = [{"key": GPU_MODEL, "operator": "Exists"}, *([here] if here["values"] else [])]
-    return of(
-        "apps/v1",
-        "DaemonSet",
-        full,
-        namespace=SYSTEM,
-        labels=labels,
-        spec={
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "affinity": nodes(where),
-                    "automountServiceAccountToken": False,
-                    "priorityClassName": "system-node-critical",
-                    "runtimeClassName": RUNTIME,
-                    # GPU nodes are tainted, sick ones too: what runs there keeps its cards and its figures.
-                    "tolerations": [{"effect": "NoSchedule", "operator": "Exists"}],
-                    "containers": [container],
-                    "volumes": volumes,
-                },
-            },
-        },
-    )
-
-
-def nodes(terms: list[Object]) -> Object:
-    """The affinity to nodes that meet all terms."""
-    required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    spec = {
+        "affinity": nodes(where),
+        "automountServiceAccountToken": False,
+        "priorityClassName": "system-node-critical",
+        "runtimeClassName": RUNTIME,
+        # GPU nodes are tainted, sick ones too: what runs there keeps its cards and its figures.
+        "tolerations": EVERYWHERE,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    return daemons(full, SYSTEM, labels, spec)
 
 
 def _driver(cards: Gpus) -> list[Object]:
     """What the NVIDIA runtime brings into the container beside the cards."""
     return [
-        _value("NVIDIA_DRIVER_CAPABILITIES", "utility"),
-        *([_value("NVIDIA_MIG_MONITOR_DEVICES", "all")] if cards.mig else []),
+        value("NVIDIA_DRIVER_CAPABILITIES", "utility"),
+        *([value("NVIDIA_MIG_MONITOR_DEVICES", "all")] if cards.mig else []),
     ]
 
 
@@ -263,7 +245,7 @@ def _security(cards: Gpus) -> Object:
     return {"runAsUser": 0, "allowPrivilegeEscalation": False, "capabilities": capabilities}
 
 
-_CARDS: Final[Object] = {"name": "cards", "hostPath": {"path": "/dev/null", "type": "CharDevice"}}
+_CARDS: Final[Object] = host("cards", "/dev/null", "CharDevice")
 _CARDS_MOUNT: Final[Object] = {"name": "cards", "mountPath": _ALL_CARDS}
 
 
@@ -278,21 +260,5 @@ def _image(cluster: Cluster, addon: str) -> str:
     return found.image
 
 
-def _host(name: str, path: str, kind: str) -> Object:
-    return {"name": name, "hostPath": {"path": path, "type": kind}}
-
-
 def _map(name: str, data: dict[str, str]) -> Object:
     return of("v1", "ConfigMap", name, namespace=SYSTEM, data=data)
-
-
-def _value(name: str, value: str) -> Object:
-    return {"name": name, "value": value}
-
-
-def _field(name: str, path: str) -> Object:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _resources(cpu: str, memory: str) -> Object:
-    return {"requests": {"cpu": cpu, "memory": memory}}

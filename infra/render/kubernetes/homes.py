@@ -13,6 +13,7 @@ from infra.catalogue.labels import SITE
 from infra.model import Cluster, Outputs
 from infra.model.platform import Copy
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.pods import EVERYWHERE, at, daemons, host, nodes, requests, value
 from infra.render.templating import copied
 
 HOME: Final = "/home"
@@ -47,52 +48,28 @@ def _homes(cluster: Cluster) -> Iterator[Object]:
         },
     )
     name = {"app.kubernetes.io/name": "homes"}
-    near = {"key": SITE, "operator": "In", "values": regions}
-    yield of(
-        "apps/v1",
-        "DaemonSet",
-        "homes",
-        namespace=SYSTEM,
-        labels=name,
-        spec={
-            "selector": {"matchLabels": name},
-            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "25%"}},
-            "template": {
-                "metadata": {"labels": name},
-                "spec": {
-                    "affinity": {
-                        "nodeAffinity": {
-                            "requiredDuringSchedulingIgnoredDuringExecution": {
-                                "nodeSelectorTerms": [{"matchExpressions": [near]}]
-                            }
-                        }
-                    },
-                    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-                    "priorityClassName": "system-node-critical",
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [
-                        {
-                            "name": "homes",
-                            "image": addons.image("busybox"),
-                            "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", HOME, _NFS],
-                            "resources": _resources("5m", "16Mi"),
-                            "securityContext": _root("CHOWN", "FOWNER", "DAC_OVERRIDE"),
-                            "volumeMounts": [
-                                {"name": "list", "mountPath": "/etc/homes", "readOnly": True},
-                                {"name": "home", "mountPath": HOME, "mountPropagation": "HostToContainer"},
-                            ],
-                        }
-                    ],
-                    "volumes": [
-                        {"name": "list", "configMap": {"name": "homes"}},
-                        {"name": "home", "hostPath": {"path": HOME, "type": "Directory"}},
-                    ],
-                },
-            },
-        },
-    )
+    container = {
+        "name": "homes",
+        "image": addons.image("busybox"),
+        "command": ["sh", "/etc/homes/make-homes", "/etc/homes/people", HOME, _NFS],
+        "resources": requests("5m", "16Mi", limit="16Mi"),
+        "securityContext": _root("CHOWN", "FOWNER", "DAC_OVERRIDE"),
+        "volumeMounts": [
+            {"name": "list", "mountPath": "/etc/homes", "readOnly": True},
+            {"name": "home", "mountPath": HOME, "mountPropagation": "HostToContainer"},
+        ],
+    }
+    spec = {
+        "affinity": nodes([at(regions)]),
+        "tolerations": EVERYWHERE,
+        "priorityClassName": "system-node-critical",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        "volumes": [{"name": "list", "configMap": {"name": "homes"}}, host("home", HOME, "Directory")],
+    }
+    yield daemons("homes", SYSTEM, name, spec, update={"rollingUpdate": {"maxUnavailable": "25%"}})
 
 
 def _copy(copy: Copy) -> Object:
@@ -136,7 +113,7 @@ def _copy(copy: Copy) -> Object:
                                     "name": "mounted",
                                     "image": addons.image("busybox"),
                                     "command": ["sh", "-c", _MOUNTED, copy.path],
-                                    "resources": _resources("5m", "16Mi"),
+                                    "resources": requests("5m", "16Mi", limit="16Mi"),
                                     "securityContext": _root("DAC_READ_SEARCH"),
                                     "volumeMounts": [_source(copy)],
                                 }
@@ -156,17 +133,13 @@ def _copy(copy: Copy) -> Object:
                                         "--stats=5m",
                                         "--stats-log-level=NOTICE",
                                     ],
-                                    "env": [
-                                        {"name": name, "value": value} for name, value in environment.items()
-                                    ],
-                                    "resources": _resources("500m", "1Gi"),
+                                    "env": [value(name, text) for name, text in environment.items()],
+                                    "resources": requests("500m", "1Gi", limit="1Gi"),
                                     "securityContext": _root("DAC_READ_SEARCH"),
                                     "volumeMounts": [_source(copy)],
                                 }
                             ],
-                            "volumes": [
-                                {"name": "source", "hostPath": {"path": copy.path, "type": "Directory"}}
-                            ],
+                            "volumes": [host("source", copy.path, "Directory")],
                         },
                     },
                 }
@@ -182,10 +155,6 @@ def _source(copy: Copy) -> dict[str, Any]:
         "readOnly": True,
         "mountPropagation": "HostToContainer",
     }
-
-
-def _resources(cpu: str, memory: str) -> dict[str, Any]:
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
 
 
 def _root(*capabilities: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import STORAGE_CLASS, STORAGE_SIZE
-from infra.render.kubernetes.gpu import nodes
 from infra.render.kubernetes.manifests import Documents, of
+from infra.render.kubernetes.pods import matching
 
 PATH: Final = "/var/lib/causeway/prometheus"
 """Made by the cookbook ``kubernetes`` on masters, with Prometheus's owner."""
@@ -23,8 +23,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     if plane is None or not cluster.kubernetes.has("prometheus"):
         return {}
     first = plane.masters[0].hostname
-    here = nodes([{"key": "kubernetes.io/hostname", "operator": "In", "values": [first]}])
-    required = here["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    required = matching([{"key": "kubernetes.io/hostname", "operator": "In", "values": [first]}])
     return {
         "storage.yaml": [
             of(

@@ -10,7 +10,9 @@ from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.machines import has_cards
+from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.pods import EVERYWHERE, daemons, field, host, requests
 from infra.render.templating import copied
 
 NAME: Final = "node-problem-detector"
@@ -38,19 +40,9 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 def _rights() -> list[Object]:
     return [
-        of("v1", "ServiceAccount", NAME, namespace=SYSTEM),
-        of(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            f"causeway:{NAME}",
-            # Kubernetes' own role: it may read nodes, patch their status, and write events.
-            roleRef={
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "system:node-problem-detector",
-            },
-            subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM}],
-        ),
+        rights.account(NAME, SYSTEM),
+        # Kubernetes' own role: it may read nodes, patch their status, and write events.
+        rights.bound(f"causeway:{NAME}", "system:node-problem-detector", NAME, SYSTEM),
     ]
 
 
@@ -67,9 +59,9 @@ def _daemons(image: str, *, cards: bool) -> Object:
             "--prometheus-address=0.0.0.0",
             f"--prometheus-port={PORT}",
         ],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": [field("NODE_NAME", "spec.nodeName")],
         "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
-        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"memory": "160Mi"}},
+        "resources": requests("10m", "48Mi", limit="160Mi"),
         # /dev/kmsg is for those who may administer the machine.
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},
         "volumeMounts": [
@@ -78,29 +70,16 @@ def _daemons(image: str, *, cards: bool) -> Object:
             {"name": "reports", "mountPath": _REPORTS, "readOnly": True},
         ],
     }
-    return of(
-        "apps/v1",
-        "DaemonSet",
-        NAME,
-        namespace=SYSTEM,
-        labels=labels,
-        spec={
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "priorityClassName": "system-node-critical",
-                    "serviceAccountName": NAME,
-                    "tolerations": [{"effect": "NoSchedule", "operator": "Exists"}],
-                    "containers": [container],
-                    "volumes": [
-                        {"name": "rules", "configMap": {"name": NAME, "defaultMode": 0o555}},
-                        {"name": "kmsg", "hostPath": {"path": "/dev/kmsg", "type": "CharDevice"}},
-                        # The folder, as a file that is replaced would stay the old one in a mount of its own.
-                        {"name": "reports", "hostPath": {"path": _REPORTS, "type": "DirectoryOrCreate"}},
-                    ],
-                },
-            },
-        },
-    )
+    spec = {
+        "priorityClassName": "system-node-critical",
+        "serviceAccountName": NAME,
+        "tolerations": EVERYWHERE,
+        "containers": [container],
+        "volumes": [
+            {"name": "rules", "configMap": {"name": NAME, "defaultMode": 0o555}},
+            host("kmsg", "/dev/kmsg", "CharDevice"),
+            # The folder, as a file that is replaced would stay the old one in a mount of its own.
+            host("reports", _REPORTS),
+        ],
+    }
+    return daemons(NAME, SYSTEM, labels, spec)

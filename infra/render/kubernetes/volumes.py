@@ -20,6 +20,7 @@ from infra.catalogue.labels import CAPACITY, SITE
 from infra.model import Cluster, Outputs
 from infra.model.platform import Bucket
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
+from infra.render.kubernetes.pods import at, matching
 
 _STATED: Final = "1Pi"
 """A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
@@ -190,7 +191,7 @@ def _shown(
         "hostPath": {"path": path, "type": "Directory"},
     }
     if sites != everywhere:
-        source["nodeAffinity"] = _only(sorted(sites))
+        source["nodeAffinity"] = {"required": matching([at(sites)])}
     yield from _bound(claim, namespace, ["ReadOnlyMany" if read_only else "ReadWriteMany"], source)
 
 
@@ -210,7 +211,9 @@ def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:
                 "volumeAttributes": {"bucketName": bucket.bucket},
             },
             # Not by the names of regions: a volume's affinity never changes, and regions are added.
-            "nodeAffinity": _required({"key": CAPACITY, "operator": "NotIn", "values": ["physical"]}),
+            "nodeAffinity": {
+                "required": matching([{"key": CAPACITY, "operator": "NotIn", "values": ["physical"]}])
+            },
         },
     )
 
@@ -247,14 +250,6 @@ def _bound(claim: str, namespace: str, modes: list[str], source: dict[str, Any])
             "resources": {"requests": {"storage": _STATED}},
         },
     )
-
-
-def _only(sites: list[str]) -> dict[str, Any]:
-    return _required({"key": SITE, "operator": "In", "values": sites})
-
-
-def _required(expression: dict[str, Any]) -> dict[str, Any]:
-    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
 # -- Quotas ------------------------------------------------------------------------------------------------

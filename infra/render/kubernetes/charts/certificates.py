@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.manifests import SYSTEM
+from infra.render.kubernetes.pods import requests
 
 
 def releases(cluster: Cluster) -> list[Release]:

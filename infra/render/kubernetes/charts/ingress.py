@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
+from infra.render.kubernetes.pods import requests
 
 CLASS: Final = "traefik"
 """The IngressClass, which is everybody's default."""

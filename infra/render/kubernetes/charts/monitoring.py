@@ -6,11 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from infra.catalogue.labels import OURS
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of, requests
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of
 from infra.render.kubernetes.gpu import DCGM_PORT
 from infra.render.kubernetes.manifests import Object
 from infra.render.kubernetes.nodes import is_node, runs_pods
 from infra.render.kubernetes.pages import url
+from infra.render.kubernetes.pods import requests
 
 NAMESPACE: Final = "monitoring"
 STORAGE_CLASS: Final = "monitoring"

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from infra.catalogue.labels import GPU_MODEL, SITE
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, Release, of, requests
-from infra.render.kubernetes.gpu import nodes
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.nodes import MIRROR, sites_of_nodes
+from infra.render.kubernetes.pods import EVERYWHERE, nodes, requests
 
 
 def releases(cluster: Cluster) -> list[Release]:

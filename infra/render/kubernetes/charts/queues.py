@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of, requests
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.manifests import to_yaml
+from infra.render.kubernetes.pods import requests
 from infra.render.kubernetes.tenants import OF_TENANTS
 
 _START: Final = 600

@@ -19,9 +19,6 @@ ON_MASTERS: Final[Object] = {
 }
 """Where the cluster's own controllers run: on machines that are always there, while pools may be empty."""
 
-EVERYWHERE: Final[list[Object]] = [{"operator": "Exists", "effect": "NoSchedule"}]
-"""Tolerations of agents on nodes. Gateways keep others off by NoExecute."""
-
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -69,8 +66,3 @@ def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]
         else:
             found[key] = value
     return found
-
-
-def requests(cpu: str, memory: str, *, limit: str = "") -> Object:
-    """Resources: what is asked for, and the most memory, if there is a most."""
-    return {"requests": {"cpu": cpu, "memory": memory}, **({"limits": {"memory": limit}} if limit else {})}

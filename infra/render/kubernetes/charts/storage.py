@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from infra.catalogue.labels import SITE
 from infra.model import Cluster
-from infra.render.kubernetes.charts.release import EVERYWHERE, ON_MASTERS, Release, of, requests
-from infra.render.kubernetes.gpu import nodes
-from infra.render.kubernetes.manifests import Object
+from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
+from infra.render.kubernetes.pods import EVERYWHERE, at, nodes, requests
 
 
 def releases(cluster: Cluster) -> list[Release]:
@@ -25,7 +23,7 @@ def _efs(cluster: Cluster) -> list[Release]:
         },
         "node": {
             "tolerations": EVERYWHERE,
-            "affinity": _at({system.region for system in cluster.storage.efs}),
+            "affinity": nodes([at({system.region for system in cluster.storage.efs})]),
             "resources": requests("10m", "64Mi"),
         },
     }
@@ -40,7 +38,7 @@ def _s3(cluster: Cluster) -> list[Release]:
             "tolerateAllTaints": False,
             "tolerations": EVERYWHERE,
             # Machines elsewhere have no instance role to read buckets with.
-            "affinity": _at({region.name for region in cluster.regions}),
+            "affinity": nodes([at({region.name for region in cluster.regions})]),
         },
     }
     return of(cluster, "s3-csi-driver", values)
@@ -63,12 +61,8 @@ def _nfs(cluster: Cluster) -> list[Release]:
         "node": {
             "tolerations": EVERYWHERE,
             "priorityClassName": "system-node-critical",
-            "affinity": _at(sites),
+            "affinity": nodes([at(sites)]),
             "maxUnavailable": "10%",
         },
     }
     return of(cluster, "nfs-csi-driver", values)
-
-
-def _at(sites: set[str]) -> Object:
-    return nodes([{"key": SITE, "operator": "In", "values": sorted(sites)}])
