@@ -93,7 +93,9 @@ class Loop:
     ) -> None:
         self.stop = stop or Event()
         self.last: float | None = None
-        """When a loop last came to its end without an error, ``clock``'s time: for a health check."""
+        """When a loop last came to its end without an error, ``clock``'s time."""
+        self.turned = time.monotonic()
+        """When one last came to its end at all: a process in which none does is to be started anew."""
         self._config = config
         self._parts = parts
         self._dry = dry or config.dry_run
@@ -134,6 +136,7 @@ class Loop:
                 observer(cycle)
             except Exception:
                 _LOG.exception("an observer failed")
+        self.turned = time.monotonic()
         return cycle
 
     def _cycle(self, cycle: Cycle) -> Cycle:

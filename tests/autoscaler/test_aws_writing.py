@@ -12,8 +12,9 @@ import pytest
 from autoscaler import making
 from autoscaler.embedded import EmbeddedAws
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from msgspec.structs import replace
 
-from infra.autoscaler.aws.clients import Clients, Patience, refused
+from infra.autoscaler.aws.clients import WRITING, Clients, refused
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import MachineType
 from infra.autoscaler.decision import Release, SetDesired, Terminate
@@ -21,7 +22,7 @@ from infra.autoscaler.results import Result
 from infra.localaws import faults
 
 WEST = making.group(min=1, max=9)
-SHORT = Patience(connect=1.0, read=2.0, attempts=1)
+SHORT = replace(WRITING, read=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def clients(embedded: EmbeddedAws) -> Clients:
 @pytest.fixture
 def writer(aws: EmbeddedAws, clients: Clients) -> AwsWriter:
     aws.make(WEST, desired=3)
-    return AwsWriter(making.config(WEST), clients)
+    return AwsWriter(making.config(WEST), clients, sleep=lambda seconds: None)
 
 
 def resize(was: int, desired: int) -> SetDesired:
@@ -155,7 +156,7 @@ def test_26_the_least_changes_between_look_and_write(
     aws: EmbeddedAws, writer: AwsWriter, clients: Clients
 ) -> None:
     one = aws.instances(WEST)[0]
-    client = clients.get("autoscaling", WEST.region, once=True)
+    client = clients.get("autoscaling", WEST.region)
 
     def strike(**_: object) -> None:
         aws.group(WEST).min_size = 3
@@ -210,19 +211,39 @@ def test_a_refusal_of_aws_is_a_result(aws: EmbeddedAws, writer: AwsWriter) -> No
     assert result == Result("refused", "ScalingActivityInProgress: An activity is in progress")
     aws.order(faults.refused("SetDesiredCapacity", "AccessDenied", "User: arn:aws:sts::1:role/x may not"))
     assert "lacks a permission" in writer.set_desired(resize(3, 4)).text
-    aws.order(faults.throttling("SetDesiredCapacity", 1))
-    assert writer.set_desired(resize(3, 4)).status == "refused"
+    aws.order(faults.throttling("SetDesiredCapacity", 3))
+    assert "too many calls" in writer.set_desired(resize(3, 4)).text
     aws.order(faults.broken("SetDesiredCapacity"))
     assert writer.set_desired(resize(3, 4)).status == "failed"
     assert writer.set_desired(resize(3, 4)) == Result("done")
 
 
-def test_an_end_that_may_have_happened_is_not_asked_for_again(
-    aws: EmbeddedAws, writer: AwsWriter, embedded: EmbeddedAws
-) -> None:
-    patient = AwsWriter(making.config(WEST), Clients(Patience(1.0, 2.0, attempts=4)))
+def test_too_many_calls_are_waited_out(aws: EmbeddedAws, clients: Clients) -> None:
+    aws.make(WEST, desired=3)
+    pauses: list[float] = []
+    writer = AwsWriter(making.config(WEST), clients, sleep=pauses.append)
+    aws.order(
+        faults.throttling("DescribeAutoScalingGroups", 1),
+        faults.throttling("TerminateInstanceInAutoScalingGroup", 2),
+    )
+    assert writer.terminate(end(aws.instances(WEST)[0])) == Result("done")
+    assert pauses == [0.5, 0.5, 1.5]
+
+
+def test_35_who_has_lost_the_lease_writes_nothing(aws: EmbeddedAws, clients: Clients) -> None:
+    aws.make(WEST, desired=3)
+    writer = AwsWriter(making.config(WEST), clients, may=lambda: False)
+    one = aws.instances(WEST)[0]
+    aws.lifecycle(WEST, aws.instances(WEST)[1], "Terminating:Wait")
+    release = Release(WEST.name, aws.instances(WEST)[1], "", "drained")
+    results = writer.set_desired(resize(3, 4)), writer.terminate(end(one)), writer.release(release)
+    assert set(results) == {Result("stale", "the lease is not ours any more")}
+    assert aws.writes() == []
+
+
+def test_an_end_that_may_have_happened_is_not_asked_for_again(aws: EmbeddedAws, writer: AwsWriter) -> None:
     aws.order(faults.broken("TerminateInstanceInAutoScalingGroup"))
-    assert patient.terminate(end(aws.instances(WEST)[0])).status == "failed"
+    assert writer.terminate(end(aws.instances(WEST)[0])).status == "failed"
     assert aws.writes() == ["TerminateInstanceInAutoScalingGroup"]
 
 

@@ -37,27 +37,28 @@ class Patience(Struct, frozen=True):
     """botocore waits a second or so between them, longer each time (retry mode ``standard``)."""
 
 
+READING: Final = Patience()
+WRITING: Final = Patience(connect=2.0, read=7.0, attempts=1)
+"""A write ends sooner than another may have the lease, and is not made twice where the answer is lost."""
+
+
 class Clients:
     """boto3's clients. May be shared by threads: so may each of them, and a lock is round what makes them."""
 
-    def __init__(self, patience: Patience = Patience()) -> None:  # noqa: B008, it is frozen
+    def __init__(self, patience: Patience = READING) -> None:
         self._patience = patience
         self._lock = Lock()
         self._session: Any = None
-        self._made: dict[tuple[str, str, bool], Any] = {}
+        self._made: dict[tuple[str, str], Any] = {}
 
-    def get(self, service: str, region: str, *, once: bool = False) -> Any:
-        """``autoscaling`` or ``ec2`` of a region; may raise botocore's errors, as its calls may.
-
-        ``once``: its calls are not made again, for those that must not happen twice.
-        """
+    def get(self, service: str, region: str) -> Any:
+        """``autoscaling`` or ``ec2`` of a region; may raise botocore's errors, as its calls may."""
         with self._lock:
-            if (service, region, once) not in self._made:
-                attempts = 1 if once else self._patience.attempts
-                self._made[service, region, once] = self._make(service, region, attempts)
-            return self._made[service, region, once]
+            if (service, region) not in self._made:
+                self._made[service, region] = self._make(service, region)
+            return self._made[service, region]
 
-    def _make(self, service: str, region: str, attempts: int) -> Any:
+    def _make(self, service: str, region: str) -> Any:
         import boto3
         from botocore.config import Config
 
@@ -71,7 +72,7 @@ class Clients:
             config=settings(
                 connect_timeout=self._patience.connect,
                 read_timeout=self._patience.read,
-                retries={"mode": "standard", "total_max_attempts": attempts},
+                retries={"mode": "standard", "total_max_attempts": self._patience.attempts},
                 max_pool_connections=16,
                 tcp_keepalive=True,
             ),
@@ -107,8 +108,13 @@ def refused(problem: Exception) -> bool:
     response = getattr(problem, "response", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-        return 400 <= int(status) < 500 or code(problem) in _CODES_OF_TOO_MANY
+        return 400 <= int(status) < 500 or throttled(problem)
     return away(problem) and not _asked(problem)
+
+
+def throttled(problem: Exception) -> bool:
+    """Whether AWS did nothing, because there are too many calls."""
+    return code(problem) in _CODES_OF_TOO_MANY
 
 
 def away(problem: Exception) -> bool:
@@ -135,7 +141,7 @@ def words(problem: Exception) -> str:
     text = f"{what}: {said}" if said else what
     if what in _CODES_OF_DENIED:
         return f"{text}; the autoscaler's role lacks a permission"
-    if what in _CODES_OF_TOO_MANY:
+    if throttled(problem):
         return f"{text}; too many calls in this account, tried again in the next loop"
     if away(problem):
         return f"{text}; AWS, or the way there, does not answer"

@@ -12,6 +12,7 @@ All are safe to repeat: what is so already is ``needless``. Nothing here raises 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,8 @@ from infra.autoscaler.world import GroupState
 Write = SetDesired | Terminate | Release
 _A = TypeVar("_A", SetDesired, Terminate, Release)
 
+_PAUSES: Final = (0.5, 1.5)
+"""Seconds before a call is made again that AWS had too many of."""
 _AT_MIN: Final = "desiredSize equals minSize"
 """In AWS's words, where a group can't become smaller."""
 _NO_HOOK: Final = "No active Lifecycle Action found"
@@ -35,10 +38,21 @@ _GONE: Final = ("Instance Id not found", "is not part of Auto Scaling group", "n
 class AwsWriter:
     """Writes to the groups of a configuration. May be shared by threads."""
 
-    def __init__(self, config: Config, clients: Clients) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clients: Clients,
+        *,
+        may: Callable[[], bool] = lambda: True,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``clients`` with the patience ``WRITING``. ``may`` says whether the lease is ours: asked right
+        before each write."""
         self._groups: Mapping[str, Group] = {group.name: group for group in config.groups}
         self._cluster = config.cluster
         self._clients = clients
+        self._may = may
+        self._sleep = sleep
 
     def set_desired(self, action: SetDesired) -> Result:
         """Set a group's size, if it is still what it was when that was decided."""
@@ -58,15 +72,13 @@ class AwsWriter:
     def ended(self, region: str, instance: str) -> bool | None:
         """Whether an instance is no more, as EC2 has it now; None where it can't be told."""
         try:
-            rows = [
-                row
-                for reservation in self._clients.get("ec2", region).describe_instances(
-                    Filters=[{"Name": "instance-id", "Values": [instance]}]
-                )["Reservations"]
-                for row in reservation["Instances"]
-            ]
+            found = self._call(
+                self._clients.get("ec2", region).describe_instances,
+                Filters=[{"Name": "instance-id", "Values": [instance]}],
+            )
         except clients.errors():
             return None
+        rows = [row for reservation in found["Reservations"] for row in reservation["Instances"]]
         return all(answers.machine(row).state in ("shutting-down", "terminated") for row in rows)
 
     def _told(self, action: _A, write: Callable[[_A, Group, Any], Result]) -> Result:
@@ -75,6 +87,8 @@ class AwsWriter:
             return Result("refused", f"{action.group} is no group of this configuration")
         try:
             return write(action, group, self._clients.get("autoscaling", group.region))
+        except _NotOursError:
+            return Result("stale", "the lease is not ours any more")
         except clients.errors() as problem:
             return Result("refused" if clients.refused(problem) else "failed", clients.words(problem))
 
@@ -93,8 +107,11 @@ class AwsWriter:
         why = _changed(action.desired, desired, state)
         if desired == state.desired or (desired < state.desired) != (action.desired < state.desired):
             return Result("needless", why or "it is so already")
-        client.set_desired_capacity(
-            AutoScalingGroupName=group.name, DesiredCapacity=desired, HonorCooldown=False
+        self._write(
+            client.set_desired_capacity,
+            AutoScalingGroupName=group.name,
+            DesiredCapacity=desired,
+            HonorCooldown=False,
         )
         if desired < state.desired:
             desired, why = self._not_below(client, group, desired, why)
@@ -109,7 +126,7 @@ class AwsWriter:
         if isinstance(state, Result) or state.desired != desired or present_units(state) <= desired:
             return desired, why
         there = min(present_units(state), state.max)
-        client.set_desired_capacity(AutoScalingGroupName=group.name, DesiredCapacity=there)
+        self._write(client.set_desired_capacity, AutoScalingGroupName=group.name, DesiredCapacity=there)
         return there, f"set to {desired}, and up again to {there}: machines came meanwhile"
 
     def _terminate(self, action: Terminate, group: Group, client: Any) -> Result:
@@ -128,10 +145,10 @@ class AwsWriter:
         if not smaller and not action.forced:
             return Result("refused", f"the group is at its least size, {state.min}")
         try:
-            # Once: if the answer is lost, a second call might make the group smaller by two.
-            once = self._clients.get("autoscaling", group.region, once=True)
-            once.terminate_instance_in_auto_scaling_group(
-                InstanceId=action.instance, ShouldDecrementDesiredCapacity=smaller
+            self._write(
+                client.terminate_instance_in_auto_scaling_group,
+                InstanceId=action.instance,
+                ShouldDecrementDesiredCapacity=smaller,
             )
         except clients.errors() as problem:
             said = clients.message(problem)
@@ -149,7 +166,8 @@ class AwsWriter:
         if row["LifecycleState"] != "Terminating:Wait":
             return Result("needless", f"it is {row['LifecycleState']}: no hook holds it")
         try:
-            client.complete_lifecycle_action(
+            self._write(
+                client.complete_lifecycle_action,
                 LifecycleHookName=group.hook,
                 AutoScalingGroupName=group.name,
                 InstanceId=action.instance,
@@ -163,7 +181,8 @@ class AwsWriter:
 
     def _group(self, client: Any, group: Group) -> GroupState | Result:
         """A group as it is now; the reason why it is not to be written."""
-        rows = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group.name])["AutoScalingGroups"]
+        found = self._call(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group.name])
+        rows = found["AutoScalingGroups"]
         if not rows:
             return Result("refused", "there is no such group any more")
         if answers.tag(rows[0], "cluster") != self._cluster:
@@ -175,8 +194,29 @@ class AwsWriter:
 
     def _instance(self, client: Any, instance: str) -> Mapping[str, Any] | None:
         """An instance as its group has it now."""
-        rows = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
+        found = self._call(client.describe_auto_scaling_instances, InstanceIds=[instance])
+        rows = found["AutoScalingInstances"]
         return rows[0] if rows else None
+
+    def _write(self, call: Callable[..., Any], **arguments: Any) -> None:
+        self._call(call, write=True, **arguments)
+
+    def _call(self, call: Callable[..., Any], *, write: bool = False, **arguments: Any) -> Any:
+        """A call, again after a moment where AWS has too many: it did nothing then."""
+        for pause in (*_PAUSES, None):
+            if write and not self._may():
+                raise _NotOursError
+            try:
+                return call(**arguments)
+            except clients.errors() as problem:
+                if pause is None or not clients.throttled(problem):
+                    raise
+                self._sleep(pause)
+        raise AssertionError("the last pause is None")
+
+
+class _NotOursError(Exception):
+    """The lease is gone: nothing may be written."""
 
 
 def _changed(asked: int, written: int, state: GroupState) -> str:

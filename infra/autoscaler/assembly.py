@@ -1,0 +1,163 @@
+"""The parts put together: a cluster's side, AWS's side, and the loop between them.
+
+::
+
+    side = Cluster(config, kubeconfig)      client, watches, lease, memory, writers
+    loop = controller(config, side, …)      a loop on them
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from infra.autoscaler.aws.clients import READING, WRITING, Clients, Patience
+from infra.autoscaler.aws.reading import Reader
+from infra.autoscaler.aws.writing import AwsWriter
+from infra.autoscaler.config import Config
+from infra.autoscaler.decide import decide
+from infra.autoscaler.decoding import Decoder, snapshot
+from infra.autoscaler.kube.client import AwayError, Client
+from infra.autoscaler.kube.credentials import Credentials
+from infra.autoscaler.kube.events import Events
+from infra.autoscaler.kube.lease import Lease, Terms, identity
+from infra.autoscaler.kube.reading import Looks
+from infra.autoscaler.kube.store import Store
+from infra.autoscaler.kube.watching import Timing, Watcher
+from infra.autoscaler.kube.writing import KubeWriter
+from infra.autoscaler.loop import Cycle, Loop, Parts
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.pod_news import news
+from infra.autoscaler.results import Result
+from infra.autoscaler.world import Node, Pod, Snapshot
+
+LEASE: Final = "autoscaler"
+"""Its name: the cluster role names it too."""
+
+_FIRST_LOOK: Final = 120.0
+"""Seconds until everything must have been listed once."""
+
+
+class Cluster:
+    """The Kubernetes side."""
+
+    def __init__(
+        self,
+        config: Config,
+        kubeconfig: Path | None = None,
+        *,
+        terms: Terms | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        """``kubeconfig`` None: the service account of the pod that this runs in."""
+        chance = random.Random().random  # noqa: S311, it only spreads waits
+        holder = identity()
+        self.client = Client(Credentials(kubeconfig), chance=chance)
+        self.watcher = Watcher(self.client, Decoder(), chance=chance, timing=timing or Timing())
+        self.store = Store(self.client, config.namespace)
+        self.lease = Lease(
+            self.client, config.namespace, LEASE, holder, chance=chance, terms=terms or Terms()
+        )
+        self.writer = KubeWriter(self.client, now=time.time, may=self.lease.held)
+        self._events = Events(self.client, holder, now=time.time, may=self.lease.held)
+        self._threads = threading.local()
+
+    # What the executor asks for.
+
+    def do(self, action: Any) -> Result:
+        """Write."""
+        return self.writer.do(action)
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """A node's pods now."""
+        return self._looks().pods_on(node)
+
+    def node(self, name: str) -> Node | None:
+        """A node now."""
+        return self._looks().node(name)
+
+    def _looks(self) -> Looks:
+        """One a thread: a decoder is not for several."""
+        if not hasattr(self._threads, "looks"):
+            self._threads.looks = Looks(self.client, Decoder())
+        looks: Looks = self._threads.looks
+        return looks
+
+    # What the loop is told.
+
+    def tell(self, cycle: Cycle) -> None:
+        """Events at the pods that wait."""
+        if not cycle.dry and cycle.snapshot is not None and cycle.decision is not None:
+            self._events.tell(news(cycle.snapshot, cycle.decision))
+
+    def stop(self) -> None:
+        """When the last write has ended: give the lease back, end the watches."""
+        self.lease.stop()
+        self.watcher.stop()
+
+
+def world(watcher: Watcher, reader: Reader, clock: Callable[[], float]) -> Callable[[Memory], Snapshot]:
+    """What the loop reads with. It raises where the cluster is not known well enough to act on it."""
+
+    def read(memory: Memory) -> Snapshot:
+        if not watcher.healthy:
+            problems = "; ".join(f"{what}: {why}" for what, why in watcher.errors.items())
+            raise AwayError(f"the cluster is not known well enough: {problems or 'it was not read yet'}")
+        found = reader.read(memory.seen)
+        parts = watcher.parts()
+        return snapshot(
+            parts.objects,
+            found.groups,
+            {**found.errors, **parts.errors},
+            found.prices,
+            clock(),
+            parts.faults,
+        )
+
+    return read
+
+
+def controller(
+    config: Config,
+    cluster: Cluster,
+    *,
+    dry: bool = False,
+    stop: threading.Event | None = None,
+    observers: Sequence[Callable[[Cycle], None]] = (),
+    reading: Patience = READING,
+    clock: Callable[[], float] = time.time,
+) -> Loop:
+    """A loop on a cluster whose watches have been started."""
+    dry = dry or config.dry_run
+    parts = Parts(
+        read=world(cluster.watcher, Reader(config, Clients(reading), clock=clock), clock),
+        decide=decide,
+        store=cluster.store,
+        lease=None if dry else cluster.lease,
+        kube=cluster,
+        aws=AwsWriter(config, Clients(WRITING), may=cluster.lease.held),
+        observers=(*observers, cluster.tell),
+    )
+    return Loop(config, parts, dry=dry, stop=stop, clock=clock)
+
+
+def look(config: Config, kubeconfig: Path | None) -> tuple[Snapshot, Memory]:
+    """Everything once: the cluster, all regions, and what the controller remembers. Nothing is written.
+
+    ``KubeError`` or ``UsageError`` where the cluster can't be read; what can't be read of AWS is in the
+    snapshot's errors.
+    """
+    cluster = Cluster(config, kubeconfig)
+    cluster.watcher.start()
+    try:
+        if not cluster.watcher.wait(_FIRST_LOOK):
+            problems = "; ".join(f"{what}: {why}" for what, why in cluster.watcher.errors.items())
+            raise AwayError(f"the cluster can't be read: {problems}")
+        memory = cluster.store.load()
+        return world(cluster.watcher, Reader(config, Clients()), time.time)(memory), memory
+    finally:
+        cluster.watcher.stop()

@@ -1,0 +1,40 @@
+"""What pods are told of themselves, as Events: why they wait, or where they are going."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from infra.autoscaler.decision import Decision, Verdict
+from infra.autoscaler.kube.events import News
+from infra.autoscaler.world import Snapshot
+
+_REASONS: Final[dict[str, str]] = {
+    "coming": "MachineBoots",
+    "starting": "MachineStarts",
+    "waits": "WaitsForCapacity",
+    "never": "FitsNowhere",
+}
+"""By outcome. A pod that fits on a node which is there hears from the scheduler."""
+
+
+def news(snapshot: Snapshot, decision: Decision) -> Iterator[News]:
+    """Each pod's news; those that can't be helped first, as a round has a budget."""
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    for verdict in sorted(decision.verdicts, key=_urgency):
+        reason = _REASONS.get(verdict.outcome)
+        for uid in verdict.pods if reason is not None else ():
+            if (pod := pods.get(uid)) is not None:
+                yield News(
+                    kind="Pod",
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=uid,
+                    reason=reason or "",
+                    note=verdict.text,
+                    type="Normal" if verdict.outcome in ("coming", "starting") else "Warning",
+                )
+
+
+def _urgency(verdict: Verdict) -> int:
+    return ("never", "waits", "starting", "coming", "fits").index(verdict.outcome)
