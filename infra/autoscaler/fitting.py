@@ -131,7 +131,7 @@ def shortage(requests: Iterable[tuple[str, int]], room: Resources) -> str | None
     """What there is too little of, for people; None if there is enough of everything."""
     for what, amount in requests:
         if amount > (have := room.get(what, 0)):
-            return f"asks for {readable(what, amount)}, of which there is {readable(what, max(have, 0))}"
+            return f"asks for {readable(what, amount)}, there are {_amount(what, max(have, 0))}"
     return None
 
 
@@ -140,16 +140,20 @@ _BINARY: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 def readable(what: str, amount: int) -> str:
     """An amount for people: ``1.5 cpu``, ``64Gi memory``, ``8 nvidia.com/gpu``. Bytes are rounded."""
+    return f"{_amount(what, amount)} {what}"
+
+
+def _amount(what: str, amount: int) -> str:
     if what == "cpu":
-        return f"{amount / 1000:g} cpu"
+        return f"{amount / 1000:g}"
     if not what.startswith(_BINARY):
-        return f"{amount} {what}"
+        return str(amount)
     value, unit = float(amount), ""
     for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return f"{round(value, 1):g}{unit} {what}"
+    return f"{round(value, 1):g}{unit}"
 
 
 def _possible(

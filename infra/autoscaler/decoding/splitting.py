@@ -1,4 +1,4 @@
-"""A list cut into its items without a look at what is in them: nesting of any depth is a matter of counting."""
+"""A list cut into its items without a look at what is in them: depth is a matter of counting."""
 
 from __future__ import annotations
 

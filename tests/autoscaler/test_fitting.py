@@ -1,0 +1,176 @@
+"""Whether a pod may stand on a machine, as far as the machine alone says."""
+
+from __future__ import annotations
+
+import pytest
+from autoscaler.making import GPU_TAINT, P3, cpu_group, group, node, requires, shape, titan
+
+from infra.autoscaler import fitting
+from infra.autoscaler.world import GPU, DaemonSet, NodeTerm, Taint, Toleration
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def test_06_selectors_take_current_labels_and_those_of_old() -> None:
+    wants = shape(selector=((ZONE, "us-west-2a"),))
+    assert fitting.obstacle(wants, {ZONE: "us-west-2a"}, ()) is None
+    assert fitting.obstacle(wants, {"failure-domain.beta.kubernetes.io/zone": "us-west-2a"}, ()) is None
+    old = shape(selector=(("failure-domain.beta.kubernetes.io/zone", "us-west-2a"),))
+    assert fitting.obstacle(old, {ZONE: "us-west-2a"}, ()) is None
+    assert fitting.obstacle(old, {ZONE: "us-west-2b"}, ()) == (
+        "wants failure-domain.beta.kubernetes.io/zone=us-west-2a, it has us-west-2b"
+    )
+    region = shape(selector=(("topology.kubernetes.io/region", "eu-west-1"),))
+    assert fitting.obstacle(region, {}, ()) == (
+        "wants topology.kubernetes.io/region=eu-west-1, which it has not"
+    )
+
+
+def test_06_a_group_of_several_zones_has_each_of_them() -> None:
+    several = group("us-west-2")
+    for zone, fits in (("us-west-2b", True), ("us-east-1a", False)):
+        wants = shape(gpus=1, selector=((ZONE, zone),))
+        found = fitting.obstacle(wants, several.labels, several.taints, zones=several.zones)
+        assert (found is None) is fits
+    assert fitting.obstacle(shape(selector=((ZONE, "us-west-2b"),)), several.labels, ()) is not None
+
+
+def test_06_one_zone_must_do_for_all_that_is_asked() -> None:
+    both = shape(
+        selector=((ZONE, "us-west-2a"),),
+        affinity=(NodeTerm((requires(ZONE, "NotIn", "us-west-2a"),)),),
+    )
+    assert fitting.obstacle(both, {}, (), zones=("us-west-2a", "us-west-2b")) is not None
+
+
+def test_06_a_group_of_several_types_has_each_of_them() -> None:
+    wants = shape(selector=(("beta.kubernetes.io/instance-type", "p3.8xlarge"), (ZONE, "b")))
+    assert fitting.obstacle(wants, {}, (), zones=("a", "b"), types=("p3.2xlarge", "p3.8xlarge")) is None
+    assert fitting.obstacle(wants, {}, (), zones=("a",), types=("p3.2xlarge", "p3.8xlarge")) is not None
+
+
+def test_06_in_which_zones_a_pod_may_be() -> None:
+    anywhere, west = shape(), shape(affinity=(NodeTerm((requires(ZONE, "In", "a", "c"),)),))
+    assert fitting.open_zones(anywhere, {}, ("a", "b")) == ("a", "b")
+    assert fitting.open_zones(west, {}, ("a", "b", "c")) == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taint", "stands"),
+    [
+        (Toleration("k", "Equal", "v"), Taint("k", "v"), True),
+        (Toleration("k", "", "v"), Taint("k", "v"), True),
+        (Toleration("k", "Equal", "w"), Taint("k", "v"), False),
+        (Toleration("k", "Equal"), Taint("k"), True),
+        (Toleration("k", "Exists"), Taint("k", "v"), True),
+        (Toleration("", "Exists"), Taint("k", "v", "NoExecute"), True),
+        (Toleration("", "Exists", effect="NoSchedule"), Taint("k", "v", "NoExecute"), False),
+        (Toleration("k", "Exists", effect="NoSchedule"), Taint("k", "v"), True),
+        (Toleration("other", "Exists"), Taint("k", "v"), False),
+        (Toleration("k", "Gt", "3"), Taint("k", "4"), True),
+        (Toleration("k", "Lt", "3"), Taint("k", "4"), False),
+        (Toleration("k", "Gt", "x"), Taint("k", "4"), False),
+        (Toleration("k", "Maybe", "v"), Taint("k", "v"), False),
+    ],
+)
+def test_07_tolerations(toleration: Toleration, taint: Taint, stands: bool) -> None:
+    assert fitting.tolerates((toleration,), (taint,)) is stands
+    assert (fitting.obstacle(shape(tolerations=(toleration,)), {}, (taint,)) is None) is stands
+
+
+def test_07_a_taint_that_only_asks_keeps_nobody_off() -> None:
+    assert fitting.obstacle(shape(), {}, (Taint("k", "v", "PreferNoSchedule"),)) is None
+    assert fitting.obstacle(shape(), {}, (GPU_TAINT,)) == (
+        "does not tolerate its taint nvidia.com/gpu=present:NoSchedule"
+    )
+
+
+def test_07_one_of_the_terms_must_hold_with_all_of_its_expressions() -> None:
+    west = NodeTerm((requires("site", "In", "west"), requires("ssd", "Exists")))
+    east = NodeTerm((requires("site", "In", "east"),))
+    wants = shape(affinity=(west, east))
+    assert fitting.obstacle(wants, {"site": "west", "ssd": ""}, ()) is None
+    assert fitting.obstacle(wants, {"site": "east"}, ()) is None
+    assert fitting.obstacle(wants, {"site": "west"}, ()) == "wants site=west and ssd or site=east"
+
+
+def test_07_an_empty_term_holds_nowhere() -> None:
+    assert fitting.obstacle(shape(affinity=(NodeTerm(),)), {"a": "b"}, ()) == "wants nothing"
+    assert fitting.obstacle(shape(affinity=()), {"a": "b"}, ()) == "wants no node at all"
+    assert fitting.somewhere((), {})
+    assert not fitting.somewhere((NodeTerm(),), {})
+
+
+def test_07_a_node_by_its_name() -> None:
+    wants = shape(gpus=1, affinity=(NodeTerm(fields=(requires("metadata.name", "In", "titan-a01"),)),))
+    here, there = titan("titan-a01"), titan("titan-a02")
+    assert fitting.obstacle(wants, here.labels, here.taints, name=here.name) is None
+    assert fitting.obstacle(wants, there.labels, there.taints, name=there.name) is not None
+    new = group()
+    assert fitting.obstacle(wants, new.labels, new.taints) is not None
+    other = NodeTerm(fields=(requires("metadata.name", "NotIn", "titan-a01"),))
+    assert fitting.obstacle(shape(gpus=1, affinity=(other,)), new.labels, new.taints) is None
+
+
+def test_07_what_kubelet_says_of_every_node_needs_no_template() -> None:
+    linux = shape(selector=(("kubernetes.io/os", "linux"), ("beta.kubernetes.io/arch", "amd64")))
+    assert fitting.obstacle(linux, {}, ()) is None
+    assert fitting.obstacle(linux, {"kubernetes.io/arch": "arm64"}, ()) is not None
+    hosted = shape(affinity=(NodeTerm((requires("kubernetes.io/hostname", "Exists"),)),))
+    assert fitting.obstacle(hosted, {}, ()) is None
+    named = shape(selector=(("kubernetes.io/hostname", "titan-a01"),))
+    assert fitting.obstacle(named, {}, ()) is not None
+    assert fitting.obstacle(named, titan("titan-a01").labels, ()) is None
+
+
+def daemon(name: str, **more: object) -> DaemonSet:
+    return DaemonSet("kube-system", name, shape(namespace="kube-system", **more))  # type: ignore[arg-type]
+
+
+def test_08_daemons_that_fit_are_taken_off() -> None:
+    p3, cpu = group(), cpu_group()
+    everywhere = Toleration("", "Exists")
+    daemons = (
+        daemon("flannel", cpu=100, memory=50, tolerations=(everywhere,)),
+        daemon(
+            "dcgm",
+            cpu=200,
+            memory=70,
+            selector=(("causeway.dev/gpu-model", "v100"),),
+            tolerations=(everywhere,),
+        ),
+        daemon("timid", cpu=400, memory=90),
+    )
+    assert fitting.overhead(daemons, p3.labels, p3.taints) == {"cpu": 300, "memory": 120, "pods": 2}
+    assert fitting.overhead(daemons, cpu.labels, cpu.taints) == {"cpu": 500, "memory": 140, "pods": 2}
+
+
+def test_08_a_daemon_that_can_not_run_there_takes_nothing() -> None:
+    cards = daemon("cards", cpu=100, gpus=1)
+    cpu = cpu_group()
+    assert fitting.overhead([cards], cpu.labels, cpu.taints, allocatable=cpu.allocatable) == {}
+    assert fitting.overhead([cards], group().labels, group().taints, allocatable=P3)[GPU] == 1
+
+
+def test_09_what_is_short_is_said_in_amounts() -> None:
+    wants = shape(gpus=8, cpu=1500, memory=3 * 2**30)
+    assert fitting.shortage(wants.requests, P3) == "asks for 8 nvidia.com/gpu, there are 4"
+    assert fitting.shortage(shape(cpu=1500).requests, {"cpu": 500, "pods": 1, "memory": 2**40}) == (
+        "asks for 1.5 cpu, there are 0.5"
+    )
+    assert fitting.shortage(shape(gpus=4).requests, P3) is None
+    assert fitting.readable("memory", 3 * 2**29) == "1.5Gi memory"
+    assert fitting.shortage(shape(memory=2**30).requests, {"cpu": 1000, "pods": 1}) == (
+        "asks for 1Gi memory, there are 0"
+    )
+    assert fitting.readable("hugepages-2Mi", 100) == "100 hugepages-2Mi"
+
+
+def test_a_machine_of_a_group_is_as_its_template_says() -> None:
+    for of in (group(), cpu_group()):
+        made = node(of, zone=of.zones[1])
+        for wants in (shape(), shape(gpus=1), shape(selector=((ZONE, of.zones[1]),))):
+            template = fitting.obstacle(wants, of.labels, of.taints, zones=of.zones)
+            assert (fitting.obstacle(wants, made.labels, made.taints, name=made.name) is None) == (
+                template is None
+            )
