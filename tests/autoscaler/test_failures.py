@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from autoscaler import making
+from autoscaler.making import NOW
 from msgspec.structs import replace
 
 from infra.autoscaler import backoff, failures, memory, ordering, refusals
 from infra.autoscaler.config import Group
 from infra.autoscaler.memory import Backoff, Memory, Resize
 from infra.autoscaler.world import Activity, Snapshot
-from tests.autoscaler import making
-from tests.autoscaler.making import NOW
 
 WEST = making.group(zones=("us-west-2a",))
 EAST = making.group("us-east-1", zones=("us-east-1a",))

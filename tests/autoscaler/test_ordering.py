@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from autoscaler import making
+from autoscaler.making import GI, NOW
 from msgspec.structs import replace
 
 from infra.autoscaler import ordering
@@ -9,8 +13,6 @@ from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.memory import Backoff, Drain, Memory
 from infra.autoscaler.view import Machine, View
 from infra.autoscaler.world import GPU, PODS, DaemonSet, Snapshot, Taint
-from tests.autoscaler import making
-from tests.autoscaler.making import GI, NOW
 
 WEST = making.group(zones=("us-west-2a",))
 ONE = making.config(WEST)
@@ -26,12 +28,12 @@ def only(snapshot: Snapshot, memory: Memory | None = None, config: Config = ONE)
     return machine
 
 
-def with_node(**more: object) -> Snapshot:
+def with_node(**more: Any) -> Snapshot:
     """One instance with its node."""
     return making.snapshot([making.node(WEST, **more)], groups=[making.state(WEST, instances=1)])
 
 
-def with_instance(**more: object) -> Snapshot:
+def with_instance(**more: Any) -> Snapshot:
     """One instance without a node."""
     return making.snapshot(groups=[making.state(WEST, instances=[making.instance(WEST, **more)])])
 
@@ -292,12 +294,13 @@ def test_daemons_that_fit_a_template_are_its_overhead() -> None:
 
 def test_a_price_is_that_of_the_markets() -> None:
     state = making.snapshot(groups=[])
-    for more, price in (
+    mixes: list[tuple[dict[str, Any], float]] = [
         ({}, 12.24),
         ({"on_demand_percent": 0}, 3.67),
         ({"on_demand_percent": 50}, (12.24 + 3.67) / 2),
         ({"on_demand_percent": 0, "on_demand_base": 1}, 12.24),
-    ):
+    ]
+    for more, price in mixes:
         group = making.group(**more)
         template = view(state, config=making.config(group)).groups[group.name].template
         assert abs(template.price - price) < 1e-9

@@ -1,0 +1,215 @@
+"""What ends in any case: interruptions, lifecycle hooks, machines that never came up or were lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoscaler import making
+from autoscaler.scene import Scene, kinds, of
+from msgspec.structs import replace
+
+from infra.autoscaler.decision import Evict, Release, TaintNode, Terminate
+from infra.autoscaler.world import Budget, Owner
+
+GPU = making.group(zones=("us-west-2a",), max=200)
+WAITS = "Terminating:Wait"
+
+
+def scene(**more: Any) -> Scene:
+    return Scene(making.config(GPU, **more))
+
+
+def running(world: Scene, node: str, count: int = 2) -> None:
+    """Work on a node, and what comes with it."""
+    world.put(
+        *(
+            making.pod(f"train-{number}", gpus=1, node=node, owner=making.job(), gang="Job/user-ada/train")
+            for number in range(count)
+        ),
+        making.pod("flannel", node=node, owner=making.DAEMON),
+    )
+
+
+# --- spot ---------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_machine_is_emptied_at_once_and_its_pods_are_told() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    end = world.now + 120
+    world.instance(node, spot=True, interrupted=end)
+    found = world.loop()
+    assert kinds(found) == [f"TaintNode {node}", f"Evict {node}", f"Evict {node}"]
+    assert {action.by for action in found if isinstance(action, Evict)} == {end}
+    assert all("AWS takes it back" in action.reason for action in of(Evict, found))
+    # Its group replaces it: it is AWS that ends it, and the size stays.
+    assert world.loops(5) == []
+    assert world.groups[GPU.name].desired == 1
+    assert any("train-0, user-ada/train-1 must go" in text for text in world.notices)
+
+
+def test_an_interrupted_machine_that_reaches_its_hook_is_released() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.instance(node, interrupted=world.now + 120)
+    world.loop()
+    world.instance(node, lifecycle=WAITS)
+    assert kinds(world.loop()) == [f"Release {node}"]
+
+
+# --- hooks --------------------------------------------------------------------------------------------------
+
+
+def test_what_its_group_ends_is_drained_and_released() -> None:
+    """Instance refreshes, capacity rebalancing and the longest lifetime end machines that work."""
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.instance(node, lifecycle=WAITS)
+    first = world.loop()
+    assert kinds(first) == [f"TaintNode {node}", f"Evict {node}", f"Evict {node}"]
+    assert {action.by for action in first if isinstance(action, Evict)} == {world.now + GPU.drain_timeout}
+    assert kinds(world.loop()) == [f"Release {node}"]
+
+
+def test_grace_periods_are_waited_for() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.instance(node, lifecycle=WAITS)
+    world.fails = (Evict,)
+    world.loop()
+    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    assert world.loops(5) == []
+    world.pods = {}
+    assert kinds(world.loop()) == [f"Release {node}"]
+
+
+def test_evictions_that_are_refused_are_tried_until_time_is_up() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node, 1)
+    world.budgets = (Budget("user-ada", "train", making.selector(), 0),)
+    world.instance(node, lifecycle=WAITS)
+    found = world.loops(GPU.drain_timeout // 10)
+    assert len(of(Evict, found)) == GPU.drain_timeout // 10
+    assert not of(Release, found)
+    assert len({action.by for action in found if isinstance(action, Evict)}) == 1
+    (release,) = world.loop()
+    assert release == Release(GPU.name, world.nodes[node].instance, node, "its time is over")
+
+
+def test_what_ends_without_a_node_is_released_at_once() -> None:
+    world = scene()
+    instance = making.instance(GPU, lifecycle=WAITS)
+    world.groups[GPU.name] = making.state(GPU, 0, [instance])
+    assert world.loop() == (Release(GPU.name, instance.id, "", "no node of it ever joined"),)
+
+
+def test_a_machine_beyond_its_hook_is_left_to_end() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.instance(node, lifecycle="Terminating:Proceed")
+    assert world.loops(5) == []
+
+
+def test_an_interruption_while_it_drains_by_choice_takes_over() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    world.settled()
+    assert kinds(world.loop()) == [f"TaintNode {node}"]
+    world.instance(node, interrupted=world.now + 120)
+    assert world.loops(5) == []
+    assert world.memory.drains[node].forced
+
+
+# --- machines that do not come up ---------------------------------------------------------------------------
+
+
+def test_a_machine_that_never_joined_is_terminated() -> None:
+    world = scene()
+    instances = [making.instance(GPU, number, launched=making.NOW) for number in (1, 2)]
+    world.groups[GPU.name] = making.state(GPU, instances=instances)
+    world.nodes["gpu-1"] = making.node(GPU, 1, name="gpu-1")
+    running(world, "gpu-1")
+    assert world.loop() == ()
+    world.now += world.config.boot_timeout - 20
+    assert world.loop() == ()
+    (terminate, *_) = of(Terminate, world.loop())
+    assert isinstance(terminate, Terminate)
+    assert (terminate.instance, terminate.node, terminate.forced) == (instances[1].id, "", True)
+    assert "did not join" in terminate.reason
+
+
+def test_a_node_that_joined_and_never_was_ready_is_terminated() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1, ready=False, created=making.NOW - 30, since=making.NOW - 30)
+    world.loop()
+    world.now += world.config.boot_timeout
+    assert kinds(world.loop())[0] == f"Terminate {node}"
+
+
+def test_machines_that_do_not_come_up_end_a_share_at_a_time() -> None:
+    world = scene(max_scale_in_percent=10, max_cluster_scale_in_percent=10)
+    instances = [making.instance(GPU, number, launched=making.NOW) for number in range(1, 41)]
+    world.groups[GPU.name] = making.state(GPU, instances=instances)
+    world.loop()
+    world.now += world.config.boot_timeout
+    assert len(of(Terminate, world.loop())) == 4
+
+
+def test_a_broken_machine_of_a_group_at_its_least_size_is_told_of() -> None:
+    least = making.group(min=1, zones=("us-west-2a",))
+    world = Scene(making.config(least))
+    world.groups[least.name] = making.state(least, instances=[making.instance(least, launched=making.NOW)])
+    world.loop()
+    world.now += world.config.boot_timeout
+    assert world.loop() == ()
+    assert any("least size" in text for text in world.notices)
+
+
+# --- machines that were lost --------------------------------------------------------------------------------
+
+
+def test_a_lost_machine_without_work_ends_after_a_while() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1, ready=False, since=making.NOW)
+    world.loop()
+    world.now = making.NOW + world.config.boot_timeout - 20
+    assert world.loop() == ()
+    world.loop()
+    assert kinds(world.loop())[0] in (f"Terminate {node}", f"Release {node}")
+
+
+def test_a_lost_machine_with_work_that_may_come_back_is_kept() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1, ready=False, since=making.NOW)
+    running(world, node)
+    world.loop()
+    world.now += 10_000
+    assert world.loops(5) == []
+    # Its pods were given up by the cluster: nothing holds it any more.
+    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    assert kinds(world.loop()) == [f"Terminate {node}"]
+
+
+def test_a_node_whose_cards_went_away_with_work_on_it_is_kept() -> None:
+    without = {name: amount for name, amount in GPU.allocatable.items() if name != "nvidia.com/gpu"}
+    world = scene()
+    (node,) = world.add(GPU, 1, allocatable=without)
+    running(world, node)
+    world.loop()
+    world.now += 10_000
+    assert world.loops(5) == []
+
+
+def test_pods_of_replica_sets_are_forced_too() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    owner = Owner("StatefulSet", "notebook", "uid")
+    world.put(making.pod("notebook", node=node, owner=owner, local_storage=True))
+    world.instance(node, lifecycle=WAITS)
+    assert [type(action) for action in world.loop()] == [TaintNode, Evict]
