@@ -1082,6 +1082,68 @@ def kubeconfig_credential(_: Context, user: str, env: str = "") -> int:
     return credentials.credential(_understand(env), user)
 
 
+# -- The autoscaler ---------------------------------------------------------------------------------------
+
+
+@task(name="status", help={**ENV, **JSON})
+@reported
+def autoscaler_status(_: Context, env: str = "", json: bool = False) -> int:
+    """Show whether the autoscaler works, groups in back-off, nodes on their way out; exit code 1 if not well.
+
+    Example: invoke autoscaler.status --env research
+    """
+    from infra.commands.autoscaler import status
+
+    return status.status(_understand(env), json=json)
+
+
+@task(name="explain", help={**ENV, **JSON, "pod": "as namespace/name; without it, all that wait"})
+@reported
+def autoscaler_explain(_: Context, pod: str = "", env: str = "", json: bool = False) -> int:
+    """Explain why a pod waits, group by group, and what the autoscaler would do now. Nothing is written.
+
+    Example: invoke autoscaler.explain --pod user-ada/train-0 --env research
+    """
+    from infra.commands.autoscaler import explaining
+
+    return explaining.explain(_understand(env), pod, json=json)
+
+
+@task(
+    name="simulate",
+    help={
+        **ENV,
+        **JSON,
+        "trace": "a file of jobs, JSON lines (default: the one that ships)",
+        "plot": "write a plot, too: a file that ends in .svg, .png or .pdf",
+        "days": "only so many of the trace's first days",
+    },
+)
+@reported
+def autoscaler_simulate(
+    _: Context, trace: str = "", plot: str = "", days: str = "", env: str = "", json: bool = False
+) -> int:
+    """Tell what a trace of jobs would have waited and cost with an environment's pools.
+
+    Example: invoke autoscaler.simulate --trace t.jsonl --plot week.svg --env research
+    """
+    from infra.commands.autoscaler import simulating
+
+    return simulating.simulate(_understand(env), trace, plot=plot, days=days, json=json)
+
+
+@task(name="secret", positional=["way"], help={**ENV, "way": "slack, its token; or webhook, its address"})
+@reported
+def autoscaler_secret(_: Context, way: str, env: str = "") -> int:
+    """Keep the Slack token or the webhook's address that notices need; it is asked for, or piped in.
+
+    Example: invoke autoscaler.secret slack --env research
+    """
+    from infra.commands.autoscaler import secrets
+
+    return secrets.keep(_understand(env), way)
+
+
 # -- The project itself -----------------------------------------------------------------------------------
 
 
@@ -1124,6 +1186,7 @@ namespace = Collection(
         cluster_add_node, cluster_drain, cluster_remove, cluster_restore, cluster_rotate_encryption,
     ),
     kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
+    autoscaler=Collection(autoscaler_status, autoscaler_explain, autoscaler_simulate, autoscaler_secret),
     vpn=Collection(
         vpn_push, vpn_status, vpn_rotate,
         vpn_init, vpn_profile, vpn_profiles, vpn_list, vpn_revoke, vpn_renew,

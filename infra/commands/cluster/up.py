@@ -61,6 +61,7 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
         _masters(there, steps, masters)
         with lease.held(there.api, there.another(), access.who(), "cluster.up"):
             _parts(there, steps, store, destroy)
+            _notices(there, steps, store)
             _workers(there, steps, [each for each in nodes if each not in masters], at_once)
             _charts(there, steps, keys.authorities["pages-ca"])
             _after(there, steps, store, destroy)
@@ -100,6 +101,11 @@ def _preflight(understood: Understood, masters: Sequence[Chosen]) -> str:
             f"    ! secrets.store is local: instances of {listed(pools)} find no token, and do not join; "
             "with secrets.store: ssm they do"
         )
+    if still := unscaled(understood.cluster):
+        note(
+            f"    ! autoscaler.image is not set: {listed(still)} stay as large as they are; "
+            "docs/autoscaler.md tells how an image is built"
+        )
     known = understood.outputs.instances
     if unknown := [each.name for each in masters if each.name not in known]:
         options = understood.environment.options
@@ -124,6 +130,12 @@ def tokenless(cluster: Cluster) -> list[str]:
     if cluster.secrets.store != "local":
         return []
     return [pool.name for pool in cluster.pools if pool.groups]
+
+
+def unscaled(cluster: Cluster) -> list[str]:
+    """The pools that nothing makes grow, although the spec wants it."""
+    settings = cluster.autoscaler
+    return [pool.name for pool in cluster.pools] if settings.enabled and settings.image is None else []
 
 
 # -- Machines ----------------------------------------------------------------------------------------------
@@ -223,6 +235,29 @@ def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
 
     for part in apply.parts(rendered(there.understood)):
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
+
+
+def _notices(there: Reach, steps: Steps, store: Store) -> None:
+    """The autoscaler's token and address, of which the manifests have the Secret's name alone."""
+    from infra.commands.autoscaler import secrets
+    from infra.render.kubernetes.scaling import is_scaled
+
+    cluster = there.understood.cluster
+    if is_scaled(cluster) and secrets.names(cluster):
+        steps.step("what the autoscaler's notices need", partial(_bring_notices, there, steps, store))
+
+
+def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
+    from infra.commands.autoscaler import secrets
+
+    done, missing = secrets.bring(there.api, store, there.understood.cluster)
+    options = there.understood.environment.options
+    for name in missing:
+        steps.missed(
+            f"{store} has no secret {name}, which autoscaler.notices names; keep it: "
+            f"invoke autoscaler.secret {options}"
+        )
+    return done
 
 
 def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:

@@ -1,0 +1,280 @@
+"""`invoke autoscaler.…` over a made-up API and a real secrets store."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from autoscaler import making
+from golden_clusters import golden
+
+from infra.autoscaler.decision import Obstacle
+from infra.autoscaler.explaining import Change, Explained
+from infra.autoscaler.memory import Backoff, Booking, Drain, Memory, Resize, dump
+from infra.commands.autoscaler import explaining, secrets, simulating, status
+from infra.commands.cluster.up import unscaled
+from infra.commands.environment import Understood, find, understand
+from infra.drive.kubernetes.api import Api
+from infra.drive.secrets.local import LocalStore
+from infra.errors import UsageError
+from infra.model import Cluster
+from infra.render.kubernetes import autoscaler
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SECRET = "/api/v1/namespaces/causeway-system/secrets/autoscaler-notices"
+
+
+class Objects:
+    """An API that has these objects, by path."""
+
+    def __init__(self, found: dict[str, Any] | None = None) -> None:
+        self.found = found or {}
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.found.get(path)
+        return found
+
+    def create(self, path: str, body: Mapping[str, Any]) -> None:
+        self.found[f"{path}/{body['metadata']['name']}"] = dict(body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        data = {**self.found[path]["data"], **body["data"]}
+        self.found[path]["data"] = {key: value for key, value in data.items() if value is not None}
+
+    def delete(self, path: str) -> bool:
+        return self.found.pop(path, None) is not None
+
+
+def api(objects: Objects) -> Api:
+    return cast("Api", objects)
+
+
+@pytest.fixture
+def research() -> Cluster:
+    return golden("research")
+
+
+def told(cluster: Cluster, *, slack: str | None = None, webhook: str | None = None) -> Cluster:
+    return replace(cluster, autoscaler=replace(cluster.autoscaler, slack=slack, webhook=webhook))
+
+
+# -- status -----------------------------------------------------------------------------------------------
+
+
+def deployed(cluster: Cluster, *, ready: int = 2, renewed: str = "2026-11-20T11:59:57.000000Z") -> Objects:
+    deployment = autoscaler.objects(cluster)["controller.yaml"][0]
+    group = "research-us-west-2-gpu-p3"
+    at = NOW.timestamp()
+    memory = Memory(
+        backoffs={
+            group: Backoff("capacity", "none left", at - 9, at - 9, at + 300, 2),
+            "over": Backoff("capacity", "", 1.0, 1.0, 2.0, 1),
+        },
+        drains={"ip-10-0-0-1": Drain(group, "i-1", "draining", at - 60, at - 90, "idle")},
+        bookings={"Job/user-ada/train": Booking(("a", "b"), at + 600)},
+        resizes={group: Resize(at - 9, 1, 4)},
+        idle={"ip-10-0-0-1": at - 900},
+    )
+    system = "namespaces/causeway-system"
+    lease = {"spec": {"holderIdentity": "autoscaler-1", "renewTime": renewed}}
+    return Objects(
+        {
+            f"/apis/apps/v1/{system}/deployments/autoscaler": {
+                **deployment,
+                "status": {"readyReplicas": ready},
+            },
+            f"/apis/coordination.k8s.io/v1/{system}/leases/autoscaler": lease,
+            f"/api/v1/{system}/configmaps/autoscaler-memory": {"data": {"memory.json": dump(memory)}},
+        }
+    )
+
+
+def test_status_tells_what_is_remembered_and_that_all_is_well(
+    research: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = status.gather(api(deployed(research)), research, NOW)
+    assert found["problems"] == []
+    assert found["leader"] == {"holder": "autoscaler-1", "seconds_ago": 3.0}
+    assert [each["group"] for each in found["backoffs"]] == ["research-us-west-2-gpu-p3"]
+    assert [(each["node"], each["stage"]) for each in found["drains"]] == [("ip-10-0-0-1", "draining")]
+    assert found["bookings"][0]["machines"] == 2
+    json.dumps(found)
+    status._tell(found)
+    out = capsys.readouterr().out
+    assert "research-us-west-2-gpu-p3  capacity  11-20 12:05 UTC  2" in out
+    assert "autoscaler-1 decides; last heard of 3 s ago" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "ready", "renewed", "says"),
+    [
+        ({"enabled": False}, 2, "2026-11-20T11:59:57Z", "turned off"),
+        ({"image": None}, 2, "2026-11-20T11:59:57Z", "has no image"),
+        ({"image": "registry.lab.example/x:2"}, 2, "2026-11-20T11:59:57Z", "the spec says registry"),
+        ({}, 1, "2026-11-20T11:59:57Z", "1 of 2 replicas are ready"),
+        ({}, 2, "2026-11-20T11:50:00Z", "last renewed 600 seconds ago"),
+        ({}, 2, "", "nobody holds its Lease"),
+    ],
+)
+def test_status_says_what_keeps_it_from_its_work(
+    research: Cluster, changes: dict[str, Any], ready: int, renewed: str, says: str
+) -> None:
+    objects = deployed(research, ready=ready, renewed=renewed)
+    other = replace(research, autoscaler=replace(research.autoscaler, **changes))
+    (problem,) = status.gather(api(objects), other, NOW)["problems"]
+    assert says in problem
+
+
+def test_a_cluster_without_one_says_how_it_gets_one(research: Cluster) -> None:
+    assert status.gather(api(Objects()), research, NOW)["problems"] == [
+        "it is not in the cluster: invoke cluster.up"
+    ]
+
+
+# -- secrets ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+
+def decoded(objects: Objects) -> dict[str, str]:
+    return {key: base64.b64decode(text).decode() for key, text in objects.found[SECRET]["data"].items()}
+
+
+def test_the_secret_follows_the_store_and_the_spec(research: Cluster, store: LocalStore) -> None:
+    objects = Objects()
+    both = told(research, slack="#ops", webhook="notices/webhook")
+    assert secrets.bring(api(objects), store, both) == ("none", ("ops", "notices/webhook"))
+    store.put("ops", "xoxb-1")
+    assert secrets.bring(api(objects), store, both) == ("brought", ("notices/webhook",))
+    assert decoded(objects) == {"slack": "xoxb-1"}
+    store.put("ops", "xoxb-2")
+    store.put("notices/webhook", "https://hooks.example/x")
+    assert secrets.bring(api(objects), store, both) == ("brought anew", ())
+    assert decoded(objects) == {"slack": "xoxb-2", "webhook": "https://hooks.example/x"}
+    assert secrets.bring(api(objects), store, both)[0] == "there"
+    secrets.bring(api(objects), store, told(research, slack="ops"))
+    assert decoded(objects) == {"slack": "xoxb-2"}
+    assert secrets.bring(api(objects), store, told(research))[0] == "taken away"
+    assert not objects.found
+
+
+LAB = """\
+version: 1
+name: lab
+domain: lab.internal
+sites:
+  us-west-2: {kind: aws}
+images:
+  cpu: {ubuntu: 24.04}
+pools:
+  cpu: {image: cpu, instance_types: [m6i.xlarge], regions: {us-west-2: {max: 4}}}
+autoscaler: {notices: {slack: ops, webhook: hook}}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "lab.yaml").write_text(LAB)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return understand(find("lab"), changeable=True)
+
+
+def test_what_is_piped_in_is_kept_and_never_shown(
+    lab: Understood, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from infra.commands.vpn import keeping
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("xoxb-0-made-up\n"))
+    assert secrets.keep(lab, "slack") == 0
+    assert keeping.store(lab).get("ops") == "xoxb-0-made-up"
+    out = capsys.readouterr()
+    assert "made-up" not in out.out + out.err
+
+
+@pytest.mark.parametrize(
+    ("way", "typed", "says"),
+    [
+        ("mail", "", "say slack"),
+        ("slack", "", "nothing was given"),
+        ("slack", "https://hooks.example/made-up", "begins with xox"),
+        ("webhook", "xoxb-made-up", "begins with https"),
+        ("webhook", "https://hooks.example/made-up two", "white space"),
+    ],
+)
+def test_what_is_certainly_wrong_is_refused_without_showing_it(
+    lab: Understood, monkeypatch: pytest.MonkeyPatch, way: str, typed: str, says: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    with pytest.raises(UsageError, match=says) as caught:
+        secrets.keep(lab, way)
+    assert "made-up" not in str(caught.value)
+
+
+# -- explain and simulate ---------------------------------------------------------------------------------
+
+
+def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.CaptureFixture[str]) -> None:
+    explaining.tell(
+        Explained(
+            pod="user-ada/train-0",
+            outcome="waits",
+            text="waits for 8 x A100",
+            gang="Job/user-ada/train",
+            obstacles=(Obstacle("gpu-west", "no capacity", making.NOW), Obstacle("cpu", "has no cards")),
+            changes=(Change("cpu", 1, 2, "for 3 pods that wait"),),
+            unknown=("aws/eu-west-1: no answer",),
+        )
+    )
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[:2] == ["user-ada/train-0 (of Job/user-ada/train)", "waits: waits for 8 x A100"]
+    assert any(line.split() == ["gpu-west", "no", "capacity", "08:00"] for line in lines)
+    assert "aws/eu-west-1" in captured.err
+
+
+def test_variables_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with explaining.environment({"AWS_PROFILE": "lab"}):
+        assert os.environ["AWS_PROFILE"] == "lab"
+    assert "AWS_PROFILE" not in os.environ
+
+
+def test_a_trace_is_run_with_the_environments_own_pools(
+    lab: Understood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infra.autoscaler import config
+    from infra.autoscaler.simulate import command
+
+    asked: dict[str, Any] = {}
+
+    def simulate(trace: Path | None, **more: Any) -> int:
+        asked.update(more, trace=trace, groups=config.read(more["config"]).groups)
+        return 0
+
+    monkeypatch.setattr(command, "simulate", simulate)
+    assert simulating.simulate(lab, "t.jsonl", plot="p.svg", days="7", json=True) == 0
+    assert [each.name for each in asked["groups"]] == ["lab-us-west-2-cpu"]
+    assert (asked["trace"], asked["plot"], asked["until"]) == (Path("t.jsonl"), Path("p.svg"), 7.0)
+    assert not asked["config"].exists()
+    with pytest.raises(UsageError, match="how many days"):
+        simulating.simulate(lab, "", plot="", days="a week", json=False)
+
+
+def test_cluster_up_says_which_pools_nothing_makes_grow(lab: Understood, research: Cluster) -> None:
+    assert unscaled(lab.cluster) == ["cpu"]
+    assert unscaled(research) == []
