@@ -1,0 +1,483 @@
+"""The board on which pods are placed: a row for each machine, as columns of whole numbers.
+
+Rows are those that are there, and those that a plan opens from a group's template. Everything that is done
+can be undone back to a mark, so that a gang may be tried at one site after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infra.autoscaler.demand import Demand, Kind
+from infra.autoscaler.fitting import HOSTNAME, ZONE, label, obstacle, somewhere
+from infra.autoscaler.view import GroupView, Machine
+from infra.autoscaler.world import GPU, Resources, Shape, Taint, Toleration
+from infra.catalogue.labels import SITE
+
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+PHYSICAL, READY, BOOTING, COMING, NEW = range(5)
+"""What a row is; work goes to the lower ones first."""
+
+_MOST: Final = 2**50
+"""More of anything than a machine has. Larger amounts are taken as this, so that sums stay in 64 bits."""
+_ALL_TAINTS: Final = (Toleration(operator="Exists"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A machine that a group may start, in one of its zones."""
+
+    group: int
+    zone: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+
+
+@dataclass(slots=True)
+class _Static:
+    """Where pods with the same selectors and tolerations may stand, as far as machines alone say."""
+
+    shape: Shape
+    volumes: tuple[tuple[object, ...], ...]
+    keys: tuple[str, ...]
+    named: bool
+    known: dict[tuple[tuple[str | None, ...], int, str], bool]
+    rows: Flags
+    upto: int
+    templates: Flags
+    tolerant: _Static | None = None
+    """The same for one that tolerates everything."""
+
+
+class Board:
+    """Rows and what is on them."""
+
+    def __init__(self, demand: Demand, groups: Sequence[GroupView], machines: Sequence[Machine]) -> None:
+        self.demand = demand
+        self.groups = groups
+        self.resources = demand.resources
+        self._column = {name: place for place, name in enumerate(self.resources)}
+        self._size = max(64, 2 * len(machines))
+        self.n = 0
+        width = len(self.resources)
+        self.free: Ints = np.zeros((width, self._size), np.int64)
+        self.tier: Ints = np.zeros(self._size, np.int64)
+        self.open: Flags = np.zeros(self._size, np.bool_)
+        self.group: Ints = np.full(self._size, -1, np.int64)
+        self.cards: Ints = np.zeros(self._size, np.int64)
+        """GPUs that a row offers."""
+        self.site: Ints = np.zeros(self._size, np.int64)
+        self.locked: Flags = np.zeros(self._size, np.bool_)
+        """Rows whose zone matters to what is on them."""
+        self.counts: Ints = np.zeros((len(demand.chosen), self._size), np.int64)
+        self.owners: Ints = np.zeros((len(demand.terms), self._size), np.int64)
+        self.names: list[str] = []
+        self.zones: list[str] = []
+        self._labels: list[Mapping[str, str]] = []
+        self._taints: list[int] = []
+        self.holds: list[list[int]] = []
+        """Kinds that were placed on a row, in order."""
+        self._ports: dict[int, list[tuple[str, str, int]]] = {}
+        self._journal: list[tuple[Kind, Ints, Ints] | int] = []
+        self.sites: dict[str, int] = {}
+        self._taint_ids: dict[tuple[Taint, ...], int] = {}
+        self._values: dict[str, dict[str, int]] = {}
+        self._domains: dict[str, Ints] = {}
+        self._statics: dict[tuple[object, ...], _Static] = {}
+        self._of_kind: dict[int, _Static] = {}
+        self._requests: dict[int, tuple[Ints, tuple[int, ...]]] = {}
+        self.offers: Ints = np.zeros((len(groups), width), np.int64)
+        """What a new machine of each group has for pods."""
+        self.templates: list[Template] = []
+        for number, view in enumerate(groups):
+            self.offers[number] = [
+                max(0, _least(view.template.allocatable, name) - view.template.overhead.get(name, 0))
+                for name in self.resources
+            ]
+            for zone in view.group.zones or ("",):
+                labels = {**view.template.labels, ZONE: zone} if zone else view.template.labels
+                self.templates.append(Template(number, zone, labels, view.template.taints))
+        self.template_group: Ints = np.array([each.group for each in self.templates], np.int64)
+        self.group_cards: Ints = np.array(
+            [view.template.allocatable.get(GPU, 0) for view in groups], np.int64
+        ).reshape(len(groups))
+        self._template_domains: dict[str, Ints] = {}
+        self._by_name = {view.group.name: number for number, view in enumerate(groups)}
+        self._fill(machines)
+
+    # --- what is there ------------------------------------------------------------------------------------
+
+    def _fill(self, machines: Sequence[Machine]) -> None:
+        rows: list[int] = []
+        vectors: list[Ints] = []
+        known: dict[int, int] = {}
+        which: list[int] = []
+        signs: list[tuple[int, tuple[int, ...]]] = []
+        signer = self.demand.signer
+        for machine in machines:
+            tier = _tier(machine)
+            group = self._by_name.get(machine.group, -1) if machine.group is not None else -1
+            site = self.groups[group].group.site if group >= 0 else machine.labels.get(SITE, "")
+            row = self._row(machine.name, machine.labels, machine.taints, machine.zone, tier, group, site)
+            self.open[row] = machine.present
+            self.cards[row] = machine.allocatable.get(GPU, 0)
+            template = self.groups[group].template if group >= 0 else None
+            daemons: dict[str, int] = dict(template.overhead) if template is not None else {}
+            here: dict[str, int] = {}
+            for pod in machine.daemons:
+                for name, amount in pod.shape.requests:
+                    here[name] = here.get(name, 0) + amount
+            for column, name in enumerate(self.resources):
+                used = max(daemons.get(name, 0), here.get(name, 0))
+                self.free[column, row] = _least(machine.allocatable, name) - min(used, _MOST)
+            for pod in machine.pods:
+                place = known.get(id(pod.shape))
+                if place is None:
+                    place = known[id(pod.shape)] = len(vectors)
+                    vectors.append(self._vector(pod.shape))
+                rows.append(row)
+                which.append(place)
+                if pod.shape.ports:
+                    self._ports.setdefault(row, []).extend(pod.shape.ports)
+                if signer is not None and self.demand.chosen:
+                    signs.append((row, signer(pod.namespace, pod.labels)))
+                for term in self.demand.existing.get(id(pod.shape), ()):
+                    self.owners[term, row] += 1
+        if rows:
+            at = np.array(rows, np.int64)
+            used_by = np.array(vectors, np.int64)[np.array(which, np.int64)]
+            for column in range(len(self.resources)):
+                np.subtract.at(self.free[column], at, used_by[:, column])
+        for row, sign in signs:
+            for number in sign:
+                self.counts[number, row] += 1
+
+    def _row(
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        taints: tuple[Taint, ...],
+        zone: str,
+        tier: int,
+        group: int,
+        site: str,
+    ) -> int:
+        if self.n == self._size:
+            self._grow()
+        row = self.n
+        self.n += 1
+        self.tier[row] = tier
+        self.open[row] = True
+        self.group[row] = group
+        self.locked[row] = False
+        self.site[row] = self.sites.setdefault(site, len(self.sites))
+        self.counts[:, row] = 0
+        self.owners[:, row] = 0
+        self.names.append(name)
+        self.zones.append(zone)
+        self._labels.append(labels)
+        self._taints.append(self._taint_ids.setdefault(taints, len(self._taint_ids)))
+        self.holds.append([])
+        for key, domain in self._domains.items():
+            domain[row] = self._value(key, labels)
+        return row
+
+    def _grow(self) -> None:
+        more = self._size
+        self._size *= 2
+
+        def wide(array: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.concatenate([array, np.zeros((*array.shape[:-1], more), array.dtype)], axis=-1)
+
+        self.free, self.tier, self.group = wide(self.free), wide(self.tier), wide(self.group)
+        self.cards, self.site = wide(self.cards), wide(self.site)
+        self.counts, self.owners = wide(self.counts), wide(self.owners)
+        none = np.zeros(more, np.bool_)
+        self.open, self.locked = np.concatenate([self.open, none]), np.concatenate([self.locked, none])
+        self._domains = {key: wide(domain) for key, domain in self._domains.items()}
+        for each in self._statics.values():
+            each.rows = np.concatenate([each.rows, none])
+
+    # --- rows of the plan ---------------------------------------------------------------------------------
+
+    def add(self, template: int, tier: int, name: str = "", locked: bool = False) -> int:
+        """A machine of a group, empty: one that is to come, or one that the plan opens."""
+        which = self.templates[template]
+        view = self.groups[which.group]
+        row = self._row(name, which.labels, which.taints, which.zone, tier, which.group, view.group.site)
+        self.free[:, row] = self.offers[which.group]
+        self.cards[row] = self.group_cards[which.group]
+        self.locked[row] = locked
+        self._journal.append(row)
+        return row
+
+    def place(self, kind: Kind, rows: Ints, counts: Ints) -> None:
+        """Put so many pods on each of these rows (each of them once)."""
+        request, _ = self.request(kind)
+        for column in range(len(self.resources)):
+            if request[column]:
+                self.free[column, rows] -= request[column] * counts
+        self._count(kind, rows, counts)
+        for row in rows.tolist():
+            self.holds[row].append(kind.index)
+            if kind.shape.ports:
+                self._ports.setdefault(row, []).extend(kind.shape.ports)
+        if kind.placed:
+            self.locked[rows] = True
+        self._journal.append((kind, rows, counts))
+
+    def mark(self) -> int:
+        """A point to go back to."""
+        return len(self._journal)
+
+    def since(self, mark: int) -> list[tuple[Kind, Ints, Ints]]:
+        """What was placed from there on."""
+        return [each for each in self._journal[mark:] if not isinstance(each, int)]
+
+    def opened(self, mark: int) -> list[int]:
+        """Rows that were added from there on."""
+        return [each for each in self._journal[mark:] if isinstance(each, int)]
+
+    def undo(self, mark: int) -> None:
+        """Take everything back to there."""
+        while len(self._journal) > mark:
+            entry = self._journal.pop()
+            if isinstance(entry, int):
+                self._drop(entry)
+                continue
+            kind, rows, counts = entry
+            request, _ = self.request(kind)
+            for column in range(len(self.resources)):
+                if request[column]:
+                    self.free[column, rows] += request[column] * counts
+            self._count(kind, rows, -counts)
+            for row in rows.tolist():
+                self.holds[row].pop()
+                if kind.shape.ports:
+                    del self._ports[row][-len(kind.shape.ports) :]
+
+    def _drop(self, row: int) -> None:
+        """The last row."""
+        assert row == self.n - 1
+        self.n -= 1
+        for column in (self.names, self.zones, self._labels, self._taints, self.holds):
+            column.pop()
+        self._ports.pop(row, None)
+        for each in self._statics.values():
+            each.upto = min(each.upto, self.n)
+
+    def move(self, row: int, template: int) -> None:
+        """Make a row that the plan opened one of another group, with all that is on it."""
+        which = self.templates[template]
+        self.free[:, row] += self.offers[which.group] - self.offers[self.group[row]]
+        self.group[row] = which.group
+        self.cards[row] = self.group_cards[which.group]
+        self.zones[row] = which.zone
+        self._labels[row] = which.labels
+        self._taints[row] = self._taint_ids.setdefault(which.taints, len(self._taint_ids))
+        for key, domain in self._domains.items():
+            domain[row] = self._value(key, which.labels)
+        for each in self._statics.values():
+            if row < each.upto:
+                each.rows[row] = self._fits(each, which.labels, self._taints[row], "")
+
+    def _count(self, kind: Kind, rows: Ints, counts: Ints) -> None:
+        for number in kind.chosen:
+            self.counts[number, rows] += counts
+        for term in kind.owned:
+            self.owners[term, rows] += counts
+
+    # --- what fits ----------------------------------------------------------------------------------------
+
+    def request(self, kind: Kind) -> tuple[Ints, tuple[int, ...]]:
+        """What one pod asks for, and the columns in which that is more than nothing."""
+        found = self._requests.get(kind.index)
+        if found is None:
+            vector = self._vector(kind.shape)
+            found = self._requests[kind.index] = (vector, tuple(np.nonzero(vector)[0].tolist()))
+        return found
+
+    def capacity(self, kind: Kind, rows: Ints) -> Ints:
+        """How many such pods each row has room for."""
+        request, columns = self.request(kind)
+        found: Ints = np.full(len(rows), _MOST, np.int64)
+        for column in columns:
+            np.minimum(found, self.free[column, rows] // request[column], out=found)
+        if kind.shape.ports:
+            np.minimum(found, 1, out=found)
+            for place, row in enumerate(rows.tolist()):
+                if row in self._ports and _clash(kind.shape.ports, self._ports[row]):
+                    found[place] = 0
+        return np.maximum(found, 0, out=found)
+
+    def per_machine(self, kind: Kind) -> Ints:
+        """How many such pods an empty machine of each group has room for."""
+        request, columns = self.request(kind)
+        found: Ints = np.full(len(self.groups), _MOST, np.int64)
+        for column in columns:
+            np.minimum(found, self.offers[:, column] // request[column], out=found)
+        return np.minimum(found, 1) if kind.shape.ports else found
+
+    def fits(self, kind: Kind) -> Flags:
+        """Which rows would take it, by labels and taints."""
+        return self._rows(self._static(kind))
+
+    def eligible(self, kind: Kind) -> Flags:
+        """Which rows its selectors are about, whatever their taints: spreads are counted over these."""
+        static = self._static(kind)
+        if static.tolerant is None:
+            static.tolerant = self._make(
+                _bared(static.shape), tuple(static.volumes), ("tolerant", *self._key(kind))
+            )
+        return self._rows(static.tolerant)
+
+    def fits_templates(self, kind: Kind) -> Flags:
+        """Which templates would."""
+        return self._static(kind).templates
+
+    def domain(self, key: str) -> Ints:
+        """For each row the number of its value of a label; -1 where it has none."""
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = np.full(self._size, -1, np.int64)
+            for row in range(self.n):
+                found[row] = self._value(key, self._labels[row])
+            self.template_domain(key)  # from now on all of its values are known
+        return found[: self.n]
+
+    def template_domain(self, key: str) -> Ints:
+        """The same for templates."""
+        found = self._template_domains.get(key)
+        if found is None:
+            found = self._template_domains[key] = np.array(
+                [self._value(key, each.labels) for each in self.templates], np.int64
+            )
+        return found
+
+    def labels_asked(self) -> Iterable[str]:
+        """Labels that have been asked for with `domain`."""
+        return self._domains.keys()
+
+    def values(self, key: str) -> int:
+        """How many values there are."""
+        return len(self._values.get(key, ()))
+
+    def words(self, key: str, number: int) -> str:
+        """A value."""
+        return next((text for text, at in self._values[key].items() if at == number), "")
+
+    def labels(self, row: int) -> Mapping[str, str]:
+        """Of a row."""
+        return self._labels[row]
+
+    def _value(self, key: str, labels: Mapping[str, str]) -> int:
+        assert key != HOSTNAME
+        text = label(labels, key)
+        if text is None:
+            return -1
+        values = self._values.setdefault(key, {})
+        return values.setdefault(text, len(values))
+
+    def _vector(self, shape: Shape) -> Ints:
+        found: Ints = np.zeros(len(self.resources), np.int64)
+        for name, amount in shape.requests:
+            column = self._column.get(name)
+            if column is not None:
+                found[column] = min(max(amount, 0), 2 * _MOST)
+        return found
+
+    def _key(self, kind: Kind) -> tuple[object, ...]:
+        shape = kind.shape
+        return shape.selector, shape.affinity, shape.tolerations, kind.volumes
+
+    def _static(self, kind: Kind) -> _Static:
+        found = self._of_kind.get(kind.index)
+        if found is None:
+            key = self._key(kind)
+            found = self._statics.get(key) or self._make(kind.shape, kind.volumes, key)
+            self._of_kind[kind.index] = found
+        return found
+
+    def _make(
+        self, shape: Shape, volumes: tuple[tuple[object, ...], ...], key: tuple[object, ...]
+    ) -> _Static:
+        found = self._statics.get(key)
+        if found is not None:
+            return found
+        terms = [*(shape.affinity or ()), *(term for terms in volumes for term in terms)]
+        keys = {key for key, _ in shape.selector} | {e.key for term in terms for e in term.labels}  # type: ignore[attr-defined]
+        named = any(term.fields for term in terms)  # type: ignore[attr-defined]
+        found = _Static(
+            shape,
+            volumes,
+            tuple(sorted(keys)),
+            named,
+            {},
+            np.zeros(self._size, np.bool_),
+            0,
+            np.zeros(len(self.templates), np.bool_),
+        )
+        self._statics[key] = found
+        for number, each in enumerate(self.templates):
+            taints = self._taint_ids.setdefault(each.taints, len(self._taint_ids))
+            found.templates[number] = self._fits(found, each.labels, taints, "")
+        return found
+
+    def _rows(self, static: _Static) -> Flags:
+        for row in range(static.upto, self.n):
+            static.rows[row] = self._fits(static, self._labels[row], self._taints[row], self.names[row])
+        static.upto = self.n
+        return static.rows[: self.n]
+
+    def _fits(self, static: _Static, labels: Mapping[str, str], taints: int, name: str) -> bool:
+        if not static.keys and not static.named:
+            sign: tuple[tuple[str | None, ...], int, str] = ((), taints, "")
+        else:
+            sign = (tuple(label(labels, key) for key in static.keys), taints, name if static.named else "")
+        known = static.known.get(sign)
+        if known is None:
+            known = static.known[sign] = obstacle(
+                static.shape, labels, self._taint(taints), name=name
+            ) is None and all(
+                somewhere(terms, labels, name)  # type: ignore[arg-type]
+                for terms in static.volumes
+            )
+        return known
+
+    def _taint(self, number: int) -> tuple[Taint, ...]:
+        return list(self._taint_ids)[number]
+
+
+def _tier(machine: Machine) -> int:
+    if machine.group is None:
+        return PHYSICAL
+    return BOOTING if machine.state == "booting" else READY
+
+
+def _least(offered: Resources, name: str) -> int:
+    return max(0, min(offered.get(name, 0), _MOST))
+
+
+def _bared(shape: Shape) -> Shape:
+    return Shape(
+        shape.namespace, (), selector=shape.selector, affinity=shape.affinity, tolerations=_ALL_TAINTS
+    )
+
+
+def _clash(ports: Iterable[tuple[str, str, int]], taken: Iterable[tuple[str, str, int]]) -> bool:
+    """Whether two host ports are the same; an empty address or 0.0.0.0 stands for all."""
+    everywhere = ("", "0.0.0.0", "::")  # noqa: S104
+    return any(
+        one[0] == other[0]
+        and one[2] == other[2]
+        and (one[1] == other[1] or one[1] in everywhere or other[1] in everywhere)
+        for one in ports
+        for other in taken
+    )

@@ -1,0 +1,211 @@
+"""What may still be started: the groups' sizes, the accounts' vCPU quotas and the budget, kept as one ledger.
+
+Quotas count vCPUs of what runs, by region and market (EC2 user guide, ``ec2-on-demand-instances.html`` and
+``using-spot-limits.html``). Which type and market a unit will be is AWS's choice; where it is open, the worst
+is assumed, so that no plan is ever over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.view import GroupView, Machine
+from infra.autoscaler.world import Instance
+from infra.catalogue import instances, quotas
+
+_REGION = "topology.kubernetes.io/region"
+_TYPE = "node.kubernetes.io/instance-type"
+_CAPACITY = "causeway.dev/capacity-type"
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Why a group takes no further machine now."""
+
+    text: str
+
+
+class Ledger:
+    """How large each group is and will be. Units are capacity units."""
+
+    def __init__(
+        self,
+        groups: Iterable[GroupView],
+        units: Mapping[str, int],
+        machines: Iterable[Machine],
+        config: Config,
+    ) -> None:
+        """``units``: what each group has from the start, coming units among it."""
+        self._views = {view.group.name: view for view in groups}
+        self._quotas = config.quotas
+        self._budget = config.max_hourly_cost
+        self.units = dict(units)
+        self._on_demand: dict[str, int] = {}
+        self._there: dict[str, int] = {}
+        self._used: Counter[tuple[str, str]] = Counter()
+        self._cost = 0.0
+        for name, view in self._views.items():
+            running = [each for each in (view.state.instances if view.state else ()) if _runs(each)]
+            staying = [each for each in running if not each.leaving]
+            self._there[name] = sum(each.weight for each in staying)
+            self._on_demand[name] = sum(each.weight for each in staying if not each.spot)
+            self.units.setdefault(name, 0)
+            for each in running:
+                for quota, vcpus in _counted(view.group, each):
+                    self._used[view.group.region, quota] += vcpus
+                self._cost += _price(view, each)
+            for quota, vcpus in self._ahead(view.group, self.units[name]).items():
+                self._used[view.group.region, quota] += vcpus
+            self._cost += max(0, self.units[name] - self._there[name]) * view.template.price
+        for machine in machines:
+            if machine.group is None and machine.node is not None and machine.node.instance:
+                self._count(machine)
+
+    def room(self, name: str) -> int:
+        """How many units more the group may be given now."""
+        return self._room(name)[0]
+
+    def full(self, name: str) -> Full | None:
+        """Why it is none; None if there is room."""
+        room, why = self._room(name)
+        return Full(why) if room <= 0 else None
+
+    def take(self, name: str, units: int = 1) -> None:
+        """Give a group so many units more; a negative number gives them back."""
+        group = self._views[name].group
+        before = self._ahead(group, self.units[name]) if self._quotas else {}
+        ahead = max(0, self.units[name] - self._there[name])
+        self.units[name] += units
+        if self._quotas:
+            after = self._ahead(group, self.units[name])
+            for quota in {*before, *after}:
+                self._used[group.region, quota] += after.get(quota, 0) - before.get(quota, 0)
+        ahead = max(0, self.units[name] - self._there[name]) - ahead
+        self._cost += ahead * self._views[name].template.price
+
+    @property
+    def cost(self) -> float:
+        """USD an hour of all that is there and ahead."""
+        return self._cost
+
+    def _room(self, name: str) -> tuple[int, str]:
+        view = self._views[name]
+        group = view.group
+        most = min(group.max, view.state.max) if view.state else group.max
+        room = most - self.units[name]
+        if room <= 0:
+            return 0, "has no machines: its maximum is 0" if most <= 0 else f"is at its maximum of {most}"
+        if self._budget is not None:
+            price = view.template.price
+            if price <= 0:
+                return 0, "costs nobody knows how much, and there is a budget (max_hourly_cost)"
+            room = min(room, int((self._budget - self._cost + 1e-9) // price))
+            if room <= 0:
+                left = max(0.0, self._budget - self._cost)
+                return 0, f"costs ${price:.2f} an hour, of the budget ${left:.2f} are left"
+        limits = self._quotas.get(group.region)
+        if limits:
+            room, why = self._within(group, room, limits)
+            if room <= 0:
+                return 0, why
+        return room, ""
+
+    def _within(self, group: Group, room: int, limits: Mapping[str, int]) -> tuple[int, str]:
+        """The most units, up to ``room``, with which no quota is exceeded."""
+        now = self._ahead(group, self.units[group.name])
+        why = ""
+
+        def over(units: int) -> str:
+            then = self._ahead(group, self.units[group.name] + units)
+            for quota, vcpus in then.items():
+                limit = limits.get(quota)
+                more = vcpus - now.get(quota, 0)
+                if limit is not None and more > 0 and self._used[group.region, quota] + more > limit:
+                    return f"would exceed the quota {quota} of {group.region}, {limit} vCPUs"
+            return ""
+
+        low, high = 0, room
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = over(middle)
+            if found:
+                high, why = middle - 1, found
+            else:
+                low = middle
+        return low, why
+
+    def _ahead(self, group: Group, units: int) -> dict[str, int]:
+        """vCPUs by quota of units that have no instance yet, at worst."""
+        if not self._quotas:
+            return {}
+        there = self._there[group.name]
+        ahead = units - there
+        if ahead <= 0:
+            return {}
+        above = max(0, units - group.on_demand_base)
+        base = units - above
+        have = self._on_demand[group.name]
+        most = min(ahead, max(0, base + -(-above * group.on_demand_percent // 100) - have))
+        least = min(ahead, max(0, base + above * group.on_demand_percent // 100 - have))
+        found: Counter[str] = Counter()
+        for number, quota_of in ((most, _of_on_demand), (ahead - least, _of_spot)):
+            worst: dict[str, int] = {}
+            for kind in group.types:
+                vcpus = -(-kind.vcpus // max(1, kind.weight))
+                worst[quota_of(kind)] = max(worst.get(quota_of(kind), 0), vcpus)
+            for quota, vcpus in worst.items():
+                if number > 0:
+                    found[quota] += number * vcpus
+        return dict(found)
+
+    def _count(self, machine: Machine) -> None:
+        """A machine in the cloud that is in none of the groups counts against the quotas as well."""
+        kind = instances.find(machine.labels.get(_TYPE, ""))
+        if kind is None:
+            return
+        market: quotas.Market = "spot" if machine.labels.get(_CAPACITY) == "spot" else "on-demand"
+        quota = quotas.quota_for(kind.name, market)
+        if quota is not None:
+            self._used[machine.labels.get(_REGION, ""), quota.name] += kind.vcpus
+
+
+def standing(view: GroupView) -> int:
+    """Units that a group has or has asked for: what it may never be set below."""
+    desired = view.state.desired if view.state is not None else 0
+    return max(view.present + view.coming, desired)
+
+
+def _runs(instance: Instance) -> bool:
+    return not instance.warm and instance.state not in ("terminated", "stopped", "shutting-down")
+
+
+def _of_on_demand(kind: MachineType) -> str:
+    return kind.quota_on_demand
+
+
+def _of_spot(kind: MachineType) -> str:
+    return kind.quota_spot
+
+
+def _counted(group: Group, instance: Instance) -> Iterable[tuple[str, int]]:
+    for kind in group.types:
+        if kind.name == instance.type:
+            yield (kind.quota_spot if instance.spot else kind.quota_on_demand), kind.vcpus
+            return
+    found = instances.find(instance.type)
+    quota = quotas.quota_for(instance.type, "spot" if instance.spot else "on-demand") if found else None
+    if found is not None and quota is not None:
+        yield quota.name, found.vcpus
+
+
+def _price(view: GroupView, instance: Instance) -> float:
+    """Of an instance that is there; the group's own price where its type has none."""
+    for kind in view.group.types:
+        if kind.name == instance.type:
+            price = kind.spot if instance.spot else kind.on_demand
+            if price:
+                return price
+    return view.template.price * instance.weight

@@ -1,0 +1,268 @@
+"""A place for everything that waits, or the reason why there is none; and the sizes which that takes.
+
+Work goes to our own machines first, then to those that are there, on their way, and new. A plan is made twice
+where machines are on their way: with them as they are, and as if nothing had been asked for yet. The one that
+leaves less waiting, and then costs less, is taken: so a second loop asks for nothing more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from infra.autoscaler import gangs, words
+from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Ints
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Answer, Notice, Verdict
+from infra.autoscaler.demand import Demand, Item, Kind, gather
+from infra.autoscaler.fitting import HOSTNAME
+from infra.autoscaler.limits import standing
+from infra.autoscaler.memory import Booking, Memory
+from infra.autoscaler.packing import EVERYWHERE, Packer, Scope, Unit
+from infra.autoscaler.view import View
+from infra.autoscaler.world import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What waiting work comes to."""
+
+    sizes: dict[str, int]
+    """Groups that are to grow → their desired capacity in all."""
+    verdicts: tuple[Verdict, ...]
+    held: frozenset[str]
+    """Machines that the plan gives to pods that wait, and to gangs."""
+    answers: tuple[Answer, ...] = ()
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    """All that are in force."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Gang → by when all of it is to be up."""
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """Where an item's pods went."""
+
+    item: Item
+    puts: list[tuple[Kind, Ints, Ints]]
+    count: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """One whole plan."""
+
+    packer: Packer
+    results: list[Result]
+    rows: dict[int, Unit] = field(default_factory=dict)
+    """Rows that the plan opened → what they are: a machine on its way, or a new one."""
+    new: dict[int, int] = field(default_factory=dict)
+    """Group → units that have to be asked for."""
+
+    def what(self, row: int) -> tuple[int, str]:
+        """What a row is (its tier) and its machine's name."""
+        unit = self.rows.get(row)
+        if unit is not None:
+            return unit.tier, unit.name
+        return int(self.packer.board.tier[row]), self.packer.board.names[row]
+
+    @property
+    def worth(self) -> tuple[tuple[int, ...], float, int]:
+        """Less is better."""
+        left: Counter[int] = Counter()
+        for each in self.results:
+            left[each.item.priority] += each.item.count - each.count
+        cost = sum(float(self.packer.price[group]) * units for group, units in self.new.items())
+        return (
+            tuple(left[priority] for priority in sorted(left, reverse=True)),
+            round(cost, 6),
+            sum(self.new.values()),
+        )
+
+
+def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
+    """Places, sizes and verdicts for all that waits. Pure."""
+    demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
+    best = _plan(view, snapshot, demand, config, fresh=False)
+    if _underway(view) and (best.new or any(each.count < each.item.count for each in best.results)):
+        fresh = _plan(view, snapshot, demand, config, fresh=True)
+        best = min(best, fresh, key=lambda each: each.worth)
+    sizes = {
+        best.packer.groups[group].group.name: standing(best.packer.groups[group]) + units
+        for group, units in sorted(best.new.items())
+        if units > 0
+    }
+    standings = {each.item.key: _standing(best, each) for each in best.results if each.item.key is not None}
+    kept = gangs.settle(standings, view, snapshot, memory, config, now)
+    held = {
+        name
+        for each in best.results
+        for _, rows, _ in each.puts
+        for tier, name in map(best.what, rows.tolist())
+        if tier <= BOOTING
+    }
+    held |= {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
+    return Growth(
+        sizes=sizes,
+        verdicts=words.verdicts(best, snapshot, kept.failed),
+        held=frozenset(held),
+        answers=kept.answers,
+        bookings=kept.bookings,
+        waiting=kept.waiting,
+        notices=tuple(
+            Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
+            for key, why in sorted(kept.failed.items())
+        ),
+    )
+
+
+def _underway(view: View) -> bool:
+    return any(group.coming for group in view.groups.values()) or any(
+        machine.state == "booting" and machine.group is not None for machine in view.machines
+    )
+
+
+def _plan(view: View, snapshot: Snapshot, demand: Demand, config: Config, *, fresh: bool) -> Plan:
+    packer = Packer(view, snapshot, demand, config, fresh=fresh)
+    results = []
+    for item in sorted(demand.items, key=lambda each: _order(packer, each)):
+        mark = packer.board.mark()
+        if item.key is not None:
+            count = _gang(packer, item)
+        else:
+            count = packer.put(item.wanted[0].kind, item.wanted[0].count)
+        results.append(Result(item, packer.board.since(mark), count))
+    packer.trim()
+    found = Plan(packer, results)
+    _assign(found)
+    return found
+
+
+# --- order --------------------------------------------------------------------------------------------------
+
+
+def _order(packer: Packer, item: Item) -> tuple[object, ...]:
+    """Higher priorities first; then what is promised, gangs, and pods; of these the harder to place."""
+    if item.key is not None:
+        return -item.priority, 0 if item.booked else 1, item.created, 0, 0.0, 0.0, item.key
+    kind = item.wanted[0].kind
+    first = item.wanted[0].pods[0]
+    return (
+        -item.priority,
+        2,
+        -kind.gpus,
+        _hardness(kind),
+        -packer.size(kind),
+        item.created,
+        f"{first.namespace}/{first.name}",
+    )
+
+
+def _hardness(kind: Kind) -> int:
+    """Those that want machines for themselves open machines that others fill."""
+    if any(near.topology == HOSTNAME and near.own for near in kind.apart):
+        return 0
+    if kind.shape.ports or any(even.topology == HOSTNAME for even in kind.even):
+        return 1
+    return 3 if kind.plain else 2
+
+
+# --- gangs --------------------------------------------------------------------------------------------------
+
+
+def _gang(packer: Packer, item: Item) -> int:
+    """Places for all of a gang (or for its least number), or for none of it."""
+    if any(each.kind.lost for each in item.wanted) or item.least > item.count:
+        return 0
+    last = READY if item.cooling is not None else NEW
+    if item.site is not None:
+        scopes = [Scope(item.site, last)]
+    else:
+        scopes = [Scope(site, last) for site in packer.sites()]
+        if item.gang is not None and item.gang.across:
+            scopes.append(Scope(None, last))
+    board = packer.board
+    best: tuple[tuple[object, ...], Scope] | None = None
+    for place, scope in enumerate(scopes):
+        mark = board.mark()
+        count = _try(packer, item, scope)
+        if count < item.least:
+            packer.undo(mark)
+            continue
+        opened = board.opened(mark)
+        if not opened and count == item.count:
+            return count
+        worth = (
+            item.count - count,
+            bool(opened),
+            scope.site is None,
+            packer.rank(board.since(mark)),
+            round(sum(float(packer.price[board.group[row]]) for row in opened), 6),
+            place,
+        )
+        packer.undo(mark)
+        if best is None or worth < best[0]:
+            best = worth, scope
+    return _try(packer, item, best[1]) if best is not None else 0
+
+
+def _try(packer: Packer, item: Item, scope: Scope) -> int:
+    count = 0
+    left = item.count
+    parts = sorted(
+        item.wanted, key=lambda each: (-each.kind.gpus, _hardness(each.kind), -packer.size(each.kind))
+    )
+    for each in parts:
+        found = packer.put(each.kind, each.count, scope, grow=False)
+        count += found
+        left -= each.count
+        if count + left < item.least:
+            return 0
+    return count
+
+
+def _standing(found: Plan, result: Result) -> gangs.Standing:
+    whats = [found.what(row) for _, rows, _ in result.puts for row in rows.tolist()]
+    never = "" if result.count else words.never(found.packer, result.item)
+    return gangs.Standing(
+        placed=bool(result.count),
+        up=bool(result.count) and all(tier <= READY for tier, _ in whats),
+        started=any(tier == NEW for tier, _ in whats),
+        never=never,
+        machines=tuple(sorted({name for _, name in whats})),
+    )
+
+
+# --- what rows are ------------------------------------------------------------------------------------------
+
+
+def _assign(found: Plan) -> None:
+    """Set the machines that a plan opened against what is on its way: the rest is new."""
+    packer, board = found.packer, found.packer.board
+    opened: dict[int, list[int]] = {}
+    for row in range(packer.base, board.n):
+        if board.holds[row]:
+            opened.setdefault(int(board.group[row]), []).append(row)
+    for group, rows in opened.items():
+        left = list(packer.units[group])
+        wanted = Counter(board.zones[row] for row in rows if board.locked[row])
+        number = packer.zones[group].needed(wanted, len(rows))
+        found.new[group] = max(0, number - len(left))
+        name = packer.groups[group].group.name
+        fresh = 0
+        for row in sorted(rows, key=lambda at: not board.locked[at]):
+            zone = board.zones[row]
+            unit = next((each for each in left if each.zone == zone), None)
+            if unit is None and left and not board.locked[row]:
+                unit = left[0]
+            if unit is not None:
+                left.remove(unit)
+            else:
+                unit = Unit(zone, NEW, f"{name}#{packer.groups[group].coming + fresh}")
+                fresh += 1
+            found.rows[row] = unit
+    found.new = {group: units for group, units in found.new.items() if units > 0}
+
+
+__all__ = ["BOOTING", "COMING", "EVERYWHERE", "Growth", "Plan", "Result", "plan"]

@@ -1,0 +1,346 @@
+"""Verdicts in words: what becomes of waiting pods, and what is in the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from infra.autoscaler.board import COMING, NEW, READY, Ints
+from infra.autoscaler.decision import Obstacle, Verdict
+from infra.autoscaler.demand import Item, Kind
+from infra.autoscaler.fitting import ZONE, obstacle, readable, shortage, somewhere
+from infra.autoscaler.packing import Packer
+from infra.autoscaler.view import GroupView
+from infra.autoscaler.world import GPU, PODS, Pod, Snapshot
+from infra.catalogue.labels import GPU_MODEL
+
+if TYPE_CHECKING:
+    from infra.autoscaler.scale_up import Plan, Result
+
+Outcome = Literal["fits", "coming", "starting", "waits", "never"]
+
+_FAILURES: Mapping[str, str] = {
+    "capacity": "has no capacity",
+    "unfulfillable": "has no capacity",
+    "quota": "is over its vCPU quota",
+    "spot-quota": "is over its spot quota",
+    "addresses": "has no free addresses in its subnets",
+    "unsupported": "does not offer these machines",
+    "volumes": "is over its quota of volumes",
+    "authorisation": "may not start machines",
+    "throttling": "is throttled",
+}
+
+
+def clock(at: float) -> str:
+    """``14:05 UTC``."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+
+
+def verdicts(found: Plan, snapshot: Snapshot, failed: Mapping[str, str]) -> tuple[Verdict, ...]:
+    """For all that waits, in the order in which it was placed."""
+    told: list[Verdict] = []
+    known: dict[int, tuple[Obstacle, ...]] = {}
+    for result in found.results:
+        if result.item.key is not None:
+            told.append(_of_gang(found, result, snapshot, failed))
+        else:
+            told.extend(_of_pods(found, result, snapshot, known))
+    return tuple(told)
+
+
+def _of_pods(
+    found: Plan, result: Result, snapshot: Snapshot, known: dict[int, tuple[Obstacle, ...]]
+) -> Iterable[Verdict]:
+    kind = result.item.wanted[0].kind
+    pods = result.item.wanted[0].pods
+    by: dict[Outcome, list[tuple[str, int, int]]] = {}
+    for _, rows, counts in result.puts:
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            tier, name = found.what(row)
+            by.setdefault(_outcome(tier), []).append((name, int(found.packer.board.group[row]), count))
+    at = 0
+    for outcome in ("fits", "coming", "starting"):
+        places = by.get(outcome)  # type: ignore[call-overload]
+        if places:
+            count = sum(number for _, _, number in places)
+            yield _placed(found, outcome, pods[at : at + count], None, count, places)  # type: ignore[arg-type]
+            at += count
+    if at < len(pods):
+        # Equal shapes have the same in their way, whatever selects them.
+        obstacles = known.get(id(kind.shape))
+        if obstacles is None or not kind.plain:
+            obstacles = known[id(kind.shape)] = tuple(_obstacles(found.packer, kind, snapshot))
+        yield _unplaced(found.packer, kind, pods[at:], obstacles)
+
+
+def _outcome(tier: int) -> Outcome:
+    if tier <= READY:
+        return "fits"
+    return "coming" if tier <= COMING else "starting"
+
+
+def _placed(
+    found: Plan,
+    outcome: Outcome,
+    pods: tuple[Pod, ...],
+    gang: str | None,
+    count: int,
+    places: list[tuple[str, int, int]],
+    example: str = "",
+) -> Verdict:
+    groups = found.packer.groups
+    if outcome == "fits":
+        where = tuple(sorted({name for name, _, _ in places}))
+        text = f"has room on {_some(where)}"
+    else:
+        machines = Counter({groups[group].group.name: 0 for _, group, _ in places})
+        for _, group in {(name, group) for name, group, _ in places}:
+            machines[groups[group].group.name] += 1
+        where = tuple(sorted(machines))
+        told = " and ".join(
+            f"{number} machine{'s' if number > 1 else ''} of {name}"
+            for name, number in sorted(machines.items())
+        )
+        verb = "s" if len(machines) == 1 and set(machines.values()) == {1} else ""
+        if outcome == "coming":
+            text = f"{told} {'is' if verb else 'are'} on the way and {'has' if verb else 'have'} room for it"
+        else:
+            text = f"{told} start{verb} now"
+    if gang is not None and outcome == "fits":
+        text = f"all {count} {text}"
+    return Verdict(
+        tuple(pod.uid for pod in pods), gang, count, outcome, where, text, example=example or _example(pods)
+    )
+
+
+def _unplaced(packer: Packer, kind: Kind, pods: tuple[Pod, ...], obstacles: tuple[Obstacle, ...]) -> Verdict:
+    outcome: Outcome = "waits"
+    asked = _asked(packer, kind, len(pods))
+    if kind.lost:
+        text = f"waits: {kind.lost}"
+        obstacles = ()
+    elif not possible(packer, kind):
+        outcome = "never"
+        text = (
+            f"fits nowhere as it stands: {_summary(packer, obstacles, temporary=False) or _no_groups(kind)}"
+        )
+    else:
+        text = f"waits for {asked}: {_summary(packer, obstacles, temporary=True) or 'no machine has room'}"
+    return Verdict(
+        tuple(pod.uid for pod in pods), None, len(pods), outcome, (), text, obstacles, _example(pods)
+    )
+
+
+def _of_gang(found: Plan, result: Result, snapshot: Snapshot, failed: Mapping[str, str]) -> Verdict:
+    item, packer = result.item, found.packer
+    pods = tuple(pod for each in item.wanted for pod in each.pods)
+    example = _example(pods) or (f"{item.gang.namespace}/{item.gang.name}" if item.gang else "")
+    if result.count:
+        places = [
+            (name, int(packer.board.group[row]), tier)
+            for _, rows, _ in result.puts
+            for row in rows.tolist()
+            for tier, name in (found.what(row),)
+        ]
+        last = max(_outcomes.index(_outcome(tier)) for _, _, tier in places)
+        outcome: Outcome = _outcomes[last]
+        shown = [each for each in places if _outcome(each[2]) == outcome]
+        return _placed(found, outcome, pods, item.key, result.count, shown, example)
+    never_text = never(packer, item)
+    why = failed.get(item.key or "")
+    obstacles = tuple(_gang_obstacles(packer, item, snapshot))
+    kind = item.wanted[0].kind
+    asked = _asked(packer, kind, item.least)
+    if never_text:
+        text = f"never fits as it stands: {never_text}"
+    elif item.least > item.count:
+        text = f"waits until all {item.least} of its pods are there; {item.count} are"
+    elif why:
+        at = f"; tries again at {clock(item.cooling)}" if item.cooling is not None else ""
+        text = f"waits for {asked} together: {why}{at}"
+    else:
+        lost = next((each.kind.lost for each in item.wanted if each.kind.lost), "")
+        reason = lost or _summary(packer, obstacles, temporary=True) or "no site has room for all of it"
+        text = f"waits for {asked} together: {reason}"
+    return Verdict(
+        tuple(pod.uid for pod in pods),
+        item.key,
+        item.count,
+        "never" if never_text else "waits",
+        (),
+        text,
+        obstacles,
+        example,
+    )
+
+
+_outcomes: tuple[Outcome, ...] = ("fits", "coming", "starting")
+
+
+# --- what is in the way -------------------------------------------------------------------------------------
+
+
+def _obstacles(packer: Packer, kind: Kind, snapshot: Snapshot) -> Iterable[Obstacle]:
+    """One reason a group, once (point 9)."""
+    chosen = set(packer.choice(kind).groups.tolist())
+    for place, view in enumerate(packer.groups):
+        text = _static(kind, view)
+        if text is None and place not in chosen:
+            text = "has GPUs, which are kept for work that asks for them: others take such pods"
+        yield _now(packer, place, snapshot) if text is None else Obstacle(view.group.name, text)
+
+
+def _static(kind: Kind, view: GroupView) -> str | None:
+    """Why no machine of a group will ever do."""
+    template, shape = view.template, kind.shape
+    found = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
+    if found is not None:
+        return found
+    room = {name: amount - template.overhead.get(name, 0) for name, amount in template.allocatable.items()}
+    found = shortage(shape.requests, room)
+    if found is not None:
+        return f"is too small: {found}"
+    zones = view.group.zones or ("",)
+    for terms in kind.volumes:
+        if not any(somewhere(terms, {**template.labels, **({ZONE: z} if z else {})}) for z in zones):
+            return "is not where its volume is"
+    return None
+
+
+def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
+    """Why a group takes none at the moment."""
+    view = packer.groups[place]
+    name = view.group.name
+    if view.state is None:
+        why = snapshot.errors.get(f"aws/{view.group.region}/{name}") or snapshot.errors.get(
+            f"aws/{view.group.region}"
+        )
+        return Obstacle(name, "can't be read" + (f": {why}" if why else ""))
+    if view.state.deleting:
+        return Obstacle(name, "is being deleted")
+    if "Launch" in view.state.suspended:
+        return Obstacle(name, "may not launch: its process Launch is suspended")
+    if view.backoff is not None:
+        words = _FAILURES.get(view.backoff.code, "fails to start machines")
+        return Obstacle(name, f"{words} until {clock(view.backoff.until)}", view.backoff.until)
+    full = packer.ledger.full(name)
+    if full is not None:
+        return Obstacle(name, full.text)
+    if view.closed_zones:
+        return Obstacle(name, f"has no capacity in {', '.join(sorted(view.closed_zones))}")
+    return Obstacle(name, "has no place in a zone, or beside other pods, that its rules allow")
+
+
+def _gang_obstacles(packer: Packer, item: Item, snapshot: Snapshot) -> Iterable[Obstacle]:
+    kind = max((each.kind for each in item.wanted), key=lambda each: each.gpus)
+    chosen = packer.choice(kind)
+    holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
+    for each in _obstacles(packer, kind, snapshot):
+        place = next(at for at, view in enumerate(packer.groups) if view.group.name == each.group)
+        room = packer.room(place) if place in holds else 0
+        if room > 0:
+            yield Obstacle(
+                each.group, f"can start machines for {room * holds[place]} of its {item.least} pods"
+            )
+        else:
+            yield each
+
+
+def possible(packer: Packer, kind: Kind) -> bool:
+    """Whether there is a group or a machine on which such a pod could be, were it empty."""
+    return not kind.lost and (
+        any(packer.groups[g].group.max > 0 for g in packer.choice(kind).groups.tolist())
+        or packer.largest(kind) > 0
+    )
+
+
+def never(packer: Packer, item: Item) -> str:
+    """Why a gang can't have its places, whatever ends; empty where it might."""
+    for each in item.wanted:
+        if each.kind.lost:
+            return ""
+        if not possible(packer, each.kind):
+            asked = _asked(packer, each.kind, 1)
+            return f"no group's machines and none of ours have {asked}"
+    if len(item.wanted) == 1:
+        most = packer.most(item.wanted[0].kind, item.gang is not None and item.gang.across)
+        if most < item.least:
+            where = "all sites together have" if item.gang is not None and item.gang.across else "no site has"
+            more = f" more than {most}" if where == "no site has" else f" {most}"
+            return f"needs {item.least} places at once, and {where} ever{more}"
+    return ""
+
+
+def _summary(packer: Packer, obstacles: tuple[Obstacle, ...], *, temporary: bool) -> str:
+    """The reasons in one line: those that pass first; which group is tried next, and when."""
+    sites = {view.group.name: view.group.site for view in packer.groups}
+    if temporary:
+        lasting = {view.group.name: view for view in packer.groups}
+        told = [each for each in obstacles if each.until is not None]
+        told += [each for each in obstacles if each.until is None and _passes(each) and each.group in lasting]
+    else:
+        told = list(obstacles)
+    parts: dict[str, list[str]] = {}
+    for each in told or obstacles:
+        who = sites[each.group] if each.until is not None else each.group
+        parts.setdefault(each.text, [])
+        if who not in parts[each.text]:
+            parts[each.text].append(who)
+    lines = [f"{_some(tuple(names))} {text}" for text, names in list(parts.items())[:3]]
+    more = len(parts) - 3
+    if more > 0:
+        lines.append(f"{more} other reasons")
+    text = ", ".join(lines)
+    soon = [each for each in told if each.until is not None]
+    if temporary and soon:
+        first = min(soon, key=lambda each: each.until or 0.0)
+        text += f", next try {sites[first.group]} at {clock(first.until or 0.0)}"
+    return text
+
+
+def _passes(each: Obstacle) -> bool:
+    """Whether what is in the way may go away by itself."""
+    return not each.text.startswith(
+        ("wants ", "does not tolerate", "is too small", "has GPUs", "is not where")
+    )
+
+
+def _no_groups(kind: Kind) -> str:
+    return f"there is no group, and no machine has {_each(kind)}"
+
+
+def _asked(packer: Packer, kind: Kind, count: int) -> str:
+    """``8 x v100``, or what a pod asks for."""
+    if kind.gpus:
+        chosen = dict(kind.shape.selector).get(GPU_MODEL)
+        if chosen is None:
+            models = {
+                packer.groups[group].group.labels.get(GPU_MODEL, "")
+                for group in packer.choice(kind).groups.tolist()
+            }
+            chosen = models.pop() if len(models) == 1 else ""
+        return f"{count * kind.gpus} x {chosen or 'GPU'}"
+    return f"{count} x {_each(kind)}" if count > 1 else _each(kind)
+
+
+def _each(kind: Kind) -> str:
+    told = [readable(name, amount) for name, amount in kind.shape.requests if name not in (PODS, GPU)]
+    if kind.gpus:
+        told.insert(0, readable(GPU, kind.gpus))
+    return f"({', '.join(told)})" if told else "a place"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    if len(names) <= 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:2])} and {len(names) - 2} more"
+
+
+def _example(pods: tuple[Pod, ...]) -> str:
+    return f"{pods[0].namespace}/{pods[0].name}" if pods else ""
+
+
+__all__ = ["NEW", "Ints", "clock", "never", "possible", "verdicts"]
