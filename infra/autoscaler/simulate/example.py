@@ -22,7 +22,6 @@ TITANS = Machines(
     labels={
         "causeway.dev/site": "office",
         "causeway.dev/pool": "titan",
-        "causeway.dev/gpu-class": "training",
     },
 )
 """Fifteen machines with four Titan X."""
@@ -56,8 +55,6 @@ def _group(
         "causeway.dev/pool": pool,
         "causeway.dev/capacity-type": "spot" if spot else "on-demand",
     }
-    if cards:
-        labels["causeway.dev/gpu-class"] = pool
     family = "p" if cards else "standard"
     return Group(
         name=f"lab-{site}-{pool}",

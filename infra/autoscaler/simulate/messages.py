@@ -48,8 +48,9 @@ def launch_cause(changed: float, started: float, was: int, desired: int, present
     """Why a group starts machines."""
     return (
         f"At {_time(changed)} a user request explicitly set group desired capacity changing the desired "
-        f"capacity from {was} to {desired}.  At {_time(started)} an instance was started in response to a difference "
-        f"between desired and actual capacity, increasing the capacity from {present} to {desired}."
+        f"capacity from {was} to {desired}.  At {_time(started)} an instance was started in response to a "
+        f"difference between desired and actual capacity, increasing the capacity from {present} to "
+        f"{desired}."
     )
 
 

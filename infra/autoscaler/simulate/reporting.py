@@ -18,9 +18,9 @@ def report(results: Sequence[Result]) -> Table:
 
     table = Table(
         title="What the same work would have waited and cost",
-        caption="Waits: from a pod's submission to its first start. Cards bought: of cloud machines; used: of "
-        "work that counted, on own machines too. Ended busy: machines that a policy ended, or let its groups "
-        "end, while work ran on them.",
+        caption="Waits: from a pod's submission to its first start. Cards bought: of cloud machines; used: "
+        "of work that counted, on own machines too. Ended busy: machines that a policy ended, or let its "
+        "groups end, while work ran on them.",
         caption_justify="left",
     )
     table.add_column("policy")

@@ -88,7 +88,7 @@ def _experiment() -> list[Job]:
                 gpus=1,
                 cpu=6000,
                 memory=48000,
-                labels={"causeway.dev/gpu-class": "training"},
+                labels={"causeway.dev/pool": "training"},
                 checkpoint=600,
                 user="ada",
             )
@@ -113,7 +113,7 @@ def _gang(name: str, submit: float, machines: int, seconds: float) -> Job:
         cpu=60000,
         memory=400000,
         gang=True,
-        labels={"causeway.dev/gpu-class": "training"},
+        labels={"causeway.dev/pool": "training"},
         checkpoint=900,
         user="ada",
     )
@@ -150,7 +150,7 @@ def _job(random: Random, number: int, at: float, user: str) -> Job:
             gpus=1,
             cpu=6000,
             memory=40000,
-            labels={"causeway.dev/gpu-class": "sweeps"},
+            labels={"causeway.dev/pool": "sweeps"},
             checkpoint=600,
             user=user,
         )
@@ -169,7 +169,7 @@ def _job(random: Random, number: int, at: float, user: str) -> Job:
         cpu=60000,
         memory=400000,
         gang=machines > 1,
-        labels={"causeway.dev/gpu-class": "training"},
+        labels={"causeway.dev/pool": "training"},
         checkpoint=1800,
         user=user,
     )
