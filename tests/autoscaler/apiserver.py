@@ -304,17 +304,17 @@ class ApiServer:
     def _write(self, resource: str, found: Object, body: Object, sub: str) -> Object:
         was, meta = found["metadata"], body.setdefault("metadata", {})
         name = was["name"]
-        if meta.get("uid", was["uid"]) != was["uid"]:
-            raise ApiError(
-                409, "Conflict",
-                f'Operation cannot be fulfilled on {_plural(resource)} "{name}": Precondition failed: '
-                f"UID in precondition: {meta['uid']}, UID in object meta: {was['uid']}",
-            )  # fmt: skip
         if meta.get("resourceVersion") not in (None, "", was["resourceVersion"]):
             raise ApiError(
                 409, "Conflict",
                 f'Operation cannot be fulfilled on {_plural(resource)} "{name}": the object has been '
                 "modified; please apply your changes to the latest version and try again",
+            )  # fmt: skip
+        if meta.get("uid", was["uid"]) != was["uid"]:
+            raise ApiError(
+                422, "Invalid",
+                f'{self.resources[resource]} "{name}" is invalid: metadata.uid: Invalid value: '
+                f'"{meta["uid"]}": field is immutable',
             )  # fmt: skip
         made = {**copy.deepcopy(body), "metadata": {**meta, "uid": was["uid"]}}
         made["metadata"]["creationTimestamp"] = was["creationTimestamp"]
@@ -376,11 +376,17 @@ class ApiServer:
                     "does not support.",
                 )  # fmt: skip
             if budgets:
-                self._spend(budgets[0])
+                self._spend(budgets[0], found)
         return self._delete(pods, found, options)
 
-    def _spend(self, budget: Object) -> None:
+    def _spend(self, budget: Object, pod: Object) -> None:
         status, name = budget.get("status") or {}, budget["metadata"]["name"]
+        conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions") or []}
+        if (
+            conditions.get("Ready") != "True"
+            and status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
+        ):
+            return  # an unready pod is no loss to a budget that has what it needs
         if status.get("disruptionsAllowed", 0) < 1:
             needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
             raise ApiError(

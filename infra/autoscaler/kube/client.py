@@ -116,10 +116,10 @@ class Client:
         """An object, or one page of a list."""
         return self.call("GET", path, query=query, tries=tries, total=total)
 
-    def find(self, path: str) -> bytes | None:
+    def find(self, path: str, *, tries: int = 4, total: float = TOTAL) -> bytes | None:
         """An object, or None where there is none."""
         try:
-            return self.get(path)
+            return self.get(path, tries=tries, total=total)
         except RefusedError as problem:
             if problem.code == 404:
                 return None

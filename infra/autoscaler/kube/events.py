@@ -7,6 +7,7 @@ round, so that 50,000 pods that wait for one reason do not drown the API; the ne
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -82,7 +83,6 @@ class Events:
         self._most = most
         self._told: dict[tuple[str, str], _Told] = {}
         self._rest = 0.0
-        self._serial = 0
 
     def tell(self, news: Iterable[News]) -> str:
         """One round. Never raises: the first thing that went wrong, or nothing. An API that is away or says
@@ -136,8 +136,7 @@ class Events:
                 told.count += 1
                 told.kept = now
                 return
-        self._serial += 1
-        body = _event(each, self._holder, now, self._serial)
+        body = _event(each, self._holder, now)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         self._client.call("POST", _folder(namespace), body=body, tries=2, total=5.0)
         self._told[(each.uid, each.reason)] = _Told(name, namespace, each.note, now, asked=now)
@@ -151,10 +150,10 @@ class Events:
             del self._told[key]
 
 
-def _event(each: News, holder: str, now: float, serial: int) -> dict[str, Any]:
+def _event(each: News, holder: str, now: float) -> dict[str, Any]:
     # What is in no namespace has its events in `default`; the API wants it so.
     namespace = each.namespace or "default"
-    name = f"{each.name[:_NAME].rstrip('.-')}.{int(now * 1e9) + serial:x}"
+    name = f"{each.name[:_NAME].rstrip('.-')}.{uuid.uuid4().hex[:16]}"
     regarding = {"apiVersion": each.api, "kind": each.kind, "name": each.name, "uid": each.uid}
     if each.namespace:
         regarding["namespace"] = each.namespace

@@ -199,12 +199,7 @@ class Lease:
             self._problem = str(problem)
 
     def _read(self) -> bytes | None:
-        try:
-            return self._client.call("GET", self._path, tries=1, total=self._terms.retry)
-        except RefusedError as problem:
-            if problem.code == 404:
-                return None
-            raise
+        return self._client.find(self._path, tries=1, total=self._terms.retry)
 
     def _write(self, version: str, spec: _Spec) -> None:
         """Onto this version of it; a new one without."""

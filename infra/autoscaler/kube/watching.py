@@ -340,9 +340,9 @@ class Watcher:
             with self._lock:
                 watched.stream, watched.open, watched.problem = stream, True, ""
                 watched.seen = self._clock()
+            if self._stopping.is_set():
+                return  # whoever stops all may not have seen this one
             for lines in stream.batches():
-                if self._stopping.is_set():
-                    return
                 self._apply(watched, lines)
 
     def _apply(self, watched: _Watched, lines: Sequence[bytes]) -> None:

@@ -142,7 +142,7 @@ class KubeWriter:
         path = f"/api/v1/nodes/{name}"
 
         def once() -> Result:
-            body = self._client.find(path)
+            body = self._client.find(path, tries=2, total=self._total)
             if body is None:
                 return Result("stale", f"there is no node {name}")
             node = msgspec.json.decode(body, type=_Node)
@@ -221,7 +221,7 @@ class KubeWriter:
             for api in _REQUESTS:
                 path = f"{api}/namespaces/{action.namespace}/provisioningrequests/{action.name}"
                 try:
-                    body = self._client.get(path)
+                    body = self._client.get(path, tries=2, total=self._total)
                 except RefusedError as problem:
                     if problem.code != 404:
                         raise
@@ -284,5 +284,9 @@ class _NotOursError(Exception):
 
 
 def _successor(problem: RefusedError) -> bool:
-    """Whether the object of that name is another one than was meant (a uid that does not match)."""
-    return problem.code == 409 and "uid" in str(problem).lower()
+    """Whether the object of that name is another one than was meant: its uid does not match.
+
+    What a delete or an eviction calls a conflict (409) is an invalid change of the uid (422) to a patch.
+    """
+    said = str(problem)
+    return (problem.code == 409 and "UID" in said) or (problem.code == 422 and "metadata.uid" in said)

@@ -105,7 +105,7 @@ class Cluster:
                 },
             },
         )
-        return self.patch(f"{PODS}/{made['metadata']['name']}/status", {"status": {"phase": phase}})
+        return self.patch(f"{PODS}/{made['metadata']['name']}/status", {"status": _status(phase)})
 
     def budget(self, labels: dict[str, str], allowed: int) -> Object:
         made = self.create(
@@ -127,6 +127,11 @@ class Cluster:
             "expectedPods": 2,
         }
         return self.patch(f"{BUDGETS}/{budget}/status", {"status": status})
+
+
+def _status(phase: str) -> Object:
+    ready = "True" if phase == "Running" else "False"
+    return {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
 
 
 def fresh(word: str) -> str:

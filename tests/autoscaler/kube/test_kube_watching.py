@@ -307,10 +307,11 @@ def test_a_decoder_that_fails_ends_no_thread(server: ApiServer, near: Cluster) -
 
 def test_it_tries_less_often_the_longer_it_fails(near: Cluster) -> None:
     """By chance up to half as long, so that those who failed together do not come back together."""
-    for chance, shares in ((0.0, 0.5), (0.5, 0.75), (1.0, 1.0)):
-        watcher = Watcher(near.client, Plain(), chance=lambda at=chance: at, timing=Timing(first=1, most=30))
-        waits = [watcher._pause(failures) for failures in (1, 2, 3, 4, 5, 6, 100)]
-        assert waits == [shares * each for each in (1, 2, 4, 8, 16, 30, 30)]
+    chances = iter([0.0, 0.5, 1.0] * 7)
+    watcher = Watcher(near.client, Plain(), chance=lambda: next(chances), timing=Timing(first=1, most=30))
+    for failures, longest in ((1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (100, 30)):
+        waits = [watcher._pause(failures) for _ in range(3)]
+        assert waits == [longest / 2, longest * 3 / 4, longest]
 
 
 def test_stopping_wakes_watches_that_wait(server: ApiServer, near: Cluster) -> None:
