@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoscaler.apiobjects import asked, container, pod, shape_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from infra.autoscaler.decoding.requests import Container, total
@@ -90,6 +90,7 @@ _AMOUNTS = some.dictionaries(
 _CONTAINERS = some.lists(some.builds(Container, _AMOUNTS, some.booleans()), max_size=4)
 
 
+@settings(deadline=None)
 @given(_CONTAINERS, _CONTAINERS)
 def test_03_no_phase_gets_less_than_it_needs_and_none_sets_the_sum_alone(
     containers: list[Container], inits: list[Container]

@@ -7,7 +7,7 @@ from decimal import ROUND_UP, Decimal, localcontext
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from infra.autoscaler import quantity
@@ -68,6 +68,7 @@ def test_04_what_is_none_is_refused_in_words(text: str) -> None:
     assert len(str(caught.value)) < 120
 
 
+@settings(deadline=None)
 @given(
     some.from_regex(r"\A[+-]?(0|[1-9][0-9]{0,24})(\.[0-9]{0,24})?\Z"),
     some.sampled_from([*DECIMAL, *BINARY]) | some.integers(-40, 40).map(lambda n: f"e{n}"),
@@ -84,12 +85,14 @@ def test_04_forms_agree_with_decimal_arithmetic(number: str, suffix: str) -> Non
     assert quantity.whole(number + suffix) == Fraction(value)
 
 
+@settings(deadline=None)
 @given(some.text(max_size=300))
 def test_04_no_text_raises_anything_else(text: str) -> None:
     with suppress(ValueError):
         assert isinstance(quantity.whole(text), Fraction)
 
 
+@settings(deadline=None)
 @given(
     some.integers(0, 10**15),
     some.sampled_from(["n", "u", "m", "", "Ki"]),

@@ -89,16 +89,13 @@ class Decoder:
     def item(self, kind: str, raw: bytes) -> tuple[str, Any, str]:
         """(key, object, resource version) of one object. ValueError or msgspec's errors say what is wrong; a
         pod or node that something hangs on is stood in for."""
-        known = self._kinds[kind]
         try:
-            found = known.one.decode(raw)
-            made = known.make(found)
+            return self._made(kind, raw)
         except _BAD as error:
             named = _named.decode(raw).metadata
             if (spare := self._spare(kind, raw, _words(error))) is None:
                 raise
             return _key(named), spare, named.resource_version
-        return _key(found.metadata), made, found.metadata.resource_version
 
     def event(self, kind: str, line: bytes) -> Event:
         """A line of a watch. msgspec's errors for one that is no event at all."""
@@ -115,16 +112,23 @@ class Decoder:
             return Event(change.type, _key(named), None, named.resource_version, _words(error))
         return Event(change.type, key, found, version)
 
+    def _made(self, kind: str, raw: bytes) -> tuple[str, Any, str]:
+        known = self._kinds[kind]
+        found = known.one.decode(raw)
+        return _key(found.metadata), known.make(found), found.metadata.resource_version
+
     def _one_by_one(self, kind: str, body: bytes) -> Listed:
         meta, items = _cut(body)
         objects: dict[str, Any] = {}
         faults: dict[str, str] = {}
         for number, raw in enumerate(items):
             try:
-                key, found, _ = self.item(kind, raw)
-                objects[key] = found
+                key, objects[key], _ = self._made(kind, raw)
             except _BAD as error:
-                faults[_name(raw) or f"#{number}"] = _words(error)
+                key = _name(raw) or f"#{number}"
+                faults[key] = _words(error)
+                if (spare := self._spare(kind, raw, faults[key])) is not None:
+                    objects[key] = spare
         return Listed(meta.resource_version, meta.next_token or None, objects, faults)
 
     def _stand_in(self, kind: str, body: bytes, objects: dict[str, Any], faults: dict[str, str]) -> None:
@@ -176,7 +180,9 @@ def _key(meta: _Meta) -> str:
 def _cut(body: bytes) -> tuple[wire.ListMeta, list[bytes]]:
     try:
         page = _raw_page.decode(body)
-    except RecursionError:
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
         meta, items = split(body)
         return _list_meta.decode(meta), items
     return page.metadata, [bytes(each) for each in page.items or ()]

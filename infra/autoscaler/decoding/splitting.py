@@ -10,7 +10,8 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s:,\[\]{}"]+'
 
 def split(body: bytes) -> tuple[bytes, list[bytes]]:
     """(``metadata``, ``items``) of a list as raw JSON. ValueError for what is no list."""
-    metadata, items = b"{}", []
+    metadata = b"{}"
+    items: list[bytes] | None = None
     depth = start = 0
     key, expects_key = b"", True
     for token in _TOKEN.finditer(body):
@@ -19,9 +20,11 @@ def split(body: bytes) -> tuple[bytes, list[bytes]]:
             depth += 1
             if (depth == 2 and key == b'"metadata"') or (depth == 3 and key == b'"items"' and text == b"{"):
                 start = token.start()
+            elif depth == 2 and key == b'"items"' and text == b"[":
+                items = []
         elif text in (b"}", b"]"):
             depth -= 1
-            if depth == 2 and key == b'"items"':
+            if depth == 2 and key == b'"items"' and items is not None:
                 items.append(body[start : token.end()])
             elif depth == 1:
                 if key == b'"metadata"':
@@ -31,6 +34,6 @@ def split(body: bytes) -> tuple[bytes, list[bytes]]:
             if expects_key:
                 key = text
             expects_key = not expects_key
-    if depth or not body.lstrip().startswith(b"{"):
+    if items is None or depth or not body.lstrip().startswith(b"{"):
         raise ValueError("this is no list")
     return metadata, items
