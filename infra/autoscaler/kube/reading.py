@@ -10,7 +10,7 @@ from infra.autoscaler.world import Node, Pod
 
 
 class Looks:
-    """Fresh looks, decoded."""
+    """Fresh looks, decoded. One is for one thread, as its decoder is."""
 
     def __init__(self, client: Client, decoder: Decoder) -> None:
         self._client = client
@@ -30,7 +30,8 @@ class Looks:
             except ValueError as problem:
                 raise KubeError(f"the pods of {node} make no sense: {problem}") from problem
             for key, why in page.faults.items():
-                raise KubeError(f"pod {key} on {node} makes no sense: {why}")
+                if key not in page.objects:  # or something stands for it
+                    raise KubeError(f"pod {key} on {node} makes no sense: {why}")
             found.extend(page.objects.values())
             token = page.next_token or None
         return tuple(found)

@@ -350,7 +350,10 @@ class Watcher:
         version, ended = "", b""
         with self._decoding:
             for line in lines:
-                event = _EVENT.decode(line)
+                try:
+                    event = _EVENT.decode(line)
+                except RecursionError:  # no kind of ours is so deep: what was known of it stays
+                    continue
                 if event.type == "ERROR":
                     ended = bytes(event.object)
                     break
