@@ -193,18 +193,18 @@ def _rights() -> list[Object]:
         _rule("", ["pods"], ["get", "patch"]),
         _rule("", ["pods/eviction"], ["create"]),
         _rule(_GROUP, ["provisioningrequests"], ["get"]),
-        _rule(_GROUP, ["provisioningrequests/status"], ["get", "patch", "update"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
+        _rule(_GROUP, ["provisioningrequests/status"], ["get", "patch"]),
+        _rule("events.k8s.io", ["events"], ["create", "patch"]),
     ]
     # Names can't be asked of what is only about to be made (Kubernetes, "Using RBAC Authorization").
     own = [
         _rule("coordination.k8s.io", ["leases"], ["create"]),
         {
-            **_rule("coordination.k8s.io", ["leases"], ["get", "patch", "update", "watch"]),
+            **_rule("coordination.k8s.io", ["leases"], ["get", "patch"]),
             "resourceNames": [LEASE],
         },
         _rule("", ["configmaps"], ["create"]),
-        {**_rule("", ["configmaps"], ["get", "patch", "update"]), "resourceNames": [MEMORY]},
+        {**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [MEMORY]},
     ]
     return [
         of("v1", "ServiceAccount", NAME, namespace=SYSTEM, labels=_APP),
