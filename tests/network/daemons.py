@@ -29,6 +29,15 @@ charon-systemd {
 """
 
 
+@dataclass(frozen=True)
+class IkeSa:
+    """An IKE SA, as one end has it. `spis`: the same at both; `children`: how many are installed."""
+
+    state: str
+    spis: tuple[str, str]
+    children: int
+
+
 @dataclass
 class Charon:
     """charon-systemd on a node, with the node's /etc/swanctl and /etc/strongswan.d."""
@@ -65,6 +74,15 @@ class Charon:
         found: dict[str, list[str]] = {}
         for name, spi in re.findall(r"\{name=(\S+) [^{}]*state=INSTALLED [^{}]*spi-in=(\w+)", told):
             found.setdefault(name, []).append(spi)
+        return found
+
+    def ends(self) -> dict[str, list[IkeSa]]:
+        """Connection's name → its IKE SAs, those that are being made too."""
+        found: dict[str, list[IkeSa]] = {}
+        for about in re.split(r"^(?=\S)", self.node.check("swanctl", "--list-sas"), flags=re.M):
+            if told := re.match(r"(\S+): #\d+, (\w+), IKEv2, (\w+)_i\*? (\w+)_r", about):
+                name, state, ours, theirs = told.groups()
+                found.setdefault(name, []).append(IkeSa(state, (ours, theirs), about.count(" INSTALLED,")))
         return found
 
     def wait_established(self, *children: str, seconds: float = 30) -> None:

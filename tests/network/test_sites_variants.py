@@ -57,8 +57,7 @@ def test_static_routes_fail_over(variants: World) -> None:
     first, second = (site.interface("us-west-2", order) for order in (1, 2))
     assert site.node.run("pgrep", "-x", "bgpd").stdout == ""
     assert site.host.reaches(region.worker_address)
-    # Of two associations that began at once the timer leaves one.
-    site.tool("revive")
+    variants.wait_settled()
     with variants.lab.internet.cut(str(region.end(site.name).outside)):
         # Who has no BGP learns it from charon: dpd_delay, and the transmissions that follow.
         variants.wait_path(site.name, vpc, second, 45)
@@ -82,6 +81,7 @@ def test_static_routes_fail_over(variants: World) -> None:
 def test_static_routes_drain(variants: World) -> None:
     site, region = variants.sites["rack-a"], variants.regions["us-west-2"]
     vpc = str(region.region.vpc)
+    variants.wait_settled()
     there = site.host.pinging(region.worker_address, 0.1)
     site.tool("drain", "us-west-2-1")
     assert site.node.routes()[vpc] == site.interface("us-west-2", 2)

@@ -262,6 +262,7 @@ class World:
             # The timer's task: who calls while the other end has no connections yet is turned away for good.
             list(together.map(lambda site: site.tool("revive", timeout=120), world.sites.values()))
         world.wait_healthy(60)
+        world.wait_settled()
         return world
 
     def site_files(self, site: str, outputs: Outputs | None = None) -> Files:
@@ -370,6 +371,41 @@ class World:
             return True
 
         wait_for(missing, "routes over the preferred tunnels", seconds, nodes, every=0.3)
+
+    def wait_settled(self, seconds: float = 60) -> None:
+        """Waits until each tunnel has one association, the same at both ends, and none is being made.
+
+        Where both ends begin at once, who comes second may end what the first made without a word, and the
+        other sends into it until the new one is there: INITIAL_CONTACT, RFC 7296, section 2.4. On a busy
+        machine that is seconds after all routes are there.
+        """
+
+        def one_each() -> bool:
+            for site in self.sites.values():
+                site.tool("revive", timeout=120)
+            with ThreadPoolExecutor() as together:
+                told = dict(zip(charons, together.map(Charon.ends, charons.values()), strict=True))
+            for (one, name), (other, far_name) in self._tunnels():
+                near, far = told[one].get(name, []), told[other].get(far_name, [])
+                assert near == far, f"{one} {name}: {near}, at the other end {far}"
+                assert [(sa.state, sa.children) for sa in near] == [("ESTABLISHED", 1)], (
+                    f"{one} {name}: {near}"
+                )
+            return True
+
+        charons = {name: part.charon for parts in (self.sites, self.regions) for name, part in parts.items()}
+        wait_for(one_each, "single associations", seconds, [each.node for each in charons.values()], every=1)
+
+    def _tunnels(self) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+        """Both ends of each tunnel that has two here: a site or region, and what it calls its connection."""
+        for name, site in self.sites.items():
+            for tunnel in site.gateway.tunnels:
+                number = tunnel.name.rpartition("-")[2]
+                if tunnel.peer in self.regions:
+                    far = self.regions[tunnel.peer].end(name, int(number)).name
+                    yield (name, tunnel.name), (tunnel.peer, far)
+                elif tunnel.peer in self.sites:
+                    yield (name, tunnel.name), (tunnel.peer, f"{name}-{number}")
 
     def wait_path(self, who: str, block: object, interface: str, seconds: float = 30) -> None:
         """Waits until a site or a region has this route."""
