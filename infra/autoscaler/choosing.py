@@ -58,12 +58,14 @@ class Allowance:
         return machine.group is not None and self._all_ends > 0 and self._ends.get(machine.group, 0) > 0
 
     def end(self, machine: Machine) -> bool:
-        """Take it off; False where no more may end in this loop."""
+        """Take it off; False where no more may end in this loop. One that a group at its least size can't do
+        without is replaced."""
         if not self.may_end(machine) or machine.group is None:
             return False
         self._all_ends -= 1
         self._ends[machine.group] -= 1
-        self._units[machine.group] -= machine.units
+        if self.above_least(machine):
+            self._units[machine.group] -= machine.units
         return True
 
     def begin(self, machine: Machine) -> bool:

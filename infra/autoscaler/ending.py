@@ -25,7 +25,7 @@ from infra.autoscaler.memory import Drain, Memory
 from infra.autoscaler.moving import Budgets, stays
 from infra.autoscaler.ordering import DRAIN_TAINT
 from infra.autoscaler.view import Machine, View
-from infra.autoscaler.world import Instance, Node, Pod, Snapshot
+from infra.autoscaler.world import GroupState, Instance, Node, Pod, Snapshot
 
 _WAITS: Final = "Terminating:Wait"
 
@@ -116,6 +116,12 @@ class Steps:
                 drain = self._drain(ours, "tainted", "it has our taint")
             self._by_choice(ours, node, drain)
 
+    def asleep(self, state: GroupState) -> None:
+        """Release what a group ends of its warm pool: no work was ever there."""
+        for instance in state.instances:
+            if instance.warm and instance.lifecycle.endswith(_WAITS):
+                self._do(Release(state.name, instance.id, "", "it leaves the warm pool"))
+
     # --- by choice ------------------------------------------------------------------------------------------
 
     def _by_choice(self, ours: _Ours, node: Node, drain: Drain) -> None:
@@ -154,6 +160,8 @@ class Steps:
                 return f"{pod.namespace}/{pod.name} came, which {why}"
         if drain.stage == "ending" and machine.pods:
             return f"{_names(machine.pods)} came"
+        if drain.stage != "ending" and not self.allowance.above_least(machine):
+            return "its group is at its least size"
         pool = ours.group.pool
         if drain.stage == "tainted" and not _sick(machine) and self._missing.get(pool, 0) > 0:
             self._missing[pool] -= 1
@@ -234,11 +242,9 @@ class Steps:
             self._end_broken(ours, f"{what} for {minutes} min, and holds no work")
 
     def _end_broken(self, ours: _Ours, why: str) -> None:
+        """Terminate it; in a group at its least size AWS starts another in its place."""
         name, group = ours.machine.name, ours.group.name
-        if not self.allowance.above_least(ours.machine):
-            text = f"{name} of {group}: {why}. Its group is at its least size: somebody has to replace it"
-            self._say(f"broken/{name}", "error", text)
-        elif self.allowance.end(ours.machine):
+        if self.allowance.end(ours.machine):
             self._do(Terminate(group, ours.instance.id, ours.node, why, forced=True))
             self._say(f"broken/{name}", "warning", f"{name} of {group} is ended: {why}")
 

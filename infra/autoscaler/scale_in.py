@@ -56,6 +56,9 @@ def plan(
     steps = Steps(view, held, sizes, snapshot, memory, config, now)
     for machine in view.machines:
         steps.go_on(machine)
+    for group in view.groups.values():
+        if group.state is not None:
+            steps.asleep(group.state)
     for machine in candidates(view, held, sizes, memory, config, steps.allowance, steps.budgets, now):
         steps.begin(machine)
     return ScaleIn(

@@ -136,12 +136,15 @@ class Scene:
 
     def _terminate(self, action: Terminate) -> None:
         state = self.groups[action.group]
-        assert state.desired - 1 >= state.min, "AWS refuses to go below a group's least size"
+        replaced = action.forced and state.desired <= state.min
+        assert replaced or state.desired > state.min, "AWS refuses to go below a group's least size"
         instances = tuple(
             replace(each, lifecycle="Terminating:Wait") if each.id == action.instance else each
             for each in state.instances
         )
-        self.groups[action.group] = replace(state, instances=instances, desired=state.desired - 1)
+        self.groups[action.group] = replace(
+            state, instances=instances, desired=state.desired - (not replaced)
+        )
 
     def present(self, group: Group) -> list[Instance]:
         """Its instances that are not on their way out."""

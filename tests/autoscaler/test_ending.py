@@ -108,6 +108,13 @@ def test_what_ends_without_a_node_is_released_at_once() -> None:
     assert world.loop() == (Release(GPU.name, instance.id, "", "no node of it ever joined"),)
 
 
+def test_what_a_warm_pool_gives_up_is_released_at_once() -> None:
+    world = scene()
+    instance = making.instance(GPU, lifecycle="Warmed:Terminating:Wait")
+    world.groups[GPU.name] = making.state(GPU, 0, [instance])
+    assert world.loop() == (Release(GPU.name, instance.id, "", "it leaves the warm pool"),)
+
+
 def test_a_machine_beyond_its_hook_is_left_to_end() -> None:
     world = scene()
     (node,) = world.add(GPU, 1)
@@ -161,14 +168,15 @@ def test_machines_that_do_not_come_up_end_a_share_at_a_time() -> None:
     assert len(of(Terminate, world.loop())) == 4
 
 
-def test_a_broken_machine_of_a_group_at_its_least_size_is_told_of() -> None:
+def test_a_broken_machine_of_a_group_at_its_least_size_is_replaced() -> None:
     least = making.group(min=1, zones=("us-west-2a",))
     world = Scene(making.config(least))
     world.groups[least.name] = making.state(least, instances=[making.instance(least, launched=making.NOW)])
     world.loop()
     world.now += world.config.boot_timeout
-    assert world.loop() == ()
-    assert any("least size" in text for text in world.notices)
+    (terminate,) = of(Terminate, world.loop())
+    assert terminate.forced
+    assert world.groups[least.name].desired == 1
 
 
 # --- machines that were lost --------------------------------------------------------------------------------

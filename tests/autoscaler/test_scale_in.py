@@ -284,6 +284,16 @@ def test_26_never_below_the_least_size() -> None:
     assert len(world.present(least)) == 3
 
 
+def test_26_a_least_size_that_was_raised_frees_what_was_tainted() -> None:
+    world = scene()
+    world.add(GPU, 2)
+    world.settled()
+    assert len(of(TaintNode, world.loop())) == 2
+    world.groups[GPU.name] = replace(world.groups[GPU.name], min=2)
+    assert len(of(FreeNode, world.loop())) == 2
+    assert world.loops(10) == []
+
+
 def test_26_no_more_than_a_share_of_a_group_goes_at_once_and_the_rest_follows() -> None:
     world = scene(max_scale_in_percent=10)
     world.add(GPU, 50)
