@@ -241,7 +241,9 @@ class _World:
         self, part: facts.Part, parts: Sequence[facts.Part], pods: Sequence[Pod], label: str
     ) -> Pod | None:
         if len(parts) == 1:
-            return min(pods, key=lambda each: each.name, default=None)
+            # Pods of parts that are over may still be there.
+            own = [each for each in pods if each.labels.get(label, part.name) == part.name]
+            return min(own, key=lambda each: each.name, default=None)
         shape = self._shape(part.template)
         mine = [each for each in pods if each.shape is shape] or [
             each
