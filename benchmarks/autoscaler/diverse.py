@@ -139,8 +139,8 @@ def main() -> None:
     for count in (1_000, 10_000, 20_000):
         found = measure(count)
         sys.stdout.write(
-            f"{found.pods:,} pods, {found.placed:,} placed on {found.nodes:,} machines: {found.seconds:.2f} s, "
-            f"{found.rate:,.0f} pods/s, ${found.cost:,.0f} an hour\n"
+            f"{found.pods:,} pods, {found.placed:,} placed on {found.nodes:,} machines: "
+            f"{found.seconds:.2f} s, {found.rate:,.0f} pods/s, ${found.cost:,.0f} an hour\n"
         )
 
 

@@ -18,15 +18,12 @@ from infra.autoscaler import topology
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints
 from infra.autoscaler.config import Config
 from infra.autoscaler.demand import Demand, Kind
-from infra.autoscaler.fitting import HOSTNAME, ZONE, holds_term
-from infra.autoscaler.limits import Ledger, standing
+from infra.autoscaler.fitting import HOSTNAME, holds_term
+from infra.autoscaler.stock import Stock, Unit
 from infra.autoscaler.view import GroupView, View
 from infra.autoscaler.world import Snapshot
 from infra.autoscaler.zones import Zones
 from infra.catalogue.labels import SITE
-
-_UNKNOWN = 1e6
-"""USD an hour, for comparison, of what has no price: dearer than anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,6 @@ class Scope:
 
 
 EVERYWHERE = Scope()
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A machine on its way: what a row of a fresh plan may turn out to be."""
-
-    zone: str
-    tier: int
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +90,7 @@ class Packer:
                     there[group].append((machine.zone, machine.units))
         self.board = Board(demand, self.groups, kept)
         self._at = {(each.group, each.zone): place for place, each in enumerate(self.board.templates)}
-        self.zones: list[Zones] = []
+        zones: list[Zones] = []
         for place, view_of in enumerate(self.groups):
             booting = [(unit.zone, 1) for unit in self.units[place]]
             coming = _first(view_of, [*there[place], *booting])
@@ -113,17 +101,11 @@ class Packer:
                 else:
                     self.board.add(self._at[place, zone], COMING, name)
                     there[place].append((zone, 1))
-            self.zones.append(Zones(view_of, there[place], [unit.zone for unit in self.units[place]]))
-        start = {
-            each.group.name: standing(each) - len(self.units[place]) for place, each in enumerate(self.groups)
-        }
+            zones.append(Zones(view_of, there[place], [unit.zone for unit in self.units[place]]))
         self.base = self.board.n
-        self.ledger = Ledger(self.groups, start, view.machines, config)
-        self._usable = np.array([_usable(each) for each in self.groups], np.bool_)
-        self._several = np.array([len(each.group.zones) > 1 for each in self.groups], np.bool_)
+        self.stock = Stock(view, config, zones, self.units)
+        self.price = self.stock.price
         self._site = np.array([each.group.site for each in self.groups], np.str_)
-        prices = np.array([each.template.price for each in self.groups], np.float64)
-        self.price = np.where(prices > 0, prices, _UNKNOWN)
         tiers = {(e.group.site, e.group.order, e.group.priority): 0 for e in self.groups}
         tiers = {key: place for place, key in enumerate(tiers)}
         self._like = [
@@ -138,7 +120,7 @@ class Packer:
             self._peers[like] = np.array(found, np.int64)
         self._like_id = np.array([list(self._peers).index(each) for each in self._like], np.int64)
         self._choices: dict[int, _Choice] = {}
-        self._taken: Counter[int] = Counter()
+        self._orders: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
         self._masks: dict[frozenset[int], Flags] = {}
 
         most = (
@@ -329,12 +311,6 @@ class Packer:
 
     # --- machines to be opened ----------------------------------------------------------------------------
 
-    def room(self, group: int) -> int:
-        """How many units a group can be given: what comes in any case, or what the limits leave."""
-        ahead = len(self.units[group]) - self._taken[group]
-        more = self.ledger.room(self.groups[group].group.name) if self._usable[group] else 0
-        return max(more, ahead, 0)
-
     def choice(self, kind: Kind) -> _Choice:
         """Groups whose machines such a pod may be on, whether there is room or not."""
         found = self._choices.get(kind.index)
@@ -353,22 +329,32 @@ class Packer:
         most = np.array([each.group.max > 0 for each in self.groups], np.bool_)
         if not kind.gpus and (fit & ~cards & most).any():
             fit &= ~cards
+        groups, rank = self._order(kind, templates)
+        mine = fit[groups]
+        groups, rank = groups[mine], rank[mine]
+        return _Choice(groups, rank, holds[groups], templates)
+
+    def _order(self, kind: Kind, templates: Flags) -> tuple[Ints, Ints]:
+        """All groups in the order in which such pods go for them, and ranks: of equals the cost decides."""
         home = self.snapshot.namespaces.get(kind.shape.namespace, {}).get(SITE, "")
-        keyed = []
-        for group in np.nonzero(fit)[0].tolist():
-            of = self.groups[group].group
-            liking = 0
+        key = (home, kind.shape.preferred, id(templates) if kind.shape.preferred else 0)
+        found = self._orders.get(key)
+        if found is None:
+            liking = [0] * len(self.groups)
             if kind.shape.preferred:
-                liking = max(
-                    _preference(kind, each.labels, "")
-                    for place, each in enumerate(board.templates)
-                    if each.group == group and templates[place]
-                )
-            keyed.append(((-liking, of.site != home if home else False, of.order, -of.priority), group))
-        keyed.sort()
-        ranks = {key: place for place, key in enumerate(dict.fromkeys(key for key, _ in keyed))}
-        groups = np.array([group for _, group in keyed], np.int64)
-        return _Choice(groups, np.array([ranks[key] for key, _ in keyed], np.int64), holds[groups], templates)
+                for place in np.nonzero(templates)[0].tolist():
+                    each = self.board.templates[place]
+                    liking[each.group] = max(liking[each.group], _preference(kind, each.labels, ""))
+            keyed = sorted(
+                ((-liking[place], each.group.site != home, each.group.order, -each.group.priority), place)
+                for place, each in enumerate(self.groups)
+            )
+            ranks = {key: place for place, key in enumerate(dict.fromkeys(key for key, _ in keyed))}
+            found = self._orders[key] = (
+                np.array([place for _, place in keyed], np.int64),
+                np.array([ranks[key] for key, _ in keyed], np.int64),
+            )
+        return found
 
     def _best(
         self, kind: Kind, n: int, scope: Scope, templates: Flags | None, cap: int | None
@@ -394,7 +380,7 @@ class Packer:
             holds = choice.holds[same] if cap is None else np.minimum(choice.holds[same], cap)
             machines = -(-n // holds)
             extra = np.zeros(len(groups))
-            for at in np.nonzero(self._several[groups])[0].tolist():
+            for at in np.nonzero(self.stock.several[groups])[0].tolist():
                 extra[at] = self._fillers(kind, int(groups[at]), templates)
             cost = (machines + extra) * self.price[groups]
             idle = machines * self.board.group_cards[groups] - n * kind.gpus
@@ -407,7 +393,7 @@ class Packer:
                     equal = equal[worth[equal] == worth[equal].min()]
                 at = int(equal[0])
                 group = int(groups[at])
-                if self.room(group) > extra[at]:
+                if self.stock.room(group) > extra[at]:
                     return Offer(group, int(rank), int(holds[at]), float(cost[at]))
                 cost[at] = inf
             start = end
@@ -424,7 +410,7 @@ class Packer:
 
     def _fillers(self, kind: Kind, group: int, templates: Flags | None) -> float:
         """How many machines would come up in other zones before one in the right place does."""
-        zones = self.zones[group]
+        zones = self.stock.zones[group]
         if zones.single:
             return 0
         wanted = self._zones(kind, group, templates)
@@ -435,7 +421,7 @@ class Packer:
         for number, zone in enumerate(zones.ahead()):
             if zone in wanted:
                 return number
-            if number > 2 * len(zones.zones) + len(self.units[group]) + 64:
+            if number > 2 * len(zones.zones) + 64:
                 break
         return inf
 
@@ -468,16 +454,14 @@ class Packer:
 
     def _open(self, group: int, *, locked: bool = False) -> int:
         """A new row."""
-        zone = self.zones[group].take()
-        self._taken[group] += 1
-        self.ledger.take(self.groups[group].group.name)
+        zone = self.stock.take(group)
         return self.board.add(self._at[group, zone], NEW, "", locked)
 
     def _launch(self, kind: Kind, n: int, offer: Offer, templates: Flags | None) -> int:
         group = offer.group
-        room = self.room(group)
+        room = self.stock.room(group)
         wanted = self._zones(kind, group, templates)
-        anywhere = self.zones[group].possible() <= wanted
+        anywhere = self.stock.zones[group].possible() <= wanted
         placed = 0
         if anywhere:
             machines = min(-(-n // offer.each), room)
@@ -499,7 +483,7 @@ class Packer:
             for _ in range(int(steps)):
                 self._open(group)
             row = self._open(group, locked=True)
-            room = self.room(group)
+            room = self.stock.room(group)
             count = min(offer.each, n - placed)
             self.board.place(kind, np.array([row]), np.array([count]))
             placed += count
@@ -507,17 +491,15 @@ class Packer:
 
     def _openable(self, kind: Kind, scope: Scope) -> Flags:
         """Templates of which a machine could be opened for it now."""
-        choice = self.choice(kind)
         some = np.zeros(len(self.groups), np.bool_)
-        for group in choice.groups.tolist():
-            if scope.site is not None and self.groups[group].group.site != scope.site:
-                continue
-            some[group] = self.room(group) > 0
-        found = choice.templates & some[self.board.template_group]
-        for place in np.nonzero(found)[0].tolist():
+        some[self.choice(kind).groups] = True
+        some &= self.stock.open()
+        if scope.site is not None:
+            some &= self._site == scope.site
+        found = self.choice(kind).templates & some[self.board.template_group]
+        for place in np.nonzero(found & self.stock.several[self.board.template_group])[0].tolist():
             each = self.board.templates[place]
-            zones = self.zones[each.group]
-            if not zones.single and each.zone not in zones.possible():
+            if each.zone not in self.stock.zones[each.group].possible():
                 found[place] = False
         return found
 
@@ -563,7 +545,7 @@ class Packer:
                 if offer is None:
                     return placed
                 mine = allowed & (board.template_group == offer.group) & (domain >= 0)
-                for zone in self.zones[offer.group].ahead():
+                for zone in self.stock.zones[offer.group].ahead():
                     place = self._at[offer.group, zone]
                     if mine[place] or not mine.any():
                         break
@@ -672,7 +654,7 @@ class Packer:
             holds = board.per_machine(kind)[peers]
             for place in np.argsort(-holds, kind="stable")[:3].tolist():
                 target = int(peers[place])
-                if self.room(target) > 0:
+                if self.stock.room(target) > 0:
                     break
             else:
                 continue
@@ -739,7 +721,7 @@ class Packer:
         kinds = frozenset(board.holds[row]) if kind is None else frozenset((*board.holds[row], kind.index))
         allowed = self._allowed(kinds)
         locked = bool(board.locked[row])
-        single = self.zones[own].single
+        single = self.stock.zones[own].single
         for group in peers[enough].tolist():
             template = self._at[group, board.zones[row]]
             if not allowed[template]:
@@ -750,7 +732,7 @@ class Packer:
                 continue
             if not single and (self._zoned(own) or self._zoned(group)):
                 continue
-            if self.room(group) > wanted[group]:
+            if self.stock.room(group) > wanted[group]:
                 return template
         return None
 
@@ -778,13 +760,9 @@ class Packer:
         own, group = int(self.board.group[row]), self.board.templates[template].group
         if own == group:
             return
-        self.ledger.take(self.groups[own].group.name, -1)
-        self._taken[own] -= 1
-        self.zones[own].back(self.board.zones[row])
+        self.stock.back(own, self.board.zones[row])
         self.board.move(row, template)
-        self.ledger.take(self.groups[group].group.name)
-        self._taken[group] += 1
-        self.zones[group].join(self.board.zones[row])
+        self.stock.join(group, self.board.zones[row])
 
     def trim(self) -> None:
         """Exchange each machine that the plan opens for the cheapest that holds what is on it."""
@@ -807,19 +785,8 @@ class Packer:
         """Back to a mark of the board. No machine may have been exchanged since."""
         board = self.board
         for row in reversed(board.opened(mark)):
-            group = int(board.group[row])
-            self.zones[group].back(board.zones[row])
-            self._taken[group] -= 1
-            self.ledger.take(self.groups[group].group.name, -1)
+            self.stock.back(int(board.group[row]), board.zones[row])
         board.undo(mark)
-
-
-def _usable(view: GroupView) -> bool:
-    """Whether a group may be asked for machines."""
-    state = view.state
-    return (
-        state is not None and not state.deleting and "Launch" not in state.suspended and view.backoff is None
-    )
 
 
 def _first(view: GroupView, there: list[tuple[str, int]]) -> list[str]:
@@ -837,6 +804,3 @@ def _preference(kind: Kind, labels: object, name: str) -> int:
         for weight, term in kind.shape.preferred
         if holds_term(term, labels, name)  # type: ignore[arg-type]
     )
-
-
-__all__ = ["COMING", "EVERYWHERE", "ZONE", "Packer", "Scope", "Unit"]

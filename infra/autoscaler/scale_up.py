@@ -11,14 +11,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from infra.autoscaler import gangs, words
-from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Ints
+from infra.autoscaler.board import BOOTING, NEW, READY, Ints
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Notice, Verdict
 from infra.autoscaler.demand import Demand, Item, Kind, gather
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.limits import standing
 from infra.autoscaler.memory import Booking, Memory
-from infra.autoscaler.packing import EVERYWHERE, Packer, Scope, Unit
+from infra.autoscaler.packing import Packer, Scope
+from infra.autoscaler.stock import Unit
 from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
 
@@ -247,7 +248,7 @@ def _assign(found: Plan) -> None:
     for group, rows in opened.items():
         left = list(packer.units[group])
         wanted = Counter(board.zones[row] for row in rows if board.locked[row])
-        number = packer.zones[group].needed(wanted, len(rows))
+        number = packer.stock.zones[group].needed(wanted, len(rows))
         found.new[group] = max(0, number - len(left))
         name = packer.groups[group].group.name
         fresh = 0
@@ -263,6 +264,3 @@ def _assign(found: Plan) -> None:
                 fresh += 1
             found.rows[row] = unit
     found.new = {group: units for group, units in found.new.items() if units > 0}
-
-
-__all__ = ["BOOTING", "COMING", "EVERYWHERE", "Growth", "Plan", "Result", "plan"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from infra.autoscaler.board import COMING, NEW, READY, Ints
+from infra.autoscaler.board import COMING, READY
 from infra.autoscaler.decision import Obstacle, Verdict
 from infra.autoscaler.demand import Item, Kind
 from infra.autoscaler.fitting import ZONE, obstacle, readable, shortage, somewhere
@@ -226,7 +226,7 @@ def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
     if view.backoff is not None:
         words = _FAILURES.get(view.backoff.code, "fails to start machines")
         return Obstacle(name, f"{words} until {clock(view.backoff.until)}", view.backoff.until)
-    full = packer.ledger.full(name)
+    full = packer.stock.ledger.full(name)
     if full is not None:
         return Obstacle(name, full.text)
     if view.closed_zones:
@@ -240,7 +240,7 @@ def _gang_obstacles(packer: Packer, item: Item, snapshot: Snapshot) -> Iterable[
     holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
     for each in _obstacles(packer, kind, snapshot):
         place = next(at for at, view in enumerate(packer.groups) if view.group.name == each.group)
-        room = packer.room(place) if place in holds else 0
+        room = packer.stock.room(place) if place in holds else 0
         if room > 0:
             yield Obstacle(
                 each.group, f"can start machines for {room * holds[place]} of its {item.least} pods"
@@ -341,6 +341,3 @@ def _some(names: tuple[str, ...]) -> str:
 
 def _example(pods: tuple[Pod, ...]) -> str:
     return f"{pods[0].namespace}/{pods[0].name}" if pods else ""
-
-
-__all__ = ["NEW", "Ints", "clock", "never", "possible", "verdicts"]
