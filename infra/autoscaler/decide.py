@@ -49,11 +49,12 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     if stopped is not None:
         # Nothing is done, so nothing of it is remembered as done.
         actions, kept = (), replace(learned.memory, idle=less.memory.idle, boots=less.memory.boots)
-    notices = [*learned.notices, *growth.notices, *less.notices]
+    wrong = [
+        Notice(f"setup/{name}", "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())
+    ]
+    notices = [*learned.notices, *growth.notices, *less.notices, *wrong]
     if stopped is not None:
-        notices.insert(
-            0, Notice("stopped", "error", f"{stopped}: nothing is started or ended")
-        )
+        notices.insert(0, Notice("stopped", "error", f"{stopped}: nothing is started or ended"))
     news, told = telling.news(notices, memory.told, now)
     return Decision(
         at=now,

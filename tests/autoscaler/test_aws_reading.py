@@ -215,6 +215,7 @@ def test_a_part_that_fails_leaves_the_rest(aws: EmbeddedAws, action: str, part: 
     reading = reader(group).read()
     assert set(reading.groups) == {group.name}
     assert len(reading.groups[group.name].instances) == 1
+    assert reading.groups[group.name].hooks == ("drain",)
     assert set(reading.errors) == {f"aws/us-west-2/{part}"}
     why = reading.errors[f"aws/us-west-2/{part}"]
     assert why.startswith("UnauthorizedOperation: You are not authorized.")

@@ -131,6 +131,7 @@ class _Region:
         self._hooks: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._priced = 0.0
         ours = [group for group in config.groups if group.region == name]
+        self._rendered = {group.name: (group.hook,) for group in ours}
         self._spot_types = sorted(
             {each.name for group in ours if group.on_demand_percent < 100 for each in group.types}
         )
@@ -174,7 +175,8 @@ class _Region:
                 if owner != self._config.cluster:
                     faults[name] = f"its tag cluster is {owner or 'not set'}, so it is none of ours"
                     continue
-                hooks = self._hooks.get(name, (0.0, ()))[1]
+                # What can't be asked is taken to be as it was rendered.
+                hooks = self._hooks[name][1] if name in self._hooks else self._rendered[name]
                 found[name] = answers.group(
                     row, self.name, self._machines, interrupted, activities[name], hooks
                 )

@@ -70,7 +70,7 @@ def _order(row: dict[str, Any]) -> tuple[bool, float]:
 
 
 def _activity(group: Any, failure: str, instance: str = "") -> dict[str, Any]:
-    now = datetime.now(UTC)
+    now = _now()
     return {
         "ActivityId": str(uuid4()),
         "AutoScalingGroupName": group.name,
@@ -84,3 +84,7 @@ def _activity(group: Any, failure: str, instance: str = "") -> dict[str, Any]:
         "Progress": 100,
         "Details": "{}",
     }
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
