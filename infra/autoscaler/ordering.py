@@ -99,12 +99,13 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
 
 
 def present_units(state: GroupState) -> int:
-    """Units of a group's instances that are there and stay, those that boot among them."""
-    return sum(
-        instance.weight
-        for instance in state.instances
-        if not instance.leaving and not instance.warm and not _aside(instance)
-    )
+    """Units of a group's instances as AWS counts them against its size: those that boot among them, and those
+    that it is about to take back."""
+    return sum(instance.weight for instance in state.instances if _counts(instance))
+
+
+def _counts(instance: Instance) -> bool:
+    return not instance.leaving and not instance.warm and not _aside(instance)
 
 
 def _aside(instance: Instance) -> bool:
@@ -194,7 +195,9 @@ def _alone(
     """A node without an instance that we see: a physical machine, a master, one whose region is silent, or
     one whose instance is no more."""
     known = group in states
-    gone = known and not node.ready and now - node.since >= _GONE_AFTER
+    # One of a pool that is configured no more has no group to ask; EC2 is asked before its node is deleted.
+    former = group is None and bool(node.instance) and _POOL in node.labels
+    gone = (known or former) and not node.ready and now - node.since >= _GONE_AFTER
     state: State
     if gone:
         state = "gone"
@@ -337,17 +340,20 @@ def _group(
     now: float,
 ) -> GroupView:
     bar = backoff.barred(group, memory.backoffs, now)
-    if bar is None and state is not None and "Launch" in state.suspended:
-        bar = Backoff(SUSPENDED, "its process Launch is suspended", now, now, now + config.backoff_min, 1)
+    if bar is None and state is not None and (why := _still(state)) is not None:
+        bar = Backoff(SUSPENDED, why, now, now, now + config.backoff_min, 1)
     zones = frozenset(
         zone
         for zone in group.zones
         if backoff.in_force(memory.backoffs, f"{group.name}/{zone}", now) is not None
     )
-    present = 0 if state is None else present_units(state)
-    coming = 0
-    if state is not None and not state.deleting and bar is None:
-        coming = max(0, state.desired - present)
+    present = 0
+    if state is not None:
+        # What AWS takes back is replaced by its group, which may have to wait until it is gone.
+        present = present_units(state) - sum(
+            each.weight for each in state.instances if each.interrupted is not None and _counts(each)
+        )
+    coming = 0 if state is None or bar is not None else max(0, state.desired - present)
     return GroupView(
         group=group,
         state=state,
@@ -357,6 +363,13 @@ def _group(
         backoff=bar,
         closed_zones=zones,
     )
+
+
+def _still(state: GroupState) -> str | None:
+    """Why a group starts nothing, whatever is asked of it."""
+    if state.deleting:
+        return "it is being deleted"
+    return "its process Launch is suspended" if "Launch" in state.suspended else None
 
 
 def _template(group: Group, present: int, seen: _Seen, snapshot: Snapshot) -> Template:

@@ -159,6 +159,22 @@ def test_a_node_whose_instance_is_no_more_is_gone() -> None:
     assert only(making.snapshot([making.node(WEST)], groups=[terminated])).state == "gone"
 
 
+def test_a_node_of_a_pool_of_old_is_gone_when_it_is_silent() -> None:
+    old = making.group(pool="of-old", zones=("us-west-2a",))
+    silent = making.node(old, ready=False, since=NOW - 300)
+    assert only(making.snapshot([silent], groups=[making.state(WEST)])).state == "gone"
+    assert only(making.snapshot([making.node(old)], groups=[making.state(WEST)])).state == "ready"
+
+
+def test_what_aws_takes_back_is_replaced_by_its_group() -> None:
+    """Its replacement counts as coming, and is not asked for a second time."""
+    instances = [making.instance(WEST, 1, interrupted=NOW + 100), making.instance(WEST, 2)]
+    state = making.state(WEST, instances=instances)
+    group = view(making.snapshot(groups=[state])).groups[WEST.name]
+    assert (group.present, group.coming) == (1, 1)
+    assert ordering.present_units(state) == 2
+
+
 def test_a_node_is_not_gone_because_a_list_is_old_or_a_region_silent() -> None:
     just = making.node(WEST, ready=False, since=NOW - 10)
     assert only(making.snapshot([just], groups=[making.state(WEST)])).state == "unready"
@@ -239,11 +255,14 @@ def test_a_group_is_barred_when_all_of_its_zones_are() -> None:
 
 
 def test_a_group_that_may_not_launch_is_barred() -> None:
-    state = making.state(WEST, desired=3, suspended=("AZRebalance", "Launch"))
-    group = view(making.snapshot(groups=[state])).groups[WEST.name]
-    assert group.backoff is not None
-    assert group.backoff.code == ordering.SUSPENDED
-    assert group.coming == 0
+    for state in (
+        making.state(WEST, desired=3, suspended=("AZRebalance", "Launch")),
+        making.state(WEST, desired=3, deleting=True),
+    ):
+        group = view(making.snapshot(groups=[state])).groups[WEST.name]
+        assert group.backoff is not None
+        assert group.backoff.code == ordering.SUSPENDED
+        assert group.coming == 0
 
 
 def test_a_group_that_could_not_be_read_has_no_state() -> None:
