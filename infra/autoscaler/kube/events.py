@@ -102,6 +102,8 @@ class Events:
             written += 1
             try:
                 self._write(each, told, now)
+            except ValueError:
+                continue  # words that are no text; the next round may have better ones
             except RefusedError as problem:
                 if problem.code == 403:
                     self._rest = now + self._quiet
@@ -138,7 +140,12 @@ class Events:
                 return
         body = _event(each, self._holder, now)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        self._client.call("POST", _folder(namespace), body=body, tries=2, total=5.0)
+        try:
+            self._client.call("POST", _folder(namespace), body=body, tries=2, total=5.0)
+        except RefusedError as problem:
+            # Its name is nobody else's: the first try was written, and its answer lost.
+            if problem.reason != "AlreadyExists":
+                raise
         self._told[(each.uid, each.reason)] = _Told(name, namespace, each.note, now, asked=now)
 
     def _forget(self, now: float) -> None:

@@ -155,8 +155,8 @@ class Lease:
             # 409: somebody else was faster. What they wrote is seen next time.
             self._problem = "" if problem.code == 409 else str(problem)
             return self.held()
-        except (KubeError, msgspec.MsgspecError) as problem:
-            self._problem = str(problem)
+        except Exception as problem:  # a thread that dies would never get it again
+            self._problem = str(problem) or type(problem).__name__
             return self.held()
         self._until = began + self._terms.deadline if held else float("-inf")
         return held

@@ -55,7 +55,7 @@ class Timing:
     """Until a kind that is absent or forbidden is looked for again."""
     grace: float = 30.0
     """For which a kind that was there and is not any more is kept: an API server that starts may not know of
-    it yet."""
+    it yet. For which one that fails and is not required is waited for at first."""
     silence: float = 90.0
     """Without a line, after which a watch is dead: bookmarks come each minute."""
     watch: float = 300.0
@@ -125,6 +125,8 @@ class _Watched:
     absent: float | None = None
     """Since when the API does not know the kind."""
     problem: str = ""
+    failing: float | None = None
+    """Since when there was trouble without end."""
     failures: int = 0
     moved: bool = False
     """Whether this watch brought something."""
@@ -224,9 +226,13 @@ class Watcher:
 
     def _ready(self) -> bool:
         return all(
-            each.seen is not None if each.kind.required else each.tried or each.problem != ""
+            each.seen is not None if each.kind.required else each.tried or self._despaired_of(each)
             for each in self._watched
         )
+
+    def _despaired_of(self, watched: _Watched) -> bool:
+        """A gang whose object is not seen would be taken for single pods: it is waited for, not for ever."""
+        return watched.failing is not None and self._clock() - watched.failing >= self._timing.grace
 
     def _age(self, watched: _Watched) -> float:
         """Seconds since it was up to date."""
@@ -322,6 +328,7 @@ class Watcher:
         with self._lock:
             watched.objects, watched.faults, watched.version = objects, faults, version
             watched.seen, watched.tried, watched.absent, watched.problem = self._clock(), True, None, ""
+            watched.failing = None
             self._lock.notify_all()
 
     def _watch(self, watched: _Watched) -> None:
@@ -412,12 +419,15 @@ class Watcher:
         return (self._timing.grace / 3 if kept else self._timing.absent) * (0.5 + self._chance() / 2)
 
     def _barred(self, watched: _Watched, problem: str) -> float:
+        """401 or 403 for a kind that one can do without."""
+        watched.tried = True
         self._failed(watched, problem)
         return self._timing.absent * (0.5 + self._chance() / 2)
 
     def _failed(self, watched: _Watched, problem: str) -> None:
         with self._lock:
             watched.problem = problem or watched.problem
+            watched.failing = self._clock() if watched.failing is None else watched.failing
             self._lock.notify_all()
 
     def _closed(self, watched: _Watched) -> None:

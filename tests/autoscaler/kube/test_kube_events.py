@@ -135,6 +135,21 @@ def test_a_refusal_for_one_object_is_its_own(server: ApiServer, near: Cluster, c
     assert len(told(near, "b")) == 1
 
 
+def test_a_lost_answer_is_no_second_event(server: ApiServer, near: Cluster, clock: Clock) -> None:
+    teller = events(near, clock)
+    server.fail("POST", "events", how="late")
+    assert teller.tell([about("u")]) == ""
+    clock.at += 1801
+    assert teller.tell([about("u")]) == ""
+    (event,) = told(near, "u")
+    assert event["series"]["count"] == 2
+
+
+def test_words_that_are_no_text_stop_nothing(near: Cluster, clock: Clock) -> None:
+    assert events(near, clock).tell([about("a", "\udcff"), about("b")]) == ""
+    assert (told(near, "a"), len(told(near, "b"))) == ([], 1)
+
+
 def test_who_may_not_tell_asks_seldom(server: ApiServer, near: Cluster, clock: Clock) -> None:
     server.fail("POST", "events", code=403, times=10**6)
     teller = events(near, clock)

@@ -171,8 +171,7 @@ def test_it_keeps_itself(server: ApiServer, near: Cluster) -> None:
     found = Lease(near.client, "default", "x", "first", chance=even, terms=quick)
     found.start()
     until(found.held)
-    until(lambda: server.count("PATCH", "leases") > 3)
-    assert found.held()
+    until(lambda: server.count("PATCH", "leases") > 3 and found.held())
     found.stop()
     assert not found.held()
     assert stored(near, "x")["holderIdentity"] == ""
