@@ -13,7 +13,7 @@ next group in the same loop.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -121,7 +121,7 @@ def _figures(view: View, verdicts: tuple[Verdict, ...], failed: Mapping[str, int
     for verdict in verdicts:
         pending[verdict.outcome] += verdict.count
     nodes: Counter[str] = Counter()
-    cost: Counter[str] = Counter()
+    cost: defaultdict[str, float] = defaultdict(float)
     for machine in view.machines:
         if machine.group is not None and machine.instance is not None:
             nodes[machine.group] += 1
