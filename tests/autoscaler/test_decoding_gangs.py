@@ -383,6 +383,22 @@ def test_12_a_request_that_is_being_deleted_is_none() -> None:
     assert joined(ProvisioningRequest=[gone], PodTemplate=[PPT]).gangs == {}
 
 
+def test_12_a_request_of_another_class_is_not_for_us() -> None:
+    decoder = Decoder()
+    caches = {
+        kind: decoder.list(kind, listed(*items)).objects
+        for kind, items in {
+            "ProvisioningRequest": [request(), request("other", provisioningClassName="check-capacity.x")],
+            "PodTemplate": [PPT],
+            "Pod": [pod(annotations={CONSUMES: "other"})],
+        }.items()
+    }
+    found = snapshot(caches, {}, {}, {}, AT, provisioning_class="batch.causeway.dev")
+    assert [*found.gangs] == ["ProvisioningRequest/user-ada/ask"]
+    assert found.pods[0].gang is None
+    assert len(snapshot(caches, {}, {}, {}, AT).gangs) == 2
+
+
 def test_12_daemons_are_of_no_gang() -> None:
     word = {"causeway.dev/gang": "true"}
     assert joined(Pod=[pod(owner=owner("DaemonSet", "d"), annotations=word)]).gangs == {}

@@ -64,9 +64,9 @@ class Found:
     faults: Mapping[str, str]
 
 
-def find(caches: Caches, pods: Iterable[Pod]) -> Found:
-    """All gangs that pods are of, and those of provisioning requests."""
-    world = _World(caches)
+def find(caches: Caches, pods: Iterable[Pod], provisioning_class: str | None = None) -> Found:
+    """All gangs that pods are of, and those of provisioning requests of a class; None for any."""
+    world = _World(caches, provisioning_class)
     keys: dict[str, str] = {}
     members: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -100,9 +100,13 @@ class _About:
 
 
 class _World:
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, provisioning_class: str | None) -> None:
         requests: Mapping[str, facts.ProvisioningRequest] = caches.get("ProvisioningRequest", {})
-        self.requests = {name: each for name, each in requests.items() if not each.deleting}
+        self.requests = {
+            name: each
+            for name, each in requests.items()
+            if not each.deleting and provisioning_class in (None, each.kind)
+        }
         self._pods: Iterable[Pod] = caches.get("Pod", {}).values()
         self._known: dict[Shape, Shape] | None = None
         self._templates: Mapping[str, facts.Template] = caches.get("PodTemplate", {})

@@ -19,14 +19,16 @@ def snapshot(
     prices: Mapping[str, float],
     now: float,
     faults: Mapping[str, str] | None = None,
+    provisioning_class: str | None = None,
 ) -> Snapshot:
     """All that one loop knows.
 
     ``caches``: kind → key → object, as ``Decoder`` made them; a kind that the cluster does not have may be
-    missing. ``faults``: ``Pod/ns/name`` → why it was left out.
+    missing. ``faults``: ``Pod/ns/name`` → why it was left out. ``provisioning_class``: whose requests are for us;
+    None for all of them.
     """
     pods: list[Pod] = [each for each in caches.get("Pod", {}).values() if not each.over]
-    found = gangs.find(caches, pods)
+    found = gangs.find(caches, pods, provisioning_class)
     return Snapshot(
         at=now,
         nodes=tuple(caches.get("Node", {}).values()),
