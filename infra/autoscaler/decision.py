@@ -47,6 +47,17 @@ class Evict(Struct, frozen=True, tag=True):
     """When its machine ends in any case: told to the pod beforehand (annotation ``causeway.dev/ends-at``)."""
 
 
+class Tell(Struct, frozen=True, tag=True):
+    """Tell a pod when its machine ends (annotation ``causeway.dev/ends-at``), and leave it until then."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    reason: str
+    by: float
+
+
 class Terminate(Struct, frozen=True, tag=True):
     """End one instance and make its group smaller by it, if its node still holds no work."""
 
@@ -86,7 +97,9 @@ class Answer(Struct, frozen=True, tag=True):
     message: str
 
 
-Action: TypeAlias = SetDesired | TaintNode | FreeNode | Evict | Terminate | Release | RemoveNode | Answer
+Action: TypeAlias = (
+    SetDesired | TaintNode | FreeNode | Evict | Tell | Terminate | Release | RemoveNode | Answer
+)
 
 
 class Obstacle(Struct, frozen=True):

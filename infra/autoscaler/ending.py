@@ -19,15 +19,19 @@ from infra.autoscaler.decision import (
     Release,
     RemoveNode,
     TaintNode,
+    Tell,
     Terminate,
 )
 from infra.autoscaler.memory import Drain, Memory
 from infra.autoscaler.moving import Budgets, stays
 from infra.autoscaler.ordering import DRAIN_TAINT
 from infra.autoscaler.view import Machine, View
-from infra.autoscaler.world import GroupState, Instance, Node, Pod, Snapshot
+from infra.autoscaler.world import ENDS_AT, GroupState, Instance, Node, Pod, Snapshot
 
 _WAITS: Final = "Terminating:Wait"
+
+_MARGIN: Final = 60
+"""Seconds for an eviction beside the pod's own grace period: loops, and a kubelet that is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +230,9 @@ class Steps:
             return
         if not _tainted(node):
             self._do(TaintNode(machine.name, drain.reason))
-        self._evict(machine, drain.reason, by=drain.deadline)
+        self._evict(
+            machine, drain.reason, by=drain.deadline, spare=instance.interrupted is None and instance.leaving
+        )
 
     def _lost(self, ours: _Ours, node: Node) -> None:
         """It was up, and is not: it ends once nothing runs there that could come back."""
@@ -271,9 +277,16 @@ class Steps:
             forced=forced,
         )
 
-    def _evict(self, machine: Machine, why: str, by: float | None = None) -> None:
+    def _evict(self, machine: Machine, why: str, by: float | None = None, *, spare: bool = False) -> None:
+        """``spare``: what would lose its work runs on as long as time allows, and is told of it."""
         for pod in machine.pods:
-            if pod.node and not pod.deleting:
+            if not pod.node or pod.deleting:
+                continue
+            late = by is None or self._now + pod.grace + _MARGIN >= by
+            if spare and not late and stays(pod, self.budgets) is not None:
+                if by is not None and ENDS_AT not in pod.annotations:
+                    self._do(Tell(pod.namespace, pod.name, pod.uid, machine.name, why, by))
+            else:
                 self._do(Evict(pod.namespace, pod.name, pod.uid, machine.name, why, by))
 
     def _do(self, action: Action) -> None:

@@ -23,6 +23,7 @@ from infra.autoscaler.decision import (
     RemoveNode,
     SetDesired,
     TaintNode,
+    Tell,
     Terminate,
 )
 from infra.autoscaler.results import Done, Result
@@ -35,7 +36,7 @@ _AT_ONCE: Final = 8
 class Kube(Protocol):
     """The Kubernetes side. All of it may be called from several threads."""
 
-    def do(self, action: TaintNode | FreeNode | Evict | RemoveNode | Answer) -> Result:
+    def do(self, action: TaintNode | FreeNode | Evict | Tell | RemoveNode | Answer) -> Result:
         """Write; what the API says is a result."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:

@@ -17,6 +17,9 @@ Resources: TypeAlias = Mapping[str, int]
 GPU = "nvidia.com/gpu"
 PODS = "pods"
 
+ENDS_AT = "causeway.dev/ends-at"
+"""The annotation by which a pod is told when its machine ends in any case: RFC 3339, in UTC."""
+
 
 class Taint(Struct, frozen=True):
     """What keeps pods off a node."""

@@ -23,10 +23,11 @@ from infra.autoscaler.decision import (
     RemoveNode,
     SetDesired,
     TaintNode,
+    Tell,
     Terminate,
 )
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import Budget, GroupState, Instance, Node, Pod, Snapshot, Taint
+from infra.autoscaler.world import ENDS_AT, Budget, GroupState, Instance, Node, Pod, Snapshot, Taint
 
 
 class Scene:
@@ -119,6 +120,9 @@ class Scene:
             case Evict():
                 if not any(budget.allowed <= 0 for budget in self.budgets):
                     self.pods.pop(action.uid, None)
+            case Tell():
+                pod = self.pods[action.uid]
+                self.pods[action.uid] = replace(pod, annotations={**pod.annotations, ENDS_AT: f"{action.by}"})
             case Terminate():
                 self._terminate(action)
             case Release():

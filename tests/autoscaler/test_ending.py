@@ -8,7 +8,7 @@ from autoscaler import making
 from autoscaler.scene import Scene, kinds, of
 from msgspec.structs import replace
 
-from infra.autoscaler.decision import Evict, Release, TaintNode, Terminate
+from infra.autoscaler.decision import Evict, Release, TaintNode, Tell, Terminate
 from infra.autoscaler.world import Budget, Owner
 
 GPU = making.group(zones=("us-west-2a",), max=200)
@@ -67,10 +67,26 @@ def test_what_its_group_ends_is_drained_and_released() -> None:
     world = scene()
     (node,) = world.add(GPU, 1)
     running(world, node)
+    world.put(making.pod("page", node=node, owner=Owner("ReplicaSet", "page", "uid-rs-page")))
     world.instance(node, lifecycle=WAITS)
     first = world.loop()
-    assert kinds(first) == [f"TaintNode {node}", f"Evict {node}", f"Evict {node}"]
-    assert {action.by for action in first if isinstance(action, Evict)} == {world.now + GPU.drain_timeout}
+    end = world.now + GPU.drain_timeout
+    # What can be had elsewhere goes at once; what would lose its work is told, and left as long as may be.
+    assert sorted(kinds(first)) == [f"Evict {node}", f"TaintNode {node}", f"Tell {node}", f"Tell {node}"]
+    assert {action.by for action in first if isinstance(action, Evict | Tell)} == {end}
+    while world.now + world.config.interval + 30 + 60 < end:
+        assert world.loop() == ()
+    assert len(of(Evict, world.loop())) == 2
+    assert kinds(world.loop()) == [f"Release {node}"]
+
+
+def test_work_that_ends_in_time_is_not_evicted() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.instance(node, lifecycle=WAITS)
+    world.loop()
+    world.pods = {}
     assert kinds(world.loop()) == [f"Release {node}"]
 
 
@@ -90,7 +106,7 @@ def test_grace_periods_are_waited_for() -> None:
 def test_evictions_that_are_refused_are_tried_until_time_is_up() -> None:
     world = scene()
     (node,) = world.add(GPU, 1)
-    running(world, node, 1)
+    world.put(making.pod("page", node=node, owner=Owner("ReplicaSet", "page", "uid-rs-page")))
     world.budgets = (Budget("user-ada", "train", making.selector(), 0),)
     world.instance(node, lifecycle=WAITS)
     found = world.loops(GPU.drain_timeout // 10)
@@ -220,4 +236,6 @@ def test_pods_of_replica_sets_are_forced_too() -> None:
     owner = Owner("StatefulSet", "notebook", "uid")
     world.put(making.pod("notebook", node=node, owner=owner, local_storage=True))
     world.instance(node, lifecycle=WAITS)
-    assert [type(action) for action in world.loop()] == [TaintNode, Evict]
+    assert [type(action) for action in world.loop()] == [TaintNode, Tell]
+    world.now += GPU.drain_timeout - 80
+    assert [type(action) for action in world.loop()] == [Evict]

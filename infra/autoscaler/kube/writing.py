@@ -14,15 +14,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, TaintNode
+from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, TaintNode, Tell
 from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeError, RefusedError
 from infra.autoscaler.results import Result
+from infra.autoscaler.world import ENDS_AT
 
 TAINT: Final = "causeway.dev/scale-in"
 """Our own taint: nobody else's cordon is ever touched."""
-ENDS_AT: Final = "causeway.dev/ends-at"
-"""On a pod whose machine ends in any case: when, as RFC 3339 in UTC."""
-
 _ROUNDS: Final = 4
 """Times that an object is read again because somebody else wrote it in between."""
 _REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
@@ -97,6 +95,8 @@ class KubeWriter:
                     return self._free(action)
                 case Evict():
                     return self._evict(action)
+                case Tell():
+                    return self._tell(action.namespace, action.pod, action.uid, action.by)
                 case RemoveNode():
                     return self._remove(action)
                 case Answer():
@@ -177,8 +177,7 @@ class KubeWriter:
         where = f"/api/v1/namespaces/{action.namespace}/pods/{action.pod}"
         name = f"{action.namespace}/{action.pod}"
         if action.by is not None:
-            ends = datetime.fromtimestamp(action.by, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            told = self._annotated(action.namespace, action.pod, action.uid, {ENDS_AT: ends})
+            told = self._tell(action.namespace, action.pod, action.uid, action.by)
             if told.status == "stale":
                 return Result("needless", told.text)
         eviction = {
@@ -201,6 +200,10 @@ class KubeWriter:
                 return Result("refused", f"more than one disruption budget keeps {name}: none of them may")
             raise
         return Result("done")
+
+    def _tell(self, namespace: str, pod: str, uid: str, by: float) -> Result:
+        ends = datetime.fromtimestamp(by, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self._annotated(namespace, pod, uid, {ENDS_AT: ends})
 
     def _annotated(self, namespace: str, pod: str, uid: str, notes: Mapping[str, str | None]) -> Result:
         body = {"metadata": {"uid": uid, "annotations": dict(notes)}}

@@ -139,8 +139,8 @@ def perform(world: World, action: Action, now: float) -> None:
             world.release(instance)
         case decisions.RemoveNode(node=node):
             world.delete_node(node)
-        case decisions.Answer():
-            pass  # traces have no provisioning requests
+        case decisions.Answer() | decisions.Tell():
+            pass  # traces have no provisioning requests, and their pods read nothing
 
 
 def _times(memory: Memory, config: Config) -> Iterator[float]:
