@@ -259,10 +259,8 @@ class World:
             parts: list[Site | AwsRegion] = [*world.regions.values(), *world.sites.values()]
             for job in [together.submit(part.start) for part in parts]:
                 job.result()
-            # The timer's task: who calls while the other end has no connections yet is turned away for good.
-            list(together.map(lambda site: site.tool("revive", timeout=120), world.sites.values()))
-        world.wait_healthy(60)
         world.wait_settled()
+        world.wait_healthy(60)
         return world
 
     def site_files(self, site: str, outputs: Outputs | None = None) -> Files:
@@ -374,6 +372,9 @@ class World:
 
     def wait_settled(self, seconds: float = 60) -> None:
         """Waits until each tunnel has one association, the same at both ends, and none is being made.
+
+        The lab has no timers. What they do is done meanwhile, again and again: who calls while the other
+        end has no connections yet is turned away for good.
 
         Where both ends begin at once, who comes second may end what the first made without a word, and the
         other sends into it until the new one is there: INITIAL_CONTACT, RFC 7296, section 2.4. On a busy
