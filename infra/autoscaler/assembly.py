@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from infra.autoscaler.aws.clients import READING, WRITING, Clients, Patience
+from infra.autoscaler.aws.clients import READING, WRITING, Clients
 from infra.autoscaler.aws.reading import Reader
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import Config
@@ -128,18 +128,19 @@ def controller(
     dry: bool = False,
     stop: threading.Event | None = None,
     observers: Sequence[Callable[[Cycle], None]] = (),
-    reading: Patience = READING,
+    reading: Clients | None = None,
+    writing: Clients | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Loop:
     """A loop on a cluster whose watches have been started."""
     dry = dry or config.dry_run
     parts = Parts(
-        read=world(cluster.watcher, Reader(config, Clients(reading), clock=clock), clock),
+        read=world(cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),
         decide=decide,
         store=cluster.store,
         lease=None if dry else cluster.lease,
         kube=cluster,
-        aws=AwsWriter(config, Clients(WRITING), may=cluster.lease.held),
+        aws=AwsWriter(config, writing or Clients(WRITING), may=cluster.lease.held),
         observers=(*observers, cluster.tell),
     )
     return Loop(config, parts, dry=dry, stop=stop, clock=clock)

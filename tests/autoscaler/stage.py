@@ -3,11 +3,13 @@ scheduler that do as little as a test needs. Time is ours."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,11 +20,12 @@ from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import FAST, until
 
 from infra.autoscaler.assembly import Cluster, controller
-from infra.autoscaler.aws.clients import Patience
+from infra.autoscaler.aws.clients import WRITING, Clients, Patience
 from infra.autoscaler.config import Config, Group
+from infra.autoscaler.decision import Decision, SetDesired
 from infra.autoscaler.kube.lease import Terms
 from infra.autoscaler.loop import Cycle
-from infra.autoscaler.world import GPU
+from infra.autoscaler.world import GPU, Snapshot
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -32,24 +35,67 @@ _TIMING = replace(FAST, silence=5.0, stale=60.0)
 _READING = Patience(connect=1.0, read=5.0, attempts=1)
 
 
+@cache
+def _made(patience: Patience, address: str) -> Clients:
+    return Clients(patience)
+
+
+def _clients(patience: Patience) -> Clients:
+    """One for all stages of an AWS: to make them takes longer than a loop."""
+    return _made(patience, os.environ["AWS_ENDPOINT_URL"])
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A loop that was."""
+
+    cycle: Cycle
+
+    @property
+    def decision(self) -> Decision:
+        assert self.cycle.decision is not None, self.cycle.error
+        return self.cycle.decision
+
+    @property
+    def snapshot(self) -> Snapshot:
+        assert self.cycle.snapshot is not None, self.cycle.error
+        return self.cycle.snapshot
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """Group → what became of its new size."""
+        return {
+            each.action.group: each.result.status
+            for each in self.cycle.results
+            if isinstance(each.action, SetDesired)
+        }
+
+
 class Player:
     """A controller's process."""
 
     def __init__(self, stage: Stage, **more: Any) -> None:
         self.stage = stage
         self.cluster = Cluster(stage.config, stage.kubeconfig, terms=QUICK, timing=_TIMING)
-        self.loop = controller(stage.config, self.cluster, reading=_READING, clock=lambda: stage.now, **more)
+        self.loop = controller(
+            stage.config,
+            self.cluster,
+            reading=_clients(_READING),
+            writing=_clients(WRITING),
+            clock=lambda: stage.now,
+            **more,
+        )
         self.dry = bool(more.get("dry"))
         self.cluster.watcher.start()
         assert self.cluster.watcher.wait(15)
         if not self.dry:
             self.cluster.lease.start()
 
-    def turn(self, seconds: float = 0.0) -> Cycle:
+    def turn(self, seconds: float = 0.0) -> Turn:
         """One loop, so much later, on the world as it is then."""
         self.stage.now += seconds
         until(self._sees_all)
-        return self.loop.once()
+        return Turn(self.loop.once())
 
     def _sees_all(self) -> bool:
         seen = self.cluster.watcher.parts().objects
@@ -79,7 +125,7 @@ class Stage:
         self.players.append(Player(self, **more))
         return self.players[-1]
 
-    def turn(self, seconds: float = 0.0) -> Cycle:
+    def turn(self, seconds: float = 0.0) -> Turn:
         """A loop of the one controller that there is."""
         if self._first is None:
             self._first = self.player()

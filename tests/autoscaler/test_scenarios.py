@@ -12,7 +12,8 @@ import pytest
 from autoscaler import apiobjects, making
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
-from autoscaler.stage import NODES, Stage, staged
+from autoscaler.stage import NODES, Stage, Turn, staged
+from msgspec.structs import replace
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.decision import RemoveNode, SetDesired, Terminate
@@ -38,14 +39,14 @@ def no_capacity(group: Group, times: int = faults.FOREVER) -> faults.Fault:
     return dataclasses.replace(faults.no_capacity("p3.8xlarge", times=times), region=group.region)
 
 
-def resized(cycle: Any) -> dict[str, int]:
-    return {each.group: each.desired for each in cycle.decision.actions if isinstance(each, SetDesired)}
+def resized(turn: Turn) -> dict[str, int]:
+    return {each.group: each.desired for each in turn.decision.actions if isinstance(each, SetDesired)}
 
 
 def test_02_pods_get_their_machines_and_a_second_loop_writes_nothing(stage: Stage) -> None:
     stage.pods(3)
-    cycle = stage.turn()
-    assert cycle.error is None
+    turn = stage.turn()
+    assert turn.cycle.error is None
     assert stage.sizes() == {WEST.name: 3}
     assert stage.aws.writes() == ["SetDesiredCapacity"]
     for _ in range(3):
@@ -61,10 +62,10 @@ def test_a_burst_of_1600_pods_is_one_write_a_group_in_one_loop(on: Callable[...,
     west, east = making.group(max=300), making.group("us-east-1", max=400)
     stage = on(west, east)
     stage.pods(1600, gpus=1)
-    cycle = stage.turn()
+    turn = stage.turn()
     assert stage.sizes() == {west.name: 300, east.name: 100}
     assert stage.aws.writes() == ["SetDesiredCapacity"] * 2
-    assert cycle.error is None
+    assert turn.cycle.error is None
 
 
 def test_14_no_capacity_moves_the_remainder_in_the_loop_that_sees_it(stage: Stage) -> None:
@@ -72,11 +73,11 @@ def test_14_no_capacity_moves_the_remainder_in_the_loop_that_sees_it(stage: Stag
     stage.pods(4)
     stage.turn()
     assert stage.sizes() == {WEST.name: 4}
-    cycle = stage.turn(10)
-    assert resized(cycle) == {WEST.name: 0, EAST.name: 4}
+    turn = stage.turn(10)
+    assert resized(turn) == {WEST.name: 0, EAST.name: 4}
     assert stage.sizes() == {EAST.name: 4}
     assert len(stage.aws.instances(EAST)) == 4
-    assert cycle.decision.figures.failures[WEST.name] >= 1
+    assert turn.decision.figures.failures[WEST.name] >= 1
     assert stage.turn(10).decision.actions == ()
 
 
@@ -99,9 +100,9 @@ def test_16_failures_from_before_our_resize_and_of_rebalancing_are_no_news(stage
         "zones resulting in more than desired number of instances in the group."
     )
     stage.aws.failed(WEST, text, start=stage.now + 5, Cause=rebalancing)
-    cycle = stage.turn(10)
-    assert cycle.decision.actions == ()
-    assert cycle.decision.figures.failures == {}
+    turn = stage.turn(10)
+    assert turn.decision.actions == ()
+    assert turn.decision.figures.failures == {}
     assert stage.sizes() == {WEST.name: 2}
 
 
@@ -111,10 +112,10 @@ def test_17_activities_that_are_gone_are_no_news(stage: Stage) -> None:
     stage.turn()
     stage.turn(10)
     stage.aws.group(WEST).activities.clear()
-    cycle = stage.turn(10)
-    assert cycle.error is None
-    assert cycle.decision.actions == ()
-    assert WEST.name in cycle.decision.memory.backoffs, "the bar stays without new activities"
+    turn = stage.turn(10)
+    assert turn.cycle.error is None
+    assert turn.decision.actions == ()
+    assert WEST.name in turn.decision.memory.backoffs, "the bar stays without new activities"
 
 
 def test_18_a_group_goes_back_to_what_it_has_and_loses_none(stage: Stage) -> None:
@@ -145,11 +146,9 @@ def test_18_machines_that_come_while_it_goes_back_are_kept(stage: Stage) -> None
         stage.aws.group(WEST).set_desired_capacity(4)  # AWS has found some after all
         return found
 
-    first.loop._parts = first.loop._parts.__class__(
-        late, *[getattr(first.loop._parts, name) for name in first.loop._parts.__struct_fields__[1:]]
-    )
-    cycle = stage.turn(10)
-    assert resized(cycle)[WEST.name] == 0
+    first.loop._parts = replace(first.loop._parts, read=late)
+    turn = stage.turn(10)
+    assert resized(turn)[WEST.name] == 0
     assert stage.sizes()[WEST.name] == 4
     assert len(stage.aws.instances(WEST)) == 4
 
@@ -177,9 +176,8 @@ def test_19_a_region_whose_api_is_away_is_passed_over(stage: Stage) -> None:
     for action in ("DescribeAutoScalingGroups", "SetDesiredCapacity"):
         stage.aws.order(dataclasses.replace(faults.broken(action, times=50), region=WEST.region))
     stage.pods(2)
-    cycle = stage.turn()
-    assert cycle.snapshot is not None
-    assert "aws/us-west-2" in cycle.snapshot.errors
+    turn = stage.turn()
+    assert "aws/us-west-2" in turn.snapshot.errors
     assert stage.sizes() == {EAST.name: 2}
     faults.FAULTS.clear()
     stage.pods(1, "more")
@@ -190,9 +188,9 @@ def test_19_a_region_whose_api_is_away_is_passed_over(stage: Stage) -> None:
 def test_20_what_is_beyond_the_most_goes_to_the_next(on: Callable[..., Stage]) -> None:
     stage = on(making.group(max=3), EAST, quotas={EAST.region: {"on-demand-p": 64}})
     stage.pods(7)
-    cycle = stage.turn()
+    turn = stage.turn()
     assert stage.sizes() == {WEST.name: 3, EAST.name: 2}, "two of 32 vCPUs"
-    assert cycle.decision.figures.pending["waits"] == 2
+    assert turn.decision.figures.pending["waits"] == 2
 
 
 def idle_machines(stage: Stage, count: int) -> list[str]:
@@ -258,10 +256,10 @@ def test_28_a_terminate_that_is_refused_leaves_the_node(stage: Stage) -> None:
     )
     refused = 0
     for _ in range(12):
-        cycle = stage.turn(31 if stage.tainted() else 601)
-        assert cycle.error is None
-        removed = [each for each in cycle.results if isinstance(each.action, RemoveNode)]
-        for done in cycle.results:
+        turn = stage.turn(31 if stage.tainted() else 601)
+        assert turn.cycle.error is None
+        removed = [each for each in turn.cycle.results if isinstance(each.action, RemoveNode)]
+        for done in turn.cycle.results:
             if isinstance(done.action, Terminate) and done.result.status == "refused":
                 refused += 1
                 assert stage.nodes() == [machine]
@@ -277,9 +275,9 @@ def test_31_a_group_that_rebalances_or_is_unprotected_is_told_of(stage: Stage) -
     group = stage.aws.group(WEST)
     group.suspended_processes = []
     group.new_instances_protected_from_scale_in = False
-    cycle = stage.turn()
-    texts = [each.text for each in cycle.decision.notices if WEST.pool in each.text or WEST.name in each.text]
-    assert any("rebalanc" in text.lower() for text in texts), cycle.decision.notices
+    turn = stage.turn()
+    texts = [each.text for each in turn.decision.notices if WEST.pool in each.text or WEST.name in each.text]
+    assert any("rebalanc" in text.lower() for text in texts), turn.decision.notices
     assert stage.turn(10).decision.notices == (), "once"
 
 
@@ -289,9 +287,8 @@ def test_33_a_group_that_may_not_be_written_holds_up_no_other(on: Callable[..., 
     denied = faults.refused("SetDesiredCapacity", "AccessDenied", "not you", times=50)
     stage.aws.order(dataclasses.replace(denied, region=west.region))
     stage.pods(5)
-    cycle = stage.turn()
-    statuses = {each.action.group: each.result.status for each in cycle.results}
-    assert statuses == {west.name: "refused", EAST.name: "done"}
+    turn = stage.turn()
+    assert turn.statuses == {west.name: "refused", EAST.name: "done"}
     assert stage.sizes() == {EAST.name: 3}
     faults.FAULTS.clear()
     stage.turn(10)
@@ -304,8 +301,8 @@ def test_33_a_cluster_that_is_away_for_a_while(stage: Stage) -> None:
     stage.api.down()
     stage.now += 10
     cycle = stage.first.loop.once()
+    assert cycle.decision is None or cycle.decision.actions == ()
     assert stage.aws.writes() == ["SetDesiredCapacity"]
-    assert cycle.error is not None or cycle.decision.actions == () or not cycle.leading
     stage.api.up()
     stage.pods(1, "more")
     until(stage.first.cluster.lease.held)
@@ -316,7 +313,7 @@ def test_33_a_cluster_that_is_away_for_a_while(stage: Stage) -> None:
 def test_34_a_dry_run_writes_nothing_and_plans_the_same(stage: Stage) -> None:
     stage.pods(3)
     planned = stage.player(dry=True).turn()
-    assert [each.result.status for each in planned.results] == ["planned"]
+    assert [each.result.status for each in planned.cycle.results] == ["planned"]
     assert stage.aws.writes() == []
     assert stage.written() == []
     assert stage.api.count("POST", "/leases") == 0
@@ -330,16 +327,16 @@ def test_35_one_writes_and_the_other_takes_over(stage: Stage) -> None:
     until(first.cluster.lease.held)
     second = stage.player()
     stage.pods(2)
-    assert not second.turn().leading
-    assert first.turn().leading
+    assert not second.turn().cycle.leading
+    assert first.turn().cycle.leading
     assert stage.aws.writes() == ["SetDesiredCapacity"]
     first.end()
     until(second.cluster.lease.held)
-    assert not first.turn(10).leading
-    cycle = second.turn(10)
-    assert cycle.leading
-    assert cycle.decision.actions == (), "it knows what is on its way"
-    assert WEST.name in cycle.decision.memory.resizes
+    assert not first.turn(10).cycle.leading
+    turn = second.turn(10)
+    assert turn.cycle.leading
+    assert turn.decision.actions == (), "it knows what is on its way"
+    assert WEST.name in turn.decision.memory.resizes
     assert stage.sizes() == {WEST.name: 2}
 
 

@@ -1,0 +1,213 @@
+"""The program: `run` as a process that is stopped and killed, and `explain`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from autoscaler import making
+from autoscaler.embedded import EmbeddedAws
+from autoscaler.kube.clusters import until
+from autoscaler.stage import Stage, staged
+
+from infra.autoscaler import table
+from infra.autoscaler.__main__ import main
+from infra.autoscaler.decision import Decision, Obstacle, SetDesired, TaintNode, Verdict
+from infra.autoscaler.explaining import Change, Explained
+from infra.autoscaler.memory import Memory
+
+WEST, EAST = making.group(max=2), making.group("us-east-1")
+
+
+@pytest.fixture
+def stage(aws: EmbeddedAws, tmp_path: Path) -> Iterator[Stage]:
+    with staged(aws, tmp_path, WEST, EAST, interval=1) as found:
+        yield found
+
+
+@pytest.fixture
+def options(stage: Stage, tmp_path: Path) -> list[str]:
+    path = tmp_path / "config.json"
+    path.write_bytes(msgspec.json.encode(stage.config))
+    return ["--config", str(path), "--kubeconfig", str(stage.kubeconfig)]
+
+
+def test_explain_tells_what_waits_and_writes_nothing(
+    stage: Stage, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.pods(3)
+    assert main(["explain", *options]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["PODS", "OUTCOME", "WHERE", "WHAT"]
+    assert any("starting" in row and WEST.name in row for row in rows)
+    assert any(row.startswith("SetDesired") and f"group {WEST.name}, was 0, desired 2" in row for row in rows)
+    assert main(["explain", "--json", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sum(each["count"] for each in found["verdicts"]) == 3
+    assert {each["type"] for each in found["actions"]} == {"SetDesired"}
+    assert main(["explain", "--pod", "user-ada/work-0", *options]) == 0
+    assert capsys.readouterr().out.startswith("user-ada/work-0: starting: ")
+    assert main(["explain", "--pod", "user-ada/work-0", "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["outcome"] == "starting"
+    assert main(["explain", "--pod", "user-ada/work", *options]) == 1
+    assert "did you mean user-ada/work-" in capsys.readouterr().err
+    assert stage.aws.writes() == []
+    assert stage.written() == []
+    assert stage.api.count("POST", "/leases") == 0
+
+
+def test_explain_says_what_it_could_not_read(
+    stage: Stage, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.aws.group(WEST).tags.clear()
+    assert main(["explain", *options]) == 0
+    out, err = capsys.readouterr()
+    assert out == "nothing waits\n"
+    assert err.startswith(f"can't be read: aws/us-west-2/{WEST.name}: its tag cluster is not set")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "the autoscaler's configuration"), (None, "No such file or directory")]
+)
+def test_a_bad_configuration_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, words: str
+) -> None:
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_text(text)
+    assert main(["run", "--config", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+class Process:
+    """`run` in a process of its own."""
+
+    def __init__(self, options: list[str], log: Path, *more: str) -> None:
+        self.log = log
+        with log.open("ab") as lines:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "infra.autoscaler", "run", "--port", "0", *options, *more],
+                stderr=lines,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_at_any_moment_and_its_successors(
+    stage: Stage, options: list[str], tmp_path: Path
+) -> None:
+    """Each is killed right when it has begun to write; what the last one leaves is right, and complete."""
+    log = tmp_path / "log"
+    stage.pods(3)
+    for action in ("PATCH autoscaler-memory", "SetDesiredCapacity"):
+        # The lease of who was killed stands: it is taken away, as waiting for its end takes half a minute.
+        for key in [key for key in stage.api.objects if key[0].endswith("/leases")]:
+            del stage.api.objects[key]
+        process = Process(options, log)
+
+        def written(action: str = action) -> bool:
+            if action == "SetDesiredCapacity":
+                return action in stage.aws.writes()
+            return bool(
+                stage.api.count("POST", "/configmaps") or stage.api.count("PATCH", "autoscaler-memory")
+            )
+
+        until(written, 60)
+        assert process.end(signal.SIGKILL) == -signal.SIGKILL
+    for key in [key for key in stage.api.objects if key[0].endswith("/leases")]:
+        del stage.api.objects[key]
+    last = Process(options, log)
+    until(lambda: stage.sizes() == {WEST.name: 2, EAST.name: 1}, 60)
+    turns = len([line for line in last.lines() if line["message"] == "loop"])
+    until(lambda: len([line for line in last.lines() if line["message"] == "loop"]) > turns + 1, 60)
+    assert last.end(signal.SIGTERM) == 0
+    assert stage.sizes() == {WEST.name: 2, EAST.name: 1}
+    assert stage.aws.writes().count("SetDesiredCapacity") == 2, "none was written twice"
+    (lease,) = [each for key, each in stage.api.objects.items() if key[0].endswith("/leases")]
+    assert not lease["spec"].get("holderIdentity"), "who ends in order gives the lease back"
+    assert not [line for line in last.lines() if line["level"] == "error"]
+
+
+@pytest.mark.slow
+def test_once(stage: Stage, options: list[str], tmp_path: Path) -> None:
+    stage.pods(1)
+    dry = Process(options, tmp_path / "dry", "--once", "--dry-run")
+    assert dry.process.wait(60) == 0
+    assert [line["message"] for line in dry.lines()][:2] == ["this process decides", "SetDesired: planned"]
+    assert stage.aws.writes() == []
+    assert stage.written() == []
+    assert Process(options, tmp_path / "log", "--once").process.wait(60) == 0
+    assert stage.sizes() == {WEST.name: 1}
+
+
+def test_a_table() -> None:
+    decision = Decision(
+        0.0,
+        (SetDesired("west", 0, 4, "for 4 pods that wait"), TaintNode("a-node", "idle")),
+        Memory(),
+        verdicts=(
+            Verdict(("a",), None, 4, "starting", ("west",), "4 machines of west start now", example="ada/a"),
+            Verdict(
+                (),
+                "Job/ada/train",
+                200,
+                "waits",
+                ("n1", "n2", "n3", "n4", "n5"),
+                "waits for 200 x A100",
+                (Obstacle("west", "has no capacity", 50400.0), Obstacle("east", "is full")),
+            ),
+        ),
+        stopped="9 of 10 nodes are unready",
+    )
+    assert table.verdicts(decision) == (
+        "PODS                 OUTCOME   WHERE                  WHAT\n"
+        "4 x ada/a            starting  west                   4 machines of west start now\n"
+        "200 x Job/ada/train  waits     n1, n2, n3 and 2 more  waits for 200 x A100\n"
+        "\n"
+        "Job/ada/train: west: has no capacity (until 14:00:00 UTC)\n"
+        "Job/ada/train: east: is full\n"
+        "\n"
+        "nothing is written: 9 of 10 nodes are unready\n"
+        "\n"
+        "ACTION      ON                            WHY\n"
+        "SetDesired  group west, was 0, desired 4  for 4 pods that wait\n"
+        "TaintNode   node a-node                   idle\n"
+    )
+    assert table.verdicts(Decision(0.0, (), Memory())) == "nothing waits\n"
+
+
+def test_one_pod() -> None:
+    explained = Explained(
+        "ada/a",
+        "waits",
+        "waits for 8 x A100",
+        (),
+        "Job/ada/train",
+        (Obstacle("west", "has no capacity", 50400.0),),
+        (Change("east", 0, 2, "for 2 pods that wait"),),
+        ("aws/eu: down",),
+        "9 of 10 nodes are unready",
+    )
+    assert table.pod(explained) == (
+        "ada/a (of Job/ada/train): waits: waits for 8 x A100\n"
+        "  west: has no capacity (until 14:00:00 UTC)\n"
+        "would be set: east from 0 to 2 for 2 pods that wait\n"
+        "can't be read: aws/eu: down\n"
+        "nothing is written: 9 of 10 nodes are unready\n"
+    )
