@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from autoscaler.making import GPU_TAINT, P3, cpu_group, group, node, requires, shape, titan
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from infra.autoscaler import fitting
-from infra.autoscaler.world import GPU, DaemonSet, NodeTerm, Taint, Toleration
+from infra.autoscaler.world import GPU, DaemonSet, NodeTerm, Requirement, Taint, Toleration
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -121,6 +123,47 @@ def test_07_what_kubelet_says_of_every_node_needs_no_template() -> None:
     named = shape(selector=(("kubernetes.io/hostname", "titan-a01"),))
     assert fitting.obstacle(named, {}, ()) is not None
     assert fitting.obstacle(named, titan("titan-a01").labels, ()) is None
+
+
+_KEYS = some.sampled_from([ZONE, fitting.TYPE, "failure-domain.beta.kubernetes.io/zone", "site"])
+_WORDS = some.sampled_from(["a", "b", "c"])
+_EXPRESSIONS = some.builds(
+    Requirement,
+    _KEYS,
+    some.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt"]),
+    some.lists(_WORDS, max_size=2).map(tuple),
+)
+_TERMS = some.builds(NodeTerm, some.lists(_EXPRESSIONS, max_size=3).map(tuple))
+
+
+@settings(deadline=None)
+@given(
+    some.dictionaries(_KEYS, _WORDS, max_size=2),
+    some.none() | some.lists(_TERMS, max_size=3).map(tuple),
+    some.dictionaries(_KEYS, _WORDS, max_size=2),
+    some.lists(_WORDS, max_size=3),
+    some.lists(_WORDS, max_size=3),
+)
+def test_06_a_machine_to_come_fits_if_one_that_it_may_become_does(
+    selector: dict[str, str],
+    affinity: tuple[NodeTerm, ...] | None,
+    labels: dict[str, str],
+    zones: list[str],
+    types: list[str],
+) -> None:
+    wants = shape(selector=tuple(selector.items()), affinity=affinity)
+    may_become = [
+        {
+            **labels,
+            **({ZONE: zone} if zone and fitting.label(labels, ZONE) is None else {}),
+            **({fitting.TYPE: kind} if kind and fitting.TYPE not in labels else {}),
+        }
+        for zone in zones or [""]
+        for kind in types or [""]
+    ]
+    assert (fitting.obstacle(wants, labels, (), zones=zones, types=types) is None) == any(
+        fitting.obstacle(wants, each, ()) is None for each in may_become
+    )
 
 
 def daemon(name: str, **more: object) -> DaemonSet:

@@ -24,7 +24,7 @@ def snapshot(
     """All that one loop knows.
 
     ``caches``: kind → key → object, as ``Decoder`` made them; a kind that the cluster does not have may be
-    missing. ``faults``: ``Pod/ns/name`` → why it was left out. ``provisioning_class``: whose requests are for us;
+    missing. ``faults``: ``Pod/ns/name`` → why it was left out. ``provisioning_class``: of requests for us;
     None for all of them.
     """
     pods: list[Pod] = [each for each in caches.get("Pod", {}).values() if not each.over]
