@@ -123,7 +123,8 @@ def candidates(
         sick = machine.node is not None and machine.node.sick
         since = memory.idle.get(machine.name)
         if not machine.pods:
-            wait = config.settle if sick else config.idle
+            # The second look, `settle` later, is at the end of the time that a node may stand idle.
+            wait = config.settle if sick else max(0, config.idle - config.settle)
             if since is not None and now - since >= wait:
                 idle.append((-order[machine.group], since, machine))
         elif not sick and all(_there(machine, budgets, config, now)) and low(machine):

@@ -102,7 +102,8 @@ class Steps:
             if machine.group is not None:
                 if drain is not None:
                     self.drains[machine.name] = drain  # Its region does not answer.
-            elif node is not None and _tainted(node):
+            elif node is not None and _tainted(node) and (node.ready or not node.instance):
+                # The node of an ended machine lingers for a while: work must not come to it.
                 self._do(FreeNode(node.name, "it is no machine of a group"))
         elif machine.state == "leaving":
             if node is not None:

@@ -8,7 +8,7 @@ from autoscaler import making
 from autoscaler.scene import Scene, kinds, of
 from msgspec.structs import replace
 
-from infra.autoscaler.decision import Evict, Release, TaintNode, Tell, Terminate
+from infra.autoscaler.decision import Evict, FreeNode, Release, TaintNode, Tell, Terminate
 from infra.autoscaler.world import Budget, Owner
 
 GPU = making.group(zones=("us-west-2a",), max=200)
@@ -239,3 +239,14 @@ def test_pods_of_replica_sets_are_forced_too() -> None:
     assert [type(action) for action in world.loop()] == [TaintNode, Tell]
     world.now += GPU.drain_timeout - 80
     assert [type(action) for action in world.loop()] == [Evict]
+
+
+def test_a_lingering_node_of_an_ended_machine_keeps_our_taint() -> None:
+    """Its instance is no more in its group, and EC2 still tells of it: no work may come to it meanwhile."""
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    world.settled()
+    assert kinds(world.loop()) == [f"TaintNode {node}"]
+    world.nodes[node] = replace(world.nodes[node], ready=False, since=world.now)
+    world.groups[GPU.name] = replace(world.groups[GPU.name], instances=(), desired=0)
+    assert not of(FreeNode, world.loops(3))

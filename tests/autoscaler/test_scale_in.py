@@ -56,9 +56,13 @@ def test_21_idle_time_counts_from_when_the_last_pod_left() -> None:
     assert world.loop() == ()
     left = world.now
     assert world.memory.idle == {node: left}
-    world.now = left + world.config.idle - 10.1
+    # Tainted in time for the second look, so that it ends when its time is over and not later.
+    world.now = left + world.config.idle - world.config.settle - 10.1
     assert world.loop() == ()
     assert kinds(world.loop()) == [f"TaintNode {node}"]
+    world.now = left + world.config.idle - 10.1
+    assert world.loop() == ()
+    assert kinds(world.loop()) == [f"Terminate {node}"]
 
 
 def test_21_idle_time_survives_a_restart() -> None:
