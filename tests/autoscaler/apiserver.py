@@ -409,7 +409,7 @@ class ApiServer:
     def watch(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         """Lines, and an empty one now and then so that whoever sends them looks whether anybody listens."""
         resource, namespace, _, _ = self._parsed(path)
-        at = int(query.get("resourceVersion") or self._version)
+        at = told = int(query.get("resourceVersion") or self._version)
         ends = time.monotonic() + float(query.get("timeoutSeconds") or 1800)
         marks = query.get("allowWatchBookmarks") in ("1", "true")
         marked = time.monotonic()
@@ -428,10 +428,12 @@ class ApiServer:
                 at = change.version
                 line = _told(change, resource, namespace, query)
                 if line:
+                    told = at
                     yield line
             at = max(at, latest) if not news else at
-            if marks and time.monotonic() - marked >= self.bookmark:
-                marked = time.monotonic()
+            # There is none of a version that the watcher knows already.
+            if marks and at > told and time.monotonic() - marked >= self.bookmark:
+                marked, told = time.monotonic(), at
                 kind, api = self.resources[resource], resource.rpartition("/")[0].split("/", 2)[2]
                 meta = {"resourceVersion": str(at), "creationTimestamp": None}
                 yield _line("BOOKMARK", {"kind": kind, "apiVersion": api, "metadata": meta})

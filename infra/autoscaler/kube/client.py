@@ -45,6 +45,10 @@ class AwayError(KubeError):
     """It does not answer, or not to the end."""
 
 
+class SilentError(AwayError):
+    """It answered, and then said nothing for too long."""
+
+
 class RefusedError(KubeError):
     """It says no. ``code`` is the HTTP status, ``reason`` Kubernetes' own word for it (``Conflict``)."""
 
@@ -189,7 +193,7 @@ class Client:
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], *, silence: float) -> Iterator[Stream]:
-        """A watch, open until it is left. ``silence`` seconds without a byte mean that nobody is there."""
+        """A watch, open until it is left. ``SilentError`` after ``silence`` seconds without a byte."""
         response = self._open("GET", path, query, None, JSON, CONNECT, silence)
         with _closing(response):
             if response.status != 200:
@@ -270,6 +274,8 @@ def _read(response: Any, path: str) -> bytes:
 
     try:
         piece: bytes = response.read1(_PIECE)
+    except urllib3.exceptions.ReadTimeoutError:
+        raise SilentError(f"the API does not go on with its answer to {path}") from None
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
         raise away(path, problem) from None
     return piece

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from infra.autoscaler.kube.client import AwayError, Client, RefusedError, Status, Stream, refusal
+from infra.autoscaler.kube.client import AwayError, Client, RefusedError, SilentError, Status, Stream, refusal
 from infra.autoscaler.kube.kinds import KINDS, Kind
 
 
@@ -56,8 +56,9 @@ class Timing:
     grace: float = 30.0
     """For which a kind that was there and is not any more is kept: an API server that starts may not know of
     it yet. For which one that fails and is not required is waited for at first."""
-    silence: float = 90.0
-    """Without a line, after which a watch is dead: bookmarks come each minute."""
+    silence: float = 45.0
+    """Without a line, after which a watch is begun anew, to see whether anybody is there. Bookmarks are no
+    sign of life: of a kind that does not change, the server has none to send."""
     watch: float = 300.0
     """Of one watch at least, and twice that at most: the server ends it, and load is spread over servers."""
     list: float = 120.0
@@ -117,7 +118,8 @@ class _Watched:
     version: str = ""
     """Empty: it must be listed."""
     seen: float | None = None
-    """When it was last known to be up to date."""
+    """When it was last known to be up to date. A watch that was open counts until it ended: a peer that has
+    gone is noticed in `Timing.silence`."""
     open: bool = False
     """Whether a watch is open: it is up to date now."""
     tried: bool = False
@@ -343,14 +345,18 @@ class Watcher:
             "resourceVersion": watched.version,
             "timeoutSeconds": str(max(1, int(length))),
         }
-        with self._client.stream(path, query, silence=self._timing.silence) as stream:
+        silence = self._timing.silence * (0.75 + self._chance() / 4)
+        with self._client.stream(path, query, silence=silence) as stream:
             with self._lock:
                 watched.stream, watched.open, watched.problem = stream, True, ""
                 watched.seen = self._clock()
             if self._stopping.is_set():
                 return  # whoever stops all may not have seen this one
-            for lines in stream.batches():
-                self._apply(watched, lines)
+            try:
+                for lines in stream.batches():
+                    self._apply(watched, lines)
+            except SilentError:
+                return  # nothing may have happened: the next watch goes on from the same version
 
     def _apply(self, watched: _Watched, lines: Sequence[bytes]) -> None:
         changes: list[tuple[str, Any, str | None]] = []
@@ -432,6 +438,8 @@ class Watcher:
 
     def _closed(self, watched: _Watched) -> None:
         with self._lock:
+            if watched.open:
+                watched.seen = self._clock()
             watched.open, watched.stream = False, None
 
 

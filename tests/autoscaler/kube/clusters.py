@@ -18,7 +18,7 @@ from infra.autoscaler.kube.watching import Timing
 Object = dict[str, Any]
 
 FAST = Timing(
-    first=0.02, most=0.1, absent=0.1, grace=0.3, silence=0.5, watch=60.0, list=5.0, settled=0.2, stale=0.5
+    first=0.02, most=0.1, absent=0.1, grace=0.3, silence=0.2, watch=60.0, list=5.0, settled=0.2, stale=0.5
 )
 """Everything sooner than in earnest."""
 

@@ -215,13 +215,36 @@ def test_a_quiet_watch_goes_on_by_bookmarks(server: ApiServer, near: Cluster) ->
     assert server.count("GET", "limit=") == 1
 
 
-def test_a_silent_watch_is_dead(server: ApiServer, near: Cluster) -> None:
-    """The connection stands, but nobody speaks: no bookmark comes."""
-    server.bookmark = 3600
+def test_a_silent_watch_is_begun_anew(server: ApiServer, near: Cluster) -> None:
+    """Nothing happens, or nobody is there any more: who asks again knows. That is no trouble."""
     with watched(near, NODE) as watcher:
-        before = server.count("GET", "watch=1")
-        until(lambda: server.count("GET", "watch=1") > before)
+        until(lambda: server.count("GET", "watch=1") > 5)
+        assert watcher.errors == {}
+        server.put(NODES, node("a"))
+        until(lambda: names(watcher, "Node") == {"a"})
+    assert server.count("GET", "limit=") == 1
+
+
+def test_a_silent_watch_of_nobody_is_trouble(server: ApiServer, near: Cluster) -> None:
+    """The connection stands, but nobody answers any more, as behind a balancer whose server has gone."""
+    with watched(near, NODE) as watcher:
         until(lambda: watcher.healthy)
+        server.fail("GET", "nodes", how="hang", times=10**6)
+        until(lambda: not watcher.healthy and "does not answer" in watcher.errors.get("kube/nodes", ""))
+
+
+def test_a_version_that_is_too_old_is_listed_anew_at_once(server: ApiServer, near: Cluster) -> None:
+    server.put(NODES, node("a"))
+    with watched(near, NODE, timing=replace(FAST, silence=3600)) as watcher:
+        until(lambda: server.count("GET", "watch=1") == 1)
+        server.fail("GET", "watch=1", code=503)
+        server.cut_watches()
+        server.put(NODES, node("b"))
+        server.compact()
+        until(lambda: names(watcher, "Node") == {"a", "b"})
+        until(lambda: server.count("GET", "watch=1") == 4)
+    asked = ["watch" if "watch=1" in path else "list" for _, path in server.requests]
+    assert asked == ["list", "watch", "watch", "watch", "list", "watch"]  # lost, busy, too old
 
 
 def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Cluster) -> None:

@@ -9,10 +9,11 @@ import pytest
 from autoscaler.apiserver import REQUESTS, RESOURCES, ApiServer, Object, serving
 from autoscaler.kube.clusters import PODS, Cluster, even, fresh
 
-from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, SetDesired, TaintNode
+from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, SetDesired, TaintNode, Tell
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
-from infra.autoscaler.kube.writing import ENDS_AT, TAINT, KubeWriter
+from infra.autoscaler.kube.writing import TAINT, KubeWriter
+from infra.autoscaler.world import ENDS_AT
 
 NOW = 1_800_000_000.5
 OURS = {"key": TAINT, "value": "1800000000", "effect": "NoSchedule"}
@@ -174,6 +175,17 @@ def test_a_pod_is_told_when_its_machine_ends(cluster: Cluster) -> None:
     assert found["metadata"]["annotations"] == {"theirs": "1", ENDS_AT: "2027-01-15T08:02:00Z"}
 
 
+def test_a_pod_may_be_told_and_left(cluster: Cluster) -> None:
+    pod = cluster.pod()
+    name, uid = name_of(pod), pod["metadata"]["uid"]
+    assert writer(cluster).do(Tell("default", name, uid, "node", "spot", NOW + 60)).status == "done"
+    found = cluster.get(f"{PODS}/{name}")
+    assert found is not None
+    assert found["metadata"]["annotations"] == {ENDS_AT: "2027-01-15T08:01:00Z"}
+    assert "deletionTimestamp" not in found["metadata"]
+    assert writer(cluster).do(Tell("default", name, "another", "node", "spot", NOW)).status == "stale"
+
+
 def test_a_pod_that_cannot_be_told_is_evicted_all_the_same(server: ApiServer, near: Cluster) -> None:
     pod = near.pod()
     server.fail("PATCH", "pods", code=403)
@@ -197,6 +209,7 @@ ACTIONS: list[Action] = [
     FreeNode("n", "x"),
     RemoveNode("n", "u", "x"),
     Evict("default", "p", "u", "n", "x", by=NOW),
+    Tell("default", "p", "u", "n", "x", NOW),
     Answer("g", "default", "r", "Accepted", "Fits", "all of it"),
 ]
 
