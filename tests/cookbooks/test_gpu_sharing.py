@@ -205,10 +205,11 @@ def test_a_size_that_the_card_does_not_have(box: Box) -> None:
 
 def test_what_a_sick_machine_leaves_is_what_the_cluster_looks_for(tool: Tool) -> None:
     """The feature's name stands in the rule, the folder in the agent's and in the check's own settings."""
+    from infra.catalogue.labels import GPU_SICK
     from infra.render.kubernetes import gpu
 
     script = f"require '{GPU}/libraries/health_settings'; puts Causeway::HealthSettings::FEATURES"
     folder = run(tool("ruby", "ruby"), "-e", script).strip()
     assert str(Path(folder).parent) == gpu.FEATURES
     said = (GPU / "files" / "gpu_health" / "features.py").read_text()
-    assert f'FEATURE = "{gpu.SICK}"' in said
+    assert f'FEATURE = "{GPU_SICK}"' in said
