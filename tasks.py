@@ -432,7 +432,8 @@ def images_prune(
         "region": "only there, an AWS site of the spec; may be given several times",
         "min-healthy": "percentage of the group that stays in service meanwhile",
         "max-healthy": "percentage that it may grow to meanwhile",
-        "protected": "instances protected from scale-in, as ours are: refresh (drain and replace), wait or ignore",
+        "protected": "instances protected from scale-in, as ours are: refresh (drain and replace), wait or "
+        "ignore",
         "checkpoint": "a percentage at which to pause for ten minutes; may be given several times",
         "cancel": "stop a refresh that is under way",
         "wait": "watch until it is over",
@@ -1114,7 +1115,7 @@ def autoscaler_explain(_: Context, pod: str = "", env: str = "", json: bool = Fa
     help={
         **ENV,
         **JSON,
-        "trace": "a file of jobs, JSON lines (default: the one that ships)",
+        "trace": "a file of jobs, JSON lines (default: a story that ships, with pools of its own)",
         "plot": "write a plot, too: a file that ends in .svg, .png or .pdf",
         "days": "only so many of the trace's first days",
     },

@@ -270,9 +270,22 @@ def test_a_trace_is_run_with_the_environments_own_pools(
     assert simulating.simulate(lab, "t.jsonl", plot="p.svg", days="7", json=True) == 0
     assert [each.name for each in asked["groups"]] == ["lab-us-west-2-cpu"]
     assert (asked["trace"], asked["plot"], asked["until"]) == (Path("t.jsonl"), Path("p.svg"), 7.0)
+    assert asked["physical"] == ()
     assert not asked["config"].exists()
+    asked.clear()
+    monkeypatch.setattr(command, "simulate", lambda **more: asked.update(more) or 0)
+    assert simulating.simulate(lab, "", plot="", days="", json=True) == 0
+    assert "config" not in asked, "the story asks for pools of its own lab"
     with pytest.raises(UsageError, match="how many days"):
         simulating.simulate(lab, "", plot="", days="a week", json=False)
+
+
+def test_a_trace_meets_the_racks_of_the_spec(research: Cluster) -> None:
+    found = simulating.machines(research)
+    assert sum(each.count for each in found) == 16
+    assert {each.gpus for each in found} == {4}
+    assert {each.labels["causeway.dev/site"] for each in found} == {"rack-a", "rack-b"}
+    assert found[0].memory > 200_000
 
 
 def test_cluster_up_says_which_pools_nothing_makes_grow(lab: Understood, research: Cluster) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.autoscaler.simulate.conditions import Machines
 
 
 def simulate(
     trace: Path | None = None,
     *,
     config: Path | None = None,
+    physical: Sequence[Machines] = (),
     plot: Path | None = None,
     as_json: bool = False,
     until: float | None = None,
@@ -20,12 +25,15 @@ def simulate(
 ) -> int:
     """Run a trace under our policy and say what it would have waited and cost.
 
-    Without a trace the shipped one is taken, without a configuration that of the lab which it tells of. A
-    plot is written as its file's ending says. ``until`` is in days from the trace's beginning. Returns 0,
-    or 1 if work was left undone. UsageError for files that can't be read.
+    Without a trace the shipped one is taken, without a configuration that of the lab which it tells of.
+    ``physical`` are machines of one's own, where the trace does not name them. A plot is written as its
+    file's ending says. ``until`` is in days from the trace's beginning. Returns 0, or 1 if work was left
+    undone. UsageError for files that can't be read.
     """
     import json
     import sys
+
+    from msgspec import structs
 
     from infra.autoscaler import config as configurations
     from infra.autoscaler.simulate import example, reporting, running, story
@@ -34,6 +42,8 @@ def simulate(
     if plot is not None and plot.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"{plot}: a plot is .svg, .png or .pdf")
     asked = traces.read(trace if trace is not None else story.PATH)
+    if physical and not asked.conditions.physical:
+        asked = replace(asked, conditions=structs.replace(asked.conditions, physical=tuple(physical)))
     known = configurations.read(config) if config is not None else example.config()
     result = running.run(known, asked, until=until * 86400 if until is not None else None)
     stream = out if out is not None else sys.stdout

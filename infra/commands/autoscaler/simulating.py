@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from infra.commands.autoscaler import configuring
 from infra.commands.environment import Understood
+from infra.commands.terminal import note
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.autoscaler.simulate.conditions import Machines
+    from infra.model import Cluster
 
 
 def simulate(understood: Understood, trace: str, *, plot: str, days: str, json: bool) -> int:
-    """A table, or figures; 1 if work was left undone. Without a trace, the one that ships with us."""
+    """A table, or figures; 1 if work was left undone.
+
+    Without a trace, the one that ships with us in the lab that it tells of: its jobs ask for pools of there.
+    """
     from infra.autoscaler.simulate import command
-    from infra.errors import UsageError
 
     try:
         until = float(days) if days else None
     except ValueError:
         raise UsageError(f"--days {days}: how many days of the trace, a number") from None
+    picture = Path(plot) if plot else None
+    if not trace:
+        note("no --trace: the story that ships is told, with the pools of its own lab")
+        return command.simulate(plot=picture, as_json=json, until=until)
     with TemporaryDirectory(prefix="causeway-") as folder:
         config = Path(folder) / "config.json"
         config.write_text(configuring.text(understood), encoding="utf-8")
         return command.simulate(
-            Path(trace) if trace else None,
+            Path(trace),
             config=config,
-            plot=Path(plot) if plot else None,
+            physical=machines(understood.cluster),
+            plot=picture,
             as_json=json,
             until=until,
         )
+
+
+def machines(cluster: Cluster) -> tuple[Machines, ...]:
+    """The spec's own machines that take work, equal ones together."""
+    from infra.autoscaler.simulate.conditions import Machines
+    from infra.render.kubernetes.autoscaler import amounts
+
+    counts: Counter[tuple[str, int, int, int, tuple[tuple[str, str], ...]]] = Counter()
+    for site in cluster.sites:
+        for node in site.nodes:
+            if {"worker", "gpu-worker"} & {*node.roles}:
+                offered = amounts(node.allocatable)
+                cards = offered.get("nvidia.com/gpu", 0)
+                size = (offered["cpu"], offered["memory"] >> 20)
+                counts[site.name, cards, *size, tuple(sorted(node.labels.items()))] += 1
+    return tuple(
+        Machines(
+            name=f"{site}-{number}", count=count, gpus=cards, cpu=cpu, memory=memory, labels=dict(labels)
+        )
+        for number, ((site, cards, cpu, memory, labels), count) in enumerate(counts.items())
+    )
