@@ -11,13 +11,19 @@ if TYPE_CHECKING:
     from infra.autoscaler.config import Config
 
 
-def text(understood: Understood) -> str:
-    """``config.json``. ``UsageError`` for an environment without pools."""
-    from infra.render.kubernetes import autoscaler
+def scalable(understood: Understood) -> None:
+    """``UsageError`` for an environment without pools."""
     from infra.render.kubernetes.scaling import has_pools
 
     if not has_pools(understood.cluster):
         raise UsageError(f"{understood.environment.spec_file} has no pools: there is nothing to scale")
+
+
+def text(understood: Understood) -> str:
+    """``config.json``. ``UsageError`` for an environment without pools."""
+    from infra.render.kubernetes import autoscaler
+
+    scalable(understood)
     return autoscaler.configuration(understood.cluster)
 
 

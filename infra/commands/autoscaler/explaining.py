@@ -46,8 +46,8 @@ def explain(understood: Understood, pod: str, *, json: bool) -> int:
 
 
 def _answer(understood: Understood, config: Config) -> tuple[Snapshot, Decision]:
-    from infra.autoscaler.decide import decide
     from infra.autoscaler.assembly import look
+    from infra.autoscaler.decide import decide
 
     with working.reach(understood) as there:
         there.access.ensure()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from infra.commands.autoscaler import configuring
 from infra.commands.cluster import working
 from infra.commands.environment import Understood
 from infra.commands.terminal import columns, note, say, say_json
@@ -21,6 +22,7 @@ LATE: Final = 60.0
 
 def status(understood: Understood, *, json: bool) -> int:
     """Everything; 1 when it does not do its work."""
+    configuring.scalable(understood)
     with working.reach(understood) as there:
         found = gather(there.api, understood.cluster, datetime.now(UTC))
     if json:

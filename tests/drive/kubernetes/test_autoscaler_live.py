@@ -1,0 +1,184 @@
+"""The controller against a real API server with the rights that are rendered, and the commands about it.
+
+AWS is an address where nobody answers: what can be known without it is still said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drive.kubernetes.apiserver import NAME, Server
+
+from infra.commands.environment import find, understand
+from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.secrets import Keys
+from infra.drive.secrets.local import LocalStore
+from infra.render.kubernetes import autoscaler
+from infra.render.kubernetes.manifests import SYSTEM
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+WORK = "autoscaler-live"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+FOLDERS = {
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ServiceAccount": f"/api/v1/namespaces/{SYSTEM}/serviceaccounts",
+    "ClusterRole": f"{RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Role": f"{RBAC}/namespaces/{SYSTEM}/roles",
+    "RoleBinding": f"{RBAC}/namespaces/{SYSTEM}/rolebindings",
+    "ConfigMap": f"/api/v1/namespaces/{SYSTEM}/configmaps",
+    "Deployment": f"/apis/apps/v1/namespaces/{SYSTEM}/deployments",
+}
+
+SPEC = """\
+version: 1
+name: lab
+domain: test.internal
+aws: {account: "123456789012"}
+sites:
+  us-west-2: {kind: aws}
+images:
+  cpu: {ubuntu: 24.04}
+  gpu: {ubuntu: 24.04, gpu: {driver: 580}}
+pools:
+  cpu: {image: cpu, instance_types: [m6i.xlarge], regions: {us-west-2: {max: 4}}}
+  gpu: {image: gpu, instance_types: [g5.xlarge], regions: {us-west-2: {max: 4}}}
+autoscaler: {image: "registry.lab.example/autoscaler:1"}
+"""
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "train-0", "namespace": WORK},
+    "spec": {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+    },
+}
+
+
+class Lab:
+    """A project whose cluster is the API server that is there."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder = folder
+        self.env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "KUBE"))},
+            "PYTHONPATH": str(ROOT),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "CAUSEWAY_API": server.address,
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        }
+
+    def run(self, *words: str, code: int = 0) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout, done.stderr
+
+    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
+        return self.run("invoke", "--search-root", str(ROOT), *words, "--env", "lab", code=code)
+
+
+@pytest.fixture
+def lab(
+    api: Api, server: Server, keys: Keys, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lab]:
+    """With everything applied but the pods, and taken away again: other tests share the server."""
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "lab.yaml").write_text(SPEC)
+    (tmp_path / "tasks.py").symlink_to(ROOT / "tasks.py")
+    own = LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    own.add(store.read(store.names("kubernetes/pki/")))
+    monkeypatch.chdir(tmp_path)
+    cluster = understand(find("lab"), changeable=True).cluster
+    (tmp_path / "config.json").write_text(autoscaler.configuration(cluster))
+    (tmp_path / "ca.crt").write_text(keys.ca.certificate)
+    for name in (SYSTEM, WORK):
+        if api.find(f"/api/v1/namespaces/{name}") is None:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            api.create("/api/v1/namespaces", body)
+    made = [each for documents in autoscaler.objects(cluster).values() for each in documents]
+    for each in made:
+        api.create(FOLDERS[each["kind"]], each)
+    account = f"/api/v1/namespaces/{WORK}/serviceaccounts"
+    if api.find(f"{account}/default") is None:
+        api.create(account, {"metadata": {"name": "default"}})
+    api.create(f"/api/v1/namespaces/{WORK}/pods", POD)
+    yield Lab(tmp_path, server)
+    api.delete(f"/api/v1/namespaces/{WORK}/pods/train-0")
+    for each in reversed(made):
+        api.delete(f"{FOLDERS[each['kind']]}/{each['metadata']['name']}")
+
+
+def kubeconfig(api: Api, lab: Lab, server: Server) -> Path:
+    """What its pod has: a token of its account."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = api.create(f"{FOLDERS['ServiceAccount']}/{autoscaler.NAME}/token", body)["status"]["token"]
+    where = {
+        "server": f"https://{server.address}",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": NAME,
+    }
+    path = lab.folder / "kubeconfig"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "clusters": [{"name": "it", "cluster": where}],
+        "users": [{"name": "it", "user": {"token": token}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_36_it_runs_with_the_rights_that_are_rendered_and_tells_pods_why(
+    api: Api, lab: Lab, server: Server
+) -> None:
+    words = ("--config", "config.json", "--kubeconfig", str(kubeconfig(api, lab, server)))
+    _, err = lab.run("infra.autoscaler", "run", "--once", "--port", "0", *words)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert lines[0]["message"] == "this process decides"
+    unread = [line["message"] for line in lines if line["message"].startswith("can't be read")]
+    assert unread == ["can't be read: aws/us-west-2"], "whatever it wants of the cluster, it may read"
+    assert lines[-1]["pending"] == {"waits": 1}
+    lease = api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{autoscaler.LEASE}")
+    assert not lease["spec"].get("holderIdentity"), "it gives the Lease back when it ends"
+    (event,) = api.list(f"/apis/events.k8s.io/v1/namespaces/{WORK}/events")
+    assert (event["reason"], event["regarding"]["name"]) == ("WaitsForCapacity", "train-0")
+    api.delete(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{autoscaler.LEASE}")
+
+
+def test_an_engineer_is_told_why_a_pod_waits_and_whether_it_works(lab: Lab) -> None:
+    out, _ = lab.invoke("autoscaler.explain", "--pod", f"{WORK}/train-0", "--json")
+    found = json.loads(out)
+    assert (found["pod"], found["outcome"]) == (f"{WORK}/train-0", "waits")
+    assert {each["group"] for each in found["obstacles"]} == {"lab-us-west-2-cpu", "lab-us-west-2-gpu"}
+    assert any("aws/us-west-2" in each for each in found["unknown"])
+    out, err = lab.invoke("autoscaler.explain")
+    assert f"{WORK}/train-0" in out
+    _, err = lab.invoke("autoscaler.explain", "--pod", f"{WORK}/trian-0", code=1)
+    assert f"did you mean {WORK}/train-0?" in err
+    out, err = lab.invoke("autoscaler.status", code=1)
+    assert "registry.lab.example/autoscaler:1, 0 of " in out
+    assert "nobody holds its Lease" in err
+    assert "Traceback" not in err
