@@ -94,7 +94,7 @@ def test_strongswan_restarts(world: World) -> None:
     assert not set(world.best_paths().values()) & set(site.node.routes().values())
     site.start_charon()
     # Who called while charon had no connections yet heard "no proposal chosen" and gave up: timers mend it.
-    world.wait_settled()
+    world.wait_joined()
     world.wait_healthy(60)
     with ThreadPoolExecutor() as together:
         workers = [region.worker_address for region in world.regions.values()]

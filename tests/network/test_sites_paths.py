@@ -125,7 +125,7 @@ def test_nothing_goes_in_the_clear_without_the_tunnel(world: World) -> None:
             lambda: len(one.node.check(*rejected).splitlines()) == 2, f"FRR's own rejection of {block}", 15
         )
         _goes_nowhere(one, other)
-    world.wait_settled()  # charon was told to end it: the timer of site-gateway-revive begins it again
+    world.wait_joined()  # charon was told to end it: the timer of site-gateway-revive begins it again
     world.wait_healthy()
     one.node.wait_for(lambda: one.host.reaches(other.host_address), "ping", 10)
     # What comes now comes after all that was there to see: tcpdump writes one line after the other.

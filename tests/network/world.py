@@ -38,7 +38,7 @@ from itertools import combinations
 from pathlib import Path
 
 from network.aws import AwsRegion
-from network.daemons import Charon, Frr
+from network.daemons import Charon, Frr, IkeSa
 from network.figures import figures
 from network.lab import Lab, OverlayMember, Segment, overlay, pod
 from network.node import Node, wait_for
@@ -259,7 +259,7 @@ class World:
             parts: list[Site | AwsRegion] = [*world.regions.values(), *world.sites.values()]
             for job in [together.submit(part.start) for part in parts]:
                 job.result()
-        world.wait_settled()
+        world.wait_joined()
         world.wait_healthy(60)
         return world
 
@@ -370,32 +370,46 @@ class World:
 
         wait_for(missing, "routes over the preferred tunnels", seconds, nodes, every=0.3)
 
-    def wait_settled(self, seconds: float = 60) -> None:
-        """Waits until each tunnel has one association, the same at both ends, and none is being made.
+    def wait_joined(self, seconds: float = 60) -> None:
+        """Waits until each tunnel has an association that both ends know.
 
         The lab has no timers. What they do is done meanwhile, again and again: who calls while the other
         end has no connections yet is turned away for good.
+        """
+
+        def joined(near: list[IkeSa], far: list[IkeSa]) -> bool:
+            return any(sa.state == "ESTABLISHED" and sa.children and sa in far for sa in near)
+
+        self._wait_tunnels(joined, "associations", seconds)
+
+    def wait_settled(self, seconds: float = 120) -> None:
+        """Waits until each tunnel has one association, the same at both ends, and none is being made.
 
         Where both ends begin at once, who comes second may end what the first made without a word, and the
         other sends into it until the new one is there: INITIAL_CONTACT, RFC 7296, section 2.4. On a busy
-        machine that is seconds after all routes are there.
+        machine that is seconds after all routes are there; what is left over goes with DPD.
         """
 
-        def one_each() -> bool:
-            for site in self.sites.values():
-                site.tool("revive", timeout=120)
+        def settled(near: list[IkeSa], far: list[IkeSa]) -> bool:
+            return near == far and [(sa.state, sa.children) for sa in near] == [("ESTABLISHED", 1)]
+
+        self._wait_tunnels(settled, "single associations", seconds)
+
+    def _wait_tunnels(
+        self, well: Callable[[list[IkeSa], list[IkeSa]], bool], what: str, seconds: float
+    ) -> None:
+        charons = {name: part.charon for parts in (self.sites, self.regions) for name, part in parts.items()}
+
+        def all_well() -> bool:
             with ThreadPoolExecutor() as together:
+                list(together.map(lambda site: site.tool("revive", timeout=120), self.sites.values()))
                 told = dict(zip(charons, together.map(Charon.ends, charons.values()), strict=True))
             for (one, name), (other, far_name) in self._tunnels():
                 near, far = told[one].get(name, []), told[other].get(far_name, [])
-                assert near == far, f"{one} {name}: {near}, at the other end {far}"
-                assert [(sa.state, sa.children) for sa in near] == [("ESTABLISHED", 1)], (
-                    f"{one} {name}: {near}"
-                )
+                assert well(near, far), f"{one} {name}: {near}, at the other end {far}"
             return True
 
-        charons = {name: part.charon for parts in (self.sites, self.regions) for name, part in parts.items()}
-        wait_for(one_each, "single associations", seconds, [each.node for each in charons.values()], every=1)
+        wait_for(all_well, what, seconds, [each.node for each in charons.values()], every=1)
 
     def _tunnels(self) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
         """Both ends of each tunnel that has two here: a site or region, and what it calls its connection."""
