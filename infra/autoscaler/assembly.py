@@ -100,14 +100,14 @@ class Cluster:
         self.watcher.stop()
 
 
-def world(watcher: Watcher, reader: Reader, clock: Callable[[], float]) -> Callable[[Memory], Snapshot]:
+def world(watcher: Watcher, reader: Reader, clock: Callable[[], float]) -> Callable[[], Snapshot]:
     """What the loop reads with. It raises where the cluster is not known well enough to act on it."""
 
-    def read(memory: Memory) -> Snapshot:
+    def read() -> Snapshot:
         if not watcher.healthy:
             problems = "; ".join(f"{what}: {why}" for what, why in watcher.errors.items())
             raise AwayError(f"the cluster is not known well enough: {problems or 'it was not read yet'}")
-        found = reader.read(memory.seen)
+        found = reader.read()
         parts = watcher.parts()
         return snapshot(
             parts.objects,
@@ -159,6 +159,6 @@ def look(config: Config, kubeconfig: Path | None) -> tuple[Snapshot, Memory]:
             problems = "; ".join(f"{what}: {why}" for what, why in cluster.watcher.errors.items())
             raise AwayError(f"the cluster can't be read: {problems}")
         memory = cluster.store.load()
-        return world(cluster.watcher, Reader(config, Clients()), time.time)(memory), memory
+        return world(cluster.watcher, Reader(config, Clients()), time.time)(), memory
     finally:
         cluster.watcher.stop()

@@ -22,6 +22,7 @@ from infra.autoscaler.decision import Decision, FreeNode, Release, SetDesired, T
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.results import Done
 from infra.autoscaler.world import Snapshot
+from infra.errors import CausewayError
 
 _V = TypeVar("_V")
 
@@ -67,7 +68,7 @@ class Cycle(Struct, frozen=True):
 class Parts(Struct, frozen=True):
     """What the loop is made of."""
 
-    read: Callable[[Memory], Snapshot]
+    read: Callable[[], Snapshot]
     """The world now; raises where it can't be known well enough to decide anything."""
     decide: Callable[[Snapshot, Memory, Config, float], Decision]
     store: Store
@@ -128,7 +129,10 @@ class Loop:
             # Another may have written meanwhile, so what is kept is read again.
             self._memory = self._saved = None
             self._failures += 1
-            _LOG.exception("the loop came to nothing")
+            # Only a fault of ours is worth its traceback.
+            _LOG.error(
+                "the loop came to nothing: %s", problem, exc_info=not isinstance(problem, CausewayError)
+            )
             cycle = replace(cycle, error=f"{type(problem).__name__}: {problem}")
         cycle = replace(cycle, seconds=time.monotonic() - begun)
         for observer in self._parts.observers:
@@ -146,7 +150,7 @@ class Loop:
         memory = self._memory
         if memory is None:
             memory = self._saved = self._parts.store.load()
-        snapshot = self._parts.read(memory)
+        snapshot = self._parts.read()
         decision = self._parts.decide(snapshot, memory, self._config, self._clock())
         self._save(decision.memory)
         results = executor.run(

@@ -17,7 +17,7 @@ from autoscaler.embedded import EmbeddedAws
 from infra.autoscaler.aws import answers
 from infra.autoscaler.aws.background import Background, LateError
 from infra.autoscaler.aws.clients import Clients, Patience
-from infra.autoscaler.aws.reading import Reader, chunks
+from infra.autoscaler.aws.reading import Reader, Reading, chunks
 from infra.autoscaler.config import MachineType
 from infra.localaws import faults
 
@@ -72,22 +72,57 @@ def test_an_empty_group_and_no_activities_at_all(aws: EmbeddedAws) -> None:
     assert reading.groups[WEST.name].activities == ()
 
 
-@pytest.mark.parametrize("age", [0.0, 60.0, 86_400.0, 50 * 86_400.0])
-def test_17_a_cursor_that_ages_out_is_harmless(aws: EmbeddedAws, age: float) -> None:
-    now = time.time()
+def told(found: Reading) -> list[str]:
+    return [each.message for each in found.groups[WEST.name].activities]
+
+
+def test_17_activities_that_age_out_are_harmless(aws: EmbeddedAws) -> None:
+    now = [time.time()]
     aws.make(WEST)
     for number in range(250):
-        aws.failed(WEST, f"number {number}", start=now - 250 * 86_400 + number * 86_400)
-    aws.failed(WEST, NO_CAPACITY, start=now - 1)
-    state = reader(WEST).read({WEST.name: now - age}).groups[WEST.name]
-    assert [each.message for each in state.activities] == [NO_CAPACITY]
-    assert Counter(action for _, action in aws.calls)["DescribeScalingActivities"] == 1
+        aws.failed(WEST, f"number {number}", start=now[0] - (250 - number) * 86_400)
+    aws.failed(WEST, NO_CAPACITY, start=now[0] - 1)
+    reading = reader(WEST, clock=lambda: now[0])
+    assert told(reading.read()) == [NO_CAPACITY]
+    assert Counter(action for _, action in aws.calls)["DescribeScalingActivities"] == 2
+    aws.group(WEST).activities.clear()
+    assert told(reading.read()) == [NO_CAPACITY], "it was so, whatever AWS tells now"
+    now[0] += 4 * 3600
+    assert told(reading.read()) == []
 
 
 def test_17_an_empty_list_is_harmless(aws: EmbeddedAws) -> None:
     aws.make(WEST)
-    for seen in ({}, {WEST.name: 0.0}, {WEST.name: time.time() + 3600}):
-        assert reader(WEST).read(seen).groups[WEST.name].activities == ()
+    reading = reader(WEST)
+    for _ in range(3):
+        assert told(reading.read()) == []
+    aws.failed(WEST, NO_CAPACITY, start=time.time() - 1)
+    assert told(reading.read()) == [NO_CAPACITY]
+
+
+def test_activities_that_are_known_are_not_read_again(aws: EmbeddedAws) -> None:
+    aws.make(WEST)
+    now = time.time()
+    slow = "a launch that takes long"
+    aws.failed(WEST, "", start=now - 900, StatusCode="InProgress", EndTime=None, ActivityId=slow)
+    for number in range(350):
+        aws.failed(WEST, f"number {number}", start=now - number)
+    reading = reader(WEST)
+
+    def calls() -> tuple[int, int]:
+        aws.calls.clear()
+        count = len(told(reading.read()))
+        return count, Counter(action for _, action in aws.calls)["DescribeScalingActivities"]
+
+    assert calls() == (351, 4)
+    assert calls() == (351, 2), "the one in progress may be over any time"
+    aws.failed(WEST, NO_CAPACITY, start=now + 1)
+    assert calls() == (352, 2)
+    (row,) = [each for each in aws.group(WEST).activities if each["ActivityId"] == slow]
+    row.update(StatusCode="Failed", StatusMessage="after all", EndTime=row["StartTime"])
+    assert calls() == (352, 4), "it has moved behind all others"
+    assert "after all" in told(reading.read())
+    assert calls() == (352, 1)
 
 
 def test_pages_of_groups_and_of_activities(aws: EmbeddedAws) -> None:
@@ -248,11 +283,14 @@ def test_a_region_where_nobody_listens(aws: EmbeddedAws) -> None:
 
 def test_a_region_that_never_answers_is_waited_for_once(aws: EmbeddedAws) -> None:
     aws.make(WEST, EAST)
-    reading = reader(WEST, EAST, deadline=2.0, patience=Patience(1.0, 30.0, 1))
+    patience = Patience(1.0, 30.0, 1)
+    reader(WEST, EAST, patience=patience, deadline=60.0).read()  # clients are there then
+    aws.calls.clear()
+    reading = reader(WEST, EAST, deadline=3.0, patience=patience)
     with aws.held("us-west-2", "DescribeAutoScalingGroups"):
         found = reading.read()
         assert set(found.groups) == {EAST.name}
-        assert found.errors == {"aws/us-west-2": "no answer within 2 s"}
+        assert found.errors == {"aws/us-west-2": "no answer within 3 s"}
         found = reading.read()
         assert set(found.groups) == {EAST.name}
         assert found.errors["aws/us-west-2"].startswith("no answer for")

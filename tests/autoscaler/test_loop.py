@@ -1,4 +1,4 @@
-"""The loop: what is kept before what is done, failures that pass, and a process that may die at any moment."""
+"""The loop: what is kept before what is done, failures that pass, and a process that may die anywhere."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class World:
 
     # Reading and deciding.
 
-    def read(self, memory: Memory) -> Snapshot:
+    def read(self) -> Snapshot:
         self._at("read")
         states = (making.state(group, self.sizes[group.name]) for group in (WEST, EAST))
         return making.snapshot(groups=states)
@@ -334,7 +334,7 @@ def test_logs_are_json_a_line(capsys: pytest.CaptureFixture[str]) -> None:
         "SetDesired: done",
         "SetDesired: done",
         "loop",
-        "the loop came to nothing",
+        "the loop came to nothing: down",
         "another process decides; this one waits",
     ]
     assert lines[1]["action"] == {

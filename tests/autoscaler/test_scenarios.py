@@ -140,8 +140,8 @@ def test_18_machines_that_come_while_it_goes_back_are_kept(stage: Stage) -> None
     first = stage.first
     read = first.loop._parts.read
 
-    def late(memory: Any) -> Any:
-        found = read(memory)
+    def late() -> Any:
+        found = read()
         faults.FAULTS.clear()
         stage.aws.group(WEST).set_desired_capacity(4)  # AWS has found some after all
         return found

@@ -3,7 +3,7 @@
 Of each region, side by side::
 
     groups      DescribeAutoScalingGroups, by name; a group that lacks the cluster's tag is none of ours
-    activities  DescribeScalingActivities of the region, back to what was judged already
+    activities  DescribeScalingActivities of the region, back to those that are known
     instances   DescribeInstances: of those that are new, and of those that do not run
     spot        DescribeSpotInstanceRequests that AWS has marked to end
     hooks       DescribeLifecycleHooks, now and then
@@ -41,9 +41,7 @@ _VALUES: Final = 200
 _PAGES: Final = 10
 """Pages of activities, of 100 each: newest first, so those that are left out are the oldest."""
 _LOOK_BACK: Final = 3 * 3600.0
-"""Seconds: nothing older is news to anybody, however long we were away."""
-_OVERLAP: Final = 900.0
-"""Seconds before what was judged: a launch that was in progress then may have failed since."""
+"""Seconds. Nothing older is news to anybody, however long we were away."""
 _NOTICE: Final = 120.0
 """Seconds from a spot interruption notice to the end of the machine."""
 _HOOKS_LAST: Final = 600.0
@@ -88,11 +86,11 @@ class Reader:
             _Region(config, region, sorted(names[region]), clients, clock) for region in sorted(names)
         ]
 
-    def read(self, seen: Mapping[str, float] = {}) -> Reading:
-        """Everything. ``seen``: group → start of the newest activity that was judged."""
+    def read(self) -> Reading:
+        """Everything."""
         futures: dict[Key, Future[Any]] = {}
         for region in self._regions:
-            futures.update(region.begin(self._background, seen))
+            futures.update(region.begin(self._background))
         found = self._background.gather(futures)
         groups: dict[str, GroupState] = {}
         errors: dict[str, str] = {}
@@ -128,6 +126,7 @@ class _Region:
         self._clients = clients
         self._clock = clock
         self._machines: Mapping[str, answers.Machine] = {}
+        self._activities: Mapping[str, Activity] = {}
         self._hooks: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._priced = 0.0
         ours = [group for group in config.groups if group.region == name]
@@ -137,13 +136,12 @@ class _Region:
         )
         self._zones = {zone for group in ours for zone in group.zones}
 
-    def begin(self, background: Background, seen: Mapping[str, float]) -> dict[Key, Future[Any]]:
+    def begin(self, background: Background) -> dict[Key, Future[Any]]:
         """Start all calls."""
         now = self._clock()
-        since = max(min((seen.get(name, 0.0) for name in self._groups), default=0.0), now - _LOOK_BACK)
         rows = background.start((self.name, "groups"), self._read_groups)
         works: dict[str, Callable[[], Any]] = {
-            "activities": lambda: self._read_activities(since - _OVERLAP),
+            "activities": lambda: self._read_activities(now - _LOOK_BACK),
             "instances": lambda: self._read_machines(rows),
         }
         if self._spot_types:
@@ -198,19 +196,26 @@ class _Region:
         ]
 
     def _read_activities(self, since: float) -> list[Activity]:
-        """Newest first, but those in progress before all others."""
+        """AWS lists those in progress, then the newest first. What is over does not change: a page with
+        nothing new is the last that is read, once all that were in progress were met again."""
         client = self._clients.get("autoscaling", self.name)
         ours = set(self._groups)
-        found: list[Activity] = []
+        found = {one: each for one, each in self._activities.items() if each.start >= since}
+        unmet = {one for one, each in found.items() if each.end is None}
+        known = found.keys() - unmet
+        for one in unmet:
+            del found[one]
         pages = client.get_paginator("describe_scaling_activities").paginate(
             PaginationConfig={"PageSize": 100}
         )
         for page in islice(pages, _PAGES):
-            some = [answers.activity(row) for row in page["Activities"]]
-            found += [each for each in some if each.start >= since and each.group in ours]
-            if any(each.start < since and each.end is not None for each in some):
+            some = [each for each in map(answers.activity, page["Activities"]) if each.start >= since]
+            unmet -= {each.id for each in some}
+            if not unmet and all(each.id in known for each in some):
                 break
-        return found
+            found |= {each.id: each for each in some}
+        self._activities = found
+        return [each for each in found.values() if each.group in ours]
 
     def _read_machines(self, rows: Future[list[answers.Row]]) -> dict[str, answers.Machine]:
         """All instances of all groups. When one was launched, and how it was bought, is asked once."""

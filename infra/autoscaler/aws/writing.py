@@ -102,8 +102,7 @@ class AwsWriter:
             return Result(
                 "stale", f"its size is {state.desired}, no longer {action.was}: somebody else changed it"
             )
-        least = max(state.min, present_units(state) if action.desired < state.desired else 0)
-        desired = max(least, min(action.desired, state.max))
+        desired = min(max(action.desired, state.min, present_units(state)), state.max)
         why = _changed(action.desired, desired, state)
         if desired == state.desired or (desired < state.desired) != (action.desired < state.desired):
             return Result("needless", why or "it is so already")
