@@ -40,6 +40,30 @@ class Template:
     taints: tuple[Taint, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Pods that were placed: so many on each of these rows."""
+
+    kind: Kind
+    rows: Ints
+    counts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A row that was added."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A row that was made one of another group, and what it was."""
+
+    row: int
+    template: int
+
+
 @dataclass(slots=True)
 class _Static:
     """Where pods with the same selectors and tolerations may stand, as far as machines alone say."""
@@ -85,7 +109,7 @@ class Board:
         self.holds: list[list[int]] = []
         """Kinds that were placed on a row, in order."""
         self._ports: dict[int, list[tuple[str, str, int]]] = {}
-        self._journal: list[tuple[Kind, Ints, Ints] | int] = []
+        self._journal: list[Put | Opened | Moved] = []
         self.sites: dict[str, int] = {}
         self._taint_ids: dict[tuple[Taint, ...], int] = {}
         self._values: dict[str, dict[str, int]] = {}
@@ -104,6 +128,8 @@ class Board:
             for zone in view.group.zones or ("",):
                 labels = {**view.template.labels, ZONE: zone} if zone else view.template.labels
                 self.templates.append(Template(number, zone, labels, view.template.taints))
+        self.at = {(each.group, each.zone): place for place, each in enumerate(self.templates)}
+        """(group, zone) → template."""
         self.template_group: Ints = np.array([each.group for each in self.templates], np.int64)
         self.group_cards: Ints = np.array(
             [view.template.allocatable.get(GPU, 0) for view in groups], np.int64
@@ -215,7 +241,7 @@ class Board:
         self.free[:, row] = self.offers[which.group]
         self.cards[row] = self.group_cards[which.group]
         self.locked[row] = locked
-        self._journal.append(row)
+        self._journal.append(Opened(row))
         return row
 
     def place(self, kind: Kind, rows: Ints, counts: Ints) -> None:
@@ -231,37 +257,41 @@ class Board:
                 self._ports.setdefault(row, []).extend(kind.shape.ports)
         if kind.placed:
             self.locked[rows] = True
-        self._journal.append((kind, rows, counts))
+        self._journal.append(Put(kind, rows, counts))
 
     def mark(self) -> int:
         """A point to go back to."""
         return len(self._journal)
 
-    def since(self, mark: int) -> list[tuple[Kind, Ints, Ints]]:
+    def since(self, mark: int) -> list[Put]:
         """What was placed from there on."""
-        return [each for each in self._journal[mark:] if not isinstance(each, int)]
+        return [each for each in self._journal[mark:] if isinstance(each, Put)]
 
     def opened(self, mark: int) -> list[int]:
         """Rows that were added from there on."""
-        return [each for each in self._journal[mark:] if isinstance(each, int)]
+        return [each.row for each in self._journal[mark:] if isinstance(each, Opened)]
 
-    def undo(self, mark: int) -> None:
-        """Take everything back to there."""
-        while len(self._journal) > mark:
-            entry = self._journal.pop()
-            if isinstance(entry, int):
-                self._drop(entry)
-                continue
-            kind, rows, counts = entry
-            request, _ = self.request(kind)
-            for column in range(len(self.resources)):
-                if request[column]:
-                    self.free[column, rows] += request[column] * counts
-            self._count(kind, rows, -counts)
-            for row in rows.tolist():
-                self.holds[row].pop()
-                if kind.shape.ports:
-                    del self._ports[row][-len(kind.shape.ports) :]
+    def last(self) -> Put | Opened | Moved:
+        """What was done last."""
+        return self._journal[-1]
+
+    def undo(self) -> None:
+        """Take back what was done last."""
+        match self._journal.pop():
+            case Opened(row):
+                self._drop(row)
+            case Moved(row, template):
+                self._change(row, template)
+            case Put(kind, rows, counts):
+                request, _ = self.request(kind)
+                for column in range(len(self.resources)):
+                    if request[column]:
+                        self.free[column, rows] += request[column] * counts
+                self._count(kind, rows, -counts)
+                for row in rows.tolist():
+                    self.holds[row].pop()
+                    if kind.shape.ports:
+                        del self._ports[row][-len(kind.shape.ports) :]
 
     def _drop(self, row: int) -> None:
         """The last row."""
@@ -275,6 +305,10 @@ class Board:
 
     def move(self, row: int, template: int) -> None:
         """Make a row that the plan opened one of another group, with all that is on it."""
+        self._journal.append(Moved(row, self.at[int(self.group[row]), self.zones[row]]))
+        self._change(row, template)
+
+    def _change(self, row: int, template: int) -> None:
         which = self.templates[template]
         self.free[:, row] += self.offers[which.group] - self.offers[self.group[row]]
         self.group[row] = which.group
@@ -354,6 +388,8 @@ class Board:
 
     def template_domain(self, key: str) -> Ints:
         """The same for templates."""
+        if key not in self._domains:
+            self.domain(key)
         found = self._template_domains.get(key)
         if found is None:
             found = self._template_domains[key] = np.array(
@@ -366,7 +402,8 @@ class Board:
         return self._domains.keys()
 
     def values(self, key: str) -> int:
-        """How many values there are."""
+        """How many values there are, on rows and on all that may be added."""
+        self.domain(key)
         return len(self._values.get(key, ()))
 
     def words(self, key: str, number: int) -> str:

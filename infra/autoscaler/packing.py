@@ -15,7 +15,7 @@ from math import inf
 import numpy as np
 
 from infra.autoscaler import topology
-from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints
+from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints, Moved, Opened, Put
 from infra.autoscaler.config import Config
 from infra.autoscaler.demand import Demand, Kind
 from infra.autoscaler.fitting import HOSTNAME, holds_term
@@ -24,6 +24,9 @@ from infra.autoscaler.view import GroupView, View
 from infra.autoscaler.world import Snapshot
 from infra.autoscaler.zones import Zones
 from infra.catalogue.labels import SITE
+
+_TRIES = 16
+"""How often machines are shared out anew between zones, when one of them gives less than it should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,6 @@ class Packer:
                 if group >= 0 and machine.state not in ("gone", "leaving"):
                     there[group].append((machine.zone, machine.units))
         self.board = Board(demand, self.groups, kept)
-        self._at = {(each.group, each.zone): place for place, each in enumerate(self.board.templates)}
         zones: list[Zones] = []
         for place, view_of in enumerate(self.groups):
             booting = [(unit.zone, 1) for unit in self.units[place]]
@@ -99,7 +101,7 @@ class Packer:
                 if fresh:
                     self.units[place].append(Unit(zone, COMING, name))
                 else:
-                    self.board.add(self._at[place, zone], COMING, name)
+                    self.board.add(self.board.at[place, zone], COMING, name)
                     there[place].append((zone, 1))
             zones.append(Zones(view_of, there[place], [unit.zone for unit in self.units[place]]))
         self.base = self.board.n
@@ -136,7 +138,7 @@ class Packer:
         return float((request / self._most).max()) if len(request) else 0.0
 
     def largest(self, kind: Kind) -> int:
-        """How many such pods the roomiest of our own machines would have room for, were they empty."""
+        """How many such pods the roomiest machine would have room for, were it empty."""
         return max((count for _, count in self._empty(kind)), default=0)
 
     def most(self, kind: Kind, across: bool) -> int:
@@ -148,27 +150,25 @@ class Packer:
             found[of.site] += of.max * holds
         for site, count in self._empty(kind):
             found[site] += count
-        if across:
-            return found.total()
-        return max(found.values(), default=0)
+        return found.total() if across else max(found.values(), default=0)
 
     def _empty(self, kind: Kind) -> list[tuple[str, int]]:
-        """Our own machines that such a pod may be on: site, and how many they would hold."""
-        fits = self.board.fits(kind)
-        by_name = {name: row for row, name in enumerate(self.board.names[: self.base])}
+        """Machines that would take such a pod, and that no group starts for it: site, and how many each."""
+        board = self.board
+        fits = board.fits(kind)
+        mine = {self.groups[group].group.name for group in self.choice(kind).groups.tolist()}
+        by_name = {name: row for row, name in enumerate(board.names[: self.base])}
         found = []
         for machine in self.view.machines:
             row = by_name.get(machine.name)
-            if machine.group is None and row is not None and fits[row]:
-                count = min(
-                    (
-                        machine.allocatable.get(name, 0) // amount
-                        for name, amount in kind.shape.requests
-                        if amount
-                    ),
-                    default=0,
-                )
-                found.append((machine.labels.get(SITE, ""), count))
+            if row is None or not fits[row] or machine.state == "gone" or machine.group in mine:
+                continue
+            asked = [(name, amount) for name, amount in kind.shape.requests if amount > 0]
+            holds = min((machine.allocatable.get(name, 0) // amount for name, amount in asked), default=0)
+            if kind.shape.ports:
+                holds = min(holds, 1)
+            site = next(site for site, number in board.sites.items() if number == board.site[row])
+            found.append((site, holds))
         return found
 
     def sites(self) -> list[str]:
@@ -179,12 +179,12 @@ class Packer:
         own = [site for site in self.board.sites if site not in of_groups]
         return [*own, *of_groups]
 
-    def rank(self, puts: Sequence[tuple[Kind, Ints, Ints]]) -> int:
+    def rank(self, puts: Sequence[Put]) -> int:
         """The worst rank of the groups whose machines were opened."""
         found = 0
-        for kind, rows, _ in puts:
-            choice = self.choice(kind)
-            for group in {int(self.board.group[row]) for row in rows.tolist() if row >= self.base}:
+        for put in puts:
+            choice = self.choice(put.kind)
+            for group in {int(self.board.group[row]) for row in put.rows.tolist() if row >= self.base}:
                 place = np.nonzero(choice.groups == group)[0]
                 if len(place):
                     found = max(found, int(choice.rank[place[0]]))
@@ -405,7 +405,7 @@ class Packer:
         if templates is not None:
             allowed = allowed & templates
         return frozenset(
-            zone for zone in (self.groups[group].group.zones or ("",)) if allowed[self._at[group, zone]]
+            zone for zone in (self.groups[group].group.zones or ("",)) if allowed[self.board.at[group, zone]]
         )
 
     def _fillers(self, kind: Kind, group: int, templates: Flags | None) -> float:
@@ -455,7 +455,7 @@ class Packer:
     def _open(self, group: int, *, locked: bool = False) -> int:
         """A new row."""
         zone = self.stock.take(group)
-        return self.board.add(self._at[group, zone], NEW, "", locked)
+        return self.board.add(self.board.at[group, zone], NEW, "", locked)
 
     def _launch(self, kind: Kind, n: int, offer: Offer, templates: Flags | None) -> int:
         group = offer.group
@@ -546,7 +546,7 @@ class Packer:
                     return placed
                 mine = allowed & (board.template_group == offer.group) & (domain >= 0)
                 for zone in self.stock.zones[offer.group].ahead():
-                    place = self._at[offer.group, zone]
+                    place = self.board.at[offer.group, zone]
                     if mine[place] or not mine.any():
                         break
                 if not mine.any():
@@ -563,12 +563,7 @@ class Packer:
                 capacity = np.zeros(board.values(key), np.int64)
                 mine = domain[allowed]
                 capacity[mine[mine >= 0]] = left
-                share = topology.shares(board, limits[0], capacity, left, eligible, domain[openable])
-                levels = topology.by_domain(board, key, board.counts[limits[0].chosen])
-                for place in sorted(np.nonzero(share)[0].tolist(), key=lambda at: (levels[at], at)):
-                    here = allowed & (domain == place)
-                    rows = board.domain(key) == place
-                    placed += self._acquire(kind, int(share[place]), scope, here, rows, cap, grow)
+                placed += self._share_out(kind, scope, limits[0], capacity, left, allowed, cap, grow)
                 if limits[0].even is None and placed < n:
                     nowhere = allowed & (domain < 0)
                     if nowhere.any():
@@ -595,6 +590,39 @@ class Packer:
                     kind, n - placed, fits, board.eligible(kind), self._openable(kind, scope)
                 )
         return placed
+
+    def _share_out(
+        self,
+        kind: Kind,
+        scope: Scope,
+        limit: topology.Counting,
+        capacity: Ints,
+        n: int,
+        allowed: Flags,
+        cap: int,
+        grow: bool,
+    ) -> int:
+        """Open machines in several places at a time. Where one gives less than its share, all get others."""
+        board = self.board
+        domain = board.template_domain(limit.topology)
+        openable = domain[self._openable(kind, scope)]
+        levels = topology.by_domain(board, limit.topology, board.counts[limit.chosen])
+        for _ in range(_TRIES):
+            share = topology.shares(board, limit, capacity, n, board.eligible(kind), openable)
+            mark = board.mark()
+            placed = 0
+            for place in sorted(np.nonzero(share)[0].tolist(), key=lambda at: (levels[at], at)):
+                wanted = int(share[place])
+                rows = board.domain(limit.topology) == place
+                got = self._acquire(kind, wanted, scope, allowed & (domain == place), rows, cap, grow)
+                placed += got
+                if got < wanted:
+                    capacity[place] = got
+                    break
+            else:
+                return placed
+            self.undo(mark)
+        return 0
 
     def _inside(self, names: Sequence[str], allowed: Flags) -> Flags:
         """Rows in places where these templates are."""
@@ -723,7 +751,7 @@ class Packer:
         locked = bool(board.locked[row])
         single = self.stock.zones[own].single
         for group in peers[enough].tolist():
-            template = self._at[group, board.zones[row]]
+            template = self.board.at[group, board.zones[row]]
             if not allowed[template]:
                 continue
             if group == own:
@@ -782,11 +810,18 @@ class Packer:
     # --- undoing ------------------------------------------------------------------------------------------
 
     def undo(self, mark: int) -> None:
-        """Back to a mark of the board. No machine may have been exchanged since."""
+        """Back to a mark of the board."""
         board = self.board
-        for row in reversed(board.opened(mark)):
-            self.stock.back(int(board.group[row]), board.zones[row])
-        board.undo(mark)
+        while board.mark() > mark:
+            match board.last():
+                case Opened(row):
+                    self.stock.back(int(board.group[row]), board.zones[row])
+                case Moved(row, template):
+                    self.stock.back(int(board.group[row]), board.zones[row])
+                    self.stock.join(board.templates[template].group, board.zones[row])
+                case _:
+                    pass
+            board.undo()
 
 
 def _first(view: GroupView, there: list[tuple[str, int]]) -> list[str]:

@@ -8,10 +8,11 @@ leaves less waiting, and then costs less, is taken: so a second loop asks for no
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from infra.autoscaler import gangs, words
-from infra.autoscaler.board import BOOTING, NEW, READY, Ints
+from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Put
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Notice, Verdict
 from infra.autoscaler.demand import Demand, Item, Kind, gather
@@ -22,6 +23,9 @@ from infra.autoscaler.packing import Packer, Scope
 from infra.autoscaler.stock import Unit
 from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
+
+_LAPS = 3
+"""How often what is left is looked at again, once machines are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Result:
     """Where an item's pods went."""
 
     item: Item
-    puts: list[tuple[Kind, Ints, Ints]]
+    puts: list[Put]
     count: int
 
 
@@ -60,13 +64,23 @@ class Plan:
     """Rows that the plan opened → what they are: a machine on its way, or a new one."""
     new: dict[int, int] = field(default_factory=dict)
     """Group → units that have to be asked for."""
+    known: tuple[int, ...] | None = None
+    """By group, how many units come in any case, where the plan took some of its own for that."""
 
     def what(self, row: int) -> tuple[int, str]:
         """What a row is (its tier) and its machine's name."""
         unit = self.rows.get(row)
-        if unit is not None:
-            return unit.tier, unit.name
-        return int(self.packer.board.tier[row]), self.packer.board.names[row]
+        board = self.packer.board
+        tier, name = (unit.tier, unit.name) if unit is not None else (int(board.tier[row]), board.names[row])
+        if tier == COMING and self.known is not None:
+            number = int(name.rpartition("#")[2])
+            return (tier if number < self.known[int(board.group[row])] else NEW), name
+        return tier, name
+
+    @property
+    def left(self) -> bool:
+        """Whether some of it has no place."""
+        return any(each.count < each.item.count for each in self.results)
 
     @property
     def worth(self) -> tuple[tuple[int, ...], float, int]:
@@ -85,13 +99,19 @@ class Plan:
 def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
     """Places, sizes and verdicts for all that waits. Pure."""
     demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
-    best = _plan(view, snapshot, demand, config, fresh=False)
-    if _underway(view) and (best.new or any(each.count < each.item.count for each in best.results)):
-        fresh = _plan(view, snapshot, demand, config, fresh=True)
-        best = min(best, fresh, key=lambda each: each.worth)
+    best = _best(view, snapshot, demand, config)
+    asked = Counter(best.new)
+    for _ in range(_LAPS):
+        if not best.new or not best.left:
+            break
+        # What is asked for may make room in another way for what is left: as the next loop would see it.
+        best = _best(_grown(view, asked), snapshot, demand, config)
+        best.known = tuple(group.coming for group in view.groups.values())
+        asked.update(best.new)
+    groups = tuple(view.groups.values())
     sizes = {
-        best.packer.groups[group].group.name: standing(best.packer.groups[group]) + units
-        for group, units in sorted(best.new.items())
+        groups[group].group.name: standing(groups[group]) + units
+        for group, units in sorted(asked.items())
         if units > 0
     }
     standings = {each.item.key: _standing(best, each) for each in best.results if each.item.key is not None}
@@ -99,8 +119,8 @@ def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: fl
     held = {
         name
         for each in best.results
-        for _, rows, _ in each.puts
-        for tier, name in map(best.what, rows.tolist())
+        for put in each.puts
+        for tier, name in map(best.what, put.rows.tolist())
         if tier <= BOOTING
     }
     held |= {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
@@ -116,6 +136,23 @@ def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: fl
             for key, why in sorted(kept.failed.items())
         ),
     )
+
+
+def _best(view: View, snapshot: Snapshot, demand: Demand, config: Config) -> Plan:
+    found = _plan(view, snapshot, demand, config, fresh=False)
+    if _underway(view) and (found.new or found.left):
+        fresh = _plan(view, snapshot, demand, config, fresh=True)
+        return min(found, fresh, key=lambda each: each.worth)
+    return found
+
+
+def _grown(view: View, asked: Mapping[int, int]) -> View:
+    """The view, with what is asked for on its way."""
+    groups = {
+        name: replace(each, coming=each.coming + asked.get(place, 0))
+        for place, (name, each) in enumerate(view.groups.items())
+    }
+    return replace(view, groups=groups)
 
 
 def _underway(view: View) -> bool:
@@ -224,7 +261,7 @@ def _try(packer: Packer, item: Item, scope: Scope) -> int:
 
 
 def _standing(found: Plan, result: Result) -> gangs.Standing:
-    whats = [found.what(row) for _, rows, _ in result.puts for row in rows.tolist()]
+    whats = [found.what(row) for put in result.puts for row in put.rows.tolist()]
     never = "" if result.count else words.never(found.packer, result.item)
     return gangs.Standing(
         placed=bool(result.count),

@@ -40,9 +40,8 @@ class Stock:
         self.groups: Sequence[GroupView] = tuple(view.groups.values())
         self.zones = zones
         self.units = units
-        start: Mapping[str, int] = {
-            each.group.name: standing(each) - len(units[place]) for place, each in enumerate(self.groups)
-        }
+        # What is on its way is asked for and paid, whether the plan has a use for it or not.
+        start: Mapping[str, int] = {each.group.name: standing(each) for each in self.groups}
         self.ledger = Ledger(self.groups, start, view.machines, config)
         prices = np.array([each.template.price for each in self.groups], np.float64)
         self.price = np.where(prices > 0, prices, _UNKNOWN)
@@ -67,13 +66,12 @@ class Stock:
 
     def room(self, group: int) -> int:
         """How many units a group can be given: what comes in any case, or what the limits leave."""
-        ahead = int(self._ahead[group] - self._taken[group])
-        more = self.ledger.room(self.groups[group].group.name) if self._usable[group] else 0
-        return max(more, ahead, 0)
+        ahead = max(0, int(self._ahead[group] - self._taken[group]))
+        return ahead + (self.ledger.room(self.groups[group].group.name) if self._usable[group] else 0)
 
     def open(self) -> Flags:
         """Groups that can be given one at least."""
-        found = self._usable & (self._left > self._taken)
+        found = self._usable & (self._left + self._ahead > self._taken)
         if self._budget is not None:
             found &= self._known & (self.price <= self._budget - self.ledger.cost + 1e-9)
         for group in self._limited:
@@ -97,8 +95,11 @@ class Stock:
         self.zones[group].join(zone)
 
     def _give(self, group: int, units: int) -> None:
+        before = max(0, int(self._taken[group] - self._ahead[group]))
         self._taken[group] += units
-        self.ledger.take(self.groups[group].group.name, units)
+        new = max(0, int(self._taken[group] - self._ahead[group])) - before
+        if new:
+            self.ledger.take(self.groups[group].group.name, new)
 
 
 def _usable(view: GroupView) -> bool:

@@ -57,8 +57,8 @@ def _of_pods(
     kind = result.item.wanted[0].kind
     pods = result.item.wanted[0].pods
     by: dict[Outcome, list[tuple[str, int, int]]] = {}
-    for _, rows, counts in result.puts:
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+    for put in result.puts:
+        for row, count in zip(put.rows.tolist(), put.counts.tolist(), strict=True):
             tier, name = found.what(row)
             by.setdefault(_outcome(tier), []).append((name, int(found.packer.board.group[row]), count))
     at = 0
@@ -141,8 +141,8 @@ def _of_gang(found: Plan, result: Result, snapshot: Snapshot, failed: Mapping[st
     if result.count:
         places = [
             (name, int(packer.board.group[row]), tier)
-            for _, rows, _ in result.puts
-            for row in rows.tolist()
+            for put in result.puts
+            for row in put.rows.tolist()
             for tier, name in (found.what(row),)
         ]
         last = max(_outcomes.index(_outcome(tier)) for _, _, tier in places)
