@@ -100,7 +100,9 @@ class Cluster:
         self.watcher.stop()
 
 
-def world(watcher: Watcher, reader: Reader, clock: Callable[[], float]) -> Callable[[], Snapshot]:
+def world(
+    config: Config, watcher: Watcher, reader: Reader, clock: Callable[[], float]
+) -> Callable[[], Snapshot]:
     """What the loop reads with. It raises where the cluster is not known well enough to act on it."""
 
     def read() -> Snapshot:
@@ -116,6 +118,7 @@ def world(watcher: Watcher, reader: Reader, clock: Callable[[], float]) -> Calla
             found.prices,
             clock(),
             parts.faults,
+            provisioning_class=config.provisioning_class,
         )
 
     return read
@@ -135,7 +138,7 @@ def controller(
     """A loop on a cluster whose watches have been started."""
     dry = dry or config.dry_run
     parts = Parts(
-        read=world(cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),
+        read=world(config, cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),
         decide=decide,
         store=cluster.store,
         lease=None if dry else cluster.lease,
@@ -159,6 +162,6 @@ def look(config: Config, kubeconfig: Path | None) -> tuple[Snapshot, Memory]:
             problems = "; ".join(f"{what}: {why}" for what, why in cluster.watcher.errors.items())
             raise AwayError(f"the cluster can't be read: {problems}")
         memory = cluster.store.load()
-        return world(cluster.watcher, Reader(config, Clients()), time.time)(), memory
+        return world(config, cluster.watcher, Reader(config, Clients()), time.time)(), memory
     finally:
         cluster.watcher.stop()

@@ -105,6 +105,11 @@ class Loop:
         self._saved: Memory | None = None
         self._failures = 0
 
+    @property
+    def memory(self) -> Memory:
+        """What is remembered now; empty before the first loop."""
+        return self._memory or Memory()
+
     def run(self) -> None:
         """Until told to stop. The actions that are under way then are finished, no others are begun."""
         while not self.stop.is_set():

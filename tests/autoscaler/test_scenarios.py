@@ -13,7 +13,6 @@ from autoscaler import apiobjects, making
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
 from autoscaler.stage import NODES, Stage, Turn, staged
-from msgspec.structs import replace
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.decision import RemoveNode, SetDesired, Terminate
@@ -137,16 +136,12 @@ def test_18_machines_that_come_while_it_goes_back_are_kept(stage: Stage) -> None
     stage.aws.order(no_capacity(WEST))
     stage.pods(4)
     stage.turn()
-    first = stage.first
-    read = first.loop._parts.read
 
-    def late() -> Any:
-        found = read()
+    def come() -> None:
         faults.FAULTS.clear()
         stage.aws.group(WEST).set_desired_capacity(4)  # AWS has found some after all
-        return found
 
-    first.loop._parts = replace(first.loop._parts, read=late)
+    stage.first.meanwhile(come)
     turn = stage.turn(10)
     assert resized(turn)[WEST.name] == 0
     assert stage.sizes()[WEST.name] == 4
@@ -372,3 +367,54 @@ def test_a_machine_that_its_group_ends_is_emptied_and_let_go(stage: Stage) -> No
     stage.silence()
     stage.turn(130)
     assert stage.api.get(NODES, machine) is None
+
+
+def test_a_size_that_somebody_changes_meanwhile_is_theirs(stage: Stage) -> None:
+    stage.turn()
+    stage.pods(2)
+    stage.first.meanwhile(lambda: stage.aws.group(WEST).set_desired_capacity(1))
+    turn = stage.turn(10)
+    assert turn.statuses == {WEST.name: "stale"}
+    assert stage.sizes() == {WEST.name: 1}
+    assert WEST.name not in stage.first.loop.memory.resizes, "it was none of ours"
+    stage.turn(10)
+    assert stage.sizes() == {WEST.name: 2}
+
+
+def test_32_above_45_percent_unready_nothing_is_written(stage: Stage) -> None:
+    stage.pods(8)
+    stage.turn()
+    stage.boot()
+    stage.schedule()
+    stage.turn(10)
+    writes = len(stage.aws.writes())
+    stage.silence(*stage.nodes()[:4])
+    stage.pods(2, "more")
+    turn = stage.turn(10)
+    assert turn.decision.stopped == "4 of 8 nodes are unready"
+    for _ in range(3):
+        stage.turn(700)
+    assert len(stage.aws.writes()) == writes
+    assert stage.sizes() == {WEST.name: 8}
+
+
+def test_33_what_cannot_be_remembered_is_not_done(stage: Stage) -> None:
+    stage.turn()
+    stage.pods(2)
+    fault = stage.api.fail("*", "/configmaps", code=403, times=1000)
+    for _ in range(2):
+        assert "403" in str(stage.turn(10).cycle.error)
+    assert stage.aws.writes() == []
+    fault.times = 0
+    stage.turn(10)
+    assert stage.sizes() == {WEST.name: 2}
+
+
+def test_33_watches_that_are_cut_and_versions_that_are_too_old(stage: Stage) -> None:
+    stage.turn()
+    for number in range(3):
+        stage.api.cut_watches()
+        stage.api.compact()
+        stage.pods(1, f"work-{number}")
+        assert stage.turn(10).cycle.error is None
+    assert stage.sizes() == {WEST.name: 3}
