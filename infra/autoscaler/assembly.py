@@ -19,7 +19,7 @@ from infra.autoscaler.aws.clients import READING, WRITING, Clients
 from infra.autoscaler.aws.reading import Reader
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import Config
-from infra.autoscaler.decide import decide
+from infra.autoscaler.containing import contained
 from infra.autoscaler.decoding import Decoder, snapshot
 from infra.autoscaler.kube.client import AwayError, Client
 from infra.autoscaler.kube.credentials import Credentials
@@ -139,7 +139,7 @@ def controller(
     dry = dry or config.dry_run
     parts = Parts(
         read=world(config, cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),
-        decide=decide,
+        decide=contained,
         store=cluster.store,
         lease=None if dry else cluster.lease,
         kube=cluster,
