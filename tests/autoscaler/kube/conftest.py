@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from autoscaler.apiserver import ApiServer, serving
 from autoscaler.kube.clusters import Cluster
-from drive.kubernetes.apiserver import NAME, running
+from drive.kubernetes.apiserver import NAME, Server, running
 
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Endpoint
@@ -29,7 +29,7 @@ def near(server: ApiServer, tmp_path: Path) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def really(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Cluster]]:
     folder = tmp_path_factory.mktemp("kube")
     store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
     keys = secrets.made(store, datetime.now(UTC))
@@ -37,7 +37,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         running(folder, keys) as found,
         access.opened(folder / "build", Endpoint(NAME, found.address), keys.ca) as admin,
     ):
-        yield Cluster.of(admin.kubeconfig)
+        yield found, Cluster.of(admin.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def real(really: tuple[Server, Cluster]) -> Cluster:
+    """An administrator of the real one."""
+    return really[1]
 
 
 @pytest.fixture(params=["here", pytest.param("real", marks=pytest.mark.slow)])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from autoscaler.apiserver import WORKLOADS, ApiServer, Object
 from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, even, fresh, until
+from drive.kubernetes.apiserver import Server
 
 from infra.autoscaler.kube import watching
 from infra.autoscaler.kube.kinds import KINDS, Kind
@@ -261,6 +262,22 @@ def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Clust
         server.up()
         server.put(NODES, node("b"))
         until(lambda: names(watcher, "Node") == {"a", "b"} and watcher.healthy)
+
+
+@pytest.mark.slow
+def test_a_real_server_that_is_restarted(really: tuple[Server, Cluster]) -> None:
+    """It has forgotten all versions but the newest, and its own kinds for a moment."""
+    server, cluster = really
+    first = cluster.node()["metadata"]["name"]
+    with watched(cluster, timing=replace(FAST, silence=2, stale=2)) as watcher:
+        until(lambda: watcher.healthy)
+        server.stop()
+        until(lambda: not watcher.healthy and "kube/nodes" in watcher.errors)
+        assert first in names(watcher, "Node")
+        server.start()
+        second = cluster.node()["metadata"]["name"]
+        until(lambda: {first, second} <= names(watcher, "Node"))
+        until(lambda: watcher.healthy and watcher.errors == {})
 
 
 def test_an_api_that_never_answers(server: ApiServer, near: Cluster) -> None:
