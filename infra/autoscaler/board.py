@@ -92,6 +92,8 @@ class Board:
         self.n = 0
         width = len(self.resources)
         self.free: Ints = np.zeros((width, self._size), np.int64)
+        self.whole: Ints = np.zeros((width, len(machines)), np.int64)
+        """What the machines that are there have for pods when they are empty."""
         self.tier: Ints = np.zeros(self._size, np.int64)
         self.open: Flags = np.zeros(self._size, np.bool_)
         self.group: Ints = np.full(self._size, -1, np.int64)
@@ -162,7 +164,7 @@ class Board:
                     here[name] = here.get(name, 0) + amount
             for column, name in enumerate(self.resources):
                 used = max(daemons.get(name, 0), here.get(name, 0))
-                self.free[column, row] = _least(machine.allocatable, name) - min(used, _MOST)
+                self.whole[column, row] = _least(machine.allocatable, name) - min(used, _MOST)
             for pod in machine.pods:
                 place = known.get(id(pod.shape))
                 if place is None:
@@ -176,6 +178,7 @@ class Board:
                     signs.append((row, signer(pod.namespace, pod.labels)))
                 for term in self.demand.existing.get(id(pod.shape), ()):
                     self.owners[term, row] += 1
+        self.free[:, : self.n] = self.whole
         if rows:
             at = np.array(rows, np.int64)
             used_by = np.array(vectors, np.int64)[np.array(which, np.int64)]
@@ -350,6 +353,14 @@ class Board:
                 if row in self._ports and _clash(kind.shape.ports, self._ports[row]):
                     found[place] = 0
         return np.maximum(found, 0, out=found)
+
+    def empty(self, kind: Kind) -> Ints:
+        """How many such pods each machine that is there would have room for, were it empty."""
+        request, columns = self.request(kind)
+        found: Ints = np.full(self.whole.shape[1], _MOST, np.int64)
+        for column in columns:
+            np.minimum(found, self.whole[column] // request[column], out=found)
+        return np.clip(found, 0, 1 if kind.shape.ports else None)
 
     def per_machine(self, kind: Kind) -> Ints:
         """How many such pods an empty machine of each group has room for."""

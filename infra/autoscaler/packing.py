@@ -7,61 +7,24 @@ loop come to what the first one came to.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
 from infra.autoscaler import topology
-from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints, Moved, Opened, Put
+from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints, Moved, Opened
+from infra.autoscaler.choosing import EVERYWHERE, Chooser, Offer, Scope, preference
 from infra.autoscaler.config import Config
 from infra.autoscaler.demand import Demand, Kind
-from infra.autoscaler.fitting import HOSTNAME, holds_term
+from infra.autoscaler.exchanging import Exchanger
+from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.stock import Stock, Unit
 from infra.autoscaler.view import GroupView, View
 from infra.autoscaler.world import Snapshot
 from infra.autoscaler.zones import Zones
-from infra.catalogue.labels import SITE
 
 _TRIES = 16
 """How often machines are shared out anew between zones, when one of them gives less than it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where work may go."""
-
-    site: str | None = None
-    tier: int = NEW
-    """The last kind of row that is allowed; `NEW`: machines may be opened."""
-
-
-EVERYWHERE = Scope()
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Groups that may take a kind, the ones to be preferred first."""
-
-    groups: Ints
-    rank: Ints
-    """Equal where only cost decides."""
-    holds: Ints
-    """Pods a machine."""
-    templates: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The best group for some pods now."""
-
-    group: int
-    rank: int
-    each: int
-    """Pods a machine."""
-    cost: float
 
 
 class Packer:
@@ -70,8 +33,6 @@ class Packer:
     def __init__(
         self, view: View, snapshot: Snapshot, demand: Demand, config: Config, *, fresh: bool
     ) -> None:
-        self.view = view
-        self.snapshot = snapshot
         self.groups: Sequence[GroupView] = tuple(view.groups.values())
         self.fresh = fresh
         number = {each.group.name: place for place, each in enumerate(self.groups)}
@@ -106,89 +67,8 @@ class Packer:
             zones.append(Zones(view_of, there[place], [unit.zone for unit in self.units[place]]))
         self.base = self.board.n
         self.stock = Stock(view, config, zones, self.units)
-        self.price = self.stock.price
-        self._site = np.array([each.group.site for each in self.groups], np.str_)
-        tiers = {(e.group.site, e.group.order, e.group.priority): 0 for e in self.groups}
-        tiers = {key: place for place, key in enumerate(tiers)}
-        self._like = [
-            (tiers[e.group.site, e.group.order, e.group.priority], frozenset(e.group.zones))
-            for e in self.groups
-        ]
-        """Groups among which a machine may be exchanged for another, later in the same plan."""
-        self._peers: dict[tuple[int, frozenset[str]], Ints] = {}
-        for like in dict.fromkeys(self._like):
-            found = [place for place, each in enumerate(self._like) if each == like]
-            found.sort(key=lambda place: (self.price[place], self.groups[place].group.name))
-            self._peers[like] = np.array(found, np.int64)
-        self._like_id = np.array([list(self._peers).index(each) for each in self._like], np.int64)
-        self._choices: dict[int, _Choice] = {}
-        self._orders: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
-        self._masks: dict[frozenset[int], Flags] = {}
-
-        most = (
-            self.board.offers.max(axis=0) if len(self.groups) else np.zeros(len(demand.resources), np.int64)
-        )
-        if self.board.n:
-            most = np.maximum(most, self.board.free[:, : self.board.n].max(axis=1))
-        self._most = np.maximum(most, 1)
-
-    def size(self, kind: Kind) -> float:
-        """How much of the largest machine a pod takes."""
-        request, _ = self.board.request(kind)
-        return float((request / self._most).max()) if len(request) else 0.0
-
-    def largest(self, kind: Kind) -> int:
-        """How many such pods the roomiest machine would have room for, were it empty."""
-        return max((count for _, count in self._empty(kind)), default=0)
-
-    def most(self, kind: Kind, across: bool) -> int:
-        """How many such pods one site (or all together) would ever have room for."""
-        found: Counter[str] = Counter()
-        choice = self.choice(kind)
-        for group, holds in zip(choice.groups.tolist(), choice.holds.tolist(), strict=True):
-            of = self.groups[group].group
-            found[of.site] += of.max * holds
-        for site, count in self._empty(kind):
-            found[site] += count
-        return found.total() if across else max(found.values(), default=0)
-
-    def _empty(self, kind: Kind) -> list[tuple[str, int]]:
-        """Machines that would take such a pod, and that no group starts for it: site, and how many each."""
-        board = self.board
-        fits = board.fits(kind)
-        mine = {self.groups[group].group.name for group in self.choice(kind).groups.tolist()}
-        by_name = {name: row for row, name in enumerate(board.names[: self.base])}
-        found = []
-        for machine in self.view.machines:
-            row = by_name.get(machine.name)
-            if row is None or not fits[row] or machine.state == "gone" or machine.group in mine:
-                continue
-            asked = [(name, amount) for name, amount in kind.shape.requests if amount > 0]
-            holds = min((machine.allocatable.get(name, 0) // amount for name, amount in asked), default=0)
-            if kind.shape.ports:
-                holds = min(holds, 1)
-            site = next(site for site, number in board.sites.items() if number == board.site[row])
-            found.append((site, holds))
-        return found
-
-    def sites(self) -> list[str]:
-        """Where there are machines or groups: our own first, then in the order of the groups."""
-        of_groups = dict.fromkeys(
-            each.group.site for each in sorted(self.groups, key=lambda each: each.group.order)
-        )
-        own = [site for site in self.board.sites if site not in of_groups]
-        return [*own, *of_groups]
-
-    def rank(self, puts: Sequence[Put]) -> int:
-        """The worst rank of the groups whose machines were opened."""
-        found = 0
-        for put in puts:
-            choice = self.choice(put.kind)
-            for group in {int(self.board.group[row]) for row in put.rows.tolist() if row >= self.base}:
-                place = np.nonzero(choice.groups == group)[0]
-                if len(place):
-                    found = max(found, int(choice.rank[place[0]]))
-        return found
+        self.choose = Chooser(self.board, self.stock, snapshot, view, self.base)
+        self.exchange = Exchanger(self.board, self.stock, self.choose, self.base)
 
     # --- one kind -----------------------------------------------------------------------------------------
 
@@ -211,7 +91,7 @@ class Packer:
         if not left:
             return n
         if scope.tier > READY:
-            extra = self._openable(kind, scope) if scope.tier == NEW else None
+            extra = self.choose.openable(kind, scope) if scope.tier == NEW else None
             left -= self._settle(kind, left, allowed, eligible, extra)
         if left and scope.tier == NEW:
             left -= self._spread_out(kind, left, scope, grow)
@@ -257,7 +137,7 @@ class Packer:
         if not kind.shape.preferred:
             return np.zeros(len(rows), np.int64)
         return np.array(
-            [-_preference(kind, self.board.labels(row), self.board.names[row]) for row in rows.tolist()],
+            [-preference(kind, self.board.labels(row), self.board.names[row]) for row in rows.tolist()],
             np.int64,
         )
 
@@ -311,120 +191,6 @@ class Packer:
 
     # --- machines to be opened ----------------------------------------------------------------------------
 
-    def choice(self, kind: Kind) -> _Choice:
-        """Groups whose machines such a pod may be on, whether there is room or not."""
-        found = self._choices.get(kind.index)
-        if found is None:
-            found = self._choices[kind.index] = self._chosen(kind)
-        return found
-
-    def _chosen(self, kind: Kind) -> _Choice:
-        board = self.board
-        templates = board.fits_templates(kind)
-        holds = board.per_machine(kind)
-        fit = np.zeros(len(self.groups), np.bool_)
-        fit[board.template_group[templates]] = True
-        fit &= holds > 0
-        cards = board.group_cards > 0
-        most = np.array([each.group.max > 0 for each in self.groups], np.bool_)
-        if not kind.gpus and (fit & ~cards & most).any():
-            fit &= ~cards
-        groups, rank = self._order(kind, templates)
-        mine = fit[groups]
-        groups, rank = groups[mine], rank[mine]
-        return _Choice(groups, rank, holds[groups], templates)
-
-    def _order(self, kind: Kind, templates: Flags) -> tuple[Ints, Ints]:
-        """All groups in the order in which such pods go for them, and ranks: of equals the cost decides."""
-        home = self.snapshot.namespaces.get(kind.shape.namespace, {}).get(SITE, "")
-        key = (home, kind.shape.preferred, id(templates) if kind.shape.preferred else 0)
-        found = self._orders.get(key)
-        if found is None:
-            liking = [0] * len(self.groups)
-            if kind.shape.preferred:
-                for place in np.nonzero(templates)[0].tolist():
-                    each = self.board.templates[place]
-                    liking[each.group] = max(liking[each.group], _preference(kind, each.labels, ""))
-            keyed = sorted(
-                ((-liking[place], each.group.site != home, each.group.order, -each.group.priority), place)
-                for place, each in enumerate(self.groups)
-            )
-            ranks = {key: place for place, key in enumerate(dict.fromkeys(key for key, _ in keyed))}
-            found = self._orders[key] = (
-                np.array([place for _, place in keyed], np.int64),
-                np.array([ranks[key] for key, _ in keyed], np.int64),
-            )
-        return found
-
-    def _best(
-        self, kind: Kind, n: int, scope: Scope, templates: Flags | None, cap: int | None
-    ) -> Offer | None:
-        """The group to start machines of: by rank, what the batch costs, and the fewest cards unused."""
-        choice = self.choice(kind)
-        if not len(choice.groups):
-            return None
-        allowed = np.ones(len(choice.groups), np.bool_)
-        if templates is not None:
-            some = np.zeros(len(self.groups), np.bool_)
-            some[self.board.template_group[templates]] = True
-            allowed &= some[choice.groups]
-        if scope.site is not None:
-            allowed &= self._site[choice.groups] == scope.site
-        places = np.nonzero(allowed)[0]
-        start = 0
-        while start < len(places):
-            rank = choice.rank[places[start]]
-            end = start + int(np.searchsorted(choice.rank[places[start:]], rank, side="right"))
-            same = places[start:end]
-            groups = choice.groups[same]
-            holds = choice.holds[same] if cap is None else np.minimum(choice.holds[same], cap)
-            machines = -(-n // holds)
-            extra = np.zeros(len(groups))
-            for at in np.nonzero(self.stock.several[groups])[0].tolist():
-                extra[at] = self._fillers(kind, int(groups[at]), templates)
-            cost = (machines + extra) * self.price[groups]
-            idle = machines * self.board.group_cards[groups] - n * kind.gpus
-            while True:
-                least = cost.min()
-                if least == inf:
-                    break
-                equal = np.nonzero(cost <= least + 1e-6)[0]
-                for worth in (machines, idle):
-                    equal = equal[worth[equal] == worth[equal].min()]
-                at = int(equal[0])
-                group = int(groups[at])
-                if self.stock.room(group) > extra[at]:
-                    return Offer(group, int(rank), int(holds[at]), float(cost[at]))
-                cost[at] = inf
-            start = end
-        return None
-
-    def _zones(self, kind: Kind, group: int, templates: Flags | None) -> frozenset[str]:
-        """Zones in which a machine of a group would do."""
-        allowed = self.choice(kind).templates
-        if templates is not None:
-            allowed = allowed & templates
-        return frozenset(
-            zone for zone in (self.groups[group].group.zones or ("",)) if allowed[self.board.at[group, zone]]
-        )
-
-    def _fillers(self, kind: Kind, group: int, templates: Flags | None) -> float:
-        """How many machines would come up in other zones before one in the right place does."""
-        zones = self.stock.zones[group]
-        if zones.single:
-            return 0
-        wanted = self._zones(kind, group, templates)
-        if zones.possible() <= wanted:
-            return 0
-        if not wanted & zones.possible():
-            return inf
-        for number, zone in enumerate(zones.ahead()):
-            if zone in wanted:
-                return number
-            if number > 2 * len(zones.zones) + 64:
-                break
-        return inf
-
     def _acquire(
         self,
         kind: Kind,
@@ -438,9 +204,9 @@ class Packer:
         """Open machines for pods, or make larger what was opened before, whichever costs less."""
         placed = 0
         while placed < n:
-            offer = self._best(kind, n - placed, scope, templates, cap)
+            offer = self.choose.best(kind, n - placed, scope, templates, cap)
             if grow:
-                got = self._enlarge(kind, n - placed, scope, offer, rows)
+                got = self.exchange.enlarge(kind, n - placed, scope, offer, rows)
                 if got:
                     placed += got
                     continue
@@ -460,7 +226,7 @@ class Packer:
     def _launch(self, kind: Kind, n: int, offer: Offer, templates: Flags | None) -> int:
         group = offer.group
         room = self.stock.room(group)
-        wanted = self._zones(kind, group, templates)
+        wanted = self.choose.zones(kind, group, templates)
         anywhere = self.stock.zones[group].possible() <= wanted
         placed = 0
         if anywhere:
@@ -477,7 +243,7 @@ class Packer:
             self.board.place(kind, rows[some], counts[some])
             return int(counts.sum())
         while placed < n:
-            steps = self._fillers(kind, group, templates)
+            steps = self.choose.fillers(kind, group, templates)
             if steps >= room:
                 break
             for _ in range(int(steps)):
@@ -488,20 +254,6 @@ class Packer:
             self.board.place(kind, np.array([row]), np.array([count]))
             placed += count
         return placed
-
-    def _openable(self, kind: Kind, scope: Scope) -> Flags:
-        """Templates of which a machine could be opened for it now."""
-        some = np.zeros(len(self.groups), np.bool_)
-        some[self.choice(kind).groups] = True
-        some &= self.stock.open()
-        if scope.site is not None:
-            some &= self._site == scope.site
-        found = self.choice(kind).templates & some[self.board.template_group]
-        for place in np.nonzero(found & self.stock.several[self.board.template_group])[0].tolist():
-            each = self.board.templates[place]
-            if each.zone not in self.stock.zones[each.group].possible():
-                found[place] = False
-        return found
 
     def _spread_out(self, kind: Kind, n: int, scope: Scope, grow: bool) -> int:
         """Open machines for pods that mind each other."""
@@ -514,12 +266,12 @@ class Packer:
         if not names:
             if not alone:
                 return self._acquire(kind, n, scope, None, None, cap, grow)
-            offer = self._best(kind, n, scope, None, cap)
+            offer = self.choose.best(kind, n, scope, None, cap)
             return self._launch(kind, min(n, offer.each), offer, None) if offer else 0
         limits = topology.counting(kind)
         placed = 0
         while placed < n:
-            openable = self._openable(kind, scope)
+            openable = self.choose.openable(kind, scope)
             eligible = board.eligible(kind)
             left = n - placed
             allowed = openable.copy()
@@ -541,7 +293,7 @@ class Packer:
                 if inside.any():
                     allowed &= np.append(inside > 0, False)[domain]
                     continue
-                offer = self._best(kind, left, scope, allowed, cap) if near.own else None
+                offer = self.choose.best(kind, left, scope, allowed, cap) if near.own else None
                 if offer is None:
                     return placed
                 mine = allowed & (board.template_group == offer.group) & (domain >= 0)
@@ -587,7 +339,7 @@ class Packer:
                 if scope.site is not None:
                     fits = fits & (board.site[: board.n] == board.sites.get(scope.site, -1))
                 placed += self._settle(
-                    kind, n - placed, fits, board.eligible(kind), self._openable(kind, scope)
+                    kind, n - placed, fits, board.eligible(kind), self.choose.openable(kind, scope)
                 )
         return placed
 
@@ -605,7 +357,7 @@ class Packer:
         """Open machines in several places at a time. Where one gives less than its share, all get others."""
         board = self.board
         domain = board.template_domain(limit.topology)
-        openable = domain[self._openable(kind, scope)]
+        openable = domain[self.choose.openable(kind, scope)]
         levels = topology.by_domain(board, limit.topology, board.counts[limit.chosen])
         for _ in range(_TRIES):
             share = topology.shares(board, limit, capacity, n, board.eligible(kind), openable)
@@ -651,162 +403,6 @@ class Packer:
                 return 0
         return cap
 
-    # --- machines that were opened, exchanged for others --------------------------------------------------
-
-    def _enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
-        """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
-        board = self.board
-        if board.n == self.base:
-            return 0
-        choice = self.choice(kind)
-        mine = np.zeros(board.n, np.bool_)
-        mine[self.base :] = board.tier[self.base : board.n] == NEW
-        if rows is not None:
-            mine[: len(rows)] &= rows[: board.n]
-        if scope.site is not None:
-            mine &= board.site[: board.n] == board.sites.get(scope.site, -1)
-        if not mine.any():
-            return 0
-        within = choice.rank <= (offer.rank if offer is not None else len(self.groups))
-        candidates = choice.groups[within]
-        request, columns = board.request(kind)
-        found: list[tuple[int, int]] = []
-        for like in np.unique(self._like_id[candidates]).tolist():
-            peers = candidates[self._like_id[candidates] == like]
-            if len(peers) < 2:
-                continue
-            at = np.nonzero(mine)[0]
-            at = at[self._like_id[board.group[at]] == like]
-            if not len(at):
-                continue
-            holds = board.per_machine(kind)[peers]
-            for place in np.argsort(-holds, kind="stable")[:3].tolist():
-                target = int(peers[place])
-                if self.stock.room(target) > 0:
-                    break
-            else:
-                continue
-            room = np.full(len(at), n, np.int64)
-            for column in columns:
-                more = board.offers[target, column] - board.offers[board.group[at], column]
-                np.minimum(room, (board.free[column, at] + more) // request[column], out=room)
-            some = room > 0
-            at, room = at[some], room[some]
-            if not len(at):
-                continue
-            if not kind.plain:
-                if kind.shape.ports:
-                    room = np.minimum(room, board.capacity(kind, at))
-                room = topology.caps(board, kind, at, room, n, board.eligible(kind), None)
-            # The roomiest first: as few as possible are exchanged.
-            for place in np.argsort(-room, kind="stable").tolist():
-                if room[place] <= 0 or sum(count for _, count in found) >= n:
-                    break
-                count = min(int(room[place]), n - sum(count for _, count in found))
-                found.append((int(at[place]), count))
-        if not found:
-            return 0
-        return self._exchange(kind, found, offer, n)
-
-    def _exchange(self, kind: Kind, found: list[tuple[int, int]], offer: Offer | None, n: int) -> int:
-        board = self.board
-        request, _ = board.request(kind)
-        cost = 0.0
-        moves: list[tuple[int, int, int]] = []
-        wanted: Counter[int] = Counter()
-        for row, count in found:
-            used = board.offers[board.group[row]] - board.free[:, row] + request * count
-            template = self._cheapest(row, used, kind, wanted)
-            if template is None:
-                continue
-            group = board.templates[template].group
-            wanted[group] += 1
-            cost += self.price[group] - self.price[board.group[row]]
-            moves.append((row, count, template))
-        total = sum(count for _, count, _ in moves)
-        if not total:
-            return 0
-        if offer is not None:
-            # What is left over has to be opened for all the same.
-            rest = -(-(n - total) // offer.each) * float(self.price[offer.group])
-            if cost + rest > offer.cost + 1e-9:
-                return 0
-        for row, _, template in moves:
-            self._move(row, template)
-        self.board.place(
-            kind,
-            np.array([row for row, _, _ in moves], np.int64),
-            np.array([count for _, count, _ in moves], np.int64),
-        )
-        return total
-
-    def _cheapest(self, row: int, used: Ints, kind: Kind | None, wanted: Counter[int]) -> int | None:
-        """The template of the cheapest group that holds so much and everything that is on a row."""
-        board = self.board
-        own = int(board.group[row])
-        peers = self._peers[self._like[own]]
-        enough = (board.offers[peers] >= used).all(axis=1)
-        kinds = frozenset(board.holds[row]) if kind is None else frozenset((*board.holds[row], kind.index))
-        allowed = self._allowed(kinds)
-        locked = bool(board.locked[row])
-        single = self.stock.zones[own].single
-        for group in peers[enough].tolist():
-            template = self.board.at[group, board.zones[row]]
-            if not allowed[template]:
-                continue
-            if group == own:
-                return template
-            if (locked or (kind is not None and kind.placed)) and not self._same_places(row, template):
-                continue
-            if not single and (self._zoned(own) or self._zoned(group)):
-                continue
-            if self.stock.room(group) > wanted[group]:
-                return template
-        return None
-
-    def _allowed(self, kinds: frozenset[int]) -> Flags:
-        found = self._masks.get(kinds)
-        if found is None:
-            found = np.ones(len(self.board.templates), np.bool_)
-            for index in sorted(kinds):
-                found &= self.board.fits_templates(self.board.demand.kinds[index])
-            self._masks[kinds] = found
-        return found
-
-    def _zoned(self, group: int) -> bool:
-        """Whether the zone of a machine that the plan opened in a group matters."""
-        mine = self.board.group[self.base : self.board.n] == group
-        return bool((mine & self.board.locked[self.base : self.board.n]).any())
-
-    def _same_places(self, row: int, template: int) -> bool:
-        return all(
-            self.board.domain(key)[row] == self.board.template_domain(key)[template]
-            for key in self.board.labels_asked()
-        )
-
-    def _move(self, row: int, template: int) -> None:
-        own, group = int(self.board.group[row]), self.board.templates[template].group
-        if own == group:
-            return
-        self.stock.back(own, self.board.zones[row])
-        self.board.move(row, template)
-        self.stock.join(group, self.board.zones[row])
-
-    def trim(self) -> None:
-        """Exchange each machine that the plan opens for the cheapest that holds what is on it."""
-        board = self.board
-        for row in range(self.base, board.n):
-            if not board.holds[row] or board.tier[row] != NEW:
-                continue
-            own = int(board.group[row])
-            used = board.offers[own] - board.free[:, row]
-            template = self._cheapest(row, used, None, Counter())
-            if template is None:
-                continue
-            group = board.templates[template].group
-            if self.price[group] < self.price[own] - 1e-9:
-                self._move(row, template)
-
     # --- undoing ------------------------------------------------------------------------------------------
 
     def undo(self, mark: int) -> None:
@@ -830,12 +426,3 @@ def _first(view: GroupView, there: list[tuple[str, int]]) -> list[str]:
         return []
     ahead = Zones(view, there).ahead()
     return [next(ahead) for _ in range(view.coming)]
-
-
-def _preference(kind: Kind, labels: object, name: str) -> int:
-    """The weights of the terms that a pod would like to hold, and which do."""
-    return sum(
-        weight
-        for weight, term in kind.shape.preferred
-        if holds_term(term, labels, name)  # type: ignore[arg-type]
-    )

@@ -13,19 +13,32 @@ from dataclasses import dataclass, field, replace
 
 from infra.autoscaler import gangs, words
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Put
+from infra.autoscaler.choosing import Scope
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Notice, Verdict
 from infra.autoscaler.demand import Demand, Item, Kind, gather
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.limits import standing
 from infra.autoscaler.memory import Booking, Memory
-from infra.autoscaler.packing import Packer, Scope
+from infra.autoscaler.packing import Packer
 from infra.autoscaler.stock import Unit
 from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
 
 _LAPS = 3
 """How often what is left is looked at again, once machines are asked for."""
+
+
+_FAULTS = 20
+"""How much work may fail us before the loop does."""
+
+
+class _BrokenError(Exception):
+    """Something that waits made us fail."""
+
+    def __init__(self, item: Item, text: str) -> None:
+        super().__init__(text)
+        self.item = item
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,7 @@ class Plan:
         left: Counter[int] = Counter()
         for each in self.results:
             left[each.item.priority] += each.item.count - each.count
-        cost = sum(float(self.packer.price[group]) * units for group, units in self.new.items())
+        cost = sum(float(self.packer.stock.price[group]) * units for group, units in self.new.items())
         return (
             tuple(left[priority] for priority in sorted(left, reverse=True)),
             round(cost, 6),
@@ -99,6 +112,27 @@ class Plan:
 def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
     """Places, sizes and verdicts for all that waits. Pure."""
     demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
+    broken: list[tuple[Item, str]] = []
+    while True:
+        try:
+            return _grow(view, snapshot, demand, memory, config, now, broken)
+        except _BrokenError as error:
+            if len(broken) == _FAULTS:
+                raise
+            # Work that we fail at holds up no other (point 33): it is left out, and said.
+            broken.append((error.item, str(error)))
+            demand.items = [each for each in demand.items if each is not error.item]
+
+
+def _grow(
+    view: View,
+    snapshot: Snapshot,
+    demand: Demand,
+    memory: Memory,
+    config: Config,
+    now: float,
+    broken: list[tuple[Item, str]],
+) -> Growth:
     best = _best(view, snapshot, demand, config)
     asked = Counter(best.new)
     for _ in range(_LAPS):
@@ -126,14 +160,23 @@ def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: fl
     held |= {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
     return Growth(
         sizes=sizes,
-        verdicts=words.verdicts(best, snapshot, kept.failed),
+        verdicts=(
+            *words.verdicts(best, snapshot, kept.failed),
+            *(words.broken(item, why) for item, why in broken),
+        ),
         held=frozenset(held),
         answers=kept.answers,
         bookings=kept.bookings,
         waiting=kept.waiting,
-        notices=tuple(
-            Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
-            for key, why in sorted(kept.failed.items())
+        notices=(
+            *(
+                Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
+                for key, why in sorted(kept.failed.items())
+            ),
+            *(
+                Notice(f"fault/{words.name(item)}", "error", f"a fault of ours: {words.name(item)}: {why}")
+                for item, why in broken
+            ),
         ),
     )
 
@@ -166,12 +209,15 @@ def _plan(view: View, snapshot: Snapshot, demand: Demand, config: Config, *, fre
     results = []
     for item in sorted(demand.items, key=lambda each: _order(packer, each)):
         mark = packer.board.mark()
-        if item.key is not None:
-            count = _gang(packer, item)
-        else:
-            count = packer.put(item.wanted[0].kind, item.wanted[0].count)
+        try:
+            if item.key is not None:
+                count = _gang(packer, item)
+            else:
+                count = packer.put(item.wanted[0].kind, item.wanted[0].count)
+        except Exception as error:
+            raise _BrokenError(item, f"{type(error).__name__}: {error}") from error
         results.append(Result(item, packer.board.since(mark), count))
-    packer.trim()
+    packer.exchange.trim()
     found = Plan(packer, results)
     _assign(found)
     return found
@@ -191,7 +237,7 @@ def _order(packer: Packer, item: Item) -> tuple[object, ...]:
         2,
         -kind.gpus,
         _hardness(kind),
-        -packer.size(kind),
+        -packer.choose.size(kind),
         item.created,
         f"{first.namespace}/{first.name}",
     )
@@ -217,7 +263,7 @@ def _gang(packer: Packer, item: Item) -> int:
     if item.site is not None:
         scopes = [Scope(item.site, last)]
     else:
-        scopes = [Scope(site, last) for site in packer.sites()]
+        scopes = [Scope(site, last) for site in packer.choose.sites()]
         if item.gang is not None and item.gang.across:
             scopes.append(Scope(None, last))
     board = packer.board
@@ -235,8 +281,8 @@ def _gang(packer: Packer, item: Item) -> int:
             item.count - count,
             bool(opened),
             scope.site is None,
-            packer.rank(board.since(mark)),
-            round(sum(float(packer.price[board.group[row]]) for row in opened), 6),
+            packer.choose.rank(board.since(mark)),
+            round(sum(float(packer.stock.price[board.group[row]]) for row in opened), 6),
             place,
         )
         packer.undo(mark)
@@ -249,7 +295,7 @@ def _try(packer: Packer, item: Item, scope: Scope) -> int:
     count = 0
     left = item.count
     parts = sorted(
-        item.wanted, key=lambda each: (-each.kind.gpus, _hardness(each.kind), -packer.size(each.kind))
+        item.wanted, key=lambda each: (-each.kind.gpus, _hardness(each.kind), -packer.choose.size(each.kind))
     )
     for each in parts:
         found = packer.put(each.kind, each.count, scope, grow=False)

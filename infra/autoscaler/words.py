@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from infra.autoscaler.board import COMING, READY
 from infra.autoscaler.decision import Obstacle, Verdict
 from infra.autoscaler.demand import Item, Kind
-from infra.autoscaler.fitting import ZONE, obstacle, readable, shortage, somewhere
+from infra.autoscaler.fitting import readable
+from infra.autoscaler.hindrances import Hindered, clock, passes
 from infra.autoscaler.packing import Packer
-from infra.autoscaler.view import GroupView
 from infra.autoscaler.world import GPU, PODS, Pod, Snapshot
 from infra.catalogue.labels import GPU_MODEL
 
@@ -21,39 +20,20 @@ if TYPE_CHECKING:
 
 Outcome = Literal["fits", "coming", "starting", "waits", "never"]
 
-_FAILURES: Mapping[str, str] = {
-    "capacity": "has no capacity",
-    "unfulfillable": "has no capacity",
-    "quota": "is over its vCPU quota",
-    "spot-quota": "is over its spot quota",
-    "addresses": "has no free addresses in its subnets",
-    "unsupported": "does not offer these machines",
-    "volumes": "is over its quota of volumes",
-    "authorisation": "may not start machines",
-    "throttling": "is throttled",
-}
-
-
-def clock(at: float) -> str:
-    """``14:05 UTC``."""
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
-
 
 def verdicts(found: Plan, snapshot: Snapshot, failed: Mapping[str, str]) -> tuple[Verdict, ...]:
     """For all that waits, in the order in which it was placed."""
     told: list[Verdict] = []
-    known: dict[int, tuple[Obstacle, ...]] = {}
+    hindered = Hindered(found.packer, snapshot)
     for result in found.results:
         if result.item.key is not None:
-            told.append(_of_gang(found, result, snapshot, failed))
+            told.append(_of_gang(found, result, hindered, failed))
         else:
-            told.extend(_of_pods(found, result, snapshot, known))
+            told.extend(_of_pods(found, result, hindered))
     return tuple(told)
 
 
-def _of_pods(
-    found: Plan, result: Result, snapshot: Snapshot, known: dict[int, tuple[Obstacle, ...]]
-) -> Iterable[Verdict]:
+def _of_pods(found: Plan, result: Result, hindered: Hindered) -> Iterable[Verdict]:
     kind = result.item.wanted[0].kind
     pods = result.item.wanted[0].pods
     by: dict[Outcome, list[tuple[str, int, int]]] = {}
@@ -69,11 +49,7 @@ def _of_pods(
             yield _placed(found, outcome, pods[at : at + count], None, count, places)  # type: ignore[arg-type]
             at += count
     if at < len(pods):
-        # Equal shapes have the same in their way, whatever selects them.
-        obstacles = known.get(id(kind.shape))
-        if obstacles is None or not kind.plain:
-            obstacles = known[id(kind.shape)] = tuple(_obstacles(found.packer, kind, snapshot))
-        yield _unplaced(found.packer, kind, pods[at:], obstacles)
+        yield _unplaced(found.packer, kind, pods[at:], hindered.of(kind))
 
 
 def _outcome(tier: int) -> Outcome:
@@ -134,7 +110,7 @@ def _unplaced(packer: Packer, kind: Kind, pods: tuple[Pod, ...], obstacles: tupl
     )
 
 
-def _of_gang(found: Plan, result: Result, snapshot: Snapshot, failed: Mapping[str, str]) -> Verdict:
+def _of_gang(found: Plan, result: Result, hindered: Hindered, failed: Mapping[str, str]) -> Verdict:
     item, packer = result.item, found.packer
     pods = tuple(pod for each in item.wanted for pod in each.pods)
     example = _example(pods) or (f"{item.gang.namespace}/{item.gang.name}" if item.gang else "")
@@ -151,7 +127,7 @@ def _of_gang(found: Plan, result: Result, snapshot: Snapshot, failed: Mapping[st
         return _placed(found, outcome, pods, item.key, result.count, shown, example)
     never_text = never(packer, item)
     why = failed.get(item.key or "")
-    obstacles = tuple(_gang_obstacles(packer, item, snapshot))
+    obstacles = hindered.of_gang(item)
     kind = item.wanted[0].kind
     asked = _asked(packer, kind, item.least)
     if never_text:
@@ -177,83 +153,30 @@ def _of_gang(found: Plan, result: Result, snapshot: Snapshot, failed: Mapping[st
     )
 
 
+def name(item: Item) -> str:
+    """Of a gang, or of the first of some pods."""
+    return item.key or _example(item.wanted[0].pods)
+
+
+def broken(item: Item, why: str) -> Verdict:
+    """Of work that we failed at."""
+    pods = tuple(pod for each in item.wanted for pod in each.pods)
+    text = f"waits: the autoscaler failed at it ({why}); its log says more"
+    uids = tuple(pod.uid for pod in pods)
+    return Verdict(uids, item.key, item.count, "waits", (), text, example=_example(pods))
+
+
 _outcomes: tuple[Outcome, ...] = ("fits", "coming", "starting")
 
 
 # --- what is in the way -------------------------------------------------------------------------------------
 
 
-def _obstacles(packer: Packer, kind: Kind, snapshot: Snapshot) -> Iterable[Obstacle]:
-    """One reason a group, once (point 9)."""
-    chosen = set(packer.choice(kind).groups.tolist())
-    for place, view in enumerate(packer.groups):
-        text = _static(kind, view)
-        if text is None and place not in chosen:
-            text = "has GPUs, which are kept for work that asks for them: others take such pods"
-        yield _now(packer, place, snapshot) if text is None else Obstacle(view.group.name, text)
-
-
-def _static(kind: Kind, view: GroupView) -> str | None:
-    """Why no machine of a group will ever do."""
-    template, shape = view.template, kind.shape
-    found = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
-    if found is not None:
-        return found
-    room = {name: amount - template.overhead.get(name, 0) for name, amount in template.allocatable.items()}
-    found = shortage(shape.requests, room)
-    if found is not None:
-        return f"is too small: {found}"
-    zones = view.group.zones or ("",)
-    for terms in kind.volumes:
-        if not any(somewhere(terms, {**template.labels, **({ZONE: z} if z else {})}) for z in zones):
-            return "is not where its volume is"
-    return None
-
-
-def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
-    """Why a group takes none at the moment."""
-    view = packer.groups[place]
-    name = view.group.name
-    if view.state is None:
-        why = snapshot.errors.get(f"aws/{view.group.region}/{name}") or snapshot.errors.get(
-            f"aws/{view.group.region}"
-        )
-        return Obstacle(name, "can't be read" + (f": {why}" if why else ""))
-    if view.state.deleting:
-        return Obstacle(name, "is being deleted")
-    if "Launch" in view.state.suspended:
-        return Obstacle(name, "may not launch: its process Launch is suspended")
-    if view.backoff is not None:
-        words = _FAILURES.get(view.backoff.code, "fails to start machines")
-        return Obstacle(name, f"{words} until {clock(view.backoff.until)}", view.backoff.until)
-    full = packer.stock.ledger.full(name)
-    if full is not None:
-        return Obstacle(name, full.text)
-    if view.closed_zones:
-        return Obstacle(name, f"has no capacity in {', '.join(sorted(view.closed_zones))}")
-    return Obstacle(name, "has no place in a zone, or beside other pods, that its rules allow")
-
-
-def _gang_obstacles(packer: Packer, item: Item, snapshot: Snapshot) -> Iterable[Obstacle]:
-    kind = max((each.kind for each in item.wanted), key=lambda each: each.gpus)
-    chosen = packer.choice(kind)
-    holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
-    for each in _obstacles(packer, kind, snapshot):
-        place = next(at for at, view in enumerate(packer.groups) if view.group.name == each.group)
-        room = packer.stock.room(place) if place in holds else 0
-        if room > 0:
-            yield Obstacle(
-                each.group, f"can start machines for {room * holds[place]} of its {item.least} pods"
-            )
-        else:
-            yield each
-
-
 def possible(packer: Packer, kind: Kind) -> bool:
     """Whether there is a group or a machine on which such a pod could be, were it empty."""
     return not kind.lost and (
-        any(packer.groups[g].group.max > 0 for g in packer.choice(kind).groups.tolist())
-        or packer.largest(kind) > 0
+        any(packer.groups[g].group.max > 0 for g in packer.choose.choice(kind).groups.tolist())
+        or packer.choose.largest(kind) > 0
     )
 
 
@@ -266,7 +189,7 @@ def never(packer: Packer, item: Item) -> str:
             asked = _asked(packer, each.kind, 1)
             return f"no group's machines and none of ours have {asked}"
     if len(item.wanted) == 1:
-        most = packer.most(item.wanted[0].kind, item.gang is not None and item.gang.across)
+        most = packer.choose.most(item.wanted[0].kind, item.gang is not None and item.gang.across)
         if most < item.least:
             where = "all sites together have" if item.gang is not None and item.gang.across else "no site has"
             more = f" more than {most}" if where == "no site has" else f" {most}"
@@ -280,7 +203,7 @@ def _summary(packer: Packer, obstacles: tuple[Obstacle, ...], *, temporary: bool
     if temporary:
         lasting = {view.group.name: view for view in packer.groups}
         told = [each for each in obstacles if each.until is not None]
-        told += [each for each in obstacles if each.until is None and _passes(each) and each.group in lasting]
+        told += [each for each in obstacles if each.until is None and passes(each) and each.group in lasting]
     else:
         told = list(obstacles)
     parts: dict[str, list[str]] = {}
@@ -301,13 +224,6 @@ def _summary(packer: Packer, obstacles: tuple[Obstacle, ...], *, temporary: bool
     return text
 
 
-def _passes(each: Obstacle) -> bool:
-    """Whether what is in the way may go away by itself."""
-    return not each.text.startswith(
-        ("wants ", "does not tolerate", "is too small", "has GPUs", "is not where")
-    )
-
-
 def _no_groups(kind: Kind) -> str:
     return f"there is no group, and no machine has {_each(kind)}"
 
@@ -319,7 +235,7 @@ def _asked(packer: Packer, kind: Kind, count: int) -> str:
         if chosen is None:
             models = {
                 packer.groups[group].group.labels.get(GPU_MODEL, "")
-                for group in packer.choice(kind).groups.tolist()
+                for group in packer.choose.choice(kind).groups.tolist()
             }
             chosen = models.pop() if len(models) == 1 else ""
         return f"{count * kind.gpus} x {chosen or 'GPU'}"

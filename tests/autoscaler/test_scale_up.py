@@ -33,7 +33,9 @@ from making import (
 from infra.autoscaler import ordering, scale_up
 from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.decision import Verdict
+from infra.autoscaler.demand import Kind
 from infra.autoscaler.memory import Backoff, Memory
+from infra.autoscaler.packing import Packer
 from infra.autoscaler.scale_up import Growth
 from infra.autoscaler.world import (
     GPU,
@@ -601,3 +603,19 @@ def test_groups_that_launch_nothing_are_passed_over(what: dict[str, Any]) -> Non
     of = config(WEST, EAST)
     seen = snapshot(pods=pods(1, gpus=4), groups=[state(WEST, **what), state(EAST)])
     assert plan(seen, of).sizes == {EAST.name: 1}
+
+
+def test_work_that_we_fail_at_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = config()
+    honest = Packer.put
+
+    def put(self: Packer, kind: Kind, *rest: Any, **more: Any) -> int:
+        if kind.gpus == 3:
+            raise ZeroDivisionError("of something")
+        return honest(self, kind, *rest, **more)
+
+    monkeypatch.setattr(Packer, "put", put)
+    growth = plan(snapshot(pods=[*pods(2, "bad", gpus=3), *pods(2, gpus=4)], of=of), of)
+    assert growth.sizes == {WEST.name: 2}
+    assert outcomes(growth) == {"starting": 2, "waits": 2}
+    assert [(each.key, each.level) for each in growth.notices] == [("fault/user-ada/bad-0", "error")]

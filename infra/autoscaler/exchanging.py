@@ -1,0 +1,201 @@
+"""Machines that a plan opened, exchanged for larger or cheaper ones with all that is on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from infra.autoscaler import topology
+from infra.autoscaler.board import NEW, Board, Flags, Ints
+from infra.autoscaler.choosing import Chooser, Offer, Scope
+from infra.autoscaler.demand import Kind
+from infra.autoscaler.stock import Stock
+
+
+class Exchanger:
+    """Exchanges of one plan: only among groups of one site, rank and set of zones."""
+
+    def __init__(self, board: Board, stock: Stock, choose: Chooser, base: int) -> None:
+        """``base``: the first row that the plan opens."""
+        self.board = board
+        self.stock = stock
+        self.choose = choose
+        self.base = base
+        self.groups = stock.groups
+        self.price = stock.price
+        tiers = {(e.group.site, e.group.order, e.group.priority): 0 for e in self.groups}
+        tiers = {key: place for place, key in enumerate(tiers)}
+        self._like = [
+            (tiers[e.group.site, e.group.order, e.group.priority], frozenset(e.group.zones))
+            for e in self.groups
+        ]
+        """Groups among which a machine may be exchanged for another, later in the same plan."""
+        self._peers: dict[tuple[int, frozenset[str]], Ints] = {}
+        for like in dict.fromkeys(self._like):
+            found = [place for place, each in enumerate(self._like) if each == like]
+            found.sort(key=lambda place: (self.price[place], self.groups[place].group.name))
+            self._peers[like] = np.array(found, np.int64)
+        self._like_id = np.array([list(self._peers).index(each) for each in self._like], np.int64)
+        self._masks: dict[frozenset[int], Flags] = {}
+
+    def enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
+        """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
+        board = self.board
+        if board.n == self.base:
+            return 0
+        choice = self.choose.choice(kind)
+        mine = np.zeros(board.n, np.bool_)
+        mine[self.base :] = board.tier[self.base : board.n] == NEW
+        if rows is not None:
+            mine[: len(rows)] &= rows[: board.n]
+        if scope.site is not None:
+            mine &= board.site[: board.n] == board.sites.get(scope.site, -1)
+        if not mine.any():
+            return 0
+        within = choice.rank <= (offer.rank if offer is not None else len(self.groups))
+        candidates = choice.groups[within]
+        request, columns = board.request(kind)
+        found: list[tuple[int, int]] = []
+        for like in np.unique(self._like_id[candidates]).tolist():
+            peers = candidates[self._like_id[candidates] == like]
+            if len(peers) < 2:
+                continue
+            at = np.nonzero(mine)[0]
+            at = at[self._like_id[board.group[at]] == like]
+            if not len(at):
+                continue
+            holds = board.per_machine(kind)[peers]
+            for place in np.argsort(-holds, kind="stable")[:3].tolist():
+                target = int(peers[place])
+                if self.stock.room(target) > 0:
+                    break
+            else:
+                continue
+            room = np.full(len(at), n, np.int64)
+            for column in columns:
+                more = board.offers[target, column] - board.offers[board.group[at], column]
+                np.minimum(room, (board.free[column, at] + more) // request[column], out=room)
+            some = room > 0
+            at, room = at[some], room[some]
+            if not len(at):
+                continue
+            if not kind.plain:
+                if kind.shape.ports:
+                    room = np.minimum(room, board.capacity(kind, at))
+                room = topology.caps(board, kind, at, room, n, board.eligible(kind), None)
+            # The roomiest first: as few as possible are exchanged.
+            for place in np.argsort(-room, kind="stable").tolist():
+                if room[place] <= 0 or sum(count for _, count in found) >= n:
+                    break
+                count = min(int(room[place]), n - sum(count for _, count in found))
+                found.append((int(at[place]), count))
+        if not found:
+            return 0
+        return self._exchange(kind, found, offer, n)
+
+    def _exchange(self, kind: Kind, found: list[tuple[int, int]], offer: Offer | None, n: int) -> int:
+        board = self.board
+        request, _ = board.request(kind)
+        cost = 0.0
+        moves: list[tuple[int, int, int]] = []
+        wanted: Counter[int] = Counter()
+        for row, count in found:
+            used = board.offers[board.group[row]] - board.free[:, row] + request * count
+            template = self._cheapest(row, used, kind, wanted)
+            if template is None:
+                continue
+            group = board.templates[template].group
+            wanted[group] += 1
+            cost += self.price[group] - self.price[board.group[row]]
+            moves.append((row, count, template))
+        total = sum(count for _, count, _ in moves)
+        if not total:
+            return 0
+        if offer is not None:
+            # What is left over has to be opened for all the same.
+            rest = -(-(n - total) // offer.each) * float(self.price[offer.group])
+            if cost + rest > offer.cost + 1e-9:
+                return 0
+        for row, _, template in moves:
+            self._move(row, template)
+        self.board.place(
+            kind,
+            np.array([row for row, _, _ in moves], np.int64),
+            np.array([count for _, count, _ in moves], np.int64),
+        )
+        return total
+
+    def _cheapest(self, row: int, used: Ints, kind: Kind | None, wanted: Counter[int]) -> int | None:
+        """The template of the cheapest group that holds so much and everything that is on a row."""
+        board = self.board
+        own = int(board.group[row])
+        peers = self._peers[self._like[own]]
+        enough = (board.offers[peers] >= used).all(axis=1)
+        kinds = frozenset(board.holds[row]) if kind is None else frozenset((*board.holds[row], kind.index))
+        allowed = self._allowed(kinds)
+        locked = bool(board.locked[row])
+        single = self.stock.zones[own].single
+        for group in peers[enough].tolist():
+            template = self.board.at[group, board.zones[row]]
+            if not allowed[template]:
+                continue
+            if group == own:
+                return template
+            if (locked or (kind is not None and kind.placed)) and not self._same_places(row, template):
+                continue
+            if not single and (self._zoned(own) or self._zoned(group)):
+                continue
+            if self.stock.room(group) > wanted[group]:
+                return template
+        return None
+
+    def _allowed(self, kinds: frozenset[int]) -> Flags:
+        """Templates on which these may be together. Without work for cards, none that has them (point 10)."""
+        found = self._masks.get(kinds)
+        if found is None:
+            found = np.ones(len(self.board.templates), np.bool_)
+            mine = [self.board.demand.kinds[index] for index in sorted(kinds)]
+            cards = any(kind.gpus for kind in mine)
+            for kind in mine:
+                found &= self.board.fits_templates(kind)
+                if not cards:
+                    groups = np.zeros(len(self.groups), np.bool_)
+                    groups[self.choose.choice(kind).groups] = True
+                    found &= groups[self.board.template_group]
+            self._masks[kinds] = found
+        return found
+
+    def _zoned(self, group: int) -> bool:
+        """Whether the zone of a machine that the plan opened in a group matters."""
+        mine = self.board.group[self.base : self.board.n] == group
+        return bool((mine & self.board.locked[self.base : self.board.n]).any())
+
+    def _same_places(self, row: int, template: int) -> bool:
+        return all(
+            self.board.domain(key)[row] == self.board.template_domain(key)[template]
+            for key in self.board.labels_asked()
+        )
+
+    def _move(self, row: int, template: int) -> None:
+        own, group = int(self.board.group[row]), self.board.templates[template].group
+        if own == group:
+            return
+        self.stock.back(own, self.board.zones[row])
+        self.board.move(row, template)
+        self.stock.join(group, self.board.zones[row])
+
+    def trim(self) -> None:
+        """Exchange each machine that the plan opens for the cheapest that holds what is on it."""
+        board = self.board
+        for row in range(self.base, board.n):
+            if not board.holds[row] or board.tier[row] != NEW:
+                continue
+            own = int(board.group[row])
+            used = board.offers[own] - board.free[:, row]
+            template = self._cheapest(row, used, None, Counter())
+            if template is None:
+                continue
+            group = board.templates[template].group
+            if self.price[group] < self.price[own] - 1e-9:
+                self._move(row, template)
