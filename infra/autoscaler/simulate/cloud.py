@@ -118,7 +118,7 @@ class Cloud:
             for time in (outage.begin, outage.end):
                 calendar.at(calendar.start + time, self._changed)
         self.version = 0
-        """Grows with every change that a reader can see."""
+        """Grows with every change that is of interest to one who sizes groups."""
         self.cost = 0.0
         """USD of machines that have ended; `bill` adds those that run."""
         self.gpu_seconds = 0.0
@@ -401,7 +401,7 @@ class Cloud:
     def _run(self, machine: Machine) -> None:
         if not machine.seen.leaving and machine.ended is None:
             machine.seen = replace(machine.seen, lifecycle="InService", state="running")
-            self._touch(self._groups[machine.group])
+            self._groups[machine.group].state = None  # seen by the next reader, but nothing to wake one for
             self._joined(machine)
 
     def _interrupt(self, machine: Machine) -> None:

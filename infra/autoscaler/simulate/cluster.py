@@ -121,6 +121,8 @@ class Cluster:
         """A node joins."""
         host = self.hosts[node.name] = Host(node, dict(node.allocatable))
         self._classify(host)
+        if GPU not in node.allocatable or node.allocatable[GPU]:
+            self.version += 1
 
     def change(self, name: str, **fields: object) -> None:
         """A node is another from now on: ``ready=False``, ``taints=…``, ``allocatable=…``."""
@@ -130,6 +132,7 @@ class Cluster:
         for resource, amount in host.seen.allocatable.items():
             host.free[resource] = host.free.get(resource, 0) + amount - before.get(resource, 0)
         self._classify(host)
+        self.version += 1
 
     def remove(self, name: str) -> None:
         """A node is deleted, and its pods with it."""
@@ -149,7 +152,6 @@ class Cluster:
         host.kind = self._kinds[key]
         self._fresh[host.seen.name] = host
         self._nodes = None
-        self.version += 1
 
     # Pods
 

@@ -88,9 +88,8 @@ class Ours:
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
         decided = self.last = self._decide(snapshot, self.memory, self._config, now)
-        text = dump(decided.memory)
-        moved = text != self.saved
-        self.saved, self.memory = text, load(text)
+        self.saved = dump(decided.memory)
+        self.memory = load(self.saved)
         # One group's actions stand in their order; one that is refused ends them.
         barred: set[str] = set()
         for action in decided.actions:
@@ -104,9 +103,7 @@ class Ours:
             except RefusedError:
                 self.outcomes["refused"] += 1
                 barred.add(group)
-        if decided.actions or moved:
-            return now
-        return self._due(snapshot, now)
+        return now if decided.actions else self._due(snapshot, now)
 
     def _due(self, snapshot: Snapshot, now: float) -> float:
         """The next moment at which a time in the memory is up; a while from now at the latest."""

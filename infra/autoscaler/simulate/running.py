@@ -127,6 +127,7 @@ def run(
 def _run(world: World, policy: Policy, end: float, every: float) -> tuple[int, tuple[Sample, ...]]:
     start, loops = world.now, 0
     samples: list[Sample] = []
+    world.advance(start)
     while world.now < end:
         version = world.version
         due = policy.loop(world, world.snapshot(), world.now)

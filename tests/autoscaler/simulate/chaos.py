@@ -53,7 +53,7 @@ class Mortal:
                 raise KilledError
 
         ours.kill = kill
-        self._pause = lambda: random.choice((0.0, 20.0, 90.0))
+        self._random = random
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
         self._now = world.calendar.elapsed
@@ -63,7 +63,7 @@ class Mortal:
             return self._ours.loop(world, snapshot, now)
         except KilledError:
             self._seen.kills += 1
-            self._down = now + self._pause()
+            self._down = now + self._random.choice((0.0, 20.0, 90.0))
             self._ours.restart()
             return max(self._down, now)
 
