@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -12,7 +13,7 @@ import pytest
 from autoscaler import making
 from autoscaler.embedded import EmbeddedAws
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
-from msgspec.structs import replace
+from msgspec import structs
 
 from infra.autoscaler.aws.clients import WRITING, Clients, refused
 from infra.autoscaler.aws.writing import AwsWriter
@@ -22,7 +23,7 @@ from infra.autoscaler.results import Result
 from infra.localaws import faults
 
 WEST = making.group(min=1, max=9)
-SHORT = replace(WRITING, read=2.0)
+SHORT = structs.replace(WRITING, read=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,14 @@ def test_18_machines_that_come_between_look_and_write_stay(
     assert result == Result("done", "set to 3, and up again to 5: machines came meanwhile", 5)
     assert group.desired_capacity == 5
     assert len(aws.instances(WEST)) == 5
+
+
+def test_18_a_second_look_that_fails_takes_nothing_back(aws: EmbeddedAws, writer: AwsWriter) -> None:
+    aws.group(WEST).desired_capacity = 8
+    aws.order(replace(faults.broken("DescribeAutoScalingGroups"), skip=1))
+    result = writer.set_desired(resize(8, 3))
+    assert result == Result("done", "set to 3, and then it could not be looked at again")
+    assert aws.group(WEST).desired_capacity == 3
 
 
 def test_weights_count(aws: EmbeddedAws, clients: Clients) -> None:
@@ -248,15 +257,21 @@ def test_an_end_that_may_have_happened_is_not_asked_for_again(aws: EmbeddedAws, 
 
 
 def test_aws_that_does_not_answer_is_a_result(writer: AwsWriter) -> None:
+    now = [100.0]
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": address}):
-            away = AwsWriter(making.config(WEST), Clients(SHORT))
+            away = AwsWriter(making.config(WEST), Clients(SHORT), clock=lambda: now[0])
             result = away.set_desired(resize(3, 4))
+            again = away.set_desired(resize(3, 4))
+            now[0] += 6
+            later = away.set_desired(resize(3, 4))
             assert away.ended("us-west-2", "i-1") is None
     assert result.status == "refused"
     assert "does not answer" in result.text
+    assert again == Result("refused", "us-west-2 did not answer a moment ago")
+    assert later == result
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ _A = TypeVar("_A", SetDesired, Terminate, Release)
 
 _PAUSES: Final = (0.5, 1.5)
 """Seconds before a call is made again that AWS had too many of."""
+_SILENCE: Final = 5.0
+"""Seconds for which a region is left alone that did not answer."""
 _AT_MIN: Final = "desiredSize equals minSize"
 """In AWS's words, where a group can't become smaller."""
 _NO_HOOK: Final = "No active Lifecycle Action found"
@@ -45,6 +47,7 @@ class AwsWriter:
         *,
         may: Callable[[], bool] = lambda: True,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clients`` with the patience ``WRITING``. ``may`` says whether the lease is ours: asked right
         before each write."""
@@ -53,6 +56,9 @@ class AwsWriter:
         self._clients = clients
         self._may = may
         self._sleep = sleep
+        self._clock = clock
+        self._silent: dict[str, float] = {}
+        """Region → until when it is left alone."""
 
     def set_desired(self, action: SetDesired) -> Result:
         """Set a group's size, if it is still what it was when that was decided."""
@@ -85,11 +91,16 @@ class AwsWriter:
         group = self._groups.get(action.group)
         if group is None:
             return Result("refused", f"{action.group} is no group of this configuration")
+        if self._clock() < self._silent.get(group.region, 0.0):
+            return Result("refused", f"{group.region} did not answer a moment ago")
         try:
             return write(action, group, self._clients.get("autoscaling", group.region))
         except _NotOursError:
             return Result("stale", "the lease is not ours any more")
         except clients.errors() as problem:
+            if clients.away(problem):
+                # All that is left to do there would wait as long, and the next loop for it.
+                self._silent[group.region] = self._clock() + _SILENCE
             return Result("refused" if clients.refused(problem) else "failed", clients.words(problem))
 
     def _set_desired(self, action: SetDesired, group: Group, client: Any) -> Result:
@@ -121,11 +132,14 @@ class AwsWriter:
 
         AWS would end one to get down to the size, and which one would be its own choice.
         """
-        state = self._group(client, group)
-        if isinstance(state, Result) or state.desired != desired or present_units(state) <= desired:
-            return desired, why
-        there = min(present_units(state), state.max)
-        self._write(client.set_desired_capacity, AutoScalingGroupName=group.name, DesiredCapacity=there)
+        try:
+            state = self._group(client, group)
+            if isinstance(state, Result) or state.desired != desired or present_units(state) <= desired:
+                return desired, why
+            there = min(present_units(state), state.max)
+            self._write(client.set_desired_capacity, AutoScalingGroupName=group.name, DesiredCapacity=there)
+        except (_NotOursError, *clients.errors()):
+            return desired, f"set to {desired}, and then it could not be looked at again"
         return there, f"set to {desired}, and up again to {there}: machines came meanwhile"
 
     def _terminate(self, action: Terminate, group: Group, client: Any) -> Result:
