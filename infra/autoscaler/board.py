@@ -8,36 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infra.autoscaler.demand import Demand, Kind
-from infra.autoscaler.fitting import HOSTNAME, ZONE, label, obstacle, somewhere
+from infra.autoscaler.fitting import ZONE
+from infra.autoscaler.grounds import Flags, Grounds, Ints, Template
 from infra.autoscaler.view import GroupView, Machine
-from infra.autoscaler.world import GPU, Resources, Shape, Taint, Toleration
+from infra.autoscaler.world import GPU, Resources, Shape, Taint
 from infra.catalogue.labels import SITE
 
-Ints: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
+__all__ = [
+    "BOOTING",
+    "COMING",
+    "NEW",
+    "PHYSICAL",
+    "READY",
+    "Board",
+    "Flags",
+    "Ints",
+    "Moved",
+    "Opened",
+    "Put",
+]
 
 PHYSICAL, READY, BOOTING, COMING, NEW = range(5)
 """What a row is; work goes to the lower ones first."""
 
 _MOST: Final = 2**50
 """More of anything than a machine has. Larger amounts are taken as this, so that sums stay in 64 bits."""
-_ALL_TAINTS: Final = (Toleration(operator="Exists"),)
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A machine that a group may start, in one of its zones."""
-
-    group: int
-    zone: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +63,6 @@ class Moved:
 
     row: int
     template: int
-
-
-@dataclass(slots=True)
-class _Static:
-    """Where pods with the same selectors and tolerations may stand, as far as machines alone say."""
-
-    shape: Shape
-    volumes: tuple[tuple[object, ...], ...]
-    keys: tuple[str, ...]
-    named: bool
-    known: dict[tuple[tuple[str | None, ...], int, str], bool]
-    rows: Flags
-    upto: int
-    templates: Flags
-    tolerant: _Static | None = None
-    """The same for one that tolerates everything."""
 
 
 class Board:
@@ -106,18 +91,11 @@ class Board:
         self.owners: Ints = np.zeros((len(demand.terms), self._size), np.int64)
         self.names: list[str] = []
         self.zones: list[str] = []
-        self._labels: list[Mapping[str, str]] = []
-        self._taints: list[int] = []
         self.holds: list[list[int]] = []
         """Kinds that were placed on a row, in order."""
         self._ports: dict[int, list[tuple[str, str, int]]] = {}
         self._journal: list[Put | Opened | Moved] = []
         self.sites: dict[str, int] = {}
-        self._taint_ids: dict[tuple[Taint, ...], int] = {}
-        self._values: dict[str, dict[str, int]] = {}
-        self._domains: dict[str, Ints] = {}
-        self._statics: dict[tuple[object, ...], _Static] = {}
-        self._of_kind: dict[int, _Static] = {}
         self._requests: dict[int, tuple[Ints, tuple[int, ...]]] = {}
         self.offers: Ints = np.zeros((len(groups), width), np.int64)
         """What a new machine of each group has for pods."""
@@ -136,7 +114,7 @@ class Board:
         self.group_cards: Ints = np.array(
             [view.template.allocatable.get(GPU, 0) for view in groups], np.int64
         ).reshape(len(groups))
-        self._template_domains: dict[str, Ints] = {}
+        self.grounds = Grounds(self.templates, self._size)
         self._by_name = {view.group.name: number for number, view in enumerate(groups)}
         self._fill(machines)
 
@@ -211,11 +189,8 @@ class Board:
         self.owners[:, row] = 0
         self.names.append(name)
         self.zones.append(zone)
-        self._labels.append(labels)
-        self._taints.append(self._taint_ids.setdefault(taints, len(self._taint_ids)))
+        self.grounds.add(name, labels, taints)
         self.holds.append([])
-        for key, domain in self._domains.items():
-            domain[row] = self._value(key, labels)
         return row
 
     def _grow(self) -> None:
@@ -230,9 +205,6 @@ class Board:
         self.counts, self.owners = wide(self.counts), wide(self.owners)
         none = np.zeros(more, np.bool_)
         self.open, self.locked = np.concatenate([self.open, none]), np.concatenate([self.locked, none])
-        self._domains = {key: wide(domain) for key, domain in self._domains.items()}
-        for each in self._statics.values():
-            each.rows = np.concatenate([each.rows, none])
 
     # --- rows of the plan ---------------------------------------------------------------------------------
 
@@ -300,11 +272,10 @@ class Board:
         """The last row."""
         assert row == self.n - 1
         self.n -= 1
-        for column in (self.names, self.zones, self._labels, self._taints, self.holds):
+        for column in (self.names, self.zones, self.holds):
             column.pop()
         self._ports.pop(row, None)
-        for each in self._statics.values():
-            each.upto = min(each.upto, self.n)
+        self.grounds.drop()
 
     def move(self, row: int, template: int) -> None:
         """Make a row that the plan opened one of another group, with all that is on it."""
@@ -317,13 +288,7 @@ class Board:
         self.group[row] = which.group
         self.cards[row] = self.group_cards[which.group]
         self.zones[row] = which.zone
-        self._labels[row] = which.labels
-        self._taints[row] = self._taint_ids.setdefault(which.taints, len(self._taint_ids))
-        for key, domain in self._domains.items():
-            domain[row] = self._value(key, which.labels)
-        for each in self._statics.values():
-            if row < each.upto:
-                each.rows[row] = self._fits(each, which.labels, self._taints[row], "")
+        self.grounds.change(row, which)
 
     def _count(self, kind: Kind, rows: Ints, counts: Ints) -> None:
         for number in kind.chosen:
@@ -372,66 +337,31 @@ class Board:
 
     def fits(self, kind: Kind) -> Flags:
         """Which rows would take it, by labels and taints."""
-        return self._rows(self._static(kind))
+        return self.grounds.rows(kind)
 
     def eligible(self, kind: Kind) -> Flags:
         """Which rows its selectors are about, whatever their taints: spreads are counted over these."""
-        static = self._static(kind)
-        if static.tolerant is None:
-            static.tolerant = self._make(
-                _bared(static.shape), tuple(static.volumes), ("tolerant", *self._key(kind))
-            )
-        return self._rows(static.tolerant)
+        return self.grounds.eligible(kind)
 
     def fits_templates(self, kind: Kind) -> Flags:
-        """Which templates would."""
-        return self._static(kind).templates
+        """Which templates would take it."""
+        return self.grounds.of_templates(kind)
 
     def domain(self, key: str) -> Ints:
         """For each row the number of its value of a label; -1 where it has none."""
-        found = self._domains.get(key)
-        if found is None:
-            found = self._domains[key] = np.full(self._size, -1, np.int64)
-            for row in range(self.n):
-                found[row] = self._value(key, self._labels[row])
-            self.template_domain(key)  # from now on all of its values are known
-        return found[: self.n]
+        return self.grounds.domain(key)
 
     def template_domain(self, key: str) -> Ints:
         """The same for templates."""
-        if key not in self._domains:
-            self.domain(key)
-        found = self._template_domains.get(key)
-        if found is None:
-            found = self._template_domains[key] = np.array(
-                [self._value(key, each.labels) for each in self.templates], np.int64
-            )
-        return found
-
-    def labels_asked(self) -> Iterable[str]:
-        """Labels that have been asked for with `domain`."""
-        return self._domains.keys()
+        return self.grounds.template_domain(key)
 
     def values(self, key: str) -> int:
-        """How many values there are, on rows and on all that may be added."""
-        self.domain(key)
-        return len(self._values.get(key, ()))
-
-    def words(self, key: str, number: int) -> str:
-        """A value."""
-        return next((text for text, at in self._values[key].items() if at == number), "")
+        """How many values there are."""
+        return self.grounds.values(key)
 
     def labels(self, row: int) -> Mapping[str, str]:
         """Of a row."""
-        return self._labels[row]
-
-    def _value(self, key: str, labels: Mapping[str, str]) -> int:
-        assert key != HOSTNAME
-        text = label(labels, key)
-        if text is None:
-            return -1
-        values = self._values.setdefault(key, {})
-        return values.setdefault(text, len(values))
+        return self.grounds.labels(row)
 
     def _vector(self, shape: Shape) -> Ints:
         found: Ints = np.zeros(len(self.resources), np.int64)
@@ -440,67 +370,6 @@ class Board:
             if column is not None:
                 found[column] = min(max(amount, 0), 2 * _MOST)
         return found
-
-    def _key(self, kind: Kind) -> tuple[object, ...]:
-        shape = kind.shape
-        return shape.selector, shape.affinity, shape.tolerations, kind.volumes
-
-    def _static(self, kind: Kind) -> _Static:
-        found = self._of_kind.get(kind.index)
-        if found is None:
-            key = self._key(kind)
-            found = self._statics.get(key) or self._make(kind.shape, kind.volumes, key)
-            self._of_kind[kind.index] = found
-        return found
-
-    def _make(
-        self, shape: Shape, volumes: tuple[tuple[object, ...], ...], key: tuple[object, ...]
-    ) -> _Static:
-        found = self._statics.get(key)
-        if found is not None:
-            return found
-        terms = [*(shape.affinity or ()), *(term for terms in volumes for term in terms)]
-        keys = {key for key, _ in shape.selector} | {e.key for term in terms for e in term.labels}  # type: ignore[attr-defined]
-        named = any(term.fields for term in terms)  # type: ignore[attr-defined]
-        found = _Static(
-            shape,
-            volumes,
-            tuple(sorted(keys)),
-            named,
-            {},
-            np.zeros(self._size, np.bool_),
-            0,
-            np.zeros(len(self.templates), np.bool_),
-        )
-        self._statics[key] = found
-        for number, each in enumerate(self.templates):
-            taints = self._taint_ids.setdefault(each.taints, len(self._taint_ids))
-            found.templates[number] = self._fits(found, each.labels, taints, "")
-        return found
-
-    def _rows(self, static: _Static) -> Flags:
-        for row in range(static.upto, self.n):
-            static.rows[row] = self._fits(static, self._labels[row], self._taints[row], self.names[row])
-        static.upto = self.n
-        return static.rows[: self.n]
-
-    def _fits(self, static: _Static, labels: Mapping[str, str], taints: int, name: str) -> bool:
-        if not static.keys and not static.named:
-            sign: tuple[tuple[str | None, ...], int, str] = ((), taints, "")
-        else:
-            sign = (tuple(label(labels, key) for key in static.keys), taints, name if static.named else "")
-        known = static.known.get(sign)
-        if known is None:
-            known = static.known[sign] = obstacle(
-                static.shape, labels, self._taint(taints), name=name
-            ) is None and all(
-                somewhere(terms, labels, name)  # type: ignore[arg-type]
-                for terms in static.volumes
-            )
-        return known
-
-    def _taint(self, number: int) -> tuple[Taint, ...]:
-        return list(self._taint_ids)[number]
 
 
 def _tier(machine: Machine) -> int:
@@ -511,12 +380,6 @@ def _tier(machine: Machine) -> int:
 
 def _least(offered: Resources, name: str) -> int:
     return max(0, min(offered.get(name, 0), _MOST))
-
-
-def _bared(shape: Shape) -> Shape:
-    return Shape(
-        shape.namespace, (), selector=shape.selector, affinity=shape.affinity, tolerations=_ALL_TAINTS
-    )
 
 
 def _clash(ports: Iterable[tuple[str, str, int]], taken: Iterable[tuple[str, str, int]]) -> bool:

@@ -174,7 +174,7 @@ class Exchanger:
     def _same_places(self, row: int, template: int) -> bool:
         return all(
             self.board.domain(key)[row] == self.board.template_domain(key)[template]
-            for key in self.board.labels_asked()
+            for key in self.board.grounds.domains()
         )
 
     def _move(self, row: int, template: int) -> None:
