@@ -1,263 +1,192 @@
-"""Which groups take which pods, and which of them is asked first."""
+"""Which idle machines go, and how many at a time."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-import numpy as np
+from infra.autoscaler.config import Config
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.moving import Budgets, Elsewhere, load, low, stays
+from infra.autoscaler.view import Machine, View
+from infra.autoscaler.world import Node
 
-from infra.autoscaler.board import NEW, Board, Flags, Ints, Put
-from infra.autoscaler.demand import Kind
-from infra.autoscaler.fitting import holds_term
-from infra.autoscaler.stock import Stock
-from infra.autoscaler.view import View
-from infra.autoscaler.world import Snapshot
-from infra.catalogue.labels import SITE
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where work may go."""
-
-    site: str | None = None
-    tier: int = NEW
-    """The last kind of row that is allowed; `NEW`: machines may be opened."""
+_STAYS: Final = (
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "karpenter.sh/do-not-disrupt",
+)
+"""Annotations of nodes that nobody ends by choice, where they are ``true``."""
+_TRIES: Final = 50
+"""Machines with pods to move that are looked at in one loop, the emptiest first."""
 
 
-EVERYWHERE = Scope()
+class Allowance:
+    """How many machines may begin to go, and may end, in one loop: a share of each group and of all, at
+    least one; never below a group's least size. What is beyond waits for the next loop."""
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Groups that may take a kind, the ones to be preferred first."""
-
-    groups: Ints
-    rank: Ints
-    """Equal where only cost decides."""
-    holds: Ints
-    """Pods a machine."""
-    templates: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The best group for some pods now."""
-
-    group: int
-    rank: int
-    each: int
-    """Pods a machine."""
-    cost: float
-
-
-class Chooser:
-    """Choices of one plan."""
-
-    def __init__(self, board: Board, stock: Stock, snapshot: Snapshot, view: View, base: int) -> None:
-        """``base``: the first row that the plan opens."""
-        self.board = board
-        self.stock = stock
-        self.snapshot = snapshot
-        self.view = view
-        self.base = base
-        self.groups = stock.groups
-        self.price = stock.price
-        self._site = np.array([each.group.site for each in self.groups], np.str_)
-        self._choices: dict[int, Choice] = {}
-        self._orders: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
-        most = (
-            self.board.offers.max(axis=0)
-            if len(self.groups)
-            else np.zeros(len(self.board.resources), np.int64)
+    def __init__(self, view: View, memory: Memory, config: Config) -> None:
+        self._view = view
+        sizes = Counter(
+            machine.group
+            for machine in view.machines
+            if machine.group is not None and machine.instance is not None and not machine.instance.leaving
         )
-        if self.board.n:
-            most = np.maximum(most, self.board.free[:, : self.board.n].max(axis=1))
-        self._most = np.maximum(most, 1)
+        share = config.max_scale_in_percent
+        whole = max(1, sum(sizes.values()) * config.max_cluster_scale_in_percent // 100)
+        self._begins = {group: max(1, count * share // 100) for group, count in sizes.items()}
+        self._ends = dict(self._begins)
+        self._all_begins = self._all_ends = whole
+        self._units = {
+            name: group.state.desired - max(group.state.min, group.group.min)
+            for name, group in view.groups.items()
+            if group.state is not None
+        }
+        # Those that are on their way will be taken off their groups' sizes too.
+        self._promised = dict(self._units)
+        for machine in view.machines:
+            drain = memory.drains.get(machine.name)
+            if drain is not None and not drain.forced and machine.state == "draining":
+                self._promised[drain.group] = self._promised.get(drain.group, 0) - machine.units
 
-    def choice(self, kind: Kind) -> Choice:
-        """Groups whose machines such a pod may be on, whether there is room or not."""
-        found = self._choices.get(kind.index)
-        if found is None:
-            found = self._choices[kind.index] = self._chosen(kind)
-        return found
+    def above_least(self, machine: Machine) -> bool:
+        """Whether its group may lose it."""
+        return machine.group is not None and self._units.get(machine.group, 0) >= machine.units
 
-    def _chosen(self, kind: Kind) -> Choice:
-        board = self.board
-        templates = board.fits_templates(kind)
-        holds = board.per_machine(kind)
-        fit = np.zeros(len(self.groups), np.bool_)
-        fit[board.template_group[templates]] = True
-        fit &= holds > 0
-        cards = board.group_cards > 0
-        most = np.array([each.group.max > 0 for each in self.groups], np.bool_)
-        if not kind.gpus and (fit & ~cards & most).any():
-            fit &= ~cards
-        groups, rank = self._order(kind, templates)
-        mine = fit[groups]
-        groups, rank = groups[mine], rank[mine]
-        return Choice(groups, rank, holds[groups], templates)
+    def may_end(self, machine: Machine) -> bool:
+        """Whether one more may end now."""
+        return machine.group is not None and self._all_ends > 0 and self._ends.get(machine.group, 0) > 0
 
-    def _order(self, kind: Kind, templates: Flags) -> tuple[Ints, Ints]:
-        """All groups in the order in which such pods go for them, and ranks: of equals the cost decides."""
-        home = self.snapshot.namespaces.get(kind.shape.namespace, {}).get(SITE, "")
-        key = (home, kind.shape.preferred, id(templates) if kind.shape.preferred else 0)
-        found = self._orders.get(key)
-        if found is None:
-            liking = [0] * len(self.groups)
-            if kind.shape.preferred:
-                for place in np.nonzero(templates)[0].tolist():
-                    each = self.board.templates[place]
-                    liking[each.group] = max(liking[each.group], preference(kind, each.labels, ""))
-            keyed = sorted(
-                ((-liking[place], each.group.site != home, each.group.order, -each.group.priority), place)
-                for place, each in enumerate(self.groups)
-            )
-            ranks = {key: place for place, key in enumerate(dict.fromkeys(key for key, _ in keyed))}
-            found = self._orders[key] = (
-                np.array([place for _, place in keyed], np.int64),
-                np.array([ranks[key] for key, _ in keyed], np.int64),
-            )
-        return found
+    def end(self, machine: Machine) -> bool:
+        """Take it off; False where no more may end in this loop. One that a group at its least size can't do
+        without is replaced."""
+        if not self.may_end(machine) or machine.group is None:
+            return False
+        self._all_ends -= 1
+        self._ends[machine.group] -= 1
+        if self.above_least(machine):
+            self._units[machine.group] -= machine.units
+        return True
 
-    def best(
-        self, kind: Kind, n: int, scope: Scope, templates: Flags | None, cap: int | None
-    ) -> Offer | None:
-        """The group to start machines of: by rank, what the batch costs, and the fewest cards unused."""
-        choice = self.choice(kind)
-        if not len(choice.groups):
-            return None
-        allowed = np.ones(len(choice.groups), np.bool_)
-        if templates is not None:
-            some = np.zeros(len(self.groups), np.bool_)
-            some[self.board.template_group[templates]] = True
-            allowed &= some[choice.groups]
-        if scope.site is not None:
-            allowed &= self._site[choice.groups] == scope.site
-        places = np.nonzero(allowed)[0]
-        start = 0
-        while start < len(places):
-            rank = choice.rank[places[start]]
-            end = start + int(np.searchsorted(choice.rank[places[start:]], rank, side="right"))
-            same = places[start:end]
-            groups = choice.groups[same]
-            holds = choice.holds[same] if cap is None else np.minimum(choice.holds[same], cap)
-            machines = -(-n // holds)
-            extra = np.zeros(len(groups))
-            for at in np.nonzero(self.stock.several[groups])[0].tolist():
-                extra[at] = self.fillers(kind, int(groups[at]), templates)
-            cost = (machines + extra) * self.price[groups]
-            idle = machines * self.board.group_cards[groups] - n * kind.gpus
-            while True:
-                least = cost.min()
-                if least == inf:
-                    break
-                equal = np.nonzero(cost <= least + 1e-6)[0]
-                for worth in (machines, idle):
-                    equal = equal[worth[equal] == worth[equal].min()]
-                at = int(equal[0])
-                group = int(groups[at])
-                if self.stock.room(group) > extra[at]:
-                    return Offer(group, int(rank), int(holds[at]), float(cost[at]))
-                cost[at] = inf
-            start = end
-        return None
+    def begin(self, machine: Machine) -> bool:
+        """Let one more go; False where no more may begin in this loop, or its group is at its least."""
+        group = machine.group
+        if group is None or self._all_begins <= 0 or self._begins.get(group, 0) <= 0:
+            return False
+        if self._promised.get(group, 0) < machine.units:
+            return False
+        self._all_begins -= 1
+        self._begins[group] -= 1
+        self._promised[group] -= machine.units
+        return True
 
-    def zones(self, kind: Kind, group: int, templates: Flags | None) -> frozenset[str]:
-        """Zones in which a machine of a group would do."""
-        allowed = self.choice(kind).templates
-        if templates is not None:
-            allowed = allowed & templates
-        return frozenset(
-            zone for zone in (self.groups[group].group.zones or ("",)) if allowed[self.board.at[group, zone]]
+    @property
+    def spent(self) -> bool:
+        """Whether nothing may begin any more."""
+        return self._all_begins <= 0
+
+
+def spare(view: View, held: frozenset[str], memory: Memory, config: Config) -> dict[str, int]:
+    """Pool → how many idle machines it lacks of those to be kept; less than nothing where it has more.
+
+    Those on their way out do not count: one of them is kept where one is lacking.
+    """
+    missing = dict(config.spare)
+    for machine in view.machines:
+        if machine.state == "ready" and not machine.pods and machine.group is not None:
+            pool = view.groups[machine.group].group.pool
+            if machine.name not in held and machine.name not in _booked(memory, view.at):
+                missing[pool] = missing.get(pool, 0) - 1
+    return missing
+
+
+def candidates(
+    view: View,
+    held: frozenset[str],
+    sizes: Mapping[str, int],
+    memory: Memory,
+    config: Config,
+    allowance: Allowance,
+    budgets: Budgets,
+    now: float,
+) -> Iterator[Machine]:
+    """Machines whose end begins now: the overflow's before the primary site's, the longest idle first."""
+    order = {group.name: number for number, group in enumerate(config.groups)}
+    booked = _booked(memory, now)
+    idle: list[tuple[int, float, Machine]] = []
+    moved: list[tuple[int, int, Machine]] = []
+    for machine in view.machines:
+        if machine.group is None or machine.name in held or machine.name in booked:
+            continue
+        if machine.group in sizes or not _open(machine, view, memory, now):
+            continue
+        sick = machine.node is not None and machine.node.sick
+        since = memory.idle.get(machine.name)
+        if not machine.pods:
+            # The second look, `settle` later, is at the end of the time that a node may stand idle.
+            wait = config.settle if sick else max(0, config.idle - config.settle)
+            if since is not None and now - since >= wait:
+                idle.append((-order[machine.group], since, machine))
+        elif not sick and all(_there(machine, budgets, config, now)) and low(machine):
+            moved.append((-order[machine.group], load(machine.pods), machine))
+
+    surplus = {pool: -missing for pool, missing in spare(view, held, memory, config).items()}
+    idle.sort(key=lambda each: (each[0], each[1], each[2].name))
+    for _, _, machine in idle:
+        if allowance.spent:
+            return
+        pool = view.groups[machine.group or ""].group.pool
+        sick = machine.state != "ready"
+        if (sick or surplus.get(pool, 0) > 0) and allowance.begin(machine):
+            surplus[pool] = surplus.get(pool, 0) - (not sick)
+            yield machine
+
+    if not moved or allowance.spent:
+        return
+    moved.sort(key=lambda each: (each[1], each[0], each[2].name))
+    elsewhere = Elsewhere(view, without=held)
+    for _, _, machine in moved[:_TRIES]:
+        if elsewhere.take(machine) and allowance.begin(machine):
+            yield machine
+
+
+def reserved(node: Node) -> bool:
+    """Whether somebody wants to keep a node: by a cordon of their own, or by an annotation."""
+    return (node.unschedulable and not node.sick) or any(
+        node.annotations.get(key) == "true" for key in _STAYS
+    )
+
+
+def _open(machine: Machine, view: View, memory: Memory, now: float) -> bool:
+    """Whether a machine may be ended by choice at all."""
+    node, instance = machine.node, machine.instance
+    if node is None or instance is None or machine.group is None:
+        return False
+    state = view.groups[machine.group].state
+    return (
+        (machine.state == "ready" or (machine.state == "closed" and node.sick))
+        and instance.lifecycle == "InService"
+        and state is not None
+        and not state.deleting
+        and "Terminate" not in state.suspended
+        and memory.spared.get(machine.name, 0.0) <= now
+        and not reserved(node)
+    )
+
+
+def _there(machine: Machine, budgets: Budgets, config: Config, now: float) -> Iterator[bool]:
+    """Of each of its pods, whether it may go, and has been there for a while."""
+    for pod in machine.pods:
+        yield (
+            bool(pod.node)
+            and not pod.deleting
+            and now - (pod.started if pod.started is not None else pod.created) >= config.idle
+            and stays(pod, budgets) is None
+            and not budgets.refuse(pod)
         )
 
-    def fillers(self, kind: Kind, group: int, templates: Flags | None) -> float:
-        """How many machines would come up in other zones before one in the right place does."""
-        zones = self.stock.zones[group]
-        if zones.single:
-            return 0
-        wanted = self.zones(kind, group, templates)
-        if zones.possible() <= wanted:
-            return 0
-        if not wanted & zones.possible():
-            return inf
-        for number, zone in enumerate(zones.ahead()):
-            if zone in wanted:
-                return number
-            if number > 2 * len(zones.zones) + 64:
-                break
-        return inf
 
-    def openable(self, kind: Kind, scope: Scope) -> Flags:
-        """Templates of which a machine could be opened for it now."""
-        some = np.zeros(len(self.groups), np.bool_)
-        some[self.choice(kind).groups] = True
-        some &= self.stock.open()
-        if scope.site is not None:
-            some &= self._site == scope.site
-        found = self.choice(kind).templates & some[self.board.template_group]
-        for place in np.nonzero(found & self.stock.several[self.board.template_group])[0].tolist():
-            each = self.board.templates[place]
-            if each.zone not in self.stock.zones[each.group].possible():
-                found[place] = False
-        return found
-
-    def size(self, kind: Kind) -> float:
-        """How much of the largest machine a pod takes."""
-        request, _ = self.board.request(kind)
-        return float((request / self._most).max()) if len(request) else 0.0
-
-    def largest(self, kind: Kind) -> int:
-        """How many such pods the roomiest machine that is there would have room for, were it empty."""
-        return int(self._spare(kind).max(initial=0))
-
-    def most(self, kind: Kind, across: bool) -> int:
-        """How many such pods one site (or all together) would ever have room for."""
-        found: Counter[str] = Counter()
-        choice = self.choice(kind)
-        for group, holds in zip(choice.groups.tolist(), choice.holds.tolist(), strict=True):
-            of = self.groups[group].group
-            found[of.site] += of.max * holds
-        spare = self._spare(kind)
-        sites = self.board.site[: len(spare)]
-        for site, number in self.board.sites.items():
-            found[site] += int(spare[sites == number].sum())
-        return found.total() if across else max(found.values(), default=0)
-
-    def _spare(self, kind: Kind) -> Ints:
-        """Of machines that no group starts for such a pod: how many each would take, were it empty."""
-        found = self.board.empty(kind)
-        mine = np.append(np.isin(np.arange(len(self.groups)), self.choice(kind).groups), False)
-        found[mine[self.board.group[: len(found)]] | ~self.board.fits(kind)[: len(found)]] = 0
-        return found
-
-    def sites(self) -> list[str]:
-        """Where there are machines or groups: our own first, then in the order of the groups."""
-        of_groups = dict.fromkeys(
-            each.group.site for each in sorted(self.groups, key=lambda each: each.group.order)
-        )
-        own = [site for site in self.board.sites if site not in of_groups]
-        return [*own, *of_groups]
-
-    def rank(self, puts: Sequence[Put]) -> int:
-        """The worst rank of the groups whose machines were opened."""
-        found = 0
-        for put in puts:
-            choice = self.choice(put.kind)
-            for group in {int(self.board.group[row]) for row in put.rows.tolist() if row >= self.base}:
-                place = np.nonzero(choice.groups == group)[0]
-                if len(place):
-                    found = max(found, int(choice.rank[place[0]]))
-        return found
-
-
-def preference(kind: Kind, labels: object, name: str) -> int:
-    """The weights of the terms that a pod would like to hold, and which do."""
-    return sum(
-        weight
-        for weight, term in kind.shape.preferred
-        if holds_term(term, labels, name)  # type: ignore[arg-type]
+def _booked(memory: Memory, now: float) -> frozenset[str]:
+    return frozenset(
+        name for booking in memory.bookings.values() if booking.until > now for name in booking.machines
     )

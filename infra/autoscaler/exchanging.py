@@ -8,8 +8,8 @@ import numpy as np
 
 from infra.autoscaler import topology
 from infra.autoscaler.board import NEW, Board, Flags, Ints
-from infra.autoscaler.choosing import Chooser, Offer, Scope
 from infra.autoscaler.demand import Kind
+from infra.autoscaler.offers import Chooser, Offer, Scope
 from infra.autoscaler.stock import Stock
 
 

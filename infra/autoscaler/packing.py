@@ -13,11 +13,11 @@ import numpy as np
 
 from infra.autoscaler import topology
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints, Moved, Opened
-from infra.autoscaler.choosing import EVERYWHERE, Chooser, Offer, Scope, preference
 from infra.autoscaler.config import Config
 from infra.autoscaler.demand import Demand, Kind
 from infra.autoscaler.exchanging import Exchanger
 from infra.autoscaler.fitting import HOSTNAME
+from infra.autoscaler.offers import EVERYWHERE, Chooser, Offer, Scope, preference
 from infra.autoscaler.stock import Stock, Unit
 from infra.autoscaler.view import GroupView, View
 from infra.autoscaler.world import Snapshot

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from infra.autoscaler import gangs, words
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Put
-from infra.autoscaler.choosing import Scope
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Notice, Verdict
 from infra.autoscaler.demand import Demand, Item, Kind, gather
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.limits import standing
 from infra.autoscaler.memory import Booking, Memory
+from infra.autoscaler.offers import Scope
 from infra.autoscaler.packing import Packer
 from infra.autoscaler.stock import Unit
 from infra.autoscaler.view import View

@@ -138,7 +138,9 @@ class AwsWriter:
                 return desired, why
             there = min(present_units(state), state.max)
             self._write(client.set_desired_capacity, AutoScalingGroupName=group.name, DesiredCapacity=there)
-        except (_NotOursError, *clients.errors()):
+        except _NotOursError:
+            return desired, why
+        except clients.errors():
             return desired, f"set to {desired}, and then it could not be looked at again"
         return there, f"set to {desired}, and up again to {there}: machines came meanwhile"
 
