@@ -38,6 +38,8 @@ class Exchanger:
             self._peers[like] = np.array(found, np.int64)
         self._like_id = np.array([list(self._peers).index(each) for each in self._like], np.int64)
         self._masks: dict[frozenset[int], Flags] = {}
+        self._together: dict[frozenset[bytes], Flags] = {}
+        self._single: dict[tuple[int, bool], bytes] = {}
 
     def enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
         """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
@@ -154,16 +156,28 @@ class Exchanger:
         """Templates on which these may be together. Without work for cards, none that has them (point 10)."""
         found = self._masks.get(kinds)
         if found is None:
-            found = np.ones(len(self.board.templates), np.bool_)
-            mine = [self.board.demand.kinds[index] for index in sorted(kinds)]
-            cards = any(kind.gpus for kind in mine)
-            for kind in mine:
-                found &= self.board.fits_templates(kind)
-                if not cards:
-                    groups = np.zeros(len(self.groups), np.bool_)
-                    groups[self.choose.choice(kind).groups] = True
-                    found &= groups[self.board.template_group]
+            cards = any(self.board.demand.kinds[index].gpus for index in kinds)
+            masks = frozenset(self._mask(index, cards) for index in kinds)
+            found = self._together.get(masks)
+            if found is None:
+                found = np.ones(len(self.board.templates), np.bool_)
+                for mask in masks:
+                    found &= np.frombuffer(mask, np.bool_)
+                self._together[masks] = found
             self._masks[kinds] = found
+        return found
+
+    def _mask(self, index: int, cards: bool) -> bytes:
+        """Of one kind, as a value that can be compared."""
+        found = self._single.get((index, cards))
+        if found is None:
+            kind = self.board.demand.kinds[index]
+            mask = self.board.fits_templates(kind)
+            if not cards:
+                groups = np.zeros(len(self.groups), np.bool_)
+                groups[self.choose.choice(kind).groups] = True
+                mask = mask & groups[self.board.template_group]
+            found = self._single[index, cards] = mask.tobytes()
         return found
 
     def _zoned(self, group: int) -> bool:

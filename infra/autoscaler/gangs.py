@@ -112,10 +112,21 @@ def _open(gang: Gang, memory: Memory, now: float) -> bool:
 
 
 def _missing(gang: Gang, pods: Iterable[Pod]) -> list[Wanted]:
-    """What its object says that it needs, less its pods that exist. Those match by what they ask for."""
+    """What its object says that it needs, less its pods that exist.
+
+    Those match by their shape, or by what they ask for: what admission adds to a pod makes another shape.
+    """
     left = [each.count for each in gang.sets]
-    spare = 0
+    others: list[Pod] = []
     for pod in pods:
+        for place, each in enumerate(gang.sets):
+            if left[place] > 0 and each.shape is pod.shape:
+                left[place] -= 1
+                break
+        else:
+            others.append(pod)
+    spare = 0
+    for pod in others:
         for place, each in enumerate(gang.sets):
             if left[place] > 0 and each.shape.requests == pod.shape.requests:
                 left[place] -= 1

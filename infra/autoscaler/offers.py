@@ -66,6 +66,7 @@ class Chooser:
         self.groups = stock.groups
         self.price = stock.price
         self._site = np.array([each.group.site for each in self.groups], np.str_)
+        self._allowed = np.array([each.group.max > 0 for each in self.groups], np.bool_)
         self._choices: dict[int, Choice] = {}
         self._orders: dict[tuple[object, ...], tuple[Ints, Ints]] = {}
         most = (
@@ -92,8 +93,7 @@ class Chooser:
         fit[board.template_group[templates]] = True
         fit &= holds > 0
         cards = board.group_cards > 0
-        most = np.array([each.group.max > 0 for each in self.groups], np.bool_)
-        if not kind.gpus and (fit & ~cards & most).any():
+        if not kind.gpus and (fit & ~cards & self._allowed).any():
             fit &= ~cards
         groups, rank = self._order(kind, templates)
         mine = fit[groups]
