@@ -105,7 +105,8 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     found = flavours(cluster)
     if not found or not any(addon.name == "kueue" for addon in cluster.kubernetes.addons):
         return {}
-    asked = is_scaled(cluster)
+    # One that writes nothing answers no request either, and jobs would wait for ever.
+    asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
         "flavours.yaml": [_topology(), *(_flavour(each, asked=asked) for each in found)],
         "classes.yaml": list(_classes(cluster)),

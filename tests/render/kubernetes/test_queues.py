@@ -219,6 +219,8 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     assert requests["provisioningClassName"] == "batch.causeway.dev"
     off = replace(research, autoscaler=replace(research.autoscaler, enabled=False))
     assert not specs(off, "AdmissionCheck")
+    silent = replace(research, autoscaler=replace(research.autoscaler, dry_run=True))
+    assert not specs(silent, "AdmissionCheck"), "a dry run answers nothing"
     nowhere = replace(research, autoscaler=replace(research.autoscaler, image=None))
     assert not specs(nowhere, "AdmissionCheck")
 
