@@ -8,8 +8,18 @@ its actions with nothing but its saved memory to go on from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from autoscaler.simulate import chaos
+from msgspec.structs import replace
+
+from infra.autoscaler.config import Config
+from infra.autoscaler.decide import decide
+from infra.autoscaler.decision import Action, Decision, SetDesired, Terminate
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.simulate.policy import Decide
+from infra.autoscaler.world import Snapshot
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -25,7 +35,36 @@ def test_faults_and_kills_do_happen() -> None:
     assert [run.wrongs for run in runs] == [[], [], []]
     assert sum(run.seen.kills for run in runs) > 10
     assert sum(run.seen.faults for run in runs) > 10
+    assert sum(run.seen.stale for run in runs) > 10
     assert sum(run.result.failed for run in runs) > 0
+
+
+def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -> Decide:
+    def bad(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
+        decided = decide(snapshot, memory, config, now)
+        return replace(decided, actions=change(decided.actions, snapshot))
+
+    return bad
+
+
+def test_what_must_not_be_would_be_seen() -> None:
+    """A controller that forgets to end machines, one that ends busy ones, one that never grows a group."""
+    lazy = _bad(lambda actions, _: tuple(each for each in actions if not isinstance(each, Terminate)))
+    assert any("are left" in wrong for wrong in chaos.run(1, decide=lazy).wrongs)
+
+    def hasty(actions: tuple[Action, ...], snapshot: Snapshot) -> tuple[Action, ...]:
+        busy = {pod.node for pod in snapshot.pods if pod.node}
+        homes = {each.id: name for name, group in snapshot.groups.items() for each in group.instances}
+        ended = [
+            Terminate(homes[node.instance], node.instance, node.name, "why not", forced=True)
+            for node in snapshot.nodes
+            if node.name in busy and node.instance in homes and int(snapshot.at) % 3600 == 0
+        ]
+        return (*actions, *ended)
+
+    assert any("ended with work on it" in wrong for wrong in chaos.run(1, decide=_bad(hasty)).wrongs)
+    small = _bad(lambda actions, _: tuple(each for each in actions if not isinstance(each, SetDesired)))
+    assert any("never came to their end" in wrong for wrong in chaos.run(1, decide=small).wrongs)
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -143,7 +143,9 @@ def perform(world: World, action: Action, now: float) -> None:
 def _times(memory: Memory, config: Config) -> Iterator[float]:
     """When things in the memory are up."""
     groups = {group.name: group for group in config.groups}
-    yield from (since + config.idle for since in memory.idle.values())
+    for since in memory.idle.values():
+        yield since + config.idle - config.settle
+        yield since + config.idle
     yield from (since + config.boot_timeout for since in memory.boots.values())
     yield from (each.until for each in memory.backoffs.values())
     yield from (each.until for each in memory.bookings.values())

@@ -52,6 +52,8 @@ class World:
         """Pods that were asked to leave."""
         self.fault: Callable[[str, str], None] = lambda _kind, _name: None
         """Called before every write with its kind and object; what it raises, the write raises."""
+        self.lost: Callable[[str, str], None] = lambda _kind, _name: None
+        """The same after every write, which is done by then: an answer that gets lost."""
         self._add_physical()
 
     @property
@@ -167,10 +169,11 @@ class World:
         try:
             self.fault(kind, name)
             do()
+            self.cluster.schedule()
+            self.lost(kind, name)
         except RefusedError:
             self.refused[kind] += 1
             raise
-        self.cluster.schedule()
 
     def _node(self, name: str) -> Node:
         host = self.cluster.hosts.get(name)

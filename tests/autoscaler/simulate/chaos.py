@@ -16,7 +16,7 @@ from infra.autoscaler.decision import Action
 from infra.autoscaler.simulate import running
 from infra.autoscaler.simulate.cloud import RefusedError
 from infra.autoscaler.simulate.conditions import Capacity, Conditions, Machines, Outage
-from infra.autoscaler.simulate.policy import TAINT, KilledError, Ours
+from infra.autoscaler.simulate.policy import TAINT, Decide, KilledError, Ours
 from infra.autoscaler.simulate.trace import Job, Trace
 from infra.autoscaler.simulate.world import World
 from infra.autoscaler.world import GPU, Snapshot
@@ -32,10 +32,14 @@ class Seen:
     wrongs: list[str] = field(default_factory=list)
     kills: int = 0
     faults: int = 0
+    stale: int = 0
 
 
 class Mortal:
-    """Our policy, killed now and then before one of its actions, and begun anew with what it saved."""
+    """Our policy, killed now and then before one of its actions, and begun anew with what it saved.
+
+    Now and then it also sees the world of the loop before, as a reader does whose watch lags.
+    """
 
     hooks = True
     protects = True
@@ -54,18 +58,25 @@ class Mortal:
 
         ours.kill = kill
         self._random = random
+        self._until = until
+        self._before: Snapshot | None = None
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
         self._now = world.calendar.elapsed
         if now < self._down:
             return self._down
+        if self._before is not None and self._now < self._until and self._random.random() < 0.1:
+            snapshot = self._before
+            self._seen.stale += 1
+        self._before = snapshot
         try:
-            return self._ours.loop(world, snapshot, now)
+            due = self._ours.loop(world, snapshot, now)
         except KilledError:
             self._seen.kills += 1
             self._down = now + self._random.choice((0.0, 20.0, 90.0))
             self._ours.restart()
             return max(self._down, now)
+        return now if snapshot.at < now else due
 
 
 def configuration(random: Random) -> Config:
@@ -89,6 +100,8 @@ def configuration(random: Random) -> Config:
             )
     return config(
         *groups,
+        quotas=random.choice(({}, {}, {REGIONS[0]: {"on-demand-p": 8 * 32, "spot-p": 20 * 32}})),
+        max_hourly_cost=random.choice((None, None, 130.0)),
         idle=random.choice((120, 600)),
         boot_timeout=600,
         spare=random.choice(({}, {}, {f"whole-{REGIONS[0]}": 1})),
@@ -154,16 +167,23 @@ def work(random: Random, hours: float, count: int) -> tuple[Job, ...]:
 
 
 def watch(there: World, seen: Seen, random: Random, chance: float, until: float) -> None:
-    """Refuse a write now and then, and look at each that is made."""
+    """Refuse a write now and then, or lose its answer, and look at each that is made."""
 
     def fault(kind: str, name: str) -> None:
         if kind == "evict":
             _evicted(there, seen, name)
+        elif kind == "TerminateInstance":
+            _terminated(there, seen, name)
         if there.calendar.elapsed < until and random.random() < chance:
             seen.faults += 1
             raise RefusedError(f"{kind} {name}: the service does not answer")
 
-    there.fault = fault
+    def lost(kind: str, name: str) -> None:
+        if there.calendar.elapsed < until and random.random() < chance / 2:
+            seen.faults += 1
+            raise RefusedError(f"{kind} {name}: done, but the answer is lost")
+
+    there.fault, there.lost = fault, lost
 
 
 def _evicted(there: World, seen: Seen, uid: str) -> None:
@@ -174,6 +194,13 @@ def _evicted(there: World, seen: Seen, uid: str) -> None:
     machine = there.cloud.machine(work.host.seen.instance)
     if machine is not None and machine.seen.interrupted is None and not machine.seen.leaving:
         seen.wrongs.append(f"{uid} was evicted from {machine.seen.id}, which nobody takes away")
+
+
+def _terminated(there: World, seen: Seen, instance: str) -> None:
+    """No machine is ended by choice while work runs on it."""
+    machine = there.cloud.machine(instance)
+    if machine is not None and machine.seen.interrupted is None and there.works_on(machine.node):
+        seen.wrongs.append(f"{instance} was ended with work on it")
 
 
 def check(there: World, result: running.Result, seen: Seen) -> list[str]:
@@ -203,7 +230,15 @@ class Run:
     wrongs: list[str]
 
 
-def run(seed: int, *, hours: float = 4, jobs: int = 25, faults: float = 0.04, kills: float = 0.04) -> Run:
+def run(
+    seed: int,
+    *,
+    hours: float = 4,
+    jobs: int = 25,
+    faults: float = 0.04,
+    kills: float = 0.04,
+    decide: Decide | None = None,
+) -> Run:
     """A random world of a seed, to its end."""
     random = Random(seed)
     asked = Trace(work(random, hours, jobs), trouble(random, hours))
@@ -211,6 +246,6 @@ def run(seed: int, *, hours: float = 4, jobs: int = 25, faults: float = 0.04, ki
     seen = Seen()
     there = World(settings, asked)
     watch(there, seen, random, faults, hours * HOUR)
-    policy = Mortal(Ours(settings), seen, random, kills, hours * HOUR)
+    policy = Mortal(Ours(settings, decide), seen, random, kills, hours * HOUR)
     result = running.run(settings, asked, policy, world=there, until=(hours + 20) * HOUR)
     return Run(result, seen, check(there, result, seen))
