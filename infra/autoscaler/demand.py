@@ -75,7 +75,13 @@ class Kind:
     @property
     def placed(self) -> bool:
         """Whether it matters in which zone or other place of many nodes it is."""
-        return any(each.topology != HOSTNAME for each in (*self.even, *self.together, *self.apart))
+        return any(topology != HOSTNAME for topology in self.topologies)
+
+    @property
+    def topologies(self) -> frozenset[str]:
+        """Labels that its own rules go by."""
+        near = {each.topology for each in (*self.together, *self.apart)}
+        return frozenset({*near, *(each.topology for each in self.even)})
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -254,10 +254,6 @@ class Chooser:
         return found
 
 
-def preference(kind: Kind, labels: object, name: str) -> int:
+def preference(kind: Kind, labels: Mapping[str, str], name: str) -> int:
     """The weights of the terms that a pod would like to hold, and which do."""
-    return sum(
-        weight
-        for weight, term in kind.shape.preferred
-        if holds_term(term, labels, name)  # type: ignore[arg-type]
-    )
+    return sum(weight for weight, term in kind.shape.preferred if holds_term(term, labels, name))

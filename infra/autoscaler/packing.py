@@ -45,8 +45,8 @@ class Packer:
         kept = []
         for machine in machines:
             group = number.get(machine.group or "", -1)
-            coming = fresh and group >= 0 and machine.state == "booting"
-            if coming:
+            underway = fresh and group >= 0 and machine.state == "booting"
+            if underway:
                 self.units[group] += [Unit(machine.zone, BOOTING, machine.name)] * machine.units
             else:
                 kept.append(machine)

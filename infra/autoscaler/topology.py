@@ -81,7 +81,7 @@ def _places(board: Board, key: str, universe: Flags, extra: Ints | None) -> Flag
 
 def keys(kind: Kind, board: Board) -> list[str]:
     """Labels of many nodes that matter to it, each once."""
-    found = [each.topology for each in (*kind.even, *kind.together, *kind.apart)]
+    found = [*kind.topologies]
     found += [board.demand.terms[term][0] for term in kind.barred]
     return sorted({key for key in found if key != HOSTNAME})
 
@@ -128,7 +128,8 @@ def _evenly(board: Board, even: Even, rows: Ints, room: Ints, universe: Flags) -
     least = int(counts[universe].min()) if universe.any() and universe.sum() >= even.least else 0
     left = even.skew + least - counts[rows]
     if even.own:
-        return np.minimum(room, np.maximum(left, 0))
+        least_of: Ints = np.minimum(room, np.maximum(left, 0))
+        return least_of
     return np.where(left >= 0, room, 0)
 
 
@@ -219,4 +220,5 @@ def row_share(order: Ints, domain: Ints, room: Ints, share: Ints) -> Ints:
 def first(room: Ints, n: int) -> Ints:
     """Fill so many into these, one after the other."""
     before = np.cumsum(room) - room
-    return np.clip(n - before, 0, room)
+    taken: Ints = np.clip(n - before, 0, room)
+    return taken

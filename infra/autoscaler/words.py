@@ -43,10 +43,10 @@ def _of_pods(found: Plan, result: Result, hindered: Hindered) -> Iterable[Verdic
             by.setdefault(_outcome(tier), []).append((name, int(found.packer.board.group[row]), count))
     at = 0
     for outcome in ("fits", "coming", "starting"):
-        places = by.get(outcome)  # type: ignore[call-overload]
+        places = by.get(outcome)
         if places:
             count = sum(number for _, _, number in places)
-            yield _placed(found, outcome, pods[at : at + count], None, count, places)  # type: ignore[arg-type]
+            yield _placed(found, outcome, pods[at : at + count], None, count, places)
             at += count
     if at < len(pods):
         yield _unplaced(found.packer, kind, pods[at:], hindered.of(kind))
@@ -68,25 +68,24 @@ def _placed(
     example: str = "",
 ) -> Verdict:
     groups = found.packer.groups
+    them = "it" if count == 1 else "them"
     if outcome == "fits":
         where = tuple(sorted({name for name, _, _ in places}))
-        text = f"has room on {_some(where)}"
+        text = f"{_some(where)} {'has' if len(where) == 1 else 'have'} room for {them}"
     else:
-        machines = Counter({groups[group].group.name: 0 for _, group, _ in places})
-        for _, group in {(name, group) for name, group, _ in places}:
-            machines[groups[group].group.name] += 1
+        machines = Counter(groups[group].group.name for _, group in {(name, at) for name, at, _ in places})
         where = tuple(sorted(machines))
         told = " and ".join(
             f"{number} machine{'s' if number > 1 else ''} of {name}"
             for name, number in sorted(machines.items())
         )
-        verb = "s" if len(machines) == 1 and set(machines.values()) == {1} else ""
+        one = machines.total() == 1
         if outcome == "coming":
-            text = f"{told} {'is' if verb else 'are'} on the way and {'has' if verb else 'have'} room for it"
+            text = f"{told} {'is' if one else 'are'} on the way, with room for {them}"
         else:
-            text = f"{told} start{verb} now"
-    if gang is not None and outcome == "fits":
-        text = f"all {count} {text}"
+            text = f"{told} start{'s' if one else ''} now"
+    if gang is not None:
+        text += f", for all {count} at once"
     return Verdict(
         tuple(pod.uid for pod in pods), gang, count, outcome, where, text, example=example or _example(pods)
     )

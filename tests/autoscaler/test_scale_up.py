@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from making import (
+from autoscaler.making import (
     CPU_TYPE,
     GI,
     GPU_TAINT,

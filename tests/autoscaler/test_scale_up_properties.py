@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from making import (
+from autoscaler.making import (
     CPU_TYPE,
     GI,
     GPU_TAINT,
@@ -31,7 +31,7 @@ from making import (
 from infra.autoscaler import gangs, ordering, scale_up
 from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.demand import gather
-from infra.autoscaler.memory import Memory
+from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.scale_up import Growth, Plan
 from infra.autoscaler.selectors import matches
 from infra.autoscaler.world import GPU, PODS, Gang, Pod, PodTerm, Shape, Snapshot, Spread
@@ -118,7 +118,8 @@ def _grown(seen: Snapshot, growth: Growth) -> Snapshot:
         name: changed(each, desired=growth.sizes.get(name, each.desired))
         for name, each in seen.groups.items()
     }
-    return changed(seen, groups=groups)
+    grown: Snapshot = changed(seen, groups=groups)
+    return grown
 
 
 def _plan(of: Config, seen: Snapshot) -> Growth:
@@ -179,6 +180,17 @@ def test_02_a_second_loop_changes_nothing(part: int) -> None:
 
 def _left(growth: Growth) -> int:
     return sum(each.count for each in growth.verdicts if each.outcome in ("waits", "never"))
+
+
+@seeds
+def test_groups_in_backoff_get_nothing_and_all_limits_hold(part: int) -> None:
+    for seed, of, seen in _worlds(part):
+        shut = Random(seed).sample([each.name for each in of.groups], 2)
+        away = Backoff("capacity", "none", NOW - 5, NOW - 5, NOW + 300, 1)
+        memory = Memory(backoffs=dict.fromkeys(shut, away))
+        growth = scale_up.plan(ordering.build(seen, memory, of, NOW), seen, memory, of, NOW)
+        assert not growth.sizes.keys() & {*shut}, seed
+        _within_limits(seed, of, seen, growth)
 
 
 @seeds
