@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from autoscaler.apiserver import ApiServer
 from autoscaler.kube.clusters import Cluster, even
 
-from infra.autoscaler.kube.client import AwayError, Client, RefusedError
+from infra.autoscaler.kube.client import AwayError, Client, RefusedError, Stream
 from infra.autoscaler.kube.credentials import Credentials
 from infra.errors import UsageError
 
@@ -78,6 +79,19 @@ def test_a_slow_answer_is_given_up(server: ApiServer, client: Client, how: str) 
     server.fail("GET", "/nodes", how=how, times=100)
     with pytest.raises(AwayError, match="/api/v1/nodes"):
         client.call("GET", "/api/v1/nodes", tries=1, total=0.3)
+
+
+def test_lines_come_in_any_pieces() -> None:
+    class Pieces:
+        rest: ClassVar = [b"", b'"}', b'{"z', b'b"}\n\n{"x"}\n', b"", b'{"y"}\n', b'c"}\n', b"b", b'{"a']
+
+        def read1(self, size: int) -> bytes:
+            return self.rest.pop()
+
+    stream = Stream(Pieces(), "/x")
+    assert list(stream.batches()) == [[b'{"abc"}'], [b'{"y"}']]
+    with pytest.raises(AwayError, match="/x was cut in the middle of a line"):
+        list(stream.batches())
 
 
 def test_nobody_there(server: ApiServer, client: Client) -> None:

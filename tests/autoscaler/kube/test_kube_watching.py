@@ -94,12 +94,21 @@ def test_long_lists_come_in_pages(cluster: Cluster, monkeypatch: pytest.MonkeyPa
 def test_pages_that_expire_are_fetched_all_at_once(
     server: ApiServer, near: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Slow(Plain):
+        def list(self, kind: str, body: bytes) -> Any:
+            if server.get(NODES, "n0"):
+                server.remove(NODES, "n0")  # on the first page, and gone before the second
+                server.compact()
+            return super().list(kind, body)
+
     for each in range(6):
         server.put(NODES, node(f"n{each}"))
     monkeypatch.setattr(watching, "PAGE", 2)
-    server.fail("GET", "continue=", code=410)
-    with watched(near, NODE) as watcher:
-        assert len(names(watcher, "Node")) == 6
+    watcher = Watcher(near.client, Slow(), chance=even, kinds=[NODE], timing=FAST)
+    watcher.start()
+    assert watcher.wait(60)
+    assert names(watcher, "Node") == {"n1", "n2", "n3", "n4", "n5"}
+    watcher.stop()
 
 
 def test_parts_are_the_readers_own(server: ApiServer, near: Cluster) -> None:
@@ -234,18 +243,47 @@ def test_a_silent_watch_of_nobody_is_trouble(server: ApiServer, near: Cluster) -
         until(lambda: not watcher.healthy and "does not answer" in watcher.errors.get("kube/nodes", ""))
 
 
+def asked(server: ApiServer) -> list[str]:
+    return ["watch" if "watch=1" in path else "list" for _, path in server.requests]
+
+
 def test_a_version_that_is_too_old_is_listed_anew_at_once(server: ApiServer, near: Cluster) -> None:
     server.put(NODES, node("a"))
-    with watched(near, NODE, timing=replace(FAST, silence=3600)) as watcher:
-        until(lambda: server.count("GET", "watch=1") == 1)
-        server.fail("GET", "watch=1", code=503)
-        server.cut_watches()
+    with watched(near, NODE, timing=replace(FAST, first=0.5, most=0.5, silence=3600)) as watcher:
+        until(lambda: asked(server) == ["list", "watch"])
+        server.down()
         server.put(NODES, node("b"))
         server.compact()
+        server.up()
         until(lambda: names(watcher, "Node") == {"a", "b"})
-        until(lambda: server.count("GET", "watch=1") == 4)
-    asked = ["watch" if "watch=1" in path else "list" for _, path in server.requests]
-    assert asked == ["list", "watch", "watch", "watch", "list", "watch"]  # lost, busy, too old
+        until(lambda: asked(server) == ["list", "watch", "watch", "list", "watch"])
+
+
+def test_a_version_that_no_watch_goes_on_from_is_given_up(server: ApiServer, near: Cluster) -> None:
+    """A store that was restored is behind what we know: the server waits for a version that never comes."""
+    server.put(NODES, node("a"))
+    with watched(near, NODE) as watcher:
+        version = watcher.parts().objects["Node"]["a"]["metadata"]["resourceVersion"]
+        server.fail("GET", f"resourceVersion={version}", code=504, times=10**6)
+        server.cut_watches()
+        until(lambda: server.count("GET", f"resourceVersion={version}") > 2)
+        server.put(NODES, node("b"))
+        until(lambda: names(watcher, "Node") == {"a", "b"})
+
+
+def test_age_counts_from_the_end_of_a_watch(server: ApiServer, near: Cluster) -> None:
+    """However long nothing had happened by then."""
+    at = 1000.0
+    with watched(near, NODE, timing=replace(FAST, silence=3600), clock=lambda: at) as watcher:
+        until(lambda: watcher.path("Node") and watcher._watched[0].open)
+        at += 500
+        assert watcher.healthy
+        server.down()
+        until(lambda: "what is known is 0 s old" in watcher.errors.get("kube/nodes", ""))
+        assert watcher.healthy
+        at += 30
+        assert "what is known is 30 s old" in watcher.errors["kube/nodes"]
+        assert not watcher.healthy
 
 
 def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Cluster) -> None:
