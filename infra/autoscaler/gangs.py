@@ -47,10 +47,9 @@ def _bound(view: View) -> dict[str, Bound]:
         for pod in machine.pods:
             if pod.gang is not None and not pod.deleting:
                 pods.setdefault(pod.gang, []).append(pod)
-                if machine.group is not None:
-                    sites.setdefault(pod.gang, view.groups[machine.group].group.site)
-                else:
-                    sites.setdefault(pod.gang, machine.labels.get(SITE, ""))
+                group = view.groups.get(machine.group or "")
+                site = group.group.site if group is not None else machine.labels.get(SITE, "")
+                sites.setdefault(pod.gang, site)
     return {key: Bound(tuple(found), sites[key]) for key, found in pods.items()}
 
 

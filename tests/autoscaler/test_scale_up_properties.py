@@ -19,6 +19,7 @@ from autoscaler.making import (
     cpu_group,
     gang,
     group,
+    instance,
     node,
     pod,
     selector,
@@ -92,7 +93,13 @@ def _world(seed: int) -> tuple[Config, Snapshot]:
     for each in groups:
         up = chance.randint(0, min(2, each.max))
         nodes += [node(each, number) for number in range(1, up + 1)]
-        states.append(state(each, up, up))
+        boots = chance.choice((0, 0, 0, 1)) if up < each.max else 0
+        comes = chance.choice((0, 0, 0, 2)) if up + boots < each.max - 1 else 0
+        instances = [instance(each, number) for number in range(1, up + 1)]
+        instances += [
+            instance(each, 9, zone=chance.choice(each.zones), lifecycle="Pending", launched=NOW - 60)
+        ] * boots
+        states.append(state(each, up + boots + comes, instances))
     waiting: list[Pod] = []
     sets: list[Gang] = []
     for number in range(chance.randint(0, 6)):
@@ -152,8 +159,9 @@ def _within_limits(seed: int, of: Config, seen: Snapshot, growth: Growth) -> Non
         assert each.name not in growth.sizes or desired > was, seed
         kind = each.types[0]
         share = each.on_demand_percent / 100
-        cost += was * (kind.on_demand or 0)
-        cost += (desired - was) * (share * (kind.on_demand or 0) + (1 - share) * (kind.spot or 0))
+        up = len(seen.groups[each.name].instances)
+        cost += up * (kind.on_demand or 0)
+        cost += (desired - up) * (share * (kind.on_demand or 0) + (1 - share) * (kind.spot or 0))
         there[each.region, kind.quota_on_demand] += was * kind.vcpus
         vcpus[each.region, kind.quota_on_demand] += was * kind.vcpus
         if each.on_demand_percent == 100:
