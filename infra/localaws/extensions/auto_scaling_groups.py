@@ -1,8 +1,8 @@
 """CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
 
 moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
-mixed, takes the mixed instances policy away by an update that does not speak of it, and lets a group's hooks
-and its protected machines outlive it.
+mixed, takes the mixed instances policy away by an update that does not speak of it, keeps machines that are
+too many when their protection goes, and lets a group's hooks and its protected machines outlive it.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
 """
@@ -96,6 +96,16 @@ def install() -> None:
         if (rebalance := self._get_bool_param("CapacityRebalance", None)) is not None:
             group.capacity_rebalance = rebalance
         return answer
+
+    @around(AutoScalingBackend)
+    def set_instance_protection(
+        original: Any, self: Any, group_name: str, instance_ids: list[str], protected_from_scale_in: bool
+    ) -> None:
+        # A group that was made smaller waits for this: so Terraform empties one before it deletes it.
+        original(self, group_name, instance_ids, protected_from_scale_in)
+        if not protected_from_scale_in:
+            group = self.autoscaling_groups[group_name]
+            group.set_desired_capacity(group.desired_capacity)
 
     @around(AutoScalingBackend)
     def delete_auto_scaling_group(original: Any, self: Any, group_name: str) -> None:

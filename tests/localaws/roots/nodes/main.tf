@@ -245,7 +245,6 @@ resource "aws_autoscaling_group" "mixed" {
   metrics_granularity       = "1Minute"
   max_instance_lifetime     = 604800
   wait_for_capacity_timeout = "2m"
-  force_delete              = true
   mixed_instances_policy {
     instances_distribution {
       on_demand_base_capacity                  = 1
