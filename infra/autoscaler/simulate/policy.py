@@ -21,6 +21,9 @@ from infra.autoscaler.simulate.world import World
 from infra.autoscaler.world import Snapshot, Taint
 
 TAINT = "causeway.dev/scale-in"
+_SLOW = (decisions.SetDesired, decisions.TaintNode, decisions.Evict, decisions.Release)
+"""Actions whose effects come later, as events of the world or at a time in the memory: no loop before that could
+find more to do. After others the next one looks again."""
 
 
 class Policy(Protocol):
@@ -77,7 +80,7 @@ class Ours:
         self.last: Decision | None = None
         """The newest decision."""
         self.outcomes: Counter[str] = Counter()
-        """Loops by what they came to, and actions by kind."""
+        """Actions by kind."""
         self.kill: Callable[[Action], None] = lambda _action: None
         """Called before each action; raises `KilledError` to stop there."""
 
@@ -92,6 +95,7 @@ class Ours:
         self.memory = load(self.saved)
         # One group's actions stand in their order; one that is refused ends them.
         barred: set[str] = set()
+        refused = 0
         for action in decided.actions:
             group = getattr(action, "group", "")
             if group and group in barred:
@@ -101,9 +105,11 @@ class Ours:
             try:
                 perform(world, action, now)
             except RefusedError:
-                self.outcomes["refused"] += 1
+                refused += 1
                 barred.add(group)
-        return now if decided.actions else self._due(snapshot, now)
+        if refused or any(not isinstance(action, _SLOW) for action in decided.actions):
+            return now
+        return self._due(snapshot, now)
 
     def _due(self, snapshot: Snapshot, now: float) -> float:
         """The next moment at which a time in the memory is up; a while from now at the latest."""

@@ -129,12 +129,11 @@ def _run(world: World, policy: Policy, end: float, every: float) -> tuple[int, t
     samples: list[Sample] = []
     world.advance(start)
     while world.now < end:
-        version = world.version
         due = policy.loop(world, world.snapshot(), world.now)
         loops += 1
         _sample(world, samples, every)
         following = _following(start, policy.interval, world.now)
-        if due > world.now and version == world.version:
+        if due > world.now:
             world.advance_to_change(min(_grid(start, policy.interval, due), end))
             following = _grid(start, policy.interval, world.now)
         world.advance(min(max(following, world.now), end))
