@@ -26,7 +26,7 @@ from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
 
 _LAPS = 3
-"""How often what is left is looked at again, once machines are asked for."""
+"""How often a plan is looked at again, once machines are asked for."""
 
 
 _FAULTS = 20
@@ -136,9 +136,10 @@ def _grow(
     best = _best(view, snapshot, demand, config)
     asked = Counter(best.new)
     for _ in range(_LAPS):
-        if not best.new or not best.left:
+        if not best.new or not (best.left or _underway(view)):
             break
-        # What is asked for may make room in another way for what is left: as the next loop would see it.
+        # What is asked for may make room in another way: look at it as the next loop would, so that it
+        # has nothing to add.
         best = _best(_grown(view, asked), snapshot, demand, config)
         best.known = tuple(group.coming for group in view.groups.values())
         asked.update(best.new)
