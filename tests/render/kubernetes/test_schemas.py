@@ -79,7 +79,8 @@ def definitions(minor: str) -> Registry[Any]:
     resource = Resource.from_contents(
         json.loads(path.read_text(encoding="utf-8")), default_specification=DRAFT202012
     )
-    found: Registry[Any] = Registry().with_resource("_definitions.json", resource)
+    # Crawled here, once: a registry that was not is crawled by each lookup, all megabytes of it.
+    found: Registry[Any] = Registry().with_resource("_definitions.json", resource).crawl()
     return found
 
 
