@@ -12,14 +12,14 @@ A node belongs to a group by its instance; where its region could not be read, b
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from infra.autoscaler import backoff, fitting
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.view import GroupView, Machine, State, Template, View
-from infra.autoscaler.world import GPU, PODS, GroupState, Instance, Node, Pod, Resources, Snapshot
+from infra.autoscaler.world import GPU, PODS, GroupState, Instance, Node, Pod, Resources, Snapshot, Taint
 
 DRAIN_TAINT: Final = "causeway.dev/scale-in"
 """Our own taint; its value is when it was put on, in seconds since the epoch."""
@@ -43,6 +43,12 @@ _PASSING: Final = frozenset(
 )
 """Taints of a node that is not up yet, which go by themselves."""
 
+_GENERAL: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS})
+"""What every machine has from the first moment on."""
+
+_LINGERS: Final = 120.0
+"""Seconds for which such a taint may stay on a node that is ready: another controller takes it off."""
+
 _GONE_AFTER: Final = 120.0
 """Seconds that a node which its group does not know must have been silent before it counts as gone: AWS's
 lists may be older than the cluster's."""
@@ -58,7 +64,7 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
         for instance in state.instances
         if not instance.warm
     }
-    work, daemons, pending = _pods(snapshot.pods)
+    work, daemons, pending = _pods(snapshot.pods, {node.name for node in snapshot.nodes if node.ready})
     places = {(group.pool, group.site): group.name for group in config.groups}
     seen = _seen(snapshot.nodes, instances, by_name)
     groups = {
@@ -69,11 +75,12 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
     machines: list[Machine] = []
     joined: set[str] = set()
     warm = {each.id for state in snapshot.groups.values() for each in state.instances if each.warm}
+    of_instance = _by_instance(snapshot.nodes)
     for node in snapshot.nodes:
         if warm and not node.ready and node.instance in warm:
             continue  # It sleeps, and comes back when its group wants it.
         mine = (work.get(node.name, ()), daemons.get(node.name, ()))
-        found = instances.get(node.instance) if node.provider else None
+        found = instances.get(node.instance) if of_instance.get(node.instance) is node else None
         if found is not None:
             joined.add(found[1].id)
             machines.append(_joined(node, found[1], groups[found[0]], mine, seen, memory, config, now))
@@ -92,10 +99,22 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
         machines=tuple(machines),
         groups=groups,
         pending=tuple(pending),
-        unready=sum(each.state in ("unready", "stuck") for each in machines),
+        unready=sum(each.state == "unready" for each in machines),
         ready=sum(each.node is not None and each.node.ready for each in machines if each.state != "stuck"),
         notes=_notes(config.groups, snapshot.groups),
     )
+
+
+def _by_instance(nodes: Iterable[Node]) -> Mapping[str, Node]:
+    """Instance → its node. Of two, left over from another name, the one that lives: the other must not pass
+    for the machine."""
+    found: dict[str, Node] = {}
+    for node in nodes:
+        known = found.get(node.instance)
+        if known is None or (known.ready, known.created) < (node.ready, node.created):
+            found[node.instance] = node
+    found.pop("", None)
+    return found
 
 
 def present_units(state: GroupState) -> int:
@@ -117,11 +136,12 @@ def _aside(instance: Instance) -> bool:
 
 
 def _pods(
-    pods: Iterable[Pod],
+    pods: Iterable[Pod], up: Container[str]
 ) -> tuple[Mapping[str, Sequence[Pod]], Mapping[str, Sequence[Pod]], list[Pod]]:
     """Work by node, daemons by node, and what waits for a place.
 
-    A pod that preemption makes room for counts where its room is made, and waits for nothing of ours.
+    A pod that preemption makes room for counts where its room is made, and waits for nothing of ours; where
+    that node is not up any more, it waits like any other.
     """
     work: defaultdict[str, list[Pod]] = defaultdict(list)
     daemons: defaultdict[str, list[Pod]] = defaultdict(list)
@@ -129,7 +149,7 @@ def _pods(
     for pod in pods:
         if pod.over:
             continue
-        place = pod.node or pod.nominated
+        place = pod.node or (pod.nominated if pod.nominated in up else "")
         if pod.daemon:
             if place:
                 daemons[place].append(pod)
@@ -157,13 +177,15 @@ def _joined(
 ) -> Machine:
     """An instance with its node."""
     full = _offered(group, instance, seen)
-    state = _state(node, instance, full, bool(pods[0]), memory, config, now)
-    labels, taints, allocatable = node.labels, node.taints, node.allocatable
+    state = _state(node, instance, group.group, full, bool(pods[0]), memory, config, now)
+    labels, taints, allocatable = node.labels, _lasting(node, now), node.allocatable
     if state in ("booting", "stuck"):
-        # What its agents have not told yet is known of its group.
+        # What its agents have not told yet is known of its group; taints beyond the group's go with the boot.
         labels = {**_labels(group.template, instance), **node.labels}
-        taints = tuple(each for each in node.taints if each.key not in _PASSING)
+        mine = {(each.key, each.effect) for each in group.template.taints}
+        taints = tuple(each for each in node.taints if (each.key, each.effect) in mine)
         allocatable = {**full, **{name: amount for name, amount in node.allocatable.items() if amount}}
+        allocatable |= {name: group.group.allocatable[name] for name in _awaited(node, group.group)}
     back = state == "draining" and _by_choice(node, instance, memory)
     if back:
         taints = tuple(each for each in taints if each.key != DRAIN_TAINT)
@@ -216,7 +238,7 @@ def _alone(
         group=None if known and not gone else group,
         zone=node.labels.get(_ZONE, ""),
         labels=node.labels,
-        taints=node.taints,
+        taints=_lasting(node, now),
         allocatable=node.allocatable,
         pods=tuple(pods[0]),
         daemons=tuple(pods[1]),
@@ -251,6 +273,7 @@ def _bare(
 def _state(
     node: Node,
     instance: Instance,
+    group: Group,
     full: Resources,
     worked: bool,
     memory: Memory,
@@ -271,7 +294,36 @@ def _state(
             return "unready"
         late = now >= memory.boots.get(instance.id, now) + config.boot_timeout
         return "stuck" if late else "booting"
-    return "closed" if _aside(instance) else "ready"
+    if _aside(instance):
+        return "closed"
+    # Beyond that time it is what it is, and not lost: it takes what fits it.
+    return "booting" if now - node.created < config.boot_timeout and _unfinished(node, group) else "ready"
+
+
+def _unfinished(node: Node, group: Group) -> bool:
+    """Whether a node that is ready is not yet what its group's machines are: agents have a taint to take off
+    (network, drivers, labels), or cards and adapters to tell of."""
+    mine = {(each.key, each.effect) for each in group.taints}
+    return bool(_awaited(node, group)) or any(
+        each.effect in ("NoSchedule", "NoExecute") and (each.key, each.effect) not in mine
+        for each in node.taints
+    )
+
+
+def _awaited(node: Node, group: Group) -> list[str]:
+    """Cards, their slices, adapters: those of which the least of its group's machines has more."""
+    return [
+        name
+        for name, amount in group.allocatable.items()
+        if name not in _GENERAL and node.allocatable.get(name, 0) < amount
+    ]
+
+
+def _lasting(node: Node, now: float) -> tuple[Taint, ...]:
+    """A node's taints, without those that go by themselves now that it is ready."""
+    if not node.ready or now - node.since >= _LINGERS:
+        return node.taints
+    return tuple(each for each in node.taints if each.key not in _PASSING)
 
 
 def _boots(node: Node, instance: Instance, memory: Memory, config: Config, now: float) -> bool:
@@ -320,7 +372,7 @@ def _seen(
         if any(
             node.allocatable.get(each, 0) < amount * (instance.weight if each != PODS else 1)
             for each, amount in expected.items()
-            if each not in ("cpu", "memory", "ephemeral-storage", PODS)
+            if each not in _GENERAL
         ):
             continue
         least = found.setdefault((name, instance.type), dict(node.allocatable))

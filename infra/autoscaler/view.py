@@ -98,7 +98,8 @@ class View:
     pending: tuple[Pod, ...]
     """Pods that wait for a place, and may have one."""
     unready: int = 0
-    """Nodes that should be ready and are not (``unready``, ``stuck``)."""
+    """Nodes that were ready and are not. Machines that never came up say nothing of the network: they must
+    not keep us from ending them."""
     ready: int = 0
     notes: Mapping[str, str] = field(default_factory=dict)
     """Group → what is wrong with how it is set up (zone rebalancing is on …)."""

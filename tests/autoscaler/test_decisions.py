@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from autoscaler import making
-from autoscaler.making import NOW
+from autoscaler.making import NOW, P3
 from autoscaler.scene import of
 from msgspec.structs import replace
 
 from infra.autoscaler.decide import decide
-from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode
+from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
 from infra.autoscaler.memory import Drain, Memory, Resize
 from infra.autoscaler.ordering import DRAIN_TAINT
-from infra.autoscaler.world import GroupState, Snapshot, Taint
+from infra.autoscaler.world import GPU, GroupState, Snapshot, Taint
 
 WEST = making.group(zones=("us-west-2a",))
 EAST = making.group("us-east-1", zones=("us-east-1a",))
@@ -94,3 +97,79 @@ def test_the_same_inputs_give_the_same_answer() -> None:
     first, second = loop(snapshot, memory), loop(snapshot, memory)
     assert first == second
     assert of(TaintNode, first.actions)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "node.kubernetes.io/not-ready",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/network-unavailable",
+        "node.cilium.io/agent-not-ready",
+    ],
+)
+def test_30_no_second_machine_while_agents_have_their_taints_on_a_ready_node(agent: str) -> None:
+    """A node says that it is ready a moment before the taints of its start are taken off."""
+    decision = loop(*joining(taints=(*WEST.taints, Taint(agent))))
+    assert sizes(decision) == {}
+    assert [each.outcome for each in decision.verdicts] == ["coming"]
+
+
+def test_30_no_second_machine_while_only_some_cards_are_there() -> None:
+    """As where cards are split after the device plugin first told of them."""
+    assert sizes(loop(*joining(allocatable={**P3, GPU: 1}))) == {}
+
+
+def test_30_a_machine_that_stays_smaller_takes_what_fits_it() -> None:
+    snapshot, memory = joining(allocatable={**P3, GPU: 1}, created=NOW - 901)
+    assert sizes(loop(snapshot, memory)) == {WEST.name: 2}
+    fits = replace(snapshot, pods=making.pods(1, gpus=1))
+    assert [each.outcome for each in loop(fits, memory).verdicts] == ["fits"]
+
+
+def test_30_no_second_machine_while_an_adapter_is_not_there() -> None:
+    efa = {"vpc.amazonaws.com/efa": 1}
+    group = making.group(zones=("us-west-2a",), allocatable={**P3, **efa})
+    snapshot, memory = joining(allocatable=P3)
+    work = replace(snapshot, pods=making.pods(1, gpus=4, extra=efa))
+    assert sizes(decide(work, memory, making.config(group, EAST), NOW)) == {}
+
+
+def joining(**node: Any) -> tuple[Snapshot, Memory]:
+    """A pod that waits, and its machine, whose node has become ready three seconds ago."""
+    instance = making.instance(WEST, launched=NOW - 200)
+    joined = making.node(WEST, **{"created": NOW - 60, "since": NOW - 3, **node})
+    states = [making.state(WEST, 1, [instance]), making.state(EAST)]
+    return (
+        making.snapshot([joined], making.pods(1, gpus=4), states),
+        Memory(boots={instance.id: NOW - 190}),
+    )
+
+
+def test_32_machines_that_never_came_up_do_not_keep_us_from_ending_them() -> None:
+    """A broken image: eight machines of which none joins are all that there is."""
+    instances = [making.instance(WEST, number, launched=NOW - 2000) for number in range(1, 9)]
+    memory = Memory(boots={each.id: NOW - 910 for each in instances})
+    decision = loop(
+        making.snapshot((), making.pods(8, gpus=4), [making.state(WEST, 8, instances), making.state(EAST)]),
+        memory,
+    )
+    assert decision.stopped is None
+    assert of(Terminate, decision.actions)
+    assert sizes(decision) == {EAST.name: 8}
+
+
+def test_23_a_node_left_over_from_another_name_does_not_end_the_machine() -> None:
+    """The instance is the same; work runs on the node that it is now."""
+    now = making.node(WEST, created=NOW - 1000)
+    before = making.node(WEST, name="before", ready=False, created=NOW - 90_000, since=NOW - 2000)
+    runs = making.pod("run", node=now.name, gpus=4, owner=making.job())
+    states = [making.state(WEST, instances=1), making.state(EAST)]
+    decision = loop(making.snapshot([before, now], [runs], states), Memory(idle={"before": NOW - 2000}))
+    assert not of(Terminate, decision.actions)
+
+
+def test_05_a_pod_nominated_to_a_node_that_is_no_more_waits_like_any_other() -> None:
+    lost = making.pods(1, gpus=4, nominated="gone")
+    decision = loop(making.snapshot((), lost, [making.state(WEST), making.state(EAST)]), Memory())
+    assert sizes(decision) == {WEST.name: 1}
