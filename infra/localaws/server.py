@@ -138,9 +138,10 @@ def _moto() -> Any:
     os.environ.update(_SETTINGS)
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    from infra.localaws import extensions, inventory
+    from infra.localaws import extensions, inventory, speed
 
     inventory.install()
+    speed.install()
 
     def create(service: Any) -> Any:
         extensions.install(service)

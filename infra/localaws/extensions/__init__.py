@@ -23,6 +23,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "DeleteVpc": "vpc_deletion",
         "DescribeImages": "ubuntu_images",
         "DescribeSpotInstanceRequests": "spot_requests",
+        "DescribeTags": "resource_tags",
         "DescribeVpnGateways": "vpn_gateways",
         "DisassociateTransitGatewayRouteTable": "transit_gateways",
         "EnableVgwRoutePropagation": "vgw_route_propagation",

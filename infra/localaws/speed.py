@@ -1,0 +1,40 @@
+"""What moto does anew for each call, done once: a third of the time that calls take.
+
+Nothing here changes an answer. Of moto 5.2.5: `get_backend_for_host` lists moto's own folder, two hundred
+entries, twice a call; `call_action` sorts all members of a class to find one method.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+
+class _Methods:
+    """The names of a class's methods, each looked up when it is asked for: extensions may yet add some."""
+
+    def __init__(self, owner: type) -> None:
+        self._owner = owner
+
+    def __contains__(self, name: str) -> bool:
+        return inspect.isfunction(getattr(self._owner, name, None))
+
+
+def install() -> None:
+    """Once a process, before the first call."""
+    from moto import backends
+    from moto.core import responses
+
+    listed: Any = backends.list_of_moto_modules
+
+    @cache
+    def modules() -> frozenset[str]:
+        return frozenset(listed())
+
+    for owner, name, ours in (
+        (backends, "list_of_moto_modules", modules),
+        (responses, "method_names_from_class", _Methods),
+    ):
+        getattr(owner, name)  # a later moto that has it elsewhere says so
+        setattr(owner, name, ours)
