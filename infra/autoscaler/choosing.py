@@ -9,6 +9,7 @@ from typing import Final
 from infra.autoscaler.config import Config
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.moving import Budgets, Elsewhere, load, low, stays
+from infra.autoscaler.ordering import present_units
 from infra.autoscaler.view import Machine, View
 from infra.autoscaler.world import Node
 
@@ -37,8 +38,10 @@ class Allowance:
         self._begins = {group: max(1, count * share // 100) for group, count in sizes.items()}
         self._ends = dict(self._begins)
         self._all_begins = self._all_ends = whole
+        # Where types weigh more than one, AWS may bring more than was asked for: that may go as well.
         self._units = {
-            name: group.state.desired - max(group.state.min, group.group.min)
+            name: max(group.state.desired, min(present_units(group.state), group.state.max))
+            - max(group.state.min, group.group.min)
             for name, group in view.groups.items()
             if group.state is not None
         }
@@ -46,7 +49,8 @@ class Allowance:
         self._promised = dict(self._units)
         for machine in view.machines:
             drain = memory.drains.get(machine.name)
-            if drain is not None and not drain.forced and machine.state == "draining":
+            there = machine.state == "draining" and machine.instance is not None
+            if there and drain is not None and not drain.forced:
                 self._promised[drain.group] = self._promised.get(drain.group, 0) - machine.units
 
     def above_least(self, machine: Machine) -> bool:

@@ -132,6 +132,17 @@ def test_weights_count(aws: EmbeddedAws, clients: Clients) -> None:
     assert len(aws.instances(group)) == 2
 
 
+def test_26_what_weighs_more_than_was_asked_for_can_be_ended(aws: EmbeddedAws, clients: Clients) -> None:
+    """Asked for one unit, AWS brought a machine of two: one less than nothing is no size."""
+    group = making.group(types=(MachineType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p"),), max=20)
+    aws.make(group, desired=2)
+    aws.group(group).desired_capacity = 1
+    writer = AwsWriter(making.config(group), clients)
+    assert writer.terminate(Terminate(group.name, aws.instances(group)[0], "", "")) == Result("done")
+    assert aws.group(group).desired_capacity == 0
+    assert aws.instances(group) == []
+
+
 def test_one_machine_ends_and_its_group_is_smaller(aws: EmbeddedAws, writer: AwsWriter) -> None:
     one, *others = aws.instances(WEST)
     assert writer.ended("us-west-2", one) is False

@@ -10,7 +10,7 @@ from autoscaler.scene import Scene, kinds, of
 from msgspec.structs import replace
 
 from infra.autoscaler import memory as remembered
-from infra.autoscaler.config import Config, Group
+from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.decision import Evict, FreeNode, Release, RemoveNode, TaintNode, Terminate
 from infra.autoscaler.memory import Booking, Memory
 from infra.autoscaler.ordering import DRAIN_TAINT
@@ -286,6 +286,18 @@ def test_26_never_below_the_least_size() -> None:
     world.settled()
     world.loops(60)
     assert len(world.present(least)) == 3
+
+
+def test_26_a_machine_that_weighs_more_than_was_asked_for_goes_when_idle() -> None:
+    """Three units were asked for, and AWS brought a machine of four."""
+    large = MachineType("p3.16xlarge", 4, 64, 24.48, 7.0, "on-demand-p", "spot-p")
+    group = making.group(zones=("us-west-2a",), types=(making.P3_TYPE, large))
+    world = scene(group)
+    [name] = world.add(group, 1, kind=large.name)
+    world.instance(name, type=large.name, weight=4)
+    world.groups[group.name] = replace(world.groups[group.name], desired=3)
+    world.settled()
+    assert [each.node for each in of(TaintNode, world.loop())] == [name]
 
 
 def test_26_a_least_size_that_was_raised_frees_what_was_tainted() -> None:

@@ -157,9 +157,21 @@ class AwsWriter:
             return state
         weight = max(1, answers.whole(row.get("WeightedCapacity"), 1))
         smaller = state.desired - weight >= state.min
-        if not smaller and not action.forced:
+        there = min(present_units(state), state.max)
+        over = not smaller and there > state.desired and there - weight >= state.min
+        if not smaller and not over and not action.forced:
             return Result("refused", f"the group is at its least size, {state.min}")
         try:
+            if over:
+                # Its types weigh more than what was asked for. As much as is there starts nothing, and AWS
+                # has something then that it can take this one off.
+                self._write(
+                    client.set_desired_capacity,
+                    AutoScalingGroupName=group.name,
+                    DesiredCapacity=there,
+                    HonorCooldown=False,
+                )
+                smaller = True
             self._write(
                 client.terminate_instance_in_auto_scaling_group,
                 InstanceId=action.instance,
