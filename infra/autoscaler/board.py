@@ -37,6 +37,11 @@ __all__ = [
 PHYSICAL, READY, BOOTING, COMING, NEW = range(5)
 """What a row is; work goes to the lower ones first."""
 
+_SOON: Final = 180.0
+"""Seconds within which a pod that was asked to leave makes room: no new machine is there sooner."""
+_LATE: Final = 15.0
+"""Seconds beyond its grace after which one that is still there is taken to stay."""
+
 _MOST: Final = 2**50
 """More of anything than a machine has. Larger amounts are taken as this, so that sums stay in 64 bits."""
 
@@ -68,8 +73,11 @@ class Moved:
 class Board:
     """Rows and what is on them."""
 
-    def __init__(self, demand: Demand, groups: Sequence[GroupView], machines: Sequence[Machine]) -> None:
+    def __init__(
+        self, demand: Demand, groups: Sequence[GroupView], machines: Sequence[Machine], at: float
+    ) -> None:
         self.demand = demand
+        self._at = at
         self.groups = groups
         self.resources = demand.resources
         self._column = {name: place for place, name in enumerate(self.resources)}
@@ -144,6 +152,8 @@ class Board:
                 used = max(daemons.get(name, 0), here.get(name, 0))
                 self.whole[column, row] = _least(machine.allocatable, name) - min(used, _MOST)
             for pod in machine.pods:
+                if pod.ends is not None and -_LATE <= pod.ends - self._at <= _SOON:
+                    continue  # What comes in its place, of a job that begins anew, needs no other machine.
                 place = known.get(id(pod.shape))
                 if place is None:
                     place = known[id(pod.shape)] = len(vectors)

@@ -52,7 +52,7 @@ class Packer:
                 kept.append(machine)
                 if group >= 0 and machine.state not in ("gone", "leaving"):
                     there[group].append((machine.zone, machine.units))
-        self.board = Board(demand, self.groups, kept)
+        self.board = Board(demand, self.groups, kept, view.at)
         zones: list[Zones] = []
         for place, view_of in enumerate(self.groups):
             booting = [(unit.zone, 1) for unit in self.units[place]]

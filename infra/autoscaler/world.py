@@ -147,6 +147,8 @@ class Pod(Struct, frozen=True):
     """Its resource version."""
     grace: int = 30
     """terminationGracePeriodSeconds."""
+    ends: float | None = None
+    """Of one that is ``deleting``: by when it is to be gone."""
 
     @property
     def daemon(self) -> bool:

@@ -173,3 +173,22 @@ def test_05_a_pod_nominated_to_a_node_that_is_no_more_waits_like_any_other() -> 
     lost = making.pods(1, gpus=4, nominated="gone")
     decision = loop(making.snapshot((), lost, [making.state(WEST), making.state(EAST)]), Memory())
     assert sizes(decision) == {WEST.name: 1}
+
+
+@pytest.mark.parametrize(("left", "bought"), [(25, 0), (-10, 0), (-60, 4), (600, 4)])
+def test_02_a_gang_that_begins_anew_takes_the_places_of_its_pods_that_leave(left: int, bought: int) -> None:
+    """They hold their cards for as long as their grace; a new machine would be there later. What outstays
+    it, or has hours of it, is not waited for."""
+    key = making.key_of()
+    like = making.shape(gpus=4)
+    nodes = [making.node(WEST, number) for number in range(1, 5)]
+    old = [
+        making.pod(f"old-{each.name}", like, node=each.name, deleting=True, ends=NOW + left, gang=key)
+        for each in nodes
+    ]
+    new = making.pods(4, "new", like, gang=key)
+    states = [making.state(WEST, instances=4), making.state(EAST)]
+    decision = loop(
+        making.snapshot(nodes, [*old, *new], states, gangs=[making.gang("train", 4, like)]), Memory()
+    )
+    assert sizes(decision) == ({WEST.name: 4 + bought} if bought else {})

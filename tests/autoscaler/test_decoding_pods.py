@@ -73,6 +73,7 @@ def test_05_what_keeps_a_pod_out_of_the_queue_is_seen() -> None:
     assert one(pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])).gated
     assert not one(pod(schedulingGates=[])).gated
     assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).deleting
+    assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).ends == 1_800_000_000.0
     assert one(pod(owner=owner("DaemonSet", "flannel"))).daemon
     assert one(pod(annotations={"kubernetes.io/config.mirror": "abc"})).mirror
     assert one(pod(owner=owner("Node", "titan-a01"))).daemon

@@ -111,6 +111,7 @@ class Reader:
             gang=f"PodGroup/{meta.namespace}/{group}" if group else None,
             version=meta.resource_version,
             grace=30 if (grace := spec.termination_grace_period_seconds) is None else grace,
+            ends=_time(meta.deletion_timestamp),
         )
 
     def spare_pod(self, found: wire.SparePod, why: str) -> Pod | None:
