@@ -133,6 +133,8 @@ def _grow(
     now: float,
     broken: list[tuple[Item, str]],
 ) -> Growth:
+    if not demand.items:  # as in most loops: there is nothing to look at machines for
+        return _growth({}, (), set(), gangs.settle({}, view, snapshot, memory, config, now), broken)
     best = _best(view, snapshot, demand, config)
     asked = Counter(best.new)
     for _ in range(_LAPS):
@@ -158,14 +160,21 @@ def _grow(
         for tier, name in map(best.what, put.rows.tolist())
         if tier <= BOOTING
     }
-    held |= {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
+    return _growth(sizes, words.verdicts(best, snapshot, kept.failed), held, kept, broken)
+
+
+def _growth(
+    sizes: dict[str, int],
+    verdicts: tuple[Verdict, ...],
+    held: set[str],
+    kept: gangs.Kept,
+    broken: list[tuple[Item, str]],
+) -> Growth:
+    booked = {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
     return Growth(
         sizes=sizes,
-        verdicts=(
-            *words.verdicts(best, snapshot, kept.failed),
-            *(words.broken(item, why) for item, why in broken),
-        ),
-        held=frozenset(held),
+        verdicts=(*verdicts, *(words.broken(item, why) for item, why in broken)),
+        held=frozenset(held | booked),
         answers=kept.answers,
         bookings=kept.bookings,
         waiting=kept.waiting,
