@@ -22,8 +22,8 @@ from infra.autoscaler.world import Snapshot, Taint
 
 TAINT = "causeway.dev/scale-in"
 _SLOW = (decisions.SetDesired, decisions.TaintNode, decisions.Evict, decisions.Release)
-"""Actions whose effects come later, as events of the world or at a time in the memory: no loop before that could
-find more to do. After others the next one looks again."""
+"""Actions whose effects come later, as events of the world or at a time in the memory: no loop before that
+could find more to do. After others the next one looks again."""
 
 
 class Policy(Protocol):
