@@ -30,6 +30,10 @@ from infra.autoscaler.world import ENDS_AT, GroupState, Instance, Node, Pod, Sna
 
 _WAITS: Final = "Terminating:Wait"
 
+_LINGERS: Final = 600
+"""Seconds for which the node of a machine that we ended may say that it is ready. After them it was not ended
+but taken out of its group, and is free."""
+
 _MARGIN: Final = 60
 """Seconds for an eviction beside the pod's own grace period: loops, and a kubelet that is busy."""
 
@@ -102,9 +106,11 @@ class Steps:
             if machine.group is not None:
                 if drain is not None:
                     self.drains[machine.name] = drain  # Its region does not answer.
-            elif node is not None and _tainted(node) and (node.ready or not node.instance):
-                # The node of an ended machine lingers for a while: work must not come to it.
-                self._do(FreeNode(node.name, "it is no machine of a group"))
+            elif node is not None and _tainted(node):
+                if drain is not None and node.instance and self._ended(drain):
+                    self.drains[machine.name] = drain
+                elif node.ready or not node.instance:
+                    self._do(FreeNode(node.name, "it is no machine of a group"))
         elif machine.state == "leaving":
             if node is not None:
                 self._leave(ours, node, drain)
@@ -259,6 +265,12 @@ class Steps:
         self._do(Release(ours.group.name, ours.instance.id, ours.node, why))
 
     # --- small things ---------------------------------------------------------------------------------------
+
+    def _ended(self, drain: Drain) -> bool:
+        """Whether a machine that no group has any more was ended a moment ago: its node lingers for a while,
+        and is ready at first, for that is what its kubelet has said last. Work must not come to it."""
+        ending = drain.stage == "ending" or drain.forced
+        return ending and self._now < max(drain.since, drain.deadline or 0.0) + _LINGERS
 
     def _ours(self, machine: Machine) -> _Ours | None:
         if machine.group is None or machine.instance is None:

@@ -250,3 +250,15 @@ def test_a_lingering_node_of_an_ended_machine_keeps_our_taint() -> None:
     world.nodes[node] = replace(world.nodes[node], ready=False, since=world.now)
     world.groups[GPU.name] = replace(world.groups[GPU.name], instances=(), desired=0)
     assert not of(FreeNode, world.loops(3))
+
+
+def test_the_node_of_a_machine_that_we_ended_says_that_it_is_ready_for_a_while() -> None:
+    """Its kubelet's last word is believed until the node's controller hears nothing for long enough."""
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    world.settled()
+    assert [type(action) for action in world.loops(6)] == [TaintNode, Terminate, Release]
+    world.nodes[node] = replace(world.nodes[node], ready=True)
+    assert world.loops(3) == []
+    world.now += 600 + GPU.drain_timeout
+    assert of(FreeNode, world.loop()), "it lives on: it was taken out of its group, and is free"
