@@ -107,8 +107,14 @@ class Board:
         self._requests: dict[int, tuple[Ints, tuple[int, ...]]] = {}
         self.offers: Ints = np.zeros((len(groups), width), np.int64)
         """What a new machine of each group has for pods."""
+        self._promises: Ints = np.zeros((len(groups), width), np.int64)
+        """The same as the configuration has it, whatever was seen."""
         self.templates: list[Template] = []
         for number, view in enumerate(groups):
+            self._promises[number] = [
+                max(0, _least(view.group.allocatable, name) - view.template.overhead.get(name, 0))
+                for name in self.resources
+            ]
             self.offers[number] = [
                 max(0, _least(view.template.allocatable, name) - view.template.overhead.get(name, 0))
                 for name in self.resources
@@ -344,6 +350,14 @@ class Board:
         for column in columns:
             np.minimum(found, self.offers[:, column] // request[column], out=found)
         return np.minimum(found, 1) if kind.shape.ports else found
+
+    def promised(self, kind: Kind) -> Ints:
+        """The same of a machine as it should be, by what is configured or by what was seen."""
+        request, columns = self.request(kind)
+        found: Ints = np.full(len(self.groups), _MOST, np.int64)
+        for column in columns:
+            np.minimum(found, self._promises[:, column] // request[column], out=found)
+        return np.maximum(found, self.per_machine(kind))
 
     def fits(self, kind: Kind) -> Flags:
         """Which rows would take it, by labels and taints."""

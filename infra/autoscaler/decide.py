@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import failures, ordering, scale_in, scale_up, telling
+from infra.autoscaler import failures, misfits, ordering, scale_in, scale_up, telling
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
 from infra.autoscaler.memory import Memory, Resize
@@ -39,6 +39,7 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
         less.memory,
         bookings=growth.bookings,
         waiting=growth.waiting,
+        misfits=misfits.learned(less.memory.misfits, growth.misfits, config, now),
         resizes={
             **less.memory.resizes,
             **{each.group: Resize(now, each.was, each.desired) for each in sizes},

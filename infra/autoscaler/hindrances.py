@@ -84,6 +84,9 @@ class Hindered:
         text = self._never[sign]
         if text is None and (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
             text = f"is too small: {short}"
+        if text is None and not chosen and (misfit := self._packer.choose.misfits.why(kind, place)):
+            why, until = misfit
+            return Obstacle(view.group.name, f"has machines that turned out not to take it ({why})", until)
         if text is None and not chosen:
             text = "has GPUs, which are kept for work that asks for them: others take such pods"
         if text is not None:

@@ -74,6 +74,8 @@ class Memory(Struct, frozen=True):
     """Gang → by when all of it must be up."""
     spared: dict[str, float] = {}
     """Node → until when it is left alone, as it could not be emptied."""
+    misfits: dict[str, Backoff] = {}
+    """``group/work`` whose machines turned out not to take that work."""
     told: dict[str, float] = {}
     """Notice → when it was last sent."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from infra.autoscaler.board import NEW, Board, Flags, Ints, Put
 from infra.autoscaler.demand import Kind
 from infra.autoscaler.fitting import holds_term
+from infra.autoscaler.misfits import Misfits
 from infra.autoscaler.stock import Stock
 from infra.autoscaler.view import View
 from infra.autoscaler.world import Snapshot
@@ -56,8 +57,11 @@ class Offer:
 class Chooser:
     """Choices of one plan."""
 
-    def __init__(self, board: Board, stock: Stock, snapshot: Snapshot, view: View, base: int) -> None:
+    def __init__(
+        self, board: Board, stock: Stock, snapshot: Snapshot, view: View, base: int, misfits: Misfits
+    ) -> None:
         """``base``: the first row that the plan opens."""
+        self.misfits = misfits
         self.board = board
         self.stock = stock
         self.snapshot = snapshot
@@ -92,6 +96,7 @@ class Chooser:
         fit = np.zeros(len(self.groups), np.bool_)
         fit[board.template_group[templates]] = True
         fit &= holds > 0
+        fit &= ~self.misfits.of(kind, templates)
         cards = board.group_cards > 0
         if not kind.gpus and (fit & ~cards & self._allowed).any():
             fit &= ~cards

@@ -7,7 +7,8 @@ loop come to what the first one came to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from infra.autoscaler.config import Config
 from infra.autoscaler.demand import Demand, Kind
 from infra.autoscaler.exchanging import Exchanger
 from infra.autoscaler.fitting import HOSTNAME
+from infra.autoscaler.memory import Backoff
+from infra.autoscaler.misfits import Misfits
 from infra.autoscaler.offers import EVERYWHERE, Chooser, Offer, Scope, preference
 from infra.autoscaler.stock import Stock, Unit
 from infra.autoscaler.view import GroupView, View
@@ -31,7 +34,14 @@ class Packer:
     """One plan being made."""
 
     def __init__(
-        self, view: View, snapshot: Snapshot, demand: Demand, config: Config, *, fresh: bool
+        self,
+        view: View,
+        snapshot: Snapshot,
+        demand: Demand,
+        config: Config,
+        *,
+        fresh: bool,
+        misfits: Mapping[str, Backoff] = MappingProxyType({}),
     ) -> None:
         self.groups: Sequence[GroupView] = tuple(view.groups.values())
         self.fresh = fresh
@@ -67,7 +77,14 @@ class Packer:
             zones.append(Zones(view_of, there[place], [unit.zone for unit in self.units[place]]))
         self.base = self.board.n
         self.stock = Stock(view, config, zones, self.units)
-        self.choose = Chooser(self.board, self.stock, snapshot, view, self.base)
+        self.choose = Chooser(
+            self.board,
+            self.stock,
+            snapshot,
+            view,
+            self.base,
+            Misfits(self.board, self.groups, kept, misfits),
+        )
         self.exchange = Exchanger(self.board, self.stock, self.choose, self.base)
 
     # --- one kind -----------------------------------------------------------------------------------------

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from infra.autoscaler import gangs, words
+from infra.autoscaler import gangs, misfits, words
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Put
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Notice, Verdict
 from infra.autoscaler.demand import Demand, Item, Kind, gather
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.limits import standing
-from infra.autoscaler.memory import Booking, Memory
+from infra.autoscaler.memory import Backoff, Booking, Memory
 from infra.autoscaler.offers import Scope
 from infra.autoscaler.packing import Packer
 from infra.autoscaler.stock import Unit
@@ -56,6 +57,8 @@ class Growth:
     waiting: dict[str, float] = field(default_factory=dict)
     """Gang → by when all of it is to be up."""
     notices: tuple[Notice, ...] = ()
+    misfits: Mapping[str, str] = field(default_factory=dict)
+    """Groups whose machines turn out not to take some work: `misfits.Misfits.found`."""
 
 
 @dataclass(slots=True)
@@ -134,15 +137,16 @@ def _grow(
     broken: list[tuple[Item, str]],
 ) -> Growth:
     if not demand.items:  # as in most loops: there is nothing to look at machines for
-        return _growth({}, (), set(), gangs.settle({}, view, snapshot, memory, config, now), broken)
-    best = _best(view, snapshot, demand, config)
+        return _growth({}, (), set(), gangs.settle({}, view, snapshot, memory, config, now), broken, {})
+    barred = misfits.in_force(memory.misfits, now)
+    best = _best(view, snapshot, demand, config, barred)
     asked = Counter(best.new)
     for _ in range(_LAPS):
         if not best.new or not (best.left or _underway(view)):
             break
         # What is asked for may make room in another way: look at it as the next loop would, so that it
         # has nothing to add.
-        best = _best(_grown(view, asked), snapshot, demand, config)
+        best = _best(_grown(view, asked), snapshot, demand, config, barred)
         best.known = tuple(group.coming for group in view.groups.values())
         asked.update(best.new)
     groups = tuple(view.groups.values())
@@ -160,7 +164,14 @@ def _grow(
         for tier, name in map(best.what, put.rows.tolist())
         if tier <= BOOTING
     }
-    return _growth(sizes, words.verdicts(best, snapshot, kept.failed), held, kept, broken)
+    return _growth(
+        sizes,
+        words.verdicts(best, snapshot, kept.failed),
+        held,
+        kept,
+        broken,
+        best.packer.choose.misfits.found,
+    )
 
 
 def _growth(
@@ -169,6 +180,7 @@ def _growth(
     held: set[str],
     kept: gangs.Kept,
     broken: list[tuple[Item, str]],
+    unfit: Mapping[str, str],
 ) -> Growth:
     booked = {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
     return Growth(
@@ -178,7 +190,9 @@ def _growth(
         answers=kept.answers,
         bookings=kept.bookings,
         waiting=kept.waiting,
+        misfits=unfit,
         notices=(
+            *misfits.notices(unfit),
             *(
                 Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
                 for key, why in sorted(kept.failed.items())
@@ -191,10 +205,12 @@ def _growth(
     )
 
 
-def _best(view: View, snapshot: Snapshot, demand: Demand, config: Config) -> Plan:
-    found = _plan(view, snapshot, demand, config, fresh=False)
+def _best(
+    view: View, snapshot: Snapshot, demand: Demand, config: Config, barred: Mapping[str, Backoff]
+) -> Plan:
+    found = _plan(view, snapshot, demand, config, fresh=False, barred=barred)
     if _underway(view) and (found.new or found.left):
-        fresh = _plan(view, snapshot, demand, config, fresh=True)
+        fresh = _plan(view, snapshot, demand, config, fresh=True, barred=barred)
         return min(found, fresh, key=lambda each: each.worth)
     return found
 
@@ -214,8 +230,16 @@ def _underway(view: View) -> bool:
     )
 
 
-def _plan(view: View, snapshot: Snapshot, demand: Demand, config: Config, *, fresh: bool) -> Plan:
-    packer = Packer(view, snapshot, demand, config, fresh=fresh)
+def _plan(
+    view: View,
+    snapshot: Snapshot,
+    demand: Demand,
+    config: Config,
+    *,
+    fresh: bool,
+    barred: Mapping[str, Backoff] = MappingProxyType({}),
+) -> Plan:
+    packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
     results = []
     for item in sorted(demand.items, key=lambda each: _order(packer, each)):
         mark = packer.board.mark()

@@ -176,13 +176,14 @@ def possible(packer: Packer, kind: Kind) -> bool:
     return not kind.lost and (
         any(packer.groups[g].group.max > 0 for g in packer.choose.choice(kind).groups.tolist())
         or packer.choose.largest(kind) > 0
+        or packer.choose.misfits.bars(kind)
     )
 
 
 def never(packer: Packer, item: Item) -> str:
     """Why a gang can't have its places, whatever ends; empty where it might."""
     for each in item.wanted:
-        if each.kind.lost:
+        if each.kind.lost or packer.choose.misfits.bars(each.kind):
             return ""
         if not possible(packer, each.kind):
             asked = _asked(packer, each.kind, 1)

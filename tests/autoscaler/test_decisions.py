@@ -192,3 +192,50 @@ def test_02_a_gang_that_begins_anew_takes_the_places_of_its_pods_that_leave(left
         making.snapshot(nodes, [*old, *new], states, gangs=[making.gang("train", 4, like)]), Memory()
     )
     assert sizes(decision) == ({WEST.name: 4 + bought} if bought else {})
+
+
+class Odd:
+    """Machines of one group that are not as it promises, and pods that each want a whole one."""
+
+    def __init__(self, **node: Any) -> None:
+        self.node = node
+
+    def snapshot(self, count: int, waiting: int = 5) -> Snapshot:
+        nodes = [making.node(WEST, number, **self.node) for number in range(1, count + 1)]
+        states = [making.state(WEST, instances=count), replace(making.state(EAST), max=0)]
+        return making.snapshot(nodes, making.pods(waiting, gpus=4), states)
+
+
+def test_09_no_more_machines_for_work_that_the_last_ones_did_not_take() -> None:
+    """What a group promises and its machines do not hold would be bought for ever."""
+    odd = Odd(allocatable={**P3, GPU: 3})
+    first = loop(odd.snapshot(3), Memory())
+    assert sizes(first) == {}
+    [verdict] = first.verdicts
+    assert verdict.outcome == "waits"
+    assert "asks for 4 nvidia.com/gpu, there are 3" in verdict.text
+    assert [each.key for each in first.notices] == [f"misfit/{WEST.name}"]
+    # They were idle, and are gone: nothing is bought anew until the bar ends. Other work is no part of it.
+    [bar] = first.memory.misfits.values()
+    assert sizes(loop(odd.snapshot(0), first.memory, bar.until - 1)) == {}
+    assert sizes(loop(odd.snapshot(0), first.memory, bar.until)) == {WEST.name: 5}
+    small = replace(odd.snapshot(0), pods=making.pods(1, gpus=2))
+    assert sizes(loop(small, first.memory, bar.until - 1)) == {WEST.name: 1}
+    # The next time in a row it is longer.
+    again = loop(odd.snapshot(3), first.memory, bar.until + 1)
+    [longer] = again.memory.misfits.values()
+    assert longer.until - longer.last == 2 * (bar.until - bar.last)
+
+
+def test_09_one_odd_machine_bars_nothing() -> None:
+    assert sizes(loop(Odd(allocatable={**P3, GPU: 3}).snapshot(1, 1), Memory())) == {WEST.name: 2}
+
+
+def test_09_machines_without_the_label_that_their_group_promises_are_not_bought_again() -> None:
+    group = making.group(zones=("us-west-2a",), labels={"team": "vision"})
+    nodes = [making.node(group, number) for number in range(1, 4)]
+    bare = [replace(each, labels={k: v for k, v in each.labels.items() if k != "team"}) for each in nodes]
+    work = making.pods(5, gpus=4, selector=(("team", "vision"),))
+    for found, bought in ((bare, {}), (nodes[:1] + bare[1:], {group.name: 7})):
+        snapshot = making.snapshot(found, work, [making.state(group, instances=3)])
+        assert sizes(decide(snapshot, Memory(), making.config(group), NOW)) == bought

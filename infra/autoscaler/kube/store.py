@@ -23,7 +23,18 @@ MOST: Final = 1000 * 1024
 """Bytes of text that are written: the API takes 1 MiB of a ConfigMap's data."""
 
 # What is the least loss comes first: a notice said twice, a machine's boot or idle time counted anew.
-_DROPPED: Final = ("told", "boots", "idle", "seen", "waiting", "bookings", "backoffs", "resizes", "drains")
+_DROPPED: Final = (
+    "told",
+    "boots",
+    "idle",
+    "seen",
+    "waiting",
+    "bookings",
+    "misfits",
+    "backoffs",
+    "resizes",
+    "drains",
+)
 
 
 class OvertakenError(KubeError):
