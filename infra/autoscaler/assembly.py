@@ -54,6 +54,7 @@ class Cluster:
         timing: Timing | None = None,
     ) -> None:
         """``kubeconfig`` None: the service account of the pod that this runs in."""
+        self._config = config
         chance = random.Random().random  # noqa: S311, it only spreads waits
         holder = identity()
         self.client = Client(Credentials(kubeconfig), chance=chance)
@@ -92,7 +93,7 @@ class Cluster:
     def tell(self, cycle: Cycle) -> None:
         """Events at the pods that wait."""
         if not cycle.dry and cycle.snapshot is not None and cycle.decision is not None:
-            self._events.tell(news(cycle.snapshot, cycle.decision))
+            self._events.tell(news(cycle.snapshot, cycle.decision, self._config))
 
     def stop(self) -> None:
         """When the last write has ended: give the lease back, end the watches."""

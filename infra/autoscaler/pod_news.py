@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from infra.autoscaler.backoff import barred
+from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Decision, Verdict
+from infra.autoscaler.failures import words
 from infra.autoscaler.kube.events import News
 from infra.autoscaler.world import Snapshot
 
@@ -18,11 +21,12 @@ _REASONS: Final[dict[str, str]] = {
 """By outcome. A pod that fits on a node which is there hears from the scheduler."""
 
 
-def news(snapshot: Snapshot, decision: Decision) -> Iterator[News]:
+def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[News]:
     """Each pod's news; those that can't be helped first, as a round has a budget."""
     pods = {pod.uid: pod for pod in snapshot.pods}
     for verdict in sorted(decision.verdicts, key=_urgency):
         reason = _REASONS.get(verdict.outcome)
+        note = verdict.text + _why_there(verdict, decision, config)
         for uid in verdict.pods if reason is not None else ():
             if (pod := pods.get(uid)) is not None:
                 yield News(
@@ -31,10 +35,24 @@ def news(snapshot: Snapshot, decision: Decision) -> Iterator[News]:
                     name=pod.name,
                     uid=uid,
                     reason=reason or "",
-                    note=verdict.text,
+                    note=note,
                     type="Normal" if verdict.outcome in ("coming", "starting") else "Warning",
                 )
 
 
 def _urgency(verdict: Verdict) -> int:
     return ("never", "waits", "starting", "coming", "fits").index(verdict.outcome)
+
+
+def _why_there(verdict: Verdict, decision: Decision, config: Config) -> str:
+    """For what starts in a group that is not its pool's first: why not in those before it."""
+    if verdict.outcome != "starting":
+        return ""
+    started = {group.name: group for group in config.groups if group.name in verdict.where}
+    before = [
+        words(group, bar)
+        for group in config.groups
+        if any(group.pool == other.pool and group.order < other.order for other in started.values())
+        and (bar := barred(group, decision.memory.backoffs, decision.at)) is not None
+    ]
+    return "".join(f"; {each}" for each in before)
