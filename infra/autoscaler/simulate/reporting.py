@@ -93,13 +93,19 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     above, middle, below = figure.subplots(3, 1, sharex=True)
-    for number, each in enumerate(results):
+    for number, each in reversed(list(enumerate(results))):  # the first lies on top
         days = [sample.at / 86400 for sample in each.samples]
-        style: dict[str, Any] = {"label": each.policy, "linewidth": 1.2, "color": f"C{number}"}
-        above.step(days, [max(sample.waiting, 0.7) for sample in each.samples], where="post", **style)
+        style: dict[str, Any] = {
+            "label": each.policy,
+            "color": f"C{number}",
+            "linewidth": 1.6 if number == 0 else 0.9,
+            "alpha": 1.0 if number == 0 else 0.75,
+        }
+        above.step(days, [sample.waiting for sample in each.samples], where="post", **style)
         middle.step(days, [sample.machines for sample in each.samples], where="post", **style)
-        below.plot(days, _spent(each), **style)
-    above.set_yscale("log")
+        below.plot(days, [sample.spent for sample in each.samples], **style)
+    above.set_yscale("symlog", linthresh=1)
+    above.set_ylim(bottom=0)
     above.set_ylabel("pods that wait")
     middle.set_ylabel("cloud machines")
     below.set_ylabel("USD spent")
@@ -107,7 +113,8 @@ def plot(results: Sequence[Result], path: Path) -> None:
     for axes in (above, middle, below):
         axes.grid(visible=True, alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    above.legend(loc="upper left", frameon=False, ncols=2)
+    handles, labels = above.get_legend_handles_labels()
+    below.legend(handles[::-1], labels[::-1], loc="upper left", frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -117,12 +124,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02}"
     return f"{whole // 3600}h{whole % 3600 // 60:02}"
-
-
-def _spent(result: Result) -> list[float]:
-    """USD up to each sample, scaled to what was billed in the end."""
-    spent = [0.0]
-    for before, after in zip(result.samples, result.samples[1:], strict=False):
-        spent.append(spent[-1] + before.hourly * (after.at - before.at) / 3600)
-    scale = result.cost / spent[-1] if spent and spent[-1] > 0 else 1.0
-    return [each * scale for each in spent]

@@ -19,16 +19,18 @@ SAMPLES = 1500
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A moment of a run."""
+    """A stretch of a run; of what changes in it, the most."""
 
     at: float
-    """Seconds from the beginning."""
+    """When it begins: seconds from the beginning of the run."""
     waiting: int
     """Pods without a node."""
     machines: int
     """Cloud machines that are paid for."""
     hourly: float
     """USD an hour."""
+    spent: float = 0.0
+    """USD up to its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +156,21 @@ def _grid(start: float, interval: float, time: float) -> float:
 
 
 def _sample(world: World, samples: list[Sample], every: float) -> None:
+    """Write down how things are: one sample for a stretch of time, with the most of it."""
     at = world.calendar.elapsed
-    if not samples or at >= samples[-1].at + every:
-        samples.append(Sample(at, world.cluster.waiting, world.cloud.running(), world.cloud.hourly()))
+    cloud = world.cloud
+    now = Sample(at, world.cluster.waiting, cloud.running(), cloud.hourly(), cloud.bill()[0])
+    last = samples[-1] if samples else None
+    if last is None or at >= last.at + every:
+        samples.append(now)
+    else:
+        samples[-1] = Sample(
+            last.at,
+            max(last.waiting, now.waiting),
+            max(last.machines, now.machines),
+            max(last.hourly, now.hourly),
+            last.spent,
+        )
 
 
 def _quantile(values: tuple[float, ...], share: float) -> float:
