@@ -64,14 +64,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(asked: argparse.Namespace) -> int:
+    from infra.autoscaler import collecting, logs
     from infra.autoscaler import config as configurations
-    from infra.autoscaler import logs
     from infra.autoscaler.assembly import Cluster, controller
     from infra.autoscaler.metrics import PORT, Metrics, Server
     from infra.autoscaler.notices import Notifier
 
     config = configurations.read(asked.config)
     logs.begin()
+    collecting.seldom()
     stop = threading.Event()
     _stop_on_signals(stop)
     cluster = Cluster(config, asked.kubeconfig)

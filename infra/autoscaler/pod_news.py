@@ -20,13 +20,20 @@ _REASONS: Final[dict[str, str]] = {
 }
 """By outcome. A pod that fits on a node which is there hears from the scheduler."""
 
+ELSEWHERE: Final = "MachineStartsElsewhere"
+"""Another reason than `MachineStarts`, which a pod has mostly heard a moment before of the first region: new
+words of the same reason are kept back for minutes."""
+
 
 def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[News]:
     """Each pod's news; those that can't be helped first, as a round has a budget."""
     pods = {pod.uid: pod for pod in snapshot.pods}
     for verdict in sorted(decision.verdicts, key=_urgency):
         reason = _REASONS.get(verdict.outcome)
-        note = verdict.text + _why_there(verdict, decision, config)
+        why = _why_there(verdict, decision, config)
+        note = verdict.text + why
+        if why:
+            reason = ELSEWHERE
         for uid in verdict.pods if reason is not None else ():
             if (pod := pods.get(uid)) is not None:
                 yield News(
