@@ -62,8 +62,8 @@ def _item(
     config: Config,
     now: float,
 ) -> Item | None:
-    if gang is not None and gang.kind == REQUEST:
-        missing = _missing(gang, [*waiting, *bound.pods]) if _open(gang, memory, now) else []
+    if gang is not None and gang.kind == REQUEST and not (gang.condition == "Provisioned" and bound.pods):
+        missing = _missing(gang, waiting) if _open(gang, memory, now) else []
     elif gang is not None and not bound.pods:
         # Pods of one that runs may be over and gone: what is missing comes only as long as none runs.
         missing = _missing(gang, waiting)
@@ -232,6 +232,9 @@ def settle(
                     answers.append(_answer(gang, "BookingExpired", "BookingExpired", message))
                 else:
                     machines = standing_of.machines if standing_of is not None else booking.machines
+                    if bound.get(key):
+                        # Those of its pods that have come have some; the others' are kept until they do.
+                        machines = tuple(sorted({*machines, *booking.machines}))
                     bookings[key] = Booking(machines, booking.until)
             case _:
                 pass

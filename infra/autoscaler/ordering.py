@@ -77,9 +77,9 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
     warm = {each.id for state in snapshot.groups.values() for each in state.instances if each.warm}
     of_instance = _by_instance(snapshot.nodes)
     for node in snapshot.nodes:
-        if warm and not node.ready and node.instance in warm:
-            continue  # It sleeps, and comes back when its group wants it.
         mine = (work.get(node.name, ()), daemons.get(node.name, ()))
+        if node.instance in warm and not (node.ready and mine[0]):
+            continue  # It sleeps, or is about to, and comes back when its group wants it.
         found = instances.get(node.instance) if of_instance.get(node.instance) is node else None
         if found is not None:
             joined.add(found[1].id)
@@ -284,7 +284,8 @@ def _state(
         return "gone"
     if instance.leaving or instance.interrupted is not None:
         return "leaving"
-    if _draining(node, memory):
+    # A taint of ours that nobody remembers, on a node that is down, is from before a warm pool's sleep.
+    if _draining(node, memory) and (node.ready or node.name in memory.drains):
         return "draining"
     if node.ready and _closed(node):
         return "closed"
@@ -328,8 +329,8 @@ def _lasting(node: Node, now: float) -> tuple[Taint, ...]:
 
 def _boots(node: Node, instance: Instance, memory: Memory, config: Config, now: float) -> bool:
     """Whether it is still on its way up, rather than up before and now not."""
-    if instance.id in memory.boots:
-        return True
+    if instance.id in memory.boots or instance.lifecycle.startswith("Pending"):
+        return True  # The latter also of one that comes out of a warm pool, as old as it may be.
     return now - max(node.created, instance.launched or 0.0) < config.boot_timeout
 
 
@@ -405,7 +406,11 @@ def _group(
         present = present_units(state) - sum(
             each.weight for each in state.instances if each.interrupted is not None and _counts(each)
         )
-    coming = 0 if state is None or bar is not None else max(0, state.desired - present)
+    coming = 0
+    if state is not None and bar is None:
+        coming = max(0, state.desired - present)
+    elif state is None and bar is None:
+        coming = _asked(group, snapshot.nodes, memory, config, now)
     return GroupView(
         group=group,
         state=state,
@@ -415,6 +420,20 @@ def _group(
         backoff=bar,
         closed_zones=zones,
     )
+
+
+def _asked(group: Group, nodes: Iterable[Node], memory: Memory, config: Config, now: float) -> int:
+    """Units of a group that can't be read which are on their way for all that we know: what we asked for a
+    while ago, less what has joined. One answer that fails must not have all of it bought elsewhere."""
+    resize = memory.resizes.get(group.name)
+    if resize is None or now - resize.at >= config.boot_timeout:
+        return 0
+    place = (group.pool, group.site)
+    up = sum(
+        node.ready and (node.labels.get(_POOL), node.labels.get(_SITE)) == place and bool(node.instance)
+        for node in nodes
+    )
+    return max(0, min(resize.to, group.max) - up)
 
 
 def _still(state: GroupState) -> str | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
-from infra.autoscaler.memory import Drain, Memory, Resize
+from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.ordering import DRAIN_TAINT
 from infra.autoscaler.world import GPU, GroupState, Snapshot, Taint
 
@@ -239,3 +239,60 @@ def test_09_machines_without_the_label_that_their_group_promises_are_not_bought_
     for found, bought in ((bare, {}), (nodes[:1] + bare[1:], {group.name: 7})):
         snapshot = making.snapshot(found, work, [making.state(group, instances=3)])
         assert sizes(decide(snapshot, Memory(), making.config(group), NOW)) == bought
+
+
+def test_19_one_answer_that_fails_does_not_buy_it_all_elsewhere() -> None:
+    """Six machines were asked for a minute ago; then their region can't be read."""
+    snapshot = replace(six(making.state(EAST)), errors={"aws/us-west-2": "no answer"})
+    asked = Memory(resizes={WEST.name: Resize(NOW - 60, 0, 6)})
+    assert sizes(loop(snapshot, asked)) == {}
+    # What has joined is on its way no more, and what should have is waited for no longer.
+    joined = replace(snapshot, nodes=(making.node(WEST),))
+    busy = making.pod("busy", gpus=4, node=joined.nodes[0].name)
+    assert sizes(loop(replace(joined, pods=(*joined.pods, busy)), asked)) == {EAST.name: 1}
+    assert sizes(loop(snapshot, asked, NOW - 60 + CONFIG.boot_timeout)) == {EAST.name: 6}
+
+
+def test_30_a_machine_that_comes_out_of_a_warm_pool_is_on_its_way() -> None:
+    """Its node is an old one, which sleeps, and has the taint with which it was sent there."""
+    asleep = making.node(
+        WEST, created=NOW - 9000, since=NOW - 4000, ready=False, taints=(Taint(DRAIN_TAINT, "1"),)
+    )
+    instance = making.instance(WEST, launched=NOW - 9000, lifecycle="Pending")
+    waits = making.pods(1, gpus=4)
+    memory = Memory()
+    for node, lifecycle, done in (
+        (asleep, "Pending", []),
+        (asleep, "InService", []),
+        (replace(asleep, ready=True, since=NOW), "InService", [FreeNode]),
+    ):
+        state = making.state(WEST, instances=[replace(instance, lifecycle=lifecycle)])
+        decision = loop(making.snapshot([node], waits, [state, making.state(EAST)]), memory)
+        assert [type(action) for action in decision.actions] == done
+        memory = decision.memory
+
+
+def test_30_a_machine_that_goes_to_sleep_in_a_warm_pool_is_no_place_for_work() -> None:
+    warm = making.instance(WEST, lifecycle="Warmed:Pending")
+    snapshot = making.snapshot(
+        [making.node(WEST)], making.pods(1, gpus=4), [making.state(WEST, 0, [warm]), making.state(EAST)]
+    )
+    assert sizes(loop(snapshot, Memory())) == {WEST.name: 1}
+
+
+def test_12_nothing_is_bought_for_pods_of_a_request_that_are_over() -> None:
+    """Two of its four pods have ended before its booking has, and others have their machines."""
+    like = making.shape(gpus=4)
+    request = making.gang("train", 4, like, kind="ProvisioningRequest", condition="Provisioned")
+    nodes = [making.node(WEST, number) for number in range(1, 5)]
+    run = [making.pod(f"run-{each.name}", like, node=each.name, gang=request.key) for each in nodes[:2]]
+    others = [making.pod(f"other-{each.name}", gpus=4, node=each.name) for each in nodes[2:]]
+    booking = Booking(tuple(each.name for each in nodes), NOW + 400)
+    decision = loop(
+        making.snapshot(
+            nodes, [*run, *others], [making.state(WEST, instances=4), making.state(EAST)], gangs=[request]
+        ),
+        Memory(bookings={request.key: booking}),
+    )
+    assert decision.actions == ()
+    assert decision.memory.bookings == {request.key: booking}
