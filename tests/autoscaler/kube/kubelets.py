@@ -1,0 +1,228 @@
+"""What would run on the machines: each instance that AWS has gets its node, and pods bound there run.
+
+They do what kubelets do to the API, and no more: register, become ready, find their cards a little later, run
+pods to their end, let go of those that are to go, and fall silent when their machine is no more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from autoscaler.embedded import EmbeddedAws
+from autoscaler.kube.clusters import Cluster, Object
+
+from infra.autoscaler.config import Group
+from infra.autoscaler.kube.client import KubeError
+from infra.autoscaler.world import GPU
+
+SECONDS = "test.causeway.dev/seconds"
+"""The annotation that says how long a pod runs; it runs for ever without."""
+
+_NODES = "/api/v1/nodes"
+_TICK = 0.3
+_LONG = 300.0
+"""Seconds for which a node that falls silent is said to have been so: its deletion is not waited for."""
+
+
+@dataclass
+class Seen:
+    """What must hold, from where it would be felt."""
+
+    born: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Group → instances that it ever had."""
+    ran: set[str] = field(default_factory=set)
+    """Pods that have run, by uid."""
+    lost: list[str] = field(default_factory=list)
+    """Work that was cut off before its end."""
+    fewest: int | None = None
+    """The fewest pods labelled ``app`` that were ready at a time, since there first were two."""
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Work:
+    name: str
+    node: str
+    ends: float
+
+
+class Kubelets:
+    """All of them, in one thread."""
+
+    def __init__(
+        self, cluster: Cluster, aws: EmbeddedAws, groups: Sequence[Group], *, boot: float, cards: float
+    ) -> None:
+        """``boot``: seconds until a machine joins; ``cards``: from then until its cards are there."""
+        self.seen = Seen()
+        self._cluster = cluster
+        self._aws = aws
+        self._groups = groups
+        self._boot = boot
+        self._cards = cards
+        self._born: dict[str, float] = {}
+        self._stages: dict[str, str] = {}
+        self._silent: dict[str, float] = {}
+        """Nodes of machines that are gone, and when that is noticed."""
+        self._work: dict[str, _Work] = {}
+        """Jobs' pods that run, by uid."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_TICK):
+            try:
+                self._machines()
+                self._pods()
+            except KubeError:
+                pass  # again in a moment, as kubelets do
+            except Exception as problem:
+                self.seen.problems.append(f"{type(problem).__name__}: {problem}")
+
+    # Machines.
+
+    def _machines(self) -> None:
+        there = set()
+        for group in self._groups:
+            for state in list(self._aws.group(group).instance_states):
+                name = state.instance.id
+                there.add(name)
+                self.seen.born[group.name].add(name)
+                age = time.monotonic() - self._born.setdefault(name, time.monotonic())
+                self._further(group, name, age)
+        for name in [each for each in self._stages if each not in there]:
+            del self._stages[name]
+            self._silent[name] = time.monotonic() + self._boot
+        for name in [each for each, since in self._silent.items() if time.monotonic() > since]:
+            with suppress(KubeError):
+                self._status(name, "Unknown", None, since=_LONG)
+            del self._silent[name]
+
+    def _further(self, group: Group, name: str, age: float) -> None:
+        """The next stage of a machine's life, if it is time."""
+        stage = self._stages.get(name, "")
+        cards = GPU in group.allocatable
+        if not stage and age > self._boot:
+            self._register(group, name)
+            self._stages[name] = "registered"
+        elif stage == "registered":
+            self._status(name, "True", {k: v for k, v in group.allocatable.items() if k != GPU})
+            self._untaint(name)
+            self._stages[name] = "ready"
+        elif stage == "ready" and cards and age > self._boot + self._cards:
+            self._status(name, "True", group.allocatable)
+            self._stages[name] = "complete"
+
+    def _register(self, group: Group, name: str) -> None:
+        zone = group.zones[0]
+        taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in group.taints]
+        labels = {
+            **group.labels,
+            "topology.kubernetes.io/zone": zone,
+            "node.kubernetes.io/instance-type": group.types[0].name,
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+        }
+        self._cluster.create(
+            _NODES,
+            {
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"providerID": f"aws:///{zone}/{name}", "taints": taints},
+            },
+        )
+
+    def _status(self, name: str, ready: str, offers: Any, since: float = 0.0) -> None:
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": _stamp(since), "reason": "Test"}
+        status: dict[str, Any] = {"conditions": [condition]}
+        if offers is not None:
+            amounts = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in offers.items()}
+            status |= {"allocatable": amounts, "capacity": amounts}
+        self._cluster.patch(f"{_NODES}/{name}/status", {"status": status})
+
+    def _untaint(self, name: str) -> None:
+        """What admission has put on a node that was not ready yet."""
+        node = self._cluster.get(f"{_NODES}/{name}")
+        assert node is not None
+        taints = [
+            each for each in node["spec"].get("taints", ()) if each["key"] != "node.kubernetes.io/not-ready"
+        ]
+        version = node["metadata"]["resourceVersion"]
+        self._cluster.patch(
+            f"{_NODES}/{name}", {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
+        )
+
+    # Pods.
+
+    def _pods(self) -> None:
+        found = self._cluster.get("/api/v1/namespaces/default/pods")
+        assert found is not None
+        pods: list[Object] = found["items"]
+        self._watch(pods)
+        for pod in pods:
+            if pod["spec"].get("nodeName") in self._stages:
+                self._one(pod)
+        ready = [each for each in pods if "app" in (each["metadata"].get("labels") or {}) and _runs(each)]
+        if self.seen.fewest is not None:
+            self.seen.fewest = min(self.seen.fewest, len(ready))
+        elif len(ready) == 2:
+            self.seen.fewest = 2
+
+    def _one(self, pod: Object) -> None:
+        meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        if meta.get("deletionTimestamp"):
+            uid = {"preconditions": {"uid": meta["uid"]}}
+            with suppress(KubeError):
+                self._cluster.client.call("DELETE", path, body={"gracePeriodSeconds": 0, **uid})
+        elif phase == "Pending":
+            self._cluster.patch(f"{path}/status", {"status": _state("Running")})
+            self.seen.ran.add(meta["uid"])
+            lasts = (meta.get("annotations") or {}).get(SECONDS)
+            if lasts:
+                ends = time.monotonic() + float(lasts)
+                self._work[meta["uid"]] = _Work(meta["name"], pod["spec"]["nodeName"], ends)
+        elif (work := self._work.get(meta["uid"])) is not None and time.monotonic() > work.ends:
+            self._cluster.patch(f"{path}/status", {"status": _state("Succeeded")})
+            del self._work[meta["uid"]]
+
+    def _watch(self, pods: list[Object]) -> None:
+        """Whether all work that runs is still there, and its machine with it."""
+        there = {each["metadata"]["uid"] for each in pods if not each["metadata"].get("deletionTimestamp")}
+        for uid, work in list(self._work.items()):
+            if uid not in there:
+                self.seen.lost.append(f"{work.name} was taken from {work.node}")
+            elif work.node not in self._stages:
+                self.seen.lost.append(f"{work.node} was taken from under {work.name}")
+            else:
+                continue
+            del self._work[uid]
+
+
+def _state(phase: str) -> Object:
+    ready = "True" if phase == "Running" else "False"
+    return {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": _stamp()}],
+    }
+
+
+def _runs(pod: Object) -> bool:
+    return pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+
+
+def _stamp(ago: float = 0.0) -> str:
+    return datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
