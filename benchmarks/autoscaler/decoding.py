@@ -1,7 +1,7 @@
 """Lists as an API server sends them → one snapshot: ``python -m benchmarks.autoscaler.decoding``.
 
 The pods are of real size and have what real ones have: fields of managers, projected tokens by names of their
-own, environments, conditions, container statuses. Half of them run.
+own, environments, conditions, container statuses. A quarter of them runs, on all cards that there are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PAGE: Final = 500
 _AT: Final = "2026-11-21T20:55:05Z"
 _JOB: Final = 500
 """Pods of a Job."""
+_USERS: Final = 40
 _FIELDS: Final = [
     {
         "manager": "kube-controller-manager",
@@ -78,6 +79,30 @@ def nodes(count: int) -> list[bytes]:
     ]
 
 
+def homes() -> dict[str, list[bytes]]:
+    """Each namespace's claim, and its volume, which every node can reach."""
+    claims = [
+        {
+            "metadata": {"name": "home", "namespace": f"user-{number}", "managedFields": _FIELDS},
+            "spec": {"volumeName": f"home-{number}", "storageClassName": "homes"},
+            "status": {"phase": "Bound"},
+        }
+        for number in range(_USERS)
+    ]
+    volumes = [
+        {
+            "metadata": {"name": f"home-{number}", "managedFields": _FIELDS},
+            "spec": {"storageClassName": "homes", "csi": {"driver": "efs.csi.aws.com"}},
+            "status": {"phase": "Bound"},
+        }
+        for number in range(_USERS)
+    ]
+    return {
+        "PersistentVolumeClaim": [_page("PersistentVolumeClaim", claims)],
+        "PersistentVolume": [_page("PersistentVolume", volumes)],
+    }
+
+
 def measure(pods: int = 30_000, hosts: int = 1_000, *, diverse: bool = False) -> Decoded:
     """Decode so many, once."""
     bodies, machines = pages(pods, diverse=diverse), nodes(hosts)
@@ -108,7 +133,7 @@ def _page(kind: str, items: list[dict[str, Any]]) -> bytes:
 
 
 def _pod(number: int, *, diverse: bool) -> dict[str, Any]:
-    job, runs = number // _JOB, number % 2 == 1
+    job, runs = number // _JOB, number % 4 == 1
     kind = number if diverse else job
     token = f"kube-api-access-{number:05d}"
     requests = {"cpu": "4", "memory": f"{8192 + kind}Mi", "nvidia.com/gpu": "1"}
@@ -116,7 +141,7 @@ def _pod(number: int, *, diverse: bool) -> dict[str, Any]:
         "metadata": {
             "name": f"train-{job}-{number}",
             "generateName": f"train-{job}-",
-            "namespace": f"user-{job % 40}",
+            "namespace": f"user-{job % _USERS}",
             "uid": f"0b2c3d4e-0000-4000-8000-{number:012d}",
             "resourceVersion": str(10_000 + number),
             "creationTimestamp": _AT,
@@ -172,7 +197,7 @@ def _pod(number: int, *, diverse: bool) -> dict[str, Any]:
             "nodeSelector": {"causeway.dev/gpu-class": "standard"},
             "serviceAccountName": "default",
             "serviceAccount": "default",
-            **({"nodeName": f"gpu-p3-{number // 8 % 1000}"} if runs else {}),
+            **({"nodeName": f"gpu-p3-{number // 32 % 1000}"} if runs else {}),
             "securityContext": {},
             "schedulerName": "default-scheduler",
             "tolerations": [
