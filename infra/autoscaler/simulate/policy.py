@@ -134,16 +134,26 @@ def perform(world: World, action: Action, now: float) -> None:
             world.untaint(node, TAINT)
         case decisions.Evict(uid=uid):
             world.evict(uid)
-        case decisions.Terminate(instance=instance, node=node, forced=forced):
+        case decisions.Terminate(group=group, instance=instance, node=node, forced=forced):
             if not forced and any(not pod.daemon for pod in world.works_on(node)):
                 raise RefusedError(f"{node} holds work")
-            world.terminate(instance, decrement=True)
+            smaller = _may_shrink(world, group, instance)
+            if not smaller and not forced:
+                raise RefusedError(f"{group} is at its least size")
+            world.terminate(instance, decrement=smaller)
         case decisions.Release(instance=instance):
             world.release(instance)
         case decisions.RemoveNode(node=node):
             world.delete_node(node)
         case decisions.Answer() | decisions.Tell():
             pass  # traces have no provisioning requests, and their pods read nothing
+
+
+def _may_shrink(world: World, group: str, instance: str) -> bool:
+    """Whether a group may be without one machine; if not, it is replaced."""
+    state = world.cloud.states().get(group)
+    machine = world.cloud.machine(instance)
+    return state is None or machine is None or state.desired - machine.seen.weight >= state.min
 
 
 def _times(memory: Memory, config: Config) -> Iterator[float]:
