@@ -117,6 +117,14 @@ def machines(_: Path) -> Iterator[Row]:
     yield Row(f"Chef's {size.nodes:,} node objects, and all beside them", seconds, bar="2 s", runs=3)
 
 
+def autoscaler(_: Path) -> Iterator[Row]:
+    """The batch autoscaler's loops and their parts, each in a process of its own."""
+    from benchmarks.autoscaler.figures import rows
+
+    for each in rows():
+        yield Row(each.what, each.seconds, each.cpu, each.mib, each.bar)
+
+
 def plan(scratch: Path) -> Iterator[Row]:
     """``invoke plan`` and plain ``terraform plan`` on the same files, on the embedded AWS, by turns."""
     _environments(scratch)
@@ -163,6 +171,9 @@ def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
 
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
-    {each.__name__: each for each in (start, validate, render, growth, allocation, machines, plan)}
+    {
+        each.__name__: each
+        for each in (start, validate, render, growth, allocation, machines, autoscaler, plan)
+    }
 )
 """Name → case, in the order of the table."""
