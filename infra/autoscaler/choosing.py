@@ -61,13 +61,15 @@ class Allowance:
         """Whether one more may end now."""
         return machine.group is not None and self._all_ends > 0 and self._ends.get(machine.group, 0) > 0
 
-    def end(self, machine: Machine) -> bool:
+    def end(self, machine: Machine, *, again: bool = False) -> bool:
         """Take it off; False where no more may end in this loop. One that a group at its least size can't do
-        without is replaced."""
-        if not self.may_end(machine) or machine.group is None:
+        without is replaced. ``again``: it was taken off in a loop before, and is still there: a machine that
+        AWS does not end must not use up what others need."""
+        if machine.group is None or not (again or self.may_end(machine)):
             return False
-        self._all_ends -= 1
-        self._ends[machine.group] -= 1
+        if not again:
+            self._all_ends -= 1
+            self._ends[machine.group] -= 1
         if self.above_least(machine):
             self._units[machine.group] -= machine.units
         return True

@@ -179,19 +179,20 @@ class Steps:
             return "it is kept as a spare one"
         return None
 
-    def _may_end(self, ours: _Ours) -> bool:
+    def _may_end(self, ours: _Ours, *, again: bool = False) -> bool:
         return (
             ours.group.name not in self._sizes
             and self.allowance.above_least(ours.machine)
-            and self.allowance.may_end(ours.machine)
+            and (again or self.allowance.may_end(ours.machine))
         )
 
     def _end(self, ours: _Ours, drain: Drain) -> None:
         """Terminate it, or wait for a loop in which that may be."""
         name = ours.machine.name
         self.drains[name] = drain
-        if self._may_end(ours):
-            self.allowance.end(ours.machine)
+        again = drain.stage == "ending"
+        if self._may_end(ours, again=again):
+            self.allowance.end(ours.machine, again=again)
             self._do(Terminate(ours.group.name, ours.instance.id, ours.node, drain.reason))
             if drain.stage != "ending":
                 self.drains[name] = replace(drain, stage="ending", since=self._now)
@@ -257,7 +258,7 @@ class Steps:
     def _end_broken(self, ours: _Ours, why: str) -> None:
         """Terminate it; in a group at its least size AWS starts another in its place."""
         name, group = ours.machine.name, ours.group.name
-        if self.allowance.end(ours.machine):
+        if self.allowance.end(ours.machine, again=f"broken/{name}" in self._memory.told):
             self._do(Terminate(group, ours.instance.id, ours.node, why, forced=True))
             self._say(f"broken/{name}", "warning", f"{name} of {group} is ended: {why}")
 

@@ -12,13 +12,17 @@ from collections.abc import Callable
 
 import pytest
 from autoscaler.simulate import chaos
+from autoscaler.simulate.worlds import config, group, job, trace
 from msgspec.structs import replace
 
 from infra.autoscaler.config import Config
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Action, Decision, SetDesired, Terminate
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.simulate import run
+from infra.autoscaler.simulate.cloud import RefusedError
 from infra.autoscaler.simulate.policy import Decide
+from infra.autoscaler.simulate.world import World
 from infra.autoscaler.world import Snapshot
 
 
@@ -39,9 +43,25 @@ def test_faults_and_kills_do_happen() -> None:
     assert sum(run.result.failed for run in runs) > 0
 
 
+@pytest.mark.parametrize("stillborn", [0.0, 0.3])
+def test_a_machine_that_aws_never_ends_holds_up_no_other(stillborn: float) -> None:
+    settings = config(group(max=30))
+    asked = trace(job(pods=8, gpus=4, seconds=3000), stillborn=stillborn)
+    there = World(settings, asked)
+
+    def fault(kind: str, name: str) -> None:
+        if kind == "TerminateInstance" and name == "i-gpu-2":
+            raise RefusedError("OperationNotPermitted: modify its 'disableApiTermination' attribute")
+
+    there.fault = fault
+    result = run(settings, asked, world=there, until=4 * 3600)
+    assert result.finished == 8
+    assert [each.id for each in there.snapshot().groups["gpu"].instances] == ["i-gpu-2"]
+
+
 def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -> Decide:
-    def bad(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
-        decided = decide(snapshot, memory, config, now)
+    def bad(snapshot: Snapshot, memory: Memory, settings: Config, now: float) -> Decision:
+        decided = decide(snapshot, memory, settings, now)
         return replace(decided, actions=change(decided.actions, snapshot))
 
     return bad

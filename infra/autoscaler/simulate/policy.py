@@ -21,7 +21,13 @@ from infra.autoscaler.simulate.world import World
 from infra.autoscaler.world import Snapshot, Taint
 
 TAINT = "causeway.dev/scale-in"
-_SLOW = (decisions.SetDesired, decisions.TaintNode, decisions.Evict, decisions.Release)
+_SLOW = (
+    decisions.SetDesired,
+    decisions.TaintNode,
+    decisions.Evict,
+    decisions.Release,
+    decisions.Tell,
+)
 """Actions whose effects come later, as events of the world or at a time in the memory: no loop before that
 could find more to do. After others the next one looks again."""
 
@@ -93,12 +99,12 @@ class Ours:
         decided = self.last = self._decide(snapshot, self.memory, self._config, now)
         self.saved = dump(decided.memory)
         self.memory = load(self.saved)
-        # One group's actions stand in their order; one that is refused ends them.
+        # One that is refused ends what is to be done at the same node.
         barred: set[str] = set()
         refused = 0
         for action in decided.actions:
-            group = getattr(action, "group", "")
-            if group and group in barred:
+            node = getattr(action, "node", "")
+            if node and node in barred:
                 continue
             self.kill(action)
             self.outcomes[type(action).__name__] += 1
@@ -106,7 +112,7 @@ class Ours:
                 perform(world, action, now)
             except RefusedError:
                 refused += 1
-                barred.add(group)
+                barred.add(node)
         if refused or any(not isinstance(action, _SLOW) for action in decided.actions):
             return now
         return self._due(snapshot, now)
