@@ -162,12 +162,19 @@ class _Run:
                 return self._kube.do(action)
 
     def _terminate(self, action: Terminate) -> Result:
-        """Look at the node's pods once more: one may have come since it was decided."""
-        if action.node and not action.forced:
+        """Look at the node's pods once more: one may have come since it was decided, also to a machine that
+        was lost and has come back. What such a one was asked for already keeps it no longer."""
+        if action.node:
             try:
-                work = [pod for pod in self._kube.pods_on(action.node) if not (pod.daemon or pod.over)]
+                work = [
+                    pod
+                    for pod in self._kube.pods_on(action.node)
+                    if not (pod.daemon or pod.over or (action.forced and pod.deleting))
+                ]
             except Exception as problem:
-                return Result("refused", f"its pods can't be read: {type(problem).__name__}: {problem}")
+                if not action.forced:
+                    return Result("refused", f"its pods can't be read: {type(problem).__name__}: {problem}")
+                work = []
             if work:
                 more = f" and {len(work) - 1} more" if len(work) > 1 else ""
                 return Result("stale", f"{work[0].namespace}/{work[0].name}{more} runs on it")

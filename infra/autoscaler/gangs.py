@@ -10,7 +10,7 @@ from infra.autoscaler.decision import Answer
 from infra.autoscaler.demand import Item, Wanted, bare
 from infra.autoscaler.memory import Booking, Memory
 from infra.autoscaler.view import View
-from infra.autoscaler.world import Gang, Pod, Snapshot
+from infra.autoscaler.world import GPU, Gang, Pod, Shape, Snapshot
 from infra.catalogue.labels import SITE
 
 REQUEST = "ProvisioningRequest"
@@ -22,6 +22,8 @@ class Bound:
 
     pods: tuple[Pod, ...] = ()
     site: str | None = None
+    cards: str | None = None
+    """Where those of them are that have cards. A launcher, which fits anywhere, does not bind the others."""
 
 
 def items(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> list[Item]:
@@ -43,6 +45,7 @@ def items(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: f
 def _bound(view: View) -> dict[str, Bound]:
     pods: dict[str, list[Pod]] = {}
     sites: dict[str, str] = {}
+    cards: dict[str, str] = {}
     for machine in view.machines:
         for pod in machine.pods:
             if pod.gang is not None and not pod.deleting:
@@ -50,7 +53,13 @@ def _bound(view: View) -> dict[str, Bound]:
                 group = view.groups.get(machine.group or "")
                 site = group.group.site if group is not None else machine.labels.get(SITE, "")
                 sites.setdefault(pod.gang, site)
-    return {key: Bound(tuple(found), sites[key]) for key, found in pods.items()}
+                if _carded(pod.shape):
+                    cards.setdefault(pod.gang, site)
+    return {key: Bound(tuple(found), sites[key], cards.get(key)) for key, found in pods.items()}
+
+
+def _carded(shape: Shape) -> bool:
+    return any(name == GPU for name, _ in shape.requests)
 
 
 def _item(
@@ -85,6 +94,7 @@ def _item(
     wanted = [Wanted(bare(pods[0].shape), tuple(pods)) for pods in shapes.values()] + missing
     priority = max([each.kind.shape.priority for each in wanted] + ([gang.priority] if gang else []))
     across = gang is not None and gang.across
+    site = bound.cards if any(_carded(each.kind.shape) for each in wanted) else bound.site
     deadline = memory.waiting.get(key)
     cooling = None
     if deadline is not None and deadline <= now < deadline + config.backoff_min:
@@ -96,7 +106,7 @@ def _item(
         gang=gang,
         key=key,
         least=least,
-        site=None if across else bound.site,
+        site=None if across else site,
         booked=gang is not None and gang.condition == "Provisioned",
         cooling=cooling,
     )

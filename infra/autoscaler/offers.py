@@ -221,6 +221,14 @@ class Chooser:
 
     def most(self, kind: Kind, across: bool) -> int:
         """How many such pods one site (or all together) would ever have room for."""
+        found = self._most_by_site(kind)
+        return found.total() if across else max(found.values(), default=0)
+
+    def most_at(self, kind: Kind, site: str) -> int:
+        """How many such pods a site would ever have room for."""
+        return self._most_by_site(kind)[site]
+
+    def _most_by_site(self, kind: Kind) -> Counter[str]:
         found: Counter[str] = Counter()
         choice = self.choice(kind)
         for group, holds in zip(choice.groups.tolist(), choice.holds.tolist(), strict=True):
@@ -230,7 +238,7 @@ class Chooser:
         sites = self.board.site[: len(spare)]
         for site, number in self.board.sites.items():
             found[site] += int(spare[sites == number].sum())
-        return found.total() if across else max(found.values(), default=0)
+        return found
 
     def _spare(self, kind: Kind) -> Ints:
         """Of machines that no group starts for such a pod: how many each would take, were it empty."""

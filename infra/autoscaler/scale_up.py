@@ -294,7 +294,7 @@ def _gang(packer: Packer, item: Item) -> int:
     if any(each.kind.lost for each in item.wanted) or item.least > item.count:
         return 0
     last = READY if item.cooling is not None else NEW
-    if item.site is not None:
+    if item.site is not None and _ever(packer, item, item.site):
         scopes = [Scope(item.site, last)]
     else:
         scopes = [Scope(site, last) for site in packer.choose.sites()]
@@ -323,6 +323,12 @@ def _gang(packer: Packer, item: Item) -> int:
         if best is None or worth < best[0]:
             best = worth, scope
     return _try(packer, item, best[1]) if best is not None else 0
+
+
+def _ever(packer: Packer, item: Item, site: str) -> bool:
+    """Whether a site might have room for the rest of a gang, some of which the scheduler has put there: where
+    it never will, the rest goes elsewhere rather than wait for ever."""
+    return sum(min(packer.choose.most_at(w.kind, site), w.count) for w in item.wanted) >= item.least
 
 
 def _try(packer: Packer, item: Item, scope: Scope) -> int:

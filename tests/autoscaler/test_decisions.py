@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from autoscaler import making
-from autoscaler.making import NOW, P3
+from autoscaler.making import GPU_TOLERATION, NOW, P3
 from autoscaler.scene import of
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.ordering import DRAIN_TAINT
-from infra.autoscaler.world import GPU, GroupState, Snapshot, Taint
+from infra.autoscaler.world import GPU, GangSet, GroupState, Snapshot, Taint
 
 WEST = making.group(zones=("us-west-2a",))
 EAST = making.group("us-east-1", zones=("us-east-1a",))
@@ -296,3 +296,30 @@ def test_12_nothing_is_bought_for_pods_of_a_request_that_are_over() -> None:
     )
     assert decision.actions == ()
     assert decision.memory.bookings == {request.key: booking}
+
+
+def test_12_a_member_where_the_rest_never_fits_does_not_keep_it_waiting() -> None:
+    """The scheduler knows no gangs: it has put the first of eight on the only machine of a rack."""
+    key, like = making.key_of(), making.shape(gpus=4)
+    first = making.pod("train-0", like, node="titan-a01", gang=key)
+    rest = making.pods(7, "train", like, gang=key)
+    states = [making.state(WEST), making.state(EAST)]
+    alone = making.snapshot([making.titan()], [first, *rest], states, gangs=[making.gang("train", 8, like)])
+    assert sizes(loop(alone, Memory())) == {WEST.name: 7}
+    # Where there would be room, if others went, it waits for that.
+    busy = [making.pod(each.name, gpus=4, node=each.name) for each in making.titans(8)[1:]]
+    full = replace(alone, nodes=making.titans(8), pods=(first, *rest, *busy))
+    assert sizes(loop(full, Memory())) == {}
+
+
+def test_12_a_launcher_without_cards_does_not_bind_the_workers_to_its_site() -> None:
+    key = making.key_of(kind="JobSet")
+    worker, launcher = making.shape(gpus=4), making.shape(tolerations=(GPU_TOLERATION,))
+    nodes = making.titans(8)
+    busy = [making.pod(each.name, gpus=4, node=each.name) for each in nodes]
+    runs = making.pod("launcher", launcher, node=nodes[0].name, gang=key)
+    gang = making.gang("train", 8, worker, kind="JobSet", sets=(GangSet(launcher, 1), GangSet(worker, 7)))
+    waiting = making.pods(7, "worker", worker, gang=key)
+    states = [making.state(WEST), making.state(EAST)]
+    decision = loop(making.snapshot(nodes, [runs, *busy, *waiting], states, gangs=[gang]), Memory())
+    assert sizes(decision) == {WEST.name: 7}

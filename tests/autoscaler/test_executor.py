@@ -134,6 +134,15 @@ def test_22_what_is_no_work_keeps_no_machine(pod: Pod) -> None:
     assert statuses(run(World(pods={ONE.name: [pod]}), end())) == ["done"]
 
 
+def test_23_a_lost_machine_that_has_come_back_with_work_stays() -> None:
+    """It was to be ended as it was not ready, and held no work but what was asked to leave."""
+    leaving = making.pod("old", node=ONE.name, deleting=True)
+    world = World(pods={ONE.name: [leaving]})
+    assert statuses(run(world, end(forced=True))) == ["done"]
+    world.pods[ONE.name] = [leaving, making.pod("new", node=ONE.name)]
+    assert statuses(run(world, end(forced=True))) == ["stale"]
+
+
 def test_22_pods_that_cannot_be_read_keep_their_machine() -> None:
     world = World(pods={ONE.name: OSError("no route to host")})  # type: ignore[dict-item]
     (done,) = run(world, end())
