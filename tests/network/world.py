@@ -402,11 +402,17 @@ class World:
 
         def all_well() -> bool:
             with ThreadPoolExecutor() as together:
-                list(together.map(lambda site: site.tool("revive", timeout=120), self.sites.values()))
                 told = dict(zip(charons, together.map(Charon.ends, charons.values()), strict=True))
-            for (one, name), (other, far_name) in self._tunnels():
-                near, far = told[one].get(name, []), told[other].get(far_name, [])
-                assert well(near, far), f"{one} {name}: {near}, at the other end {far}"
+            wrong = [
+                f"{one} {name}: {near}, at the other end {far}"
+                for (one, name), (other, far_name) in self._tunnels()
+                for near, far in [(told[one].get(name, []), told[other].get(far_name, []))]
+                if not well(near, far)
+            ]
+            if wrong:
+                with ThreadPoolExecutor() as together:
+                    list(together.map(lambda site: site.tool("revive", timeout=120), self.sites.values()))
+            assert not wrong, "\n".join(wrong)
             return True
 
         wait_for(all_well, what, seconds, [each.node for each in charons.values()], every=1)
