@@ -30,6 +30,7 @@ from infra.autoscaler.world import GPU, Snapshot
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
+JOBS = "/apis/batch/v1/jobs"
 QUICK = Terms(duration=90.0, deadline=60.0, retry=0.2)
 """Kept for long, so that a slow machine loses none; it is given back where another is to have it."""
 _TIMING = replace(FAST, silence=5.0, stale=60.0)
@@ -114,7 +115,7 @@ class Player:
         seen = self.cluster.watcher.parts().objects
         return all(
             {each.version for each in seen[kind].values()} == self.stage.versions(resource)
-            for kind, resource in (("Pod", PODS), ("Node", NODES))
+            for kind, resource in (("Pod", PODS), ("Node", NODES), ("Job", JOBS))
         )
 
     def end(self) -> None:

@@ -110,6 +110,31 @@ def test_12_pods_of_a_job_by_the_same_name_that_is_gone_are_not_its() -> None:
     assert joined(Job=[job()], Pod=[pod("train-0", owner=stale)]).gangs == {}
 
 
+def _seen_at(now: float, **kinds: Any) -> Snapshot:
+    decoder = Decoder()
+    caches = {kind: decoder.list(kind, listed(*items)).objects for kind, items in kinds.items()}
+    return snapshot(caches, {}, {}, {}, now)
+
+
+def test_12_pods_that_are_seen_before_their_job_are_no_work_yet() -> None:
+    """The watch of jobs may lag behind that of pods; alone these would start a gang in part."""
+    pods = [of_job(0), of_job(1), pod("bare")]
+    early = _seen_at(AT + 5, Job=[], Pod=pods)
+    assert {each.name: each.gated for each in early.pods} == {"train-0": True, "train-1": True, "bare": False}
+    assert not any(each.gated for each in _seen_at(AT + 5, Job=[job()], Pod=pods).pods)
+    late = _seen_at(AT + 60, Job=[], Pod=pods)
+    assert not any(each.gated for each in late.pods), "who has no Job to wait for is not kept from work"
+
+
+def test_12_pods_that_are_seen_before_their_job_set_are_no_work_yet() -> None:
+    child = of_job(0, labels={"jobset.sigs.k8s.io/jobset-name": "set"})
+    (early,) = _seen_at(AT + 5, Job=[job()], JobSet=[], Pod=[child]).pods
+    assert early.gated
+    assert early.gang is None
+    (known,) = _seen_at(AT + 5, Job=[job()], JobSet=[job_set()], Pod=[child]).pods
+    assert not known.gated
+
+
 def job_set(*parts: dict[str, Any], status: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     of_meta = {key: more.pop(key) for key in ("annotations",) if key in more}
     return {

@@ -12,7 +12,7 @@ import pytest
 from autoscaler import apiobjects, making
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
-from autoscaler.stage import NODES, Stage, Turn, staged
+from autoscaler.stage import JOBS, NODES, Stage, Turn, staged
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.decision import RemoveNode, SetDesired, Terminate
@@ -349,6 +349,7 @@ def test_an_event_tells_a_pod_why_it_waits(on: Callable[..., Stage]) -> None:
 
 
 def test_a_machine_that_its_group_ends_is_emptied_and_let_go(stage: Stage) -> None:
+    stage.api.put(JOBS, apiobjects.job(completionMode="NonIndexed"))
     stage.pods(1, owner=apiobjects.owner("Job", "train"))
     stage.turn()
     (machine,) = stage.boot()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from infra.autoscaler.decoding import facts, gangs
 from infra.autoscaler.decoding.objects import FAULT
 from infra.autoscaler.world import GroupState, NodeTerm, Pod, Snapshot
+
+_LAG: Final = 60.0
+"""Seconds after a pod was made in which its Job is sure to be seen, whatever happens to a watch."""
 
 
 def snapshot(
@@ -28,13 +31,18 @@ def snapshot(
     None for all of them.
     """
     pods: list[Pod] = [each for each in caches.get("Pod", {}).values() if not each.over]
-    found = gangs.find(caches, pods, provisioning_class)
+    early = _early(caches, pods, now)
+    found = gangs.find(caches, [each for each in pods if each.uid not in early], provisioning_class)
     return Snapshot(
         at=now,
         nodes=tuple(caches.get("Node", {}).values()),
         pods=tuple(
             [
-                each if each.gang == (key := found.keys.get(each.uid)) else replace(each, gang=key)
+                replace(each, gang=None, gated=True)
+                if each.uid in early
+                else each
+                if each.gang == (key := found.keys.get(each.uid))
+                else replace(each, gang=key)
                 for each in pods
             ]
         ),
@@ -48,6 +56,24 @@ def snapshot(
         prices=prices,
         namespaces=caches.get("Namespace", {}),
     )
+
+
+def _early(caches: Mapping[str, Mapping[str, Any]], pods: list[Pod], now: float) -> set[str]:
+    """Pods that are seen before the Job, or the JobSet, that they are of: each kind has a watch of its own,
+    and one may lag. Alone they would pass for single pods, and a gang would be started in part: they are
+    no work yet, for as long as a watch may take to come back."""
+    found: set[str] = set()
+    jobs, sets = caches.get("Job"), caches.get("JobSet")
+    for pod in pods:
+        owner = pod.owner
+        if pod.node or owner is None or owner.kind != "Job" or now - pod.created >= _LAG:
+            continue
+        job: facts.Job | None = (jobs or {}).get(f"{pod.namespace}/{owner.name}")
+        without = jobs is not None and (job is None or job.uid not in ("", owner.uid))
+        name = pod.labels.get(gangs.JOBSET)
+        if without or (name and sets is not None and f"{pod.namespace}/{name}" not in sets):
+            found.add(pod.uid)
+    return found
 
 
 def _claims(caches: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tuple[NodeTerm, ...] | None]]:
