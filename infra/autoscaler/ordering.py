@@ -285,14 +285,15 @@ def _state(
     if instance.leaving or instance.interrupted is not None:
         return "leaving"
     # A taint of ours that nobody remembers, on a node that is down, is from before a warm pool's sleep.
-    if _draining(node, memory) and (node.ready or node.name in memory.drains):
+    if _draining(node, memory) and (node.ready or _drained(node, memory)):
         return "draining"
     if node.ready and _closed(node):
         return "closed"
     if not node.ready or (full.get(GPU) and not node.allocatable.get(GPU)):
-        # What has held work was up: pods are bound to nodes that are.
-        if worked or not _boots(node, instance, memory, config, now):
-            return "unready"
+        # What has held work was up: pods are bound to nodes that are. Cards that are gone for a while, as
+        # when their plugin is replaced, take no work and end none.
+        if worked or not (node.ready or _boots(node, instance, memory, config, now)):
+            return "closed" if node.ready else "unready"
         late = now >= memory.boots.get(instance.id, now) + config.boot_timeout
         return "stuck" if late else "booting"
     if _aside(instance):
@@ -339,7 +340,13 @@ def _closed(node: Node) -> bool:
 
 
 def _draining(node: Node, memory: Memory) -> bool:
-    return node.name in memory.drains or any(each.key == DRAIN_TAINT for each in node.taints)
+    return _drained(node, memory) or any(each.key == DRAIN_TAINT for each in node.taints)
+
+
+def _drained(node: Node, memory: Memory) -> bool:
+    """Whether it is remembered to be on its way out: it, and not one that had its name before."""
+    drain = memory.drains.get(node.name)
+    return drain is not None and drain.instance == node.instance
 
 
 def _by_choice(node: Node, instance: Instance, memory: Memory) -> bool:

@@ -323,3 +323,37 @@ def test_12_a_launcher_without_cards_does_not_bind_the_workers_to_its_site() -> 
     states = [making.state(WEST), making.state(EAST)]
     decision = loop(making.snapshot(nodes, [runs, *busy, *waiting], states, gangs=[gang]), Memory())
     assert sizes(decision) == {WEST.name: 7}
+
+
+NO_CARDS = {name: amount for name, amount in P3.items() if name != GPU}
+
+
+def test_30_an_idle_machine_whose_cards_are_away_for_a_moment_is_not_ended() -> None:
+    """Their plugin is replaced. The machine is old, and has been kept idle for long."""
+    node = making.node(WEST, allocatable=NO_CARDS)
+    snapshot = making.snapshot(
+        [node], making.pods(1, gpus=4), [making.state(WEST, instances=1), making.state(EAST)]
+    )
+    decision = loop(snapshot, Memory(idle={node.name: NOW - 5000}))
+    assert decision.actions == (), "it is waited for"
+    later = NOW + CONFIG.boot_timeout
+    assert [each.forced for each in of(Terminate, loop(snapshot, decision.memory, later).actions)] == [True]
+
+
+def test_32_cards_that_are_away_from_machines_that_work_stop_nothing() -> None:
+    nodes = [making.node(WEST, number, allocatable=NO_CARDS) for number in range(1, 11)]
+    work = [making.pod(each.name, gpus=4, node=each.name) for each in nodes]
+    states = [making.state(WEST, instances=10), making.state(EAST)]
+    decision = loop(making.snapshot(nodes, [*work, *making.pods(1, gpus=4)], states), Memory())
+    assert decision.stopped is None
+    assert not of(Terminate, decision.actions)
+
+
+def test_22_a_machine_does_not_inherit_the_end_of_one_that_had_its_name() -> None:
+    """Names are made of addresses, which are given out again."""
+    node = making.node(WEST, 2, name="ip-10-0-0-5", created=NOW - 300)
+    drain = Drain(WEST.name, making.instance_id(WEST, 1), "ending", NOW - 400, NOW - 500, "it was idle")
+    states = [making.state(WEST, instances=[making.instance(WEST, 2)]), making.state(EAST)]
+    decision = loop(making.snapshot([node], (), states), Memory(drains={node.name: drain}))
+    assert decision.actions == ()
+    assert decision.memory.drains == {}
