@@ -54,7 +54,7 @@ def condensed(schema: Any) -> Any:
         return {"type": ["integer", "string"]}
     if "pattern" in found:
         # Go takes a flag anywhere, Python only at the start.
-        found["pattern"] = found["pattern"].replace("^(?i)", "(?i)^")
+        found["pattern"] = str(found["pattern"]).replace("^(?i)", "(?i)^")
     closed = "properties" in found and not schema.get("x-kubernetes-preserve-unknown-fields")
     if closed and "additionalProperties" not in found and found.get("type") == "object":
         found["additionalProperties"] = False
