@@ -76,11 +76,18 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
     joined: set[str] = set()
     warm = {each.id for state in snapshot.groups.values() for each in state.instances if each.warm}
     of_instance = _by_instance(snapshot.nodes)
+    hosts = {
+        each[1].host: each for each in instances.values() if each[1].host and each[1].id not in of_instance
+    }
     for node in snapshot.nodes:
         mine = (work.get(node.name, ()), daemons.get(node.name, ()))
         if node.instance in warm and not (node.ready and mine[0]):
             continue  # It sleeps, or is about to, and comes back when its group wants it.
         found = instances.get(node.instance) if of_instance.get(node.instance) is node else None
+        if found is None and node.ready and node.instance and node.instance not in instances:
+            # A name that was given out again before the node of the one that had it was gone: the kubelet
+            # goes on with that, and what it says of its instance can't be changed.
+            found = hosts.get(node.name)
         if found is not None:
             joined.add(found[1].id)
             machines.append(_joined(node, found[1], groups[found[0]], mine, seen, memory, config, now))

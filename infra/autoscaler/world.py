@@ -256,6 +256,8 @@ class Instance(Struct, frozen=True):
     """When AWS takes it away (a spot interruption notice); None if it does not."""
     state: str = "running"
     """EC2's: ``pending``, ``running``, ``shutting-down``, ``terminated``, ``stopping``, ``stopped``."""
+    host: str = ""
+    """Its name in its own network, without the domain: ``ip-10-0-0-5``."""
 
     @property
     def leaving(self) -> bool:

@@ -357,3 +357,15 @@ def test_22_a_machine_does_not_inherit_the_end_of_one_that_had_its_name() -> Non
     decision = loop(making.snapshot([node], (), states), Memory(drains={node.name: drain}))
     assert decision.actions == ()
     assert decision.memory.drains == {}
+
+
+def test_23_a_machine_under_the_node_of_one_that_had_its_name_is_not_ended() -> None:
+    """Its address was given out again, and its kubelet found a node of that name: work runs on it."""
+    instance = making.instance(WEST, 2, launched=NOW - 2000, host="ip-10-0-0-5")
+    node = making.node(WEST, 1, name="ip-10-0-0-5")
+    runs = making.pod("run", gpus=4, node=node.name, owner=making.job())
+    states = [making.state(WEST, instances=[instance]), making.state(EAST)]
+    memory = Memory(boots={instance.id: NOW - 1500})
+    decision = loop(making.snapshot([node], [runs], states), memory)
+    assert decision.actions == ()
+    assert decision.memory.boots == {}

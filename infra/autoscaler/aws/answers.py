@@ -23,6 +23,7 @@ class Machine(Struct, frozen=True):
     launched: float | None
     spot: bool
     state: str
+    host: str = ""
 
 
 def machine(row: Row) -> Machine:
@@ -31,6 +32,7 @@ def machine(row: Row) -> Machine:
         launched=seconds(row.get("LaunchTime")),
         spot=row.get("InstanceLifecycle") == "spot",
         state=str(row.get("State", {}).get("Name", "running")),
+        host=str(row.get("PrivateDnsName") or "").partition(".")[0],
     )
 
 
@@ -79,6 +81,7 @@ def _instance(row: Row, known: Machine | None, interrupted: float | None) -> Ins
         spot=known.spot if known else False,
         interrupted=interrupted,
         state=known.state if known else "running",
+        host=known.host if known else "",
     )
 
 
