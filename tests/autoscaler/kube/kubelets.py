@@ -25,6 +25,7 @@ from infra.autoscaler.world import GPU
 SECONDS = "test.causeway.dev/seconds"
 """The annotation that says how long a pod runs; it runs for ever without."""
 
+_JOB = "batch.kubernetes.io/job-name"
 _NODES = "/api/v1/nodes"
 _TICK = 0.3
 _LONG = 300.0
@@ -49,6 +50,7 @@ class Seen:
 @dataclass
 class _Work:
     name: str
+    job: str
     node: str
     ends: float
 
@@ -61,6 +63,8 @@ class Kubelets:
     ) -> None:
         """``boot``: seconds until a machine joins; ``cards``: from then until its cards are there."""
         self.seen = Seen()
+        self.held: set[str] = set()
+        """Jobs whose pods run on until they are let go."""
         self._cluster = cluster
         self._aws = aws
         self._groups = groups
@@ -194,10 +198,15 @@ class Kubelets:
             lasts = (meta.get("annotations") or {}).get(SECONDS)
             if lasts:
                 ends = time.monotonic() + float(lasts)
-                self._work[meta["uid"]] = _Work(meta["name"], pod["spec"]["nodeName"], ends)
-        elif (work := self._work.get(meta["uid"])) is not None and time.monotonic() > work.ends:
+                self._work[meta["uid"]] = _Work(
+                    meta["name"], meta["labels"][_JOB], pod["spec"]["nodeName"], ends
+                )
+        elif (work := self._work.get(meta["uid"])) is not None and self._over(work):
             self._cluster.patch(f"{path}/status", {"status": _state("Succeeded")})
             del self._work[meta["uid"]]
+
+    def _over(self, work: _Work) -> bool:
+        return work.job not in self.held and time.monotonic() > work.ends
 
     def _watch(self, pods: list[Object]) -> None:
         """Whether all work that runs is still there, and its machine with it."""
