@@ -78,11 +78,15 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
     made.invoke("local.down")
 
 
-EDITS = [
-    ("minimal", "{max: 4}", "{max: 5}", "cpu", "us-west-2"),
-    ("local", "us-east-1: {max: 8}", "us-east-1: {max: 9}", "gpu", "us-east-1"),
+EDITS = [  # the longest first
     ("research", "us-west-2: {min: 2, max: 60}", "us-west-2: {min: 2, max: 61}", "cpu", "us-west-2"),
+    ("local", "us-east-1: {max: 8}", "us-east-1: {max: 9}", "gpu", "us-east-1"),
+    ("minimal", "{max: 4}", "{max: 5}", "cpu", "us-west-2"),
 ]
+
+
+NARROWED = "minimal"
+"""Where a plan is looked at before the edit too, and the one after it is narrowed to a site."""
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,8 @@ def test_from_nothing_to_everything_and_back(
     assert "Applied to" in said
     assert project.inventory()[site]
 
-    assert "No changes" in project.invoke("plan", "--detailed-exitcode")
+    if project.environment == NARROWED:
+        assert "No changes" in project.invoke("plan", "--detailed-exitcode")
     assert json.loads(project.invoke("drift", "--json")) == []
     outputs = json.loads(project.invoke("outputs", "--json"))
     assert outputs["networks"][site]["vpc_id"].startswith("vpc-")
@@ -111,7 +116,9 @@ def test_from_nothing_to_everything_and_back(
         "terraform/terraform.tfvars.json",
         "kubernetes/after/queues/queues.yaml",  # there is more to share
     }
-    plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode", "--only", site, code=2))
+    # Of all sites, elsewhere: the one change also says that nothing else is left to do.
+    only = ("--only", site) if project.environment == NARROWED else ()
+    plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode", *only, code=2))
     [change] = plan["changes"]
     assert (change["type"], change["action"], change["site"]) == ("aws_autoscaling_group", "update", site)
     assert f'node_pool["{pool}"]' in change["address"]
