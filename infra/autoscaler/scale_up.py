@@ -241,7 +241,8 @@ def _plan(
 ) -> Plan:
     packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
     results = []
-    for item in sorted(demand.items, key=lambda each: _order(packer, each)):
+    gangs = _oldest_gangs(demand)
+    for item in sorted(demand.items, key=lambda each: _order(packer, each, gangs)):
         mark = packer.board.mark()
         try:
             if item.key is not None:
@@ -260,15 +261,29 @@ def _plan(
 # --- order --------------------------------------------------------------------------------------------------
 
 
-def _order(packer: Packer, item: Item) -> tuple[object, ...]:
-    """Higher priorities first; then what is promised, gangs, and pods; of these the harder to place."""
+def _oldest_gangs(demand: Demand) -> dict[int, float]:
+    """Priority → since when its first gang waits."""
+    found: dict[int, float] = {}
+    for item in demand.items:
+        if item.key is not None and not item.booked:
+            found[item.priority] = min(item.created, found.get(item.priority, item.created))
+    return found
+
+
+def _order(packer: Packer, item: Item, gangs: Mapping[int, float]) -> tuple[object, ...]:
+    """Higher priorities first; then what is promised; pods that wait for longer than any gang, gangs, and
+    other pods; of pods the harder to place.
+
+    The scheduler goes by priority and age: machines that were bought for pods go to these, not to a gang that
+    came later.
+    """
     if item.key is not None:
-        return -item.priority, 0 if item.booked else 1, item.created, 0, 0.0, 0.0, item.key
+        return -item.priority, 0 if item.booked else 2, item.created, 0, 0.0, 0.0, item.key
     kind = item.wanted[0].kind
     first = item.wanted[0].pods[0]
     return (
         -item.priority,
-        2,
+        1 if item.created < gangs.get(item.priority, 0.0) else 3,
         -kind.gpus,
         _hardness(kind),
         -packer.choose.size(kind),

@@ -619,3 +619,20 @@ def test_work_that_we_fail_at_holds_up_no_other(monkeypatch: pytest.MonkeyPatch)
     assert growth.sizes == {WEST.name: 2}
     assert outcomes(growth) == {"starting": 2, "waits": 2}
     assert [(each.key, each.level) for each in growth.notices] == [("fault/user-ada/bad-0", "error")]
+
+
+def test_machines_of_pods_that_wait_go_to_no_gang_that_came_later() -> None:
+    """The scheduler takes the older of equal priority first."""
+    one = group(max=3)
+    sweep = pods(8, "sweep", shape(gpus=1), created=NOW - 300)
+    later = gang("late", count=1, gpus=4, kind="ProvisioningRequest", created=NOW - 5)
+    seen = snapshot((), sweep, (state(one, 2),), gangs=(later,))
+    found = plan(seen, config(one))
+    # Two machines are on their way for the sweep; the gang gets one of its own.
+    assert found.sizes == {one.name: 3}
+    assert {each.outcome for each in found.verdicts if each.gang} == {"starting"}
+    older = changed(later, created=NOW - 600)
+    seen = changed(seen, gangs={older.key: older})
+    found = plan(seen, config(one))
+    assert found.sizes == {one.name: 3}
+    assert {each.outcome for each in found.verdicts if each.gang} == {"coming"}
