@@ -111,10 +111,13 @@ def test_from_nothing_to_everything_and_back(
 
     project.edit(old, new)
     changed = json.loads(project.invoke("diff", "--json"))["files"]
+    scaled = {"kubernetes/autoscaler/configuration.yaml", "kubernetes/autoscaler/controller.yaml"}
     assert {file["path"] for file in changed} == {
         "cluster.json",
         "terraform/terraform.tfvars.json",
         "kubernetes/after/queues/queues.yaml",  # there is more to share
+        # It is told of the new size, and starts anew, where it runs.
+        *(scaled if project.environment == "research" else ()),
     }
     # Of all sites, elsewhere: the one change also says that nothing else is left to do.
     only = ("--only", site) if project.environment == NARROWED else ()
