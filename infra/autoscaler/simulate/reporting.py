@@ -25,7 +25,8 @@ def report(results: Sequence[Result]) -> Table:
     )
     table.add_column("policy")
     for heading in (
-        "wait p50",
+        "wait, mean",
+        "p50",
         "p95",
         "longest",
         "USD",
@@ -41,6 +42,7 @@ def report(results: Sequence[Result]) -> Table:
     for each in results:
         table.add_row(
             each.policy,
+            duration(each.mean),
             duration(each.quantile(0.5)),
             duration(each.quantile(0.95)),
             duration(each.quantile(1.0)),
@@ -60,6 +62,7 @@ def plain(result: Result) -> dict[str, Any]:
     """The figures of a result, for JSON. Seconds, USD, GPU-hours."""
     return {
         "policy": result.policy,
+        "wait_mean": round(result.mean, 1),
         "wait_p50": result.quantile(0.5),
         "wait_p95": result.quantile(0.95),
         "wait_max": result.quantile(1.0),

@@ -77,6 +77,11 @@ class Result:
         """Machines with work on them that the policy ended, or let its groups end."""
         return sum(count for why, count in self.ended_busy.items() if why != "interrupted")
 
+    @property
+    def mean(self) -> float:
+        """Seconds that a pod waited, on average."""
+        return sum(self.waits) / len(self.waits) if self.waits else 0.0
+
     def quantile(self, share: float) -> float:
         """Seconds within which this share of the pods had begun (nearest rank)."""
         return _quantile(self.waits, share)
