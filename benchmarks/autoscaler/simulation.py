@@ -46,8 +46,10 @@ def results(days: float | None = None) -> list[Result]:
 def markdown(found: Sequence[Result]) -> str:
     """The table as docs have it."""
     lines = [
-        "| Policy | Wait, mean | median | 95 % | longest | USD "
-        "| GPU-hours bought | lost | Machines ended at work |",
+        (
+            "| Policy | Wait, mean | median | 95 % | longest | USD "
+            "| GPU-hours bought | lost | Machines ended at work |"
+        ),
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for each in found:
