@@ -27,6 +27,7 @@ import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -83,6 +84,10 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         return f"Job/{self.namespace}/{self.name}" if self.gang and self.pods > 1 else None
 
 
+_SHOWN: Final = 20
+"""Wrong lines that are told of one by one."""
+
+
 class _Header(Struct, frozen=True, forbid_unknown_fields=True):
     world: Conditions
 
@@ -118,10 +123,11 @@ def read(path: Path) -> Trace:
 
 
 def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
-    """The trace of lines."""
+    """The trace of lines; UsageError says of each wrong one which it is and how."""
     conditions = Conditions()
     jobs = list[Job]()
     names = set[str]()
+    wrong = list[str]()
     decoder = msgspec.json.Decoder(Job)
     for number, line in enumerate(lines, 1):
         raw = line.encode() if isinstance(line, str) else line
@@ -134,9 +140,13 @@ def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
             job = decoder.decode(raw)
             _check(job, names)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise UsageError(f"{where}:{number}: {error}") from error
+            wrong.append(f"{where}:{number}: {error}")
+            continue
         names.add(job.name)
         jobs.append(job)
+    if wrong:
+        more = [f"and {len(wrong) - _SHOWN} lines more"] if len(wrong) > _SHOWN else []
+        raise UsageError("\n".join((*wrong[:_SHOWN], *more)))
     jobs.sort(key=lambda job: job.submit)
     return Trace(tuple(jobs), conditions)
 

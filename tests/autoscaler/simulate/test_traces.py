@@ -87,3 +87,19 @@ def test_the_shipped_trace_is_what_its_maker_makes() -> None:
     assert 60 in sizes
     assert max(sizes) == 1600
     assert shipped.seconds < 21 * 86400
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    fine = '{"submit": 1, "name": "a", "seconds": 60}'
+    with pytest.raises(UsageError) as told:
+        trace.parse([fine, '{"submit": 1', fine, '{"submit": "x", "name": "b", "seconds": 1}'])
+    assert [line.split(" ")[0] for line in str(told.value).splitlines()] == [
+        "trace:2:",
+        "trace:3:",
+        "trace:4:",
+    ]
+
+
+def test_of_a_file_that_is_no_trace_not_every_line_is_told() -> None:
+    with pytest.raises(UsageError, match="and 80 lines more"):
+        trace.parse(["no job"] * 100)
