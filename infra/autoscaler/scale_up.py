@@ -241,8 +241,8 @@ def _plan(
 ) -> Plan:
     packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
     results = []
-    gangs = _oldest_gangs(demand)
-    for item in sorted(demand.items, key=lambda each: _order(packer, each, gangs)):
+    oldest = _oldest_gangs(demand)
+    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest)):
         mark = packer.board.mark()
         try:
             if item.key is not None:
