@@ -145,7 +145,8 @@ def test_what_is_no_longer_rendered_goes_and_nothing_else(kubectl: Kubectl, api:
     foreign = thing("v1", "ConfigMap", "foreign", "causeway-system")
     first = Part("first", (SYSTEM, thing("v1", "ConfigMap", "old", "causeway-system", data={"a": "1"}),
                            thing("v1", "Namespace", "user-ada")))  # fmt: skip
-    assert apply.changes(kubectl, first) is None, "a namespace is yet to come"
+    unseen = (thing("v1", "Namespace", "unseen"), thing("v1", "ConfigMap", "new", "unseen"))
+    assert apply.changes(kubectl, Part("unseen", unseen)) is None, "a namespace is yet to come"
     apply.apply(kubectl, api, first)
     del foreign["metadata"]["labels"]
     api.create("/api/v1/namespaces/causeway-system/configmaps", foreign)
