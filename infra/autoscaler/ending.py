@@ -24,9 +24,8 @@ from infra.autoscaler.decision import (
 )
 from infra.autoscaler.memory import Drain, Memory
 from infra.autoscaler.moving import Budgets, stays
-from infra.autoscaler.ordering import DRAIN_TAINT
 from infra.autoscaler.view import Machine, View
-from infra.autoscaler.world import ENDS_AT, GroupState, Instance, Node, Pod, Snapshot
+from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT, GroupState, Instance, Node, Pod, Snapshot
 
 _WAITS: Final = "Terminating:Wait"
 

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.fitting import REGION, TYPE
 from infra.autoscaler.view import GroupView, Machine
 from infra.autoscaler.world import Instance
 from infra.catalogue import instances, quotas
-
-_REGION = "topology.kubernetes.io/region"
-_TYPE = "node.kubernetes.io/instance-type"
-_CAPACITY = "causeway.dev/capacity-type"
+from infra.catalogue.labels import CAPACITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +161,13 @@ class Ledger:
 
     def _count(self, machine: Machine) -> None:
         """A machine in the cloud that is in none of the groups counts against the quotas as well."""
-        kind = instances.find(machine.labels.get(_TYPE, ""))
+        kind = instances.find(machine.labels.get(TYPE, ""))
         if kind is None:
             return
-        market: quotas.Market = "spot" if machine.labels.get(_CAPACITY) == "spot" else "on-demand"
+        market: quotas.Market = "spot" if machine.labels.get(CAPACITY) == "spot" else "on-demand"
         quota = quotas.quota_for(kind.name, market)
         if quota is not None:
-            self._used[machine.labels.get(_REGION, ""), quota.name] += kind.vcpus
+            self._used[machine.labels.get(REGION, ""), quota.name] += kind.vcpus
 
 
 def standing(view: GroupView) -> int:

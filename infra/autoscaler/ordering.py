@@ -17,21 +17,25 @@ from typing import Final
 
 from infra.autoscaler import backoff, fitting
 from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.fitting import REGION, TYPE, ZONE
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.view import GroupView, Machine, State, Template, View
-from infra.autoscaler.world import GPU, PODS, GroupState, Instance, Node, Pod, Resources, Snapshot, Taint
-
-DRAIN_TAINT: Final = "causeway.dev/scale-in"
-"""Our own taint; its value is when it was put on, in seconds since the epoch."""
+from infra.autoscaler.world import (
+    DRAIN_TAINT,
+    GPU,
+    PODS,
+    GroupState,
+    Instance,
+    Node,
+    Pod,
+    Resources,
+    Snapshot,
+    Taint,
+)
+from infra.catalogue.labels import POOL, SITE
 
 SUSPENDED: Final = "suspended"
 """The code of a bar for as long as somebody keeps a group from launching."""
-
-_REGION: Final = "topology.kubernetes.io/region"
-_ZONE: Final = "topology.kubernetes.io/zone"
-_TYPE: Final = "node.kubernetes.io/instance-type"
-_POOL: Final = "causeway.dev/pool"
-_SITE: Final = "causeway.dev/site"
 
 _PASSING: Final = frozenset(
     {
@@ -92,7 +96,7 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Vie
             joined.add(found[1].id)
             machines.append(_joined(node, found[1], groups[found[0]], mine, seen, memory, config, now))
             continue
-        name = places.get((node.labels.get(_POOL, ""), node.labels.get(_SITE, ""))) if node.instance else None
+        name = places.get((node.labels.get(POOL, ""), node.labels.get(SITE, ""))) if node.instance else None
         machines.append(_alone(node, name, mine, snapshot.groups, memory, now))
     machines.extend(
         _bare(instance, groups[name], seen, memory, config, now)
@@ -202,7 +206,7 @@ def _joined(
         node=node,
         instance=instance,
         group=group.group.name,
-        zone=instance.zone or node.labels.get(_ZONE, ""),
+        zone=instance.zone or node.labels.get(ZONE, ""),
         labels=labels,
         taints=taints,
         allocatable=allocatable,
@@ -225,7 +229,7 @@ def _alone(
     one whose instance is no more."""
     known = group in states
     # One of a pool that is configured no more has no group to ask; EC2 is asked before its node is deleted.
-    former = group is None and bool(node.instance) and _POOL in node.labels
+    former = group is None and bool(node.instance) and POOL in node.labels
     gone = (known or former) and not node.ready and now - node.since >= _GONE_AFTER
     state: State
     if gone:
@@ -243,7 +247,7 @@ def _alone(
         instance=None,
         # One that its group has let go is nobody's.
         group=None if known and not gone else group,
-        zone=node.labels.get(_ZONE, ""),
+        zone=node.labels.get(ZONE, ""),
         labels=node.labels,
         taints=_lasting(node, now),
         allocatable=node.allocatable,
@@ -444,7 +448,7 @@ def _asked(group: Group, nodes: Iterable[Node], memory: Memory, config: Config, 
         return 0
     place = (group.pool, group.site)
     up = sum(
-        node.ready and (node.labels.get(_POOL), node.labels.get(_SITE)) == place and bool(node.instance)
+        node.ready and (node.labels.get(POOL), node.labels.get(SITE)) == place and bool(node.instance)
         for node in nodes
     )
     return max(0, min(resize.to, group.max) - up)
@@ -459,11 +463,11 @@ def _still(state: GroupState) -> str | None:
 
 def _template(group: Group, present: int, seen: _Seen, snapshot: Snapshot) -> Template:
     labels = dict(group.labels)
-    labels.setdefault(_REGION, group.region)
+    labels.setdefault(REGION, group.region)
     if len(group.zones) == 1:
-        labels.setdefault(_ZONE, group.zones[0])
+        labels.setdefault(ZONE, group.zones[0])
     if len(group.types) == 1:
-        labels.setdefault(_TYPE, group.types[0].name)
+        labels.setdefault(TYPE, group.types[0].name)
     offered = _unit(group, seen)
     return Template(
         group=group,
@@ -513,8 +517,8 @@ def _offered(group: GroupView, instance: Instance, seen: _Seen) -> Resources:
 def _labels(template: Template, instance: Instance) -> Mapping[str, str]:
     return {
         **template.labels,
-        **({_ZONE: instance.zone} if instance.zone else {}),
-        **({_TYPE: instance.type} if instance.type else {}),
+        **({ZONE: instance.zone} if instance.zone else {}),
+        **({TYPE: instance.type} if instance.type else {}),
     }
 
 

@@ -11,13 +11,19 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from infra.catalogue.labels import OURS
+
 Resources: TypeAlias = Mapping[str, int]
 """Resource name → amount: ``{"cpu": 1500, "memory": 2147483648, "nvidia.com/gpu": 1, "pods": 1}``."""
 
 GPU = "nvidia.com/gpu"
 PODS = "pods"
 
-ENDS_AT = "causeway.dev/ends-at"
+DRAIN_TAINT = f"{OURS}/scale-in"
+"""Our own taint; its value is when it was put on, in seconds since the epoch. Nobody else's cordon is ever
+touched."""
+
+ENDS_AT = f"{OURS}/ends-at"
 """The annotation by which a pod is told when its machine ends in any case: RFC 3339, in UTC."""
 
 

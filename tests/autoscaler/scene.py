@@ -27,7 +27,17 @@ from infra.autoscaler.decision import (
     Terminate,
 )
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import ENDS_AT, Budget, GroupState, Instance, Node, Pod, Snapshot, Taint
+from infra.autoscaler.world import (
+    DRAIN_TAINT,
+    ENDS_AT,
+    Budget,
+    GroupState,
+    Instance,
+    Node,
+    Pod,
+    Snapshot,
+    Taint,
+)
 
 
 class Scene:
@@ -111,11 +121,11 @@ class Scene:
         match action:
             case TaintNode():
                 node = self.nodes[action.node]
-                taint = Taint(ordering.DRAIN_TAINT, f"{self.now:.0f}")
+                taint = Taint(DRAIN_TAINT, f"{self.now:.0f}")
                 self.nodes[action.node] = replace(node, taints=(*node.taints, taint))
             case FreeNode():
                 node = self.nodes[action.node]
-                taints = tuple(each for each in node.taints if each.key != ordering.DRAIN_TAINT)
+                taints = tuple(each for each in node.taints if each.key != DRAIN_TAINT)
                 self.nodes[action.node] = replace(node, taints=taints)
             case Evict():
                 if not any(budget.allowed <= 0 for budget in self.budgets):

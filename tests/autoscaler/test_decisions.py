@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
-from infra.autoscaler.ordering import DRAIN_TAINT
-from infra.autoscaler.world import GPU, GangSet, GroupState, Snapshot, Taint
+from infra.autoscaler.world import DRAIN_TAINT, GPU, GangSet, GroupState, Snapshot, Taint
 
 WEST = making.group(zones=("us-west-2a",))
 EAST = making.group("us-east-1", zones=("us-east-1a",))

@@ -12,11 +12,11 @@ from infra.autoscaler import ordering
 from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.memory import Backoff, Drain, Memory
 from infra.autoscaler.view import Machine, View
-from infra.autoscaler.world import GPU, PODS, DaemonSet, Snapshot, Taint
+from infra.autoscaler.world import DRAIN_TAINT, GPU, PODS, DaemonSet, Snapshot, Taint
 
 WEST = making.group(zones=("us-west-2a",))
 ONE = making.config(WEST)
-OURS = Taint(ordering.DRAIN_TAINT, f"{NOW - 5:.0f}")
+OURS = Taint(DRAIN_TAINT, f"{NOW - 5:.0f}")
 
 
 def view(snapshot: Snapshot, memory: Memory | None = None, config: Config = ONE, now: float = NOW) -> View:

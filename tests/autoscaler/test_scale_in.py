@@ -13,8 +13,7 @@ from infra.autoscaler import memory as remembered
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.decision import Evict, FreeNode, Release, RemoveNode, TaintNode, Terminate
 from infra.autoscaler.memory import Booking, Memory
-from infra.autoscaler.ordering import DRAIN_TAINT
-from infra.autoscaler.world import Budget, Owner, Pod, Taint
+from infra.autoscaler.world import DRAIN_TAINT, Budget, Owner, Pod, Taint
 
 GPU = making.group(zones=("us-west-2a",), max=200)
 CPU = making.cpu_group(max=200)

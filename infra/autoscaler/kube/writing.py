@@ -17,10 +17,8 @@ from msgspec import Struct
 from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, TaintNode, Tell
 from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeError, RefusedError
 from infra.autoscaler.results import Result
-from infra.autoscaler.world import ENDS_AT
+from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT
 
-TAINT: Final = "causeway.dev/scale-in"
-"""Our own taint: nobody else's cordon is ever touched."""
 _ROUNDS: Final = 4
 """Times that an object is read again because somebody else wrote it in between."""
 _REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
@@ -124,16 +122,16 @@ class KubeWriter:
     def _taint(self, action: TaintNode) -> Result:
         def tainted(node: _Node) -> list[_Taint] | None:
             there = node.spec.taints or []
-            if any(each.key == TAINT for each in there):
+            if any(each.key == DRAIN_TAINT for each in there):
                 return None
-            return [*there, _Taint(TAINT, str(int(self._now())), "NoSchedule")]
+            return [*there, _Taint(DRAIN_TAINT, str(int(self._now())), "NoSchedule")]
 
         return self._retainted(action.node, tainted)
 
     def _free(self, action: FreeNode) -> Result:
         def freed(node: _Node) -> list[_Taint] | None:
             there = node.spec.taints or []
-            rest = [each for each in there if each.key != TAINT]
+            rest = [each for each in there if each.key != DRAIN_TAINT]
             return None if len(rest) == len(there) else rest
 
         return self._retainted(action.node, freed)

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.simulate.calendar import Calendar
 from infra.autoscaler.world import GPU, Node, Pod, Shape, Taint
-
-SITE = "causeway.dev/site"
-HOSTNAME = "kubernetes.io/hostname"
+from infra.catalogue.labels import SITE
 
 
 @dataclass(slots=True, eq=False)

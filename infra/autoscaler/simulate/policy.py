@@ -18,9 +18,8 @@ from infra.autoscaler.decision import Action, Decision
 from infra.autoscaler.memory import Memory, dump, load
 from infra.autoscaler.simulate.cloud import RefusedError
 from infra.autoscaler.simulate.world import World
-from infra.autoscaler.world import Snapshot, Taint
+from infra.autoscaler.world import DRAIN_TAINT, Snapshot, Taint
 
-TAINT = "causeway.dev/scale-in"
 _SLOW = (
     decisions.SetDesired,
     decisions.TaintNode,
@@ -135,9 +134,9 @@ def perform(world: World, action: Action, now: float) -> None:
             if state.desired == action.was:
                 world.set_desired(group, min(max(desired, present, state.min), state.max))
         case decisions.TaintNode(node=node):
-            world.taint(node, Taint(TAINT, str(int(now))))
+            world.taint(node, Taint(DRAIN_TAINT, str(int(now))))
         case decisions.FreeNode(node=node):
-            world.untaint(node, TAINT)
+            world.untaint(node, DRAIN_TAINT)
         case decisions.Evict(uid=uid):
             world.evict(uid)
         case decisions.Terminate(group=group, instance=instance, node=node, forced=forced):

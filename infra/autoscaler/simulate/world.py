@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from infra.autoscaler.config import Config, Group
+from infra.autoscaler.fitting import HOSTNAME, TYPE, ZONE
 from infra.autoscaler.simulate.calendar import Calendar
 from infra.autoscaler.simulate.cloud import Cloud, Machine, RefusedError, Why
-from infra.autoscaler.simulate.cluster import HOSTNAME, Cluster
+from infra.autoscaler.simulate.cluster import Cluster
 from infra.autoscaler.simulate.jobs import Jobs
 from infra.autoscaler.simulate.trace import Trace
 from infra.autoscaler.world import GPU, PODS, Node, Pod, Snapshot, Taint
@@ -265,7 +266,7 @@ def _labels(group: Group, machine: Machine) -> dict[str, str]:
     return {
         **group.labels,
         HOSTNAME: machine.node,
-        "node.kubernetes.io/instance-type": machine.seen.type,
-        "topology.kubernetes.io/zone": machine.seen.zone,
+        TYPE: machine.seen.type,
+        ZONE: machine.seen.zone,
         "topology.kubernetes.io/region": group.region,
     }

@@ -12,11 +12,11 @@ from autoscaler.kube.clusters import PODS, Cluster, even, fresh
 from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, SetDesired, TaintNode, Tell
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
-from infra.autoscaler.kube.writing import TAINT, KubeWriter
-from infra.autoscaler.world import ENDS_AT
+from infra.autoscaler.kube.writing import KubeWriter
+from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT
 
 NOW = 1_800_000_000.5
-OURS = {"key": TAINT, "value": "1800000000", "effect": "NoSchedule"}
+OURS = {"key": DRAIN_TAINT, "value": "1800000000", "effect": "NoSchedule"}
 NODES = "/api/v1/nodes"
 
 

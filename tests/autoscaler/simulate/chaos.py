@@ -16,10 +16,10 @@ from infra.autoscaler.decision import Action
 from infra.autoscaler.simulate import running
 from infra.autoscaler.simulate.cloud import RefusedError
 from infra.autoscaler.simulate.conditions import Capacity, Conditions, Machines, Outage
-from infra.autoscaler.simulate.policy import TAINT, Decide, KilledError, Ours
+from infra.autoscaler.simulate.policy import Decide, KilledError, Ours
 from infra.autoscaler.simulate.trace import Job, Trace
 from infra.autoscaler.simulate.world import World
-from infra.autoscaler.world import GPU, Snapshot
+from infra.autoscaler.world import DRAIN_TAINT, GPU, Snapshot
 
 HOUR = 3600.0
 REGIONS = ("us-west-2", "us-east-1")
@@ -215,7 +215,9 @@ def check(there: World, result: running.Result, seen: Seen) -> list[str]:
     spare = sum(there.config.spare.values())
     if result.left > spare:
         wrongs.append(f"{result.left} machines are left, {spare} of them as spares")
-    tainted = [node.name for node in there.snapshot().nodes if any(each.key == TAINT for each in node.taints)]
+    tainted = [
+        node.name for node in there.snapshot().nodes if any(each.key == DRAIN_TAINT for each in node.taints)
+    ]
     if tainted:
         wrongs.append(f"nodes that are still tainted: {tainted}")
     return wrongs
