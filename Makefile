@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Tests start hundreds of processes: each would compile all of infra again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: plan test coverage lint policy install packages clean
 
 plan: install ## an embedded AWS on this machine, and the plan of a hybrid cluster on it

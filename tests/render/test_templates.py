@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +90,36 @@ def test_what_a_browser_reads_is_escaped(path: Path) -> None:
 def test_a_value_that_is_missing_is_an_error_of_ours() -> None:
     with pytest.raises(RenderError, match=r"templates/terraform/root/versions\.tf\.j2: .*required_version"):
         fill("terraform/root/versions.tf.j2")
+
+
+def compiled(cache: Path, *options: str) -> list[Path]:
+    """What a process that uses a template leaves in the user's cache folder."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    name = ALL[0].relative_to(TEMPLATES).as_posix()
+    program = f"from infra.render.templating import _environment; _environment().get_template({name!r})"
+    subprocess.run(
+        [sys.executable, *options, "-c", program],
+        env={**env, "XDG_CACHE_HOME": str(cache), "PYTHONPYCACHEPREFIX": str(cache / "python")},
+        check=True,
+    )
+    return sorted((cache / "causeway" / "templates").glob("*"))
+
+
+def test_compiled_templates_are_kept_between_runs(tmp_path: Path) -> None:
+    assert len(compiled(tmp_path)) == 1
+
+
+def test_nothing_is_kept_where_python_keeps_no_bytecode(tmp_path: Path) -> None:
+    assert compiled(tmp_path, "-B") == []
+
+
+def test_a_cache_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "causeway" / "templates"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert compiled(tmp_path) == []
+
+
+def test_a_cache_that_cannot_be_made_costs_nothing_but_time(tmp_path: Path) -> None:
+    (tmp_path / "causeway").write_text("a file in the way", encoding="utf-8")
+    assert compiled(tmp_path) == []
