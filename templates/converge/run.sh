@@ -23,7 +23,11 @@ run=$!
 exec 3<&0
 {
   cat >/dev/null
-  kill -TERM "-$run"
+  # Its group is there once setsid has run, which on a busy machine may be a moment from now.
+  until kill -TERM "-$run"; do
+    kill -0 "$run" || exit
+    sleep 0.1
+  done
   # Chef ends at the next resource, a package manager at its next step; both have a minute.
   sleep 60
   kill -KILL "-$run"

@@ -6,11 +6,13 @@ import io
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
@@ -102,8 +104,12 @@ def converge(
     settings()  # said once, rather than by every machine
     asked = 0
     clear(build)
-    remotes: dict[str, Remote] = {}
-    lock = threading.Lock()
+    cutting = _Cutting()
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal asked
+        asked += 1
+        watcher.stopping(asked)
 
     def one(target: Target) -> Outcome:
         if asked:
@@ -111,67 +117,88 @@ def converge(
             return Outcome(target.name, "left out", error="not begun: you stopped")
         began = time.monotonic()
         try:
-            outcome = _one(build, target, why_run, watcher, remotes, lock)
+            outcome = _one(build, target, why_run, watcher, cutting)
         except CausewayError as problem:
             outcome = Outcome(target.name, "failed", error=str(problem))
-        finally:
-            with lock:
-                remotes.pop(target.name, None)
         if outcome.phase == "failed" and asked > 1:
             outcome = replace(outcome, error="cut off: you stopped")
         watcher.phase(target.name, outcome.phase)
         return replace(outcome, seconds=time.monotonic() - began)
 
-    def cut() -> None:
-        with lock:
-            for remote in remotes.values():
-                remote.connection.close()
-
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
+    with _on_ctrl_c(stop), ThreadPoolExecutor(max_workers=at_once) as pool:
         running = [pool.submit(one, target) for target in targets]
-        while True:
-            # Waiting in small steps keeps the main thread free to hear Ctrl-C.
-            try:
-                for each in running:
-                    while not each.done():
-                        time.sleep(0.05)
-                break
-            except KeyboardInterrupt:
-                asked += 1
-                watcher.stopping(asked)
-                if asked > 1:
-                    cut()
+        # In small steps: a signal's handler runs between them.
+        while not all(each.done() for each in running):
+            if asked > 1:
+                cutting.cut()  # each time: some may have been between two steps before
+            time.sleep(0.05)
     return Run(tuple(each.result() for each in running), stopped=asked > 0)
 
 
-def _one(
-    build: Path,
-    target: Target,
-    why_run: bool,
-    watcher: Watcher,
-    remotes: dict[str, Remote],
-    lock: threading.Lock,
-) -> Outcome:
+@contextmanager
+def _on_ctrl_c(stop: Callable[[int, object], None]) -> Iterator[None]:
+    """``stop`` in place of `KeyboardInterrupt`, which may come anywhere and be lost. Where Ctrl-C is ignored
+    (nohup) it stays so; only the main thread may handle signals."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Cutting:
+    """Ends what is at work on machines. Nothing begins after the first `cut`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ends: list[Callable[[], object]] = []
+        self._begun = False
+
+    @contextmanager
+    def ends(self, end: Callable[[], object]) -> Iterator[None]:
+        """`cut` calls ``end`` during the ``with``, once or more often. ``DriveError`` after a `cut`."""
+        with self._lock:
+            if self._begun:
+                end()
+                raise DriveError("cut off: you stopped")
+            self._ends.append(end)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends.remove(end)
+
+    def cut(self) -> None:
+        with self._lock:
+            self._begun = True
+            for end in self._ends:
+                end()
+
+
+def _one(build: Path, target: Target, why_run: bool, watcher: Watcher, cutting: _Cutting) -> Outcome:
     watcher.phase(target.name, "connecting")
     with opened(target.fqdn) as remote:
-        with lock:
-            remotes[target.name] = remote
         watcher.phase(target.name, "copying")
         with staged(build, target.payload) as folder:
-            copy(remote, folder)
+            _copy(remote, folder, cutting)
         if target.secrets is not None and not why_run:
             bring(target.fqdn, target.secrets)
         watcher.phase(target.name, "converging")
         listener = _Listener(target.name, watcher)
         try:
-            code, _ = remote.run(
-                RUN.read_text(encoding="utf-8"),
-                target.name,
-                *(["--why-run"] if why_run else []),
-                *(["--override-runlist", target.run_list] if target.run_list else []),
-                out=listener,
-                check=False,
-            )
+            with cutting.ends(remote.connection.close):
+                code, _ = remote.run(
+                    RUN.read_text(encoding="utf-8"),
+                    target.name,
+                    *(["--why-run"] if why_run else []),
+                    *(["--override-runlist", target.run_list] if target.run_list else []),
+                    out=listener,
+                    check=False,
+                )
         except UnreachedError as problem:
             return Outcome(target.name, "failed", error=str(problem), log=listener.text)
         if code == 127:
@@ -198,7 +225,7 @@ def _failure(name: str, code: int, made: report.Report | None, log: str) -> str:
     return "\n".join([f"{name}: chef-client ended with exit code {code}:", *lines[-_TAIL:]])
 
 
-def copy(remote: Remote, folder: Path) -> None:
+def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:
     """Make the machine's repository a copy of ``folder``; ``DriveError`` with rsync's own words."""
     there = f"mkdir -p {REPOSITORY} && rsync"
     command = [
@@ -208,14 +235,20 @@ def copy(remote: Remote, folder: Path) -> None:
         f"{folder}/",
         f"{remote.name}:{REPOSITORY}/",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode == 0:
+    # A group of its own: a terminal's first Ctrl-C is not for rsync.
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+        ) as rsync,
+        cutting.ends(rsync.terminate),
+    ):
+        said = rsync.communicate()[1].strip()
+    if rsync.returncode == 0:
         return
-    said = done.stderr.strip()
     if "rsync: command not found" in said or "rsync: not found" in said:
         raise DriveError(f"{remote.name}: there is no rsync on it; invoke enroll installs it")
-    last = said.splitlines()[-1] if said else f"exit code {done.returncode}"
-    raise RemoteError(f"{remote.name}: rsync failed: {last}", done.returncode)
+    last = said.splitlines()[-1] if said else f"exit code {rsync.returncode}"
+    raise RemoteError(f"{remote.name}: rsync failed: {last}", rsync.returncode)
 
 
 def bring(fqdn: str, secrets: Mapping[str, bytes]) -> None:

@@ -156,41 +156,60 @@ def test_a_host_key_that_nobody_knows_is_refused(build: Path, hosts: Hosts) -> N
     assert "nobody here knows its host key, ED25519 SHA256:" in found["titan-01"].error
 
 
-def _press(times: int, pause: float, when: Path | None = None) -> threading.Thread:
-    """Ctrl-C, as a person presses it: once the first machine is at work."""
+class Pressing(Silent):
+    """Presses Ctrl-C so many times once the first machine has come so far, and holds that machine there
+    until each was heard. ``when``: a phase, or the resource that Chef is at work on."""
 
-    def press() -> None:
-        time.sleep(pause)
-        for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.5)
+    def __init__(self, times: int, when: str) -> None:
+        super().__init__()
+        self._times = times
+        self._when = when
+        self._heard = threading.Semaphore(0)
 
-    thread = threading.Thread(target=press)
-    thread.start()
-    return thread
+    def phase(self, name: str, phase: str, about: str = "") -> None:
+        super().phase(name, phase, about)
+        if (about or phase) == self._when:
+            self._when = ""
+            for _ in range(self._times):
+                os.kill(os.getpid(), signal.SIGINT)
+                assert self._heard.acquire(timeout=60)
+
+    def stopping(self, times: int) -> None:
+        super().stopping(times)
+        self._heard.release()
+
+
+AT_WORK = "file[/etc/motd]"
 
 
 def test_ctrl_c_ends_those_at_work_and_begins_no_other(build: Path, hosts: Hosts) -> None:
-    wanted = targets(build, titan_01={"pause": 3})
-    pressing = _press(1, 2.5)
-    done = run(build, wanted, at_once=1)
-    pressing.join()
+    wanted = targets(build)
+    done = converge(build, wanted, why_run=False, at_once=1, watcher=Pressing(1, AT_WORK))
     assert done.exit_code == 130
     assert [each.phase for each in done.outcomes] == ["done", "left out", "left out"]
 
 
 def test_a_second_ctrl_c_cuts_off_and_leaves_no_chef_behind(build: Path, hosts: Hosts) -> None:
-    wanted = targets(build, titan_01={"pause": 120})
-    pressing = _press(2, 2.5)
-    done = run(build, wanted, at_once=1)
-    pressing.join()
+    wanted = targets(build, titan_01={"pause": 600})
+    done = converge(build, wanted, why_run=False, at_once=1, watcher=Pressing(2, AT_WORK))
     assert done.exit_code == 130
     assert done.outcomes[0].error == "cut off: you stopped"
     pid = hosts["titan-01"].shell("cat /var/lib/causeway/pid")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("phase", ["connecting", "copying", "converging"])
+def test_a_second_ctrl_c_before_chef_is_at_work_keeps_it_from_starting(
+    build: Path, hosts: Hosts, phase: str
+) -> None:
+    wanted = targets(build, titan_01={"pause": 600})
+    done = converge(build, wanted, why_run=False, at_once=1, watcher=Pressing(2, phase))
+    assert done.exit_code == 130
+    assert [each.error for each in done.outcomes] == ["cut off: you stopped", *["not begun: you stopped"] * 2]
+    assert "pid" not in hosts["titan-01"].shell("ls /var/lib/causeway").split()
 
 
 def test_a_machine_tells_how_it_is(build: Path, hosts: Hosts) -> None:
