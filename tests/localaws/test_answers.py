@@ -146,3 +146,33 @@ def test_a_group_waits_for_machines_and_gets_them(server: Server, client: Callab
 
 def test_the_log_is_named_in_its_folder(server: Server) -> None:
     assert process.log(server.folder) == Path(server.folder).parent / "aws.log"
+
+
+def test_an_identical_customer_gateway_is_the_one_that_exists(client: Callable[[str], Any]) -> None:
+    ec2 = client("ec2")
+
+    def made(name: str | None = "rack-a", **more: Any) -> str:
+        row = {"Type": "ipsec.1", "IpAddress": "198.51.100.10", "BgpAsn": 65010} | more
+        answer = ec2.create_customer_gateway(**row, **({"DeviceName": name} if name else {}))
+        return str(answer["CustomerGateway"]["CustomerGatewayId"])
+
+    first = made()
+    assert made() == first
+    others = [made("rack-b"), made(None), made(BgpAsn=65011), made(IpAddress="198.51.100.11")]
+    assert len({first, *others}) == 5
+    ec2.delete_customer_gateway(CustomerGatewayId=first)
+    assert made() != first
+
+
+def test_a_network_load_balancers_arn_says_so_and_keeps_its_tags(client: Callable[[str], Any]) -> None:
+    ec2, elb = client("ec2"), client("elbv2")
+    vpc = ec2.create_vpc(CidrBlock="10.90.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.90.0.0/24")["Subnet"]["SubnetId"]
+    for kind, name in {"network": "net", "application": "app"}.items():
+        tags = [{"Key": "kind", "Value": kind}]
+        [made] = elb.create_load_balancer(Name=name, Type=kind, Subnets=[subnet], Tags=tags)["LoadBalancers"]
+        assert f":loadbalancer/{name}/{name}/" in made["LoadBalancerArn"]
+        [described] = elb.describe_load_balancers(Names=[name])["LoadBalancers"]
+        assert described["LoadBalancerArn"] == made["LoadBalancerArn"]
+        [row] = elb.describe_tags(ResourceArns=[made["LoadBalancerArn"]])["TagDescriptions"]
+        assert row["Tags"] == tags

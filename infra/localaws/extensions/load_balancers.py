@@ -1,15 +1,20 @@
 """CreateLoadBalancer answers a balancer that is active at once; in moto the first look sets it going.
 
+A network load balancer's ARN says ``net``, as IAM policies name it; moto calls each one an application's.
+
 https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_LoadBalancerState.html
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_awselasticloadbalancingv2.html
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from moto.elbv2.models import FakeLoadBalancer
+from moto.elbv2.models import ELBv2Backend, FakeLoadBalancer
 
 from infra.localaws.patching import around
+
+_KINDS: Final = {"network": "net", "gateway": "gwy"}
 
 
 def install() -> None:
@@ -17,3 +22,16 @@ def install() -> None:
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)
         self.activate()
+
+    @around(ELBv2Backend)
+    def create_load_balancer(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        balancer = original(self, *args, **kwargs)
+        kind = _KINDS.get(balancer.type)
+        if kind is not None:
+            tags = self.tagging_service.list_tags_for_resource(balancer.arn)["Tags"]
+            self.tagging_service.delete_all_tags_for_resource(balancer.arn)
+            del self.load_balancers[balancer.arn]
+            balancer.arn = balancer.arn.replace("/app/", f"/{kind}/")
+            self.load_balancers[balancer.arn] = balancer
+            self.tagging_service.tag_resource(balancer.arn, tags)
+        return balancer

@@ -29,6 +29,11 @@ resource "aws_customer_gateway" "this" {
   type       = "ipsec.1"
   ip_address = each.value.address
 
+  # AWS answers a request for the same type, address, AS number and device name with the gateway that exists. Without a
+  # name of its own, two environments behind one address, or a site before and after its renaming, would share one, and
+  # the first to delete it would take it from the other.
+  device_name = "${var.name}-${each.key}"
+
   # AWS has two fields for what is one number.
   bgp_asn          = each.value.asn <= 2147483647 ? each.value.asn : null
   bgp_asn_extended = each.value.asn > 2147483647 ? each.value.asn : null
