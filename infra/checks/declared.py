@@ -17,6 +17,8 @@ for code, doc in {
     "SPEC004": "A key that must be given is missing.",
     "SPEC005": "A key is written twice in one mapping.",
     "SPEC006": "The file that `extends` names can't be read, or the chain goes round in a circle.",
+    # infra.load: the name of the file
+    "NAME009": "The file's name, which begins every name in AWS, is not one that AWS takes.",
     # infra.resolve: the allocator
     "NET030": "Two blocks overlap once all are allocated, or one touches a range that is kept free.",
     "NET031": "A block does not fit into the range it is taken from.",

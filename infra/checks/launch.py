@@ -234,10 +234,12 @@ class _Volume:
 
 _VOLUMES: Final = {
     "gp2": _Volume(1, 16384),
-    "gp3": _Volume(1, 16384, (3000, 16000), 500),
+    "gp3": _Volume(1, 65536, (3000, 80000), 500),
     "io2": _Volume(4, 65536, (100, 256000), 1000),
     "st1": _Volume(125, 16384, root=False),
 }
+_TEMPLATE_THROUGHPUT: Final = 1000
+"""MiB/s."""
 _FREE_IOPS: Final = 3000
 """Of a gp3 volume of any size."""
 _MIB_PER_IO: Final = 0.25
@@ -290,6 +292,21 @@ def _speed(path: Path, disk: Disk) -> Iterator[Finding]:
         if not least <= disk.iops <= most:
             message = f"{disk.iops:,} iops; {gib:,} GiB of {disk.type} have {least:,} to {most:,}"
             yield Finding((*path, "iops"), message, "change them, or the size")
+
+
+@check("POOL045", Level.ERROR, "A disk's throughput is more than the provider takes in a launch template.")
+def template_throughput(facts: Facts) -> Iterator[Finding]:
+    """EC2 would take it; version 5 of Terraform's AWS provider does not, and fails in the plan."""
+    for one in facts.machines:
+        if one.pool.launch != "template":
+            continue
+        for path, disk in _disks(one):
+            if disk.throughput is not None and disk.throughput > _TEMPLATE_THROUGHPUT:
+                message = (
+                    f"{disk.throughput:,} MiB/s; Terraform's AWS provider takes {_TEMPLATE_THROUGHPUT:,} "
+                    "in a launch template"
+                )
+                yield Finding((*path, "throughput"), message, "take less, or several scratch disks")
 
 
 @check("POOL040", Level.ERROR, "A root disk of a kind that machines can't start from.")

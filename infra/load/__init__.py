@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from infra.catalogue.limits import NAMES
 from infra.checks import examine
 from infra.collector import paused
 from infra.errors import Path as SpecPath
@@ -15,7 +18,12 @@ from infra.load.source import Value
 from infra.load.structure import validate
 from infra.spec import Spec
 
-__all__ = ["Loaded", "load"]
+__all__ = ["ENVIRONMENT_LENGTH", "Loaded", "load"]
+
+ENVIRONMENT_LENGTH: Final = NAMES["iam-role"].characters - len("-access-gateway")
+"""Characters of an environment's name: the longest name that is not cut is that of a role of machines."""
+
+_ENVIRONMENT: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ def _load(path: Path) -> Loaded:
     if not root.content:
         raise SpecError([_empty(root)])
     spec, problems, left_out = validate(root)
+    problems += _file_name(path, root)
     if spec is not None:
         found = examine(spec, lambda where: root.at(where).position)
         problems += [problem for problem in found if not _follows(root, undotted(problem.path), left_out)]
@@ -70,6 +79,22 @@ def _load(path: Path) -> Loaded:
 def _empty(root: Value) -> Problem:
     hint = "start from environments/minimal.yaml, which is ten lines"
     return Problem("SPEC001", "", "an empty file", position=root.position, hint=hint)
+
+
+def _file_name(path: Path, root: Value) -> list[Problem]:
+    """What is wrong with the environment's name: buckets take no capitals, balancers no ``internal-``."""
+    name, most = path.stem, ENVIRONMENT_LENGTH
+    if len(name) > most:
+        message = f"{name} has {len(name)} characters; an environment's name has at most {most}"
+    elif not _ENVIRONMENT.fullmatch(name):
+        message = f"{name} is not lower-case letters, digits and single hyphens, starting with a letter"
+    elif name.partition("-")[0] == "internal":
+        message = f"{name} begins with internal, which AWS keeps for the names of its own load balancers"
+    else:
+        return []
+    return [
+        Problem("NAME009", "", message, position=root.position, hint="rename the file, and its lock file")
+    ]
 
 
 def _follows(root: Value, path: SpecPath, left_out: Collection[SpecPath]) -> bool:

@@ -41,6 +41,8 @@ class Region:
     """The site's name in the spec."""
     key: str
     """The name as an identifier: ``us_west_2``."""
+    aws_name: str
+    """First part of the names of what is in it: ``<environment>-<site>``."""
     region: str
     """The AWS region."""
     partition: str

@@ -139,7 +139,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     storage = cluster.storage
     buckets = (*storage.s3, *([storage.snapshots] if storage.snapshots else []))
     values = {
-        "name": f"{cluster.environment}-{region.name}",
+        "name": region.aws_name,
         "network": _network(cluster, region),
         "overlay": _overlay(cluster, region),
         "vpn": _vpn(cluster, region),

@@ -68,7 +68,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     plan, numbers = _plans(spec, lock)
     blocks = plan.blocks
     zone = spec.dns.zone or spec.domain
-    regions = resolve_regions(spec, blocks, numbers.numbers)
+    regions = resolve_regions(spec, blocks, numbers.numbers, environment)
     primary = regions[0].name if regions else None
     sites = resolve_sites(spec, zone, numbers.numbers)
     images = resolve_images(spec, lock)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from infra.catalogue import drivers, gpus, regions
 from infra.catalogue.labels import CAPACITY, OURS
+from infra.catalogue.limits import NAMES
 from infra.model.kubernetes import Taint
 from infra.model.places import (
     FlowLogs,
@@ -27,7 +28,7 @@ from infra.model.places import (
 )
 from infra.resolve.addresses import link_name
 from infra.resolve.labels import gpu_labels, interconnect_label, place_labels, role_taints
-from infra.resolve.names import identifier, subnet_name, thing_tags
+from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
@@ -44,8 +45,12 @@ _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
 TIERS: tuple[Tier, ...] = ("public", "private", "pods")
 
 
+_PREFIX: Final = NAMES["iam-role"].characters - len("-flow-logs")
+"""Characters of a region's part of names: the longest that AWS limits is that of the flow logs' role."""
+
+
 def resolve_regions(
-    spec: Spec, blocks: Mapping[str, IPv4Network], numbers: Mapping[str, int]
+    spec: Spec, blocks: Mapping[str, IPv4Network], numbers: Mapping[str, int], environment: str
 ) -> tuple[Region, ...]:
     """Every region, in overflow order."""
     found = []
@@ -59,6 +64,7 @@ def resolve_regions(
             Region(
                 name=name,
                 key=identifier(name),
+                aws_name=aws_name(_PREFIX, environment, name),
                 region=known.name,
                 partition=known.partition,
                 primary=order == 0,

@@ -68,9 +68,9 @@ class Disk(Part):
     type: Annotated[Literal["gp3", "gp2", "io2", "st1"], ROLLING] = "gp3"
     """The EBS volume type."""
     iops: Annotated[Int | None, Field(ge=100, le=256000), ROLLING] = None
-    """Provisioned operations a second (gp3: 3,000 to 16,000; io2)."""
-    throughput: Annotated[Int | None, Field(ge=125, le=1000), ROLLING] = None
-    """MiB a second (gp3: 125 to 1,000)."""
+    """Provisioned operations a second (gp3: 3,000 to 80,000; io2)."""
+    throughput: Annotated[Int | None, Field(ge=125, le=2000), ROLLING] = None
+    """MiB a second (gp3: 125 to 2,000; in a launch template at most 1,000)."""
 
 
 class Taint(Part):

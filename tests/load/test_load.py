@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import SpecError
-from infra.load import load
+from infra.load import ENVIRONMENT_LENGTH, load
 
 GOOD = """\
 version: 1
@@ -137,3 +137,21 @@ def test_problems_in_a_base_point_at_the_base(tmp_path: Path) -> None:
     assert problem.position is not None
     assert problem.position.file.endswith("base.yaml")
     assert problem.position.line == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Lab", "my_lab", "2lab", "lab-", "a--b", "internal", "internal-lab", "e" * (ENVIRONMENT_LENGTH + 1)],
+)
+def test_an_environment_is_named_as_aws_takes_it(tmp_path: Path, name: str) -> None:
+    assert problems(tmp_path / f"{name}.yaml", GOOD + "owner: [x]\n") == [
+        ("NAME009", "", 1),
+        ("SPEC003", "owner", 6),
+    ]
+
+
+def test_a_base_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "Our_Base.yaml").write_text(GOOD)
+    child = tmp_path / "lab.yaml"
+    child.write_text("extends: Our_Base.yaml\nname: lab\n")
+    assert load(child).spec.name == "lab"

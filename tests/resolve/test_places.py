@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
-from infra.load import load
+from infra.catalogue.limits import NAMES
+from infra.load import ENVIRONMENT_LENGTH, load
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, bucket_name
@@ -28,7 +30,7 @@ def numbers(spec: Spec) -> Mapping[str, int]:
 
 
 def test_regions_stand_in_overflow_order(spec: Spec, numbers: Mapping[str, int]) -> None:
-    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers)
+    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, "research")
     assert [region.name for region in regions] == ["us-west-2", "us-east-1", "eu-west-1"]
     assert [region.primary for region in regions] == [True, False, False]
     west, east, _ = regions
@@ -81,3 +83,20 @@ def test_long_names_stay_apart_when_they_are_cut() -> None:
 def test_bucket_names_tell_labs_apart() -> None:
     assert bucket_name("local", "data", "a") != bucket_name("local", "data", "b")
     assert len(bucket_name("e" * 40, "b" * 40, "a")) <= 63
+
+
+def test_the_longest_names_are_those_that_the_modules_take(spec: Spec, numbers: Mapping[str, int]) -> None:
+    modules = Path("templates/terraform/modules")
+
+    def pattern(module: str) -> re.Pattern[str]:
+        text = (modules / module / "variables.tf").read_text()
+        [found] = re.findall(r'can\(regex\("(.*)", var\.name\)\)', text)
+        return re.compile(found)
+
+    environment = "e" * ENVIRONMENT_LENGTH
+    assert pattern("identity").match(environment)
+    assert not pattern("identity").match(environment + "e")
+    blocks = plan_addresses(spec, Lock()).blocks
+    for region in resolve_regions(spec, blocks, numbers, environment):
+        assert pattern("network").match(region.aws_name)
+        assert len(f"{region.aws_name}-flow-logs") <= NAMES["iam-role"].characters
