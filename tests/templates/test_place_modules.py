@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from infra.catalogue import regions
 from infra.drive.engine import Engine, find_engine
 
 MODULES = Path(__file__).parents[2] / "templates" / "terraform" / "modules"
@@ -124,6 +125,9 @@ IDENTITY: dict[str, Any] = {
     "snapshots": {"bucket": "lab-snapshots"},
     "image_repositories": ["lab/*"],
 }
+
+EVERYWHERE = [name for name in regions.names() if not name.startswith(("cn-", "us-gov-"))][:30]
+"""As many regions as an account of the partition ``aws`` may well be in."""
 
 LONG = 'he said "' + "x" * 300 + '"'
 DNS: dict[str, Any] = {
@@ -274,6 +278,8 @@ def root() -> dict[str, Any]:
             "identity": IDENTITY | {"providers": WEST},
             "no_buckets": IDENTITY
             | {"providers": WEST, "buckets": {}, "snapshots": None, "image_repositories": None},
+            "everywhere": IDENTITY
+            | {"providers": WEST, "regions": EVERYWHERE, "volumes_region": "us-west-2"},
             "dns": DNS | {"providers": WEST},
             "adopted": ADOPTED | {"providers": WEST},
             "no_public": DNS | {"providers": WEST, "public": None, "public_records": {}},
@@ -549,6 +555,7 @@ def test_large_as_numbers_go_where_aws_wants_them(planned: Planned) -> None:
     assert (small["bgp_asn"], small["bgp_asn_extended"]) == ("65010", None)
     assert (large["bgp_asn"], large["bgp_asn_extended"]) == (None, "4200000001")
     assert small["tags"]["site"] == "rack-a"
+    assert [small["device_name"], large["device_name"]] == ["lab-vpn-rack-a", "lab-vpn-rack-b"]
 
 
 # -- Between regions --------------------------------------------------------------------------------------
@@ -702,17 +709,43 @@ def test_only_what_knows_no_resource_is_allowed_on_all(planned: Planned, role: s
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_its_own_secrets(planned: Planned, role: str) -> None:
-    assert set(planned.policies("identity", role)["ReadOwnSecrets"]["Resource"]) == {
-        f"arn:aws:ssm:{region}:123456789012:parameter/causeway/lab/{role}/*" for region in IDENTITY["regions"]
-    }
+    own = planned.policies("identity", role)["ReadOwnSecrets"]
+    assert own["Resource"] == f"arn:aws:ssm:*:123456789012:parameter/causeway/lab/{role}/*"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_region_that_the_cluster_is_not_in_is_out_of_reach(planned: Planned, role: str) -> None:
+    """S3's names are global, and a token for a registry is nothing by itself."""
+    for name, statement in planned.policies("identity", role).items():
+        if all(
+            action.startswith(("s3:", "ecr:GetAuthorizationToken")) for action in listed(statement["Action"])
+        ):
+            continue
+        own = statement["Condition"]["StringEquals"]["aws:RequestedRegion"]
+        assert sorted(own) == sorted(IDENTITY["regions"]), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_roles_policies_fit_into_iams_limit_in_thirty_regions(planned: Planned, role: str) -> None:
+    """IAM counts the characters of all inline policies of a role, without white space."""
+    policies = [
+        policy["policy"]
+        for policy in planned.all("everywhere", "aws_iam_role_policy").values()
+        if policy["role"] == f"lab-{role}"
+    ]
+    size = sum(len("".join(policy.split())) for policy in policies)
+    assert len(EVERYWHERE) == 30
+    assert 0 < size <= 10_240, f"{size} characters"
 
 
 def test_groups_and_file_systems_of_another_cluster_are_out_of_reach(planned: Planned) -> None:
-    own = {"StringEquals": {"aws:ResourceTag/cluster": "lab"}}
     for role, names in ROLES.items():
         policies = planned.policies("identity", role)
         for name in names & {"FindOwnFileSystems", "ReportDrained", "ScaleOwnGroups"}:
-            assert policies[name]["Condition"] == own, (role, name)
+            assert policies[name]["Condition"]["StringEquals"]["aws:ResourceTag/cluster"] == "lab", (
+                role,
+                name,
+            )
             assert not [action for action in listed(policies[name]["Action"]) if ":Client" in action]
 
 

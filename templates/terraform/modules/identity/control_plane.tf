@@ -40,12 +40,18 @@ data "aws_iam_policy_document" "autoscaler" {
       "autoscaling:SetDesiredCapacity",
       "autoscaling:TerminateInstanceInAutoScalingGroup",
     ]
-    resources = local.auto_scaling_groups
+    resources = [local.auto_scaling_groups]
 
     condition {
       test     = "StringEquals"
       variable = "aws:ResourceTag/cluster"
       values   = [var.cluster]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
     }
   }
 }
@@ -60,7 +66,13 @@ data "aws_iam_policy_document" "tokens" {
   statement {
     sid       = "WriteOwnSecretsAndTokens"
     actions   = ["ssm:PutParameter"]
-    resources = concat(local.secrets["control-plane"], local.secrets["node"])
+    resources = [local.secrets["control-plane"], local.secrets["node"]]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
+    }
   }
 }
 

@@ -1,10 +1,7 @@
 # A node finds out from its tags what it is, and reports to its group when it is drained.
 
 locals {
-  auto_scaling_groups = [
-    for region in var.regions :
-    "arn:${local.partition}:autoscaling:${region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
-  ]
+  auto_scaling_groups = "arn:${local.partition}:autoscaling:*:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
 }
 
 data "aws_iam_policy_document" "node" {
@@ -30,12 +27,18 @@ data "aws_iam_policy_document" "node" {
       "autoscaling:CompleteLifecycleAction",
       "autoscaling:RecordLifecycleActionHeartbeat",
     ]
-    resources = local.auto_scaling_groups
+    resources = [local.auto_scaling_groups]
 
     condition {
       test     = "StringEquals"
       variable = "aws:ResourceTag/cluster"
       values   = [var.cluster]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
     }
   }
 }
@@ -62,9 +65,14 @@ data "aws_iam_policy_document" "images" {
       "ecr:GetDownloadUrlForLayer",
     ]
     resources = [
-      for pair in setproduct(var.regions, var.image_repositories) :
-      "arn:${local.partition}:ecr:${pair[0]}:${local.account}:repository/${pair[1]}"
+      for name in var.image_repositories : "arn:${local.partition}:ecr:*:${local.account}:repository/${name}"
     ]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
+    }
   }
 }
 

@@ -1,5 +1,8 @@
 # Four roles, one for each kind of machine. What a role may do is in a file by topic: secrets, storage, nodes,
 # control_plane. Policies are inline: they belong to one role, and go with it.
+#
+# Regions are a condition, in ARNs there is a wildcard: an ARN a region would take the policies over the 10,240
+# characters that a role's may have together (IAM User Guide, "IAM and AWS STS quotas").
 
 locals {
   roles = {

@@ -4,10 +4,7 @@
 
 locals {
   secrets = {
-    for role in keys(local.roles) : role => [
-      for region in var.regions :
-      "arn:${local.partition}:ssm:${region}:${local.account}:parameter${var.secrets_prefix}/${role}/*"
-    ]
+    for role in keys(local.roles) : role => "arn:${local.partition}:ssm:*:${local.account}:parameter${var.secrets_prefix}/${role}/*"
   }
 }
 
@@ -20,7 +17,13 @@ data "aws_iam_policy_document" "secrets" {
       "ssm:GetParameter",
       "ssm:GetParameters",
     ]
-    resources = local.secrets[each.key]
+    resources = [local.secrets[each.key]]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
+    }
   }
 }
 

@@ -15,12 +15,18 @@ data "aws_iam_policy_document" "file_systems" {
   statement {
     sid       = "FindOwnFileSystems"
     actions   = ["elasticfilesystem:DescribeMountTargets"]
-    resources = [for region in var.regions : "arn:${local.partition}:elasticfilesystem:${region}:${local.account}:file-system/*"]
+    resources = ["arn:${local.partition}:elasticfilesystem:*:${local.account}:file-system/*"]
 
     condition {
       test     = "StringEquals"
       variable = "aws:ResourceTag/cluster"
       values   = [var.cluster]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestedRegion"
+      values   = var.regions
     }
   }
 }
