@@ -32,6 +32,7 @@ from infra.checks import (
     software,
     storage,
     waivers,
+    ways_out,
     work,
 )
 from infra.checks.facts import Facts
@@ -42,8 +43,8 @@ from infra.spec import Spec
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    declared, blocks, links, rooms, sites, installing, pools, launch, images, sharing, software, machines,
-    kubernetes, work, addons, storage, dns, access, autoscaler, names, quotas, waivers,
+    declared, blocks, links, rooms, sites, ways_out, installing, pools, launch, images, sharing, software,
+    machines, kubernetes, work, addons, storage, dns, access, autoscaler, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 

@@ -8,6 +8,7 @@ hosted zones. Not counted, for a plan can't know it: traffic, requests, and what
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -179,8 +180,15 @@ class _Tally:
     templates: _Templates
     unknown: dict[str, None]
     sums: dict[str, Range] = field(default_factory=dict)
+    private_subnets: Counter[str] = field(default_factory=Counter)
+    """Module → private subnets in it."""
 
     def add_all(self, things: list[_Thing]) -> dict[str, Range]:
+        self.private_subnets = Counter(
+            thing.module
+            for thing in things
+            if thing.type == "aws_subnet" and (thing.values.get("tags") or {}).get("tier") == "private"
+        )
         for thing in things:
             counted = _COUNTED.get(thing.type)
             if counted is None:
@@ -284,7 +292,9 @@ def _balancer(tally: _Tally, thing: _Thing, region: str) -> Range:
 def _endpoint(tally: _Tally, thing: _Thing, region: str) -> Range:
     if thing.values.get("vpc_endpoint_type") != "Interface":
         return Range()  # gateway endpoints are free
-    return tally.hourly("interface_endpoint", region, max(1, len(thing.values.get("subnet_ids") or ())))
+    # Which subnets is not known before they exist: then it is one in each private subnet of the module.
+    subnets = len(thing.values.get("subnet_ids") or ()) or tally.private_subnets[thing.module]
+    return tally.hourly("interface_endpoint", region, max(1, subnets))
 
 
 def _per_hour(name: str) -> Callable[[_Tally, _Thing, str], Range]:

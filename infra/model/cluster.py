@@ -43,6 +43,9 @@ class Secrets:
     """``/causeway/research``."""
     region: str
     """The AWS region of an AWS store."""
+    copies: tuple[str, ...] = ()
+    """Other AWS regions that an AWS store keeps the token to join in: those whose machines have no way out of
+    their region."""
 
 
 @dataclass(frozen=True, slots=True)

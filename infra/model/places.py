@@ -34,6 +34,17 @@ class FlowLogs:
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A way from a VPC to a service of AWS that does not lead through the internet."""
+
+    name: str
+    """The service: ``ecr.api``."""
+    service: str
+    """Its full name: ``com.amazonaws.us-west-2.ecr.api``."""
+    kind: Literal["gateway", "interface"]
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
     """A VPC in an AWS region."""
 
@@ -54,7 +65,7 @@ class Region:
     subnets: tuple[Subnet, ...]
     nat: Mapping[str, str]
     """Zones whose private subnets have a way out → the zone of the NAT gateway that serves them."""
-    endpoints: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...]
     flow_logs: FlowLogs | None
     asn: int
     """Amazon's side of BGP."""

@@ -171,7 +171,8 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
             for each in region.subnets
         },
         "nat": dict(region.nat),
-        "endpoints": list(region.endpoints),
+        "gateway_endpoints": _services(region, "gateway"),
+        "interface_endpoints": _services(region, "interface"),
         "flow_logs": {"traffic": logs.traffic, "retention_days": logs.retention_days} if logs else None,
         "inside": [str(block) for block in cluster.network.private],
         "overlay_ports": {
@@ -186,6 +187,10 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
             for listener in server.listeners
         },
     }
+
+
+def _services(region: Region, kind: str) -> dict[str, str]:
+    return {each.name: each.service for each in region.endpoints if each.kind == kind}
 
 
 def _overlay(cluster: Cluster, region: Region) -> dict[str, Any] | None:

@@ -101,6 +101,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
             spec.secrets.store,
             spec.secrets.prefix or f"/causeway/{environment}",
             regions[0].region if regions else "",
+            tuple(region.region for region in regions[1:] if not region.nat),
         ),
         network=network,
         regions=regions,

@@ -7,11 +7,12 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
 
-from infra.catalogue import drivers, gpus, regions
+from infra.catalogue import drivers, endpoints, gpus, regions
 from infra.catalogue.labels import CAPACITY, OURS
 from infra.catalogue.limits import NAMES
 from infra.model.kubernetes import Taint
 from infra.model.places import (
+    Endpoint,
     FlowLogs,
     Gateway,
     Gpus,
@@ -78,7 +79,7 @@ def resolve_regions(
                     if (key := f"sites/{name}/{subnet_name(tier, zone)}") in blocks
                 ),
                 nat=_nat(site.nat, zones),
-                endpoints=site.endpoints,
+                endpoints=_endpoints(site, known),
                 flow_logs=FlowLogs(int(site.flow_logs.retention_days), _traffic(site.flow_logs))
                 if site.flow_logs.enabled
                 else None,
@@ -97,6 +98,18 @@ def _nat(nat: written.Nat, zones: tuple[str, ...]) -> dict[str, str]:
             return dict.fromkeys(zones, zones[0])
         case written.Nat.ONE_PER_ZONE:
             return {zone: zone for zone in zones}
+
+
+def _endpoints(site: written.AwsSite, region: regions.Region) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(
+            service,
+            endpoints.service_name(service, region.name, region.partition),
+            "gateway" if word in endpoints.GATEWAYS else "interface",
+        )
+        for word in dict.fromkeys(site.endpoints)
+        for service in endpoints.services(word)
+    )
 
 
 def _traffic(logs: written.FlowLogs) -> Literal["ACCEPT", "REJECT", "ALL"]:

@@ -130,7 +130,7 @@ sites:
         memory: 128 GiB
         gpus: {model: titan-x-pascal, count: 4}
   us-west-2: {kind: aws, primary: true}
-  us-east-1: {kind: aws, overflow: 1, nat: none}
+  us-east-1: {kind: aws, overflow: 1, endpoints: [s3, ecr]}
 images:
   cpu: {ubuntu: 24.04}
   gpu: {ubuntu: 22.04, gpu: {driver: 580}}

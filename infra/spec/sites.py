@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from infra.catalogue.endpoints import Word as EndpointWord
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
 from infra.spec.pools import Taint
@@ -229,8 +230,10 @@ class AwsSite(Part):
     """Blocks of subnets, by zone, where they must not be allocated."""
     nat: Annotated[Nat, IN_PLACE("connections through a gateway that goes are cut")] = Nat.ONE
     """How private subnets reach the internet: ``none``, ``one`` gateway, or ``one-per-zone``."""
-    endpoints: Annotated[tuple[Literal["s3"], ...], IN_PLACE] = ("s3",)
-    """VPC gateway endpoints. S3's costs nothing and keeps data sets off the NAT gateway."""
+    endpoints: Annotated[tuple[EndpointWord, ...], IN_PLACE] = ("s3",)
+    """VPC endpoints. S3's costs nothing and keeps data sets off the NAT gateway. Each of the others is an
+    address in every zone, paid by the hour (``ecr`` is two): the way to AWS for machines of a region with
+    ``nat: none``."""
     flow_logs: Annotated[FlowLogs, IN_PLACE] = Field(default_factory=FlowLogs)
     """VPC flow logs."""
     asn: Annotated[Asn | None, Field(ge=1, le=4294967294), NEVER("a gateway keeps its ASN")] = None

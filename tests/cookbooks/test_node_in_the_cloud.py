@@ -137,6 +137,18 @@ def test_a_node_says_where_it_really_is(tool: Tool, tmp_path: Path) -> None:
     assert provider == "aws:///us-west-2b/i-0"
 
 
+def test_a_node_asks_its_own_region_where_that_has_a_copy(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "instance.json"
+    expression = (
+        "Causeway::Instance.send(:remove_const, :FILE); Causeway::Instance.const_set(:FILE, file); "
+        "Causeway::Instance.store(join)"
+    )
+    for region, asked in (("us-west-2", "us-west-2"), ("us-east-1", "us-west-2"), ("eu-west-1", "eu-west-1")):
+        file.write_text(json.dumps({"region": region}))
+        join = {"region": "us-west-2", "copies": ["eu-west-1"]}
+        assert ask(tool("ruby", "ruby"), "kubernetes", expression, file=str(file), join=join) == asked
+
+
 # -- What it needs to join ---------------------------------------------------------------------------------
 
 
@@ -160,8 +172,8 @@ def program(
     )
 
 
-def fetch(cloud: dict[str, str], file: Path) -> subprocess.CompletedProcess[str]:
-    return program(cloud, "fetch", "--region", "us-west-2", PARAMETER, str(file))
+def fetch(cloud: dict[str, str], file: Path, region: str = "us-west-2") -> subprocess.CompletedProcess[str]:
+    return program(cloud, "fetch", "--region", region, PARAMETER, str(file))
 
 
 KUBEADM = """\
@@ -191,7 +203,7 @@ def test_a_master_hands_out_what_a_node_then_fetches(
         "endpoint": "api.research.internal:6443",
         "masters": {"master-1": "master-1.research.internal"},
         "snapshots": {},
-        "join": {"parameter": PARAMETER, "region": "us-west-2"},
+        "join": {"parameter": PARAMETER, "region": "us-west-2", "copies": ["eu-west-1"]},
         "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
     }
     (root / "etc/causeway/control-plane.json").write_text(json.dumps(settings))
@@ -209,6 +221,11 @@ def test_a_master_hands_out_what_a_node_then_fetches(
     assert "abcdef" not in done.stdout + done.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+    # A region that nothing leads out of has a copy.
+    there = tmp_path / "there" / "kubernetes-join.yaml"
+    assert fetch(cloud, there, "eu-west-1").returncode == 0
+    assert there.read_text() == file.read_text()
 
     # What the cookbook makes of it: discovery by the authority, exactly as it is rendered.
     made, discovery = ask(

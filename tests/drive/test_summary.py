@@ -29,7 +29,12 @@ class Prices:
         return None if full is None else full / 2
 
     def unit(self, name: str, region: str) -> float | None:
-        hourly = {"nat_gateway_hour": 0.05, "public_ipv4_hour": 0.005, "vpn_connection_hour": 0.05}
+        hourly = {
+            "nat_gateway_hour": 0.05,
+            "interface_endpoint_hour": 0.01,
+            "public_ipv4_hour": 0.005,
+            "vpn_connection_hour": 0.05,
+        }
         return {**hourly, "gp3_gb_month": 0.08, "hosted_zone_month": 0.5}.get(name)
 
 
@@ -196,6 +201,14 @@ def test_what_has_no_price_is_named_and_gateway_endpoints_are_free() -> None:
     )
     assert found.after.low == found.after.high == pytest.approx(0.05 * 730)
     assert found.unknown == ("io2 gb in us-west-2", "nlb in us-west-2")
+
+
+def test_interface_endpoints_cost_in_every_zone_also_before_their_subnets_exist() -> None:
+    subnets = [("aws_subnet", {"tags": {"tier": tier}}) for tier in ("public", "private", "private")]
+    endpoint = ("aws_vpc_endpoint", {"vpc_endpoint_type": "Interface"})
+    known = ("aws_vpc_endpoint", {"vpc_endpoint_type": "Interface", "subnet_ids": ["a", "b", "c"]})
+    assert money(resources(*subnets, endpoint)).after.low == pytest.approx(2 * 0.01 * 730)
+    assert money(resources(*subnets, known)).after.low == pytest.approx(3 * 0.01 * 730)
 
 
 def test_unchanged_cost_is_said_so() -> None:

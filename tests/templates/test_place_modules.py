@@ -45,6 +45,8 @@ NETWORK: dict[str, Any] = {
     "nat": dict.fromkeys(ZONES, ZONES[0]),
     "inside": INSIDE,
     "flow_logs": {},
+    "gateway_endpoints": {"s3": "com.amazonaws.us-west-2.s3"},
+    "interface_endpoints": {"ssm": "com.amazonaws.us-west-2.ssm"},
 }
 
 VPN: dict[str, Any] = {
@@ -394,6 +396,17 @@ def planned(terraform: Root) -> Planned:
         plan["output_changes"],
         " ".join(done.stdout.replace("│", "").split()),
     )
+
+
+def test_interface_endpoints_are_named_as_services_are_and_let_in_the_vpc_alone(planned: Planned) -> None:
+    endpoint = planned.all("network", "aws_vpc_endpoint")['interface["ssm"]']
+    assert (endpoint["service_name"], endpoint["private_dns_enabled"]) == ("com.amazonaws.us-west-2.ssm", True)
+    (rule,) = (
+        one
+        for name, one in planned.all("network", "aws_vpc_security_group_ingress_rule").items()
+        if name.startswith("endpoints")
+    )
+    assert (rule["cidr_ipv4"], rule["from_port"], rule["to_port"]) == ("10.1.0.0/16", 443, 443)
 
 
 def test_modules_are_formatted_and_plan_without_a_warning(terraform: Root, planned: Planned) -> None:

@@ -21,6 +21,12 @@ module Causeway
       "aws:///#{found['zone']}/#{found['id']}" if found['id']
     end
 
+    # The region of the store with the secret to join: this machine's own, where it has a copy.
+    def store(join)
+      own = facts['region']
+      join['copies'].include?(own) ? own : join['region']
+    end
+
     # Labels of the very machine. Those that are given win, except for what only the machine can know.
     def labels(given)
       found = facts

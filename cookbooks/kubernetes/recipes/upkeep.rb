@@ -24,7 +24,9 @@ file '/etc/causeway/control-plane.json' do
     'endpoint' => settings['endpoint'] || node['causeway']['api'],
     'masters' => plane['names'].to_h,
     'snapshots' => snapshots.to_h.slice('bucket', 'prefix', 'region'),
-    'join' => { 'parameter' => tokens ? settings['join']['parameter'] : nil, 'region' => settings['join']['region'] },
+    'join' => settings['join'].to_h.slice('region', 'copies').merge(
+      'parameter' => tokens ? settings['join']['parameter'] : nil
+    ),
     'certificates' => plane['certificates'].to_h
   ) + "\n"
   mode '0644'

@@ -21,7 +21,7 @@ by_itself = settings['join']['parameter'] && !ways_in.include?(node.read('causew
 # Anew in each run until the node has joined: a token that was fetched earlier may have ended.
 kubernetes_secret secrets do
   parameter settings['join']['parameter']
-  region settings['join']['region']
+  region Causeway::Instance.store(settings['join'])
   wait settings['join']['wait']
   only_if { by_itself && !Causeway::Instance.facts.empty? }
   not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }

@@ -126,7 +126,13 @@ def attributes(cluster: Cluster) -> dict[str, Any]:
     store = cluster.secrets if cluster.secrets.store == "ssm" else None
     return {
         # A machine in the cloud fetches it with its instance role; in a rack nobody has one.
-        "join": {"parameter": _worker_secret(cluster), "region": store.region} if store else {},
+        "join": {
+            "parameter": _worker_secret(cluster),
+            "region": store.region,
+            "copies": list(store.copies),
+        }
+        if store
+        else {},
         "kubelet": kubelet.common(),
         "eviction": dict(EVICTION),
         "image_gc": dict(kubelet.IMAGES),

@@ -21,7 +21,8 @@ def region_drawing(
 ) -> Draw:
     """A region in full."""
     facts = [pen.items[region.name].note]
-    facts += [f"{wording.services(region.endpoints)} endpoint"] if region.endpoints else []
+    names = [each.name for each in region.endpoints]
+    facts += [f"{wording.services(names)} endpoint{'s' if len(names) > 1 else ''}"] if names else []
     facts += ["flow logs"] if region.flow_logs else []
 
     def draw(x: int, y: int, w: int) -> Card:

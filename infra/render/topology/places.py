@@ -125,7 +125,7 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
                 ("VPC", f"{region.vpc} · {wording.size(region.vpc)}"),
                 ("Zones", ", ".join(region.zones)),
                 ("NAT", ", ".join(gateways) or "none"),
-                ("Endpoints", wording.services(region.endpoints)),
+                ("Endpoints", wording.services(each.name for each in region.endpoints)),
                 ("BGP", f"AS {region.asn}"),
                 ("Flow logs", _flow_logs(region)),
                 ("Pools", len(here)),

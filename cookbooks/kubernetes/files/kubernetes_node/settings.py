@@ -74,6 +74,8 @@ class Settings:
     parameter: str | None
     """The parameter that tokens are put into."""
     region: str | None
+    copies: tuple[str, ...]
+    """Other AWS regions that they are put into."""
     certificates: dict[str, Any]
 
 
@@ -90,6 +92,7 @@ def read(paths: Paths) -> Settings:
             bucket=Bucket(kept["bucket"], kept["prefix"], kept["region"]) if kept.get("bucket") else None,
             parameter=text["join"]["parameter"],
             region=text["join"]["region"],
+            copies=tuple(text["join"].get("copies", ())),
             certificates=text["certificates"],
         )
     except (OSError, ValueError, KeyError, TypeError) as problem:

@@ -1,3 +1,7 @@
+data "aws_region" "current" {}
+
+data "aws_partition" "current" {}
+
 locals {
   logs            = { for logs in var.flow_logs[*] : var.name => logs }
   cloudwatch_logs = { for name, logs in local.logs : name => logs if logs.bucket_arn == null }

@@ -23,6 +23,7 @@ output "routed_subnets" {
     aws_route.nat,
     aws_route_table_association.this,
     aws_vpc_endpoint.gateway,
+    aws_vpc_endpoint.interface,
   ]
 }
 

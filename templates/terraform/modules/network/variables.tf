@@ -61,15 +61,27 @@ variable "nat" {
   nullable    = false
 }
 
-variable "endpoints" {
-  description = "AWS services with a gateway endpoint in every route table."
-  type        = set(string)
-  default     = ["s3"]
+variable "gateway_endpoints" {
+  description = "AWS services with a gateway endpoint in every route table: full names by short ones, com.amazonaws.us-west-2.s3 by s3."
+  type        = map(string)
+  default     = {}
   nullable    = false
 
   validation {
-    condition     = alltrue([for service in var.endpoints : contains(["s3", "dynamodb"], service)])
+    condition     = alltrue([for service in var.gateway_endpoints : can(regex("[.](s3|dynamodb)$", service))])
     error_message = "Gateway endpoints exist for s3 and dynamodb."
+  }
+}
+
+variable "interface_endpoints" {
+  description = "AWS services with an interface endpoint in every zone's private subnet, paid by the hour: full names by short ones."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for service in var.interface_endpoints : can(regex("^(cn[.])?com[.]amazonaws[.][a-z0-9-]+[.]", service))])
+    error_message = "A service is named in full: com.amazonaws.us-west-2.ssm."
   }
 }
 

@@ -3,16 +3,17 @@
 module "network" {
   source = "../network"
 
-  name          = var.name
-  tags          = var.tags
-  block         = var.network.block
-  subnets       = var.network.subnets
-  nat           = var.network.nat
-  endpoints     = var.network.endpoints
-  flow_logs     = local.flow_logs
-  inside        = var.network.inside
-  overlay_ports = var.network.overlay_ports
-  vpn_ports     = var.network.vpn_ports
+  name                = var.name
+  tags                = var.tags
+  block               = var.network.block
+  subnets             = var.network.subnets
+  nat                 = var.network.nat
+  gateway_endpoints   = var.network.gateway_endpoints
+  interface_endpoints = var.network.interface_endpoints
+  flow_logs           = local.flow_logs
+  inside              = var.network.inside
+  overlay_ports       = var.network.overlay_ports
+  vpn_ports           = var.network.vpn_ports
 }
 
 module "vpn_gateway" {

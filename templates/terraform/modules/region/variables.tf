@@ -10,7 +10,7 @@ variable "tags" {
 }
 
 variable "network" {
-  description = "The VPC: its block, subnets by name, the NAT gateway's zone for each zone that has a way out, gateway endpoints, flow logs (null for none), the blocks that belong to the cluster, the ports of the pod network, and those that the world may reach for the VPN."
+  description = "The VPC: its block, subnets by name, the NAT gateway's zone for each zone that has a way out, endpoints of AWS services (full names by short ones), flow logs (null for none), the blocks that belong to the cluster, the ports of the pod network, and those that the world may reach for the VPN."
   type = object({
     block = string
     subnets = map(object({
@@ -18,8 +18,9 @@ variable "network" {
       zone  = string
       block = string
     }))
-    nat       = map(string)
-    endpoints = set(string)
+    nat                 = map(string)
+    gateway_endpoints   = map(string)
+    interface_endpoints = optional(map(string), {})
     flow_logs = optional(object({
       traffic        = string
       retention_days = number

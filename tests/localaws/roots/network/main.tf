@@ -77,6 +77,17 @@ resource "aws_vpc_endpoint" "s3" {
   tags              = { Name = "s3" }
 }
 
+resource "aws_vpc_endpoint" "interface" {
+  for_each            = toset(["ssm", "ecr.api"])
+  vpc_id              = aws_vpc.this.id
+  service_name        = "com.amazonaws.${data.aws_region.this.name}.${each.key}"
+  vpc_endpoint_type   = "Interface"
+  private_dns_enabled = true
+  subnet_ids          = [aws_subnet.this["private"].id]
+  security_group_ids  = [aws_security_group.this["nodes"].id]
+  tags                = { Name = each.key }
+}
+
 resource "aws_cloudwatch_log_group" "flow" {
   name              = "/network/flow"
   retention_in_days = 30
