@@ -43,12 +43,8 @@ $(VENV)-checkov/.installed:
 	$(VENV)-checkov/bin/pip install --quiet --prefer-binary 'checkov==3.3.30'
 	touch $@
 
-$(VENV)-tools/.installed: tests/tools.sh
-	tests/tools.sh $(VENV)-tools
-	mkdir -p $(@D)
-	touch $@
-
-packages: $(VENV)-tools/.installed ## system packages that tests need, where they may be installed
+packages: install ## programs that tests need: kubectl and helm, and system packages where they may be installed
+	@tests/tools.sh $(VENV)-tools $(BIN)/python
 	@tests/packages.sh
 
 clean: ## take the virtual environment away; build/ stays, it holds state

@@ -6,10 +6,12 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import kube_tools
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks` and `tasks`
@@ -38,14 +40,38 @@ def ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-# The network lab's tests share what takes long to make: a VM with the whole world of a spec in it; and a
-# place for laptops, which asks less of a kernel.
-_TOGETHER = {"tests/network/test_laptops_": "laptops", "tests/network/": "lab"}
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return kube_tools.header()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """What was not tested, as the last thing: a row a reason, with the number of tests."""
+    yield
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.getreports("skipped"))
+    if reasons:
+        terminalreporter.section("skipped")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5}  {reason.removeprefix('Skipped: ')}")
+
+
+# Tests that share what takes long to start run on one worker: the beginnings of their names, the group, and
+# the minutes that it takes. A VM with the whole world of a spec in it, and a place for laptops, which asks
+# less of a kernel; a real API server; a cluster that is begun, grown and ended from test to test.
+_TOGETHER = {
+    "tests/network/test_laptops_": ("laptops", 3),
+    "tests/network/": ("lab", 8),
+    "tests/commands/test_cluster_commands.py": ("cluster commands", 3),
+    "tests/drive/kubernetes/": ("API server of the drive", 2),
+    "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
+    "tests/render/kubernetes/test_policies_live.py": ("API server with rules", 1),
+    "tests/render/kubernetes/test_features_live.py": ("API server with features", 1),
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The lab's daemons keep time by seconds, so what runs beside them stands back."""
-    if _group(item.nodeid) == item.nodeid and "PYTEST_XDIST_WORKER" in os.environ:
+    if _group(item.nodeid) not in ("laptops", "lab") and "PYTEST_XDIST_WORKER" in os.environ:
         os.nice(10 - os.nice(0))
 
 
@@ -57,6 +83,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     minutes = {
         item: mark.kwargs.get("minutes", 2) for item in items if (mark := item.get_closest_marker("heavy"))
     }
+    for group, whole in _TOGETHER.values():
+        first = next((item for item in items if _group(item.nodeid) == group), None)
+        if first and whole > 1:
+            minutes[first] = whole
     heavy = sorted(minutes, key=lambda item: -minutes[item])
     rest = [item for item in items if item not in minutes]
     pairs = itertools.chain.from_iterable(zip(heavy, rest, strict=False))
@@ -80,4 +110,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _group(nodeid: str) -> str:
     """What runs on one worker: a group, or a test alone."""
-    return next((group for start, group in _TOGETHER.items() if nodeid.startswith(start)), nodeid)
+    return next((group for start, (group, _) in _TOGETHER.items() if nodeid.startswith(start)), nodeid)

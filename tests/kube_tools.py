@@ -1,32 +1,47 @@
-"""Kubernetes' own programs, where there are any: on PATH, in ``.venv-tools`` (``make packages``), or as
-KUBEBUILDER_ASSETS names them, the way controllers' tests do (kubebuilder, "envtest")."""
+"""Kubernetes' own programs, where there are any: as KUBEBUILDER_ASSETS names them, the way controllers' tests
+do (kubebuilder, "envtest"), in ``.venv-tools`` (``make packages``), or on PATH."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from infra.catalogue import releases
+
 _OURS = Path(__file__).parents[1] / ".venv-tools" / "bin"
+
+_VERSION = {
+    "kube-apiserver": ("--version",),
+    "kubectl": ("version", "--client"),
+    # Helm's own version, and that of the Kubernetes client in it.
+    "helm": ("version", "--template", "{{.Version}}, for Kubernetes {{.KubeClientVersion}}"),
+}
 
 
 @cache
 def find(name: str) -> str | None:
-    """The path of a program; None where there is none."""
+    """The path of a program; None where it is not found."""
     # Ours before PATH: distributions have a kubectl that is years old.
     folders = [os.environ.get("KUBEBUILDER_ASSETS", ""), str(_OURS), os.environ["PATH"]]
-    return shutil.which(name, path=os.pathsep.join(each for each in folders if each))
+    return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder))
 
 
 def need(name: str) -> str:
-    """The path of a program; the test is skipped without, and says so."""
-    found = find(name)
-    if found is None:
-        pytest.skip(f"no {name}: 'make packages' brings it, or KUBEBUILDER_ASSETS names its folder")
-    return found
+    """The path of a program. Without it, the test is skipped and says so; so it is with a kubectl or Helm
+    more than one minor away from the API server (Kubernetes, "Version Skew Policy")."""
+    path = find(name)
+    if path is None:
+        pytest.skip(f"{name} not found: 'make packages' installs it, or KUBEBUILDER_ASSETS names its folder")
+    if name in ("kubectl", "helm") and (problem := skew(name, version(path), server_minor())):
+        pytest.skip(f"{path}: {problem}; 'make packages' installs one that does")
+    return path
 
 
 def kubectl() -> str:
@@ -35,3 +50,44 @@ def kubectl() -> str:
 
 def helm() -> str:
     return need("helm")
+
+
+@cache
+def version(path: str) -> str:
+    """What a program says of its version, on one line."""
+    words = _VERSION[Path(path).name]
+    done = subprocess.run([path, *words], capture_output=True, text=True, timeout=60)
+    return (done.stdout.strip() or done.stderr.strip()).split("\n")[0]
+
+
+def server_minor() -> int:
+    """That of the API server, without one the newest that we know."""
+    server = find("kube-apiserver")
+    minor = _minor(version(server) if server else releases.kubernetes_versions()[-1])
+    assert minor is not None
+    return minor
+
+
+def skew(name: str, told: str, minor: int) -> str:
+    """Why a client cannot be used with an API server of this minor, or nothing."""
+    own = _minor(told)
+    if own is not None and abs(own - minor) <= 1:
+        return ""
+    return f"{name} ({told}) does not fit Kubernetes 1.{minor}"
+
+
+def _minor(told: str) -> int | None:
+    """The minor of the Kubernetes version that ends a program's words."""
+    numbers = re.search(r"v?1\.(\d+)[.\w+-]*$", told)
+    return int(numbers[1]) if numbers else None
+
+
+def header() -> list[str]:
+    """Which programs tests use, a line each."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(_described, _VERSION))
+
+
+def _described(name: str) -> str:
+    path = find(name)
+    return f"{name}: {path} ({version(path)})" if path else f"{name}: not found"

@@ -1,72 +1,102 @@
 #!/bin/sh
-# System packages that tests need, installed where that may be done: on a Debian or Ubuntu, as root or with a
-# sudo that asks nothing. Elsewhere the tests that need them are skipped, and say so.
+# packages.sh: the system packages that tests need, installed where that may be done: on a Debian or Ubuntu, as root or
+# with a sudo that asks nothing. Elsewhere the tests that need them are skipped, and say so.
+# packages.sh --list: their names, a line each, and nothing is installed.
+#
+# What a role's machines have is read from its cookbook, so that tests run what machines run.
 set -eu
-PATH=$PATH:/usr/sbin:/sbin
+cookbooks=$(dirname "$0")/../cookbooks
 
-missing=""
-# need PACKAGE COMMAND…: the package, unless one of these commands is there.
-need() {
-  package=$1
-  shift
-  for command in "$@"; do
-    if command -v "$command" >/dev/null; then return; fi
-  done
-  missing="$missing $package"
+# role COOKBOOK: the list `default[COOKBOOK]['packages'] = %w(…)` of its attributes.
+role() {
+  file=$cookbooks/$1/attributes/default.rb
+  names=$(tr '\n' ' ' <"$file" | sed -n "s/.*default\['$1'\]\['packages'\] = %w(\([^)]*\)).*/\1/p")
+  # shellcheck disable=SC2086 # a list of words
+  set -- $names
+  if [ $# -eq 0 ]; then
+    echo "tests/packages.sh: $file has no list of packages" >&2
+    exit 1
+  fi
+  printf '%s\n' "$@"
 }
 
-need chromium chromium chromium-browser google-chrome
-need chromium-driver chromedriver
+list() {
+  # The network lab: gateways, VPN servers, ...
+  role network_site
+  role network_access
+  # ... the rest is named here; a line's first words, up to #.
+  sed 's/ *#.*//; /^$/d' <<END
+iputils-ping
+iperf3
+socat
+tcpdump
+dnsutils
+easy-rsa
+openssl
+openssh-server
+openssh-client
+rsync
+util-linux
+procps
 
-# The network lab: the daemons, ...
-need charon-systemd charon-systemd
-need strongswan-swanctl swanctl
-need frr /usr/lib/frr/bgpd
-need frr-pythontools /usr/lib/frr/frr-reload.py
-need openvpn openvpn
-need dnsmasq-base dnsmasq
-need nftables nft
-need openssh-server sshd
-# ... what tests do with them, ...
-need iproute2 ip
-need iputils-ping ping
-need iperf3 iperf3
-need socat socat
-need tcpdump tcpdump
-need dnsutils dig
-need easy-rsa /usr/share/easy-rsa/easyrsa
-need openssl openssl
-need rsync rsync
-need util-linux unshare
-need shellcheck shellcheck
-need procps sysctl
-# ... cookbooks: their Ruby and its style, the Erubis that Chef renders with, and what reads the files they write, ...
-need ruby ruby
-need rubocop rubocop
-[ -e /usr/share/doc/ruby-erubis ] || missing="$missing ruby-erubis"
-need sudo visudo
-need chrony chronyd
-need systemd systemd-analyze
-need perl perl
-need containerd containerd
-need etcd-server etcd
-need etcd-client etcdctl
-need nfs-kernel-server exportfs
-need nfs-common nfsconf
-need xfsprogs mkfs.xfs
-need rclone rclone
-# ... and a VM for it all, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
-need qemu-system-x86 qemu-system-x86_64
-need busybox-static busybox
-need kmod modprobe
-# ... machines behind instances of the embedded AWS, and Packer, which bakes images on them, ...
-need debootstrap debootstrap
-need qemu-utils qemu-img
-need e2fsprogs mke2fs
-need openssh-client ssh-keygen
-need packer packer
-ls /lib/modules/*/kernel/fs/9p/9p.ko* >/dev/null 2>&1 || missing="$missing linux-image-amd64"
+# Pages in a browser.
+chromium
+chromium-driver
 
+# Cookbooks: their Ruby and its style, the Erubis that Chef renders with, what reads the files they write.
+ruby
+ruby-erubis
+rubocop
+shellcheck
+sudo
+chrony
+systemd
+perl
+containerd
+nfs-kernel-server
+nfs-common
+xfsprogs
+rclone
+
+# A real API server's store. Alerts and dashboards are read by promtool.
+etcd-server
+etcd-client
+prometheus
+
+# A VM for the lab, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
+qemu-system-x86
+busybox-static
+kmod
+linux-image-amd64
+
+# Machines behind instances of the embedded AWS, and Packer, which bakes images on them.
+debootstrap
+qemu-utils
+e2fsprogs
+packer
+END
+}
+
+packages=$(list)
+if [ "${1:-}" = --list ]; then
+  printf '%s\n' "$packages" | sort -u
+  exit 0
+fi
+
+if ! command -v apt-get >/dev/null; then
+  echo "tests/packages.sh: apt-get not found, so tests that need a package which is not installed are skipped" >&2
+  exit 0
+fi
+
+missing=""
+for package in $packages; do
+  case $package in
+    # Any kernel with 9p will do.
+    linux-image-*) if ls /lib/modules/*/kernel/fs/9p/9p.ko* >/dev/null 2>&1; then continue; fi ;;
+  esac
+  status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing="$missing $package"
+done
 [ -n "$missing" ] || exit 0
 
 sudo=""
@@ -76,10 +106,6 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 0
   fi
   sudo="sudo -n"
-fi
-if ! command -v apt-get >/dev/null; then
-  echo "tests/packages.sh: no apt-get, so these are left out:$missing" >&2
-  exit 0
 fi
 
 # Daemons are installed, not started: tests start their own. A policy that is there already is put back.
@@ -95,7 +121,13 @@ printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
 $sudo chmod 755 "$policy"
 
 $sudo apt-get update -qq
+wanted="" unknown=""
+for package in $missing; do
+  if apt-cache show "$package" >/dev/null 2>&1; then wanted="$wanted $package"; else unknown="$unknown $package"; fi
+done
+[ -z "$unknown" ] || echo "tests/packages.sh: this distribution lacks$unknown" >&2
+[ -n "$wanted" ] || exit 0
 # INITRD=No: the lab brings its own; the kernel is never booted by this machine.
 # shellcheck disable=SC2086 # a list of words
 $sudo env DEBIAN_FRONTEND=noninteractive INITRD=No \
-  apt-get install -qq -y --no-install-recommends $missing >/dev/null
+  apt-get install -qq -y --no-install-recommends $wanted >/dev/null

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from drive.machines.hosts import CHEF, Hosts
 from drive.machines.hosts import running as running_hosts
 from kube_tools import kubectl as kubectl_program
 from kube_tools import need
+from ports import reserved
 
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Access, Endpoint
@@ -187,9 +187,7 @@ class Lab:
         self.folder = folder
         self.hosts = hosts
         self.server: Server | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = stack.enter_context(reserved(1))
         self._stack = stack
         config = {"XDG_CONFIG_HOME": str(folder / "config")}
         self.store = LocalStore("lab", folder / ".secrets", config)
@@ -608,11 +606,11 @@ def test_a_master_that_was_set_up_anew_begins_no_second_cluster(lab: Lab) -> Non
 def members(lab: Lab, tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """etcd as three masters have it, beside the API server's own, and their pods."""
     names = ("master-1", "master-2", "master-3")
-    ports = {name: free_ports() for name in names}
-    cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
     (lab.folder / "etcd").mkdir()
     found = {}
     with ExitStack() as stack:
+        ports = {name: stack.enter_context(reserved(2)) for name in names}
+        cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
         for name, (client, peer) in ports.items():
             words = [
                 need("etcd"), "--name", name, "--data-dir", str(tmp_path / name), "--unsafe-no-fsync",
@@ -637,13 +635,6 @@ def members(lab: Lab, tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[byt
                   "--command-timeout=60s"]  # fmt: skip
         subprocess.run(health, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
         yield found
-
-
-def free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
 
 
 def member_names(lab: Lab, through: str) -> list[str]:

@@ -29,16 +29,11 @@ _NEEDED = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker runs a group of these in turn, for minutes: the first starts early and takes the others
-    along."""
-    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
-    for item in here:
-        item.add_marker(pytest.mark.timeout(1800))  # what is late says what it waited for, and has the logs
-    for kind, minutes in ((True, 3), (False, 8)):
-        for item in here:
-            if item.path.name.startswith("test_laptops_") is kind:
-                item.add_marker(pytest.mark.heavy(minutes=minutes))
-                break
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(
+                pytest.mark.timeout(1800)
+            )  # what is late says what it waited for, and has the logs
 
 
 def _check_packages() -> None:

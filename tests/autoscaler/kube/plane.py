@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from autoscaler.kube.clusters import Cluster, until
+from autoscaler.kube.account import account
+from autoscaler.kube.clusters import Cluster
 from drive.kubernetes.apiserver import NAME, running
-from golden_clusters import golden
 from kube_tools import need
 
-from infra.autoscaler.kube.client import KubeError
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.secrets.local import LocalStore
-from infra.render.kubernetes import autoscaler
 
-SYSTEM = "causeway-system"
-REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/default/provisioningrequests"
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_FOLDERS = {
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "ServiceAccount": f"/api/v1/namespaces/{SYSTEM}/serviceaccounts",
-    "ClusterRole": f"{_RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
-    "Role": f"{_RBAC}/namespaces/{SYSTEM}/roles",
-    "RoleBinding": f"{_RBAC}/namespaces/{SYSTEM}/rolebindings",
-}
 _CONTROLLERS = (
     "job-controller",
     "deployment-controller",
@@ -69,27 +54,4 @@ def planes(folder: Path) -> Iterator[tuple[Cluster, Path]]:
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
-        yield cluster, _account(cluster)
-
-
-def _account(cluster: Cluster) -> Path:
-    """The kinds and the rights that are rendered; the token that the controller's pod would have."""
-    documents = autoscaler.objects(golden("research"))
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": SYSTEM}})
-    for each in (*documents["kinds.yaml"], *documents["rights.yaml"]):
-        cluster.create(_FOLDERS[each["kind"]], dict(each))
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = cluster.create(f"{_FOLDERS['ServiceAccount']}/{autoscaler.NAME}/token", asked)
-    path = cluster.kubeconfig.with_name("account")  # it names the authority's file beside it
-    config: dict[str, Any] = json.loads(cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": answer["status"]["token"]}
-    path.write_text(json.dumps(config))
-    until(lambda: _served(cluster))
-    return path
-
-
-def _served(cluster: Cluster) -> bool:
-    try:
-        return cluster.get(REQUESTS) is not None
-    except KubeError:
-        return False
+        yield cluster, stack.enter_context(account(cluster))

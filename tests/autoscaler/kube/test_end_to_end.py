@@ -19,13 +19,15 @@ import msgspec
 import pytest
 from autoscaler import making
 from autoscaler.embedded import EmbeddedAws
+from autoscaler.kube.account import REQUESTS
 from autoscaler.kube.clusters import Cluster, Object
 from autoscaler.kube.kubelets import SECONDS, Kubelets
-from autoscaler.kube.plane import REQUESTS, SYSTEM, planes
+from autoscaler.kube.plane import planes
 
 from infra.autoscaler.config import MachineType
 from infra.autoscaler.world import GPU
 from infra.localaws import faults
+from infra.render.kubernetes.manifests import SYSTEM
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
 

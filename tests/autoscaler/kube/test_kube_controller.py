@@ -118,10 +118,8 @@ def stage(cluster: Cluster, aws: EmbeddedAws) -> Iterator[Stage]:
             meta = each["metadata"]
             folder = path.replace("/api/v1/pods", f"/api/v1/namespaces/{meta.get('namespace')}/pods")
             cluster.delete(f"{folder}/{meta['name']}")
-    if cluster.get(SYSTEM) is None:
-        cluster.create("/api/v1/namespaces", {"metadata": {"name": "causeway-system"}})
-    if cluster.get("/api/v1/namespaces/default") is None:
-        cluster.create("/api/v1/namespaces", {"metadata": {"name": "default"}})
+    for namespace in ("causeway-system", "default"):
+        cluster.ensure("/api/v1/namespaces", {"metadata": {"name": namespace}})
     made = Stage(cluster, aws)
     yield made
     made.side.stop()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from autoscaler.kube.clusters import FAST, Cluster, fresh, until
-from golden_clusters import golden
+from autoscaler.kube.account import REQUESTS
+from autoscaler.kube.account import account as own_account
+from autoscaler.kube.clusters import FAST, Cluster, fresh
 
 from infra.autoscaler.decision import Answer, Evict, FreeNode, RemoveNode, TaintNode
 from infra.autoscaler.decoding import Decoder
@@ -22,50 +22,16 @@ from infra.autoscaler.kube.store import Store
 from infra.autoscaler.kube.watching import Watcher
 from infra.autoscaler.kube.writing import KubeWriter
 from infra.autoscaler.memory import Memory
-from infra.render.kubernetes import autoscaler
+from infra.render.kubernetes.manifests import SYSTEM
 
 pytestmark = pytest.mark.slow
-
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-SYSTEM = "causeway-system"
-FOLDERS = {
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "ServiceAccount": f"/api/v1/namespaces/{SYSTEM}/serviceaccounts",
-    "ClusterRole": f"{RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
-    "Role": f"{RBAC}/namespaces/{SYSTEM}/roles",
-    "RoleBinding": f"{RBAC}/namespaces/{SYSTEM}/rolebindings",
-}
-REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/default/provisioningrequests"
 
 
 @pytest.fixture(scope="module")
 def account(real: Cluster) -> Iterator[Cluster]:
-    """The controller's own way in: its service account's token, as its pod has it."""
-    documents = autoscaler.objects(golden("research"))
-    made = [*documents["kinds.yaml"], *documents["rights.yaml"]]
-    real.create("/api/v1/namespaces", {"metadata": {"name": SYSTEM}})
-    for each in made:
-        real.create(FOLDERS[each["kind"]], dict(each))
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = real.create(f"{FOLDERS['ServiceAccount']}/{autoscaler.NAME}/token", asked)
-    path = real.kubeconfig.with_name("account")  # it names the authority's file beside it
-    config = json.loads(real.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": answer["status"]["token"]}
-    path.write_text(json.dumps(config))
-    found = Cluster.of(path)
-    until(lambda: _served(found), 60)
-    yield found
-    for each in reversed(made):
-        real.delete(f"{FOLDERS[each['kind']]}/{each['metadata']['name']}")
-
-
-def _served(account: Cluster) -> bool:
-    try:
-        account.client.get("/apis/autoscaling.x-k8s.io/v1/provisioningrequests", tries=1)
-    except RefusedError:
-        return False
-    return True
+    """The controller's own way in."""
+    with own_account(real) as kubeconfig:
+        yield Cluster.of(kubeconfig)
 
 
 def test_all_of_it_may_be_watched(account: Cluster) -> None:

@@ -5,7 +5,6 @@ There are no controllers, no scheduler and no kubelets: nodes and pods are what 
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_tools import need
+from ports import reserved
 
 from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.secrets import Keys, encryption_config
@@ -51,7 +51,8 @@ class Server:
 
 @contextmanager
 def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
-    """One that serves, at a port of its own or this one; skips where there is none."""
+    """One that serves, at a port of its own or this one, which the caller has reserved; skips where there is
+    none."""
     etcd, program = need("etcd"), need("kube-apiserver")
     pki = folder / "pki"
     for path, text in keys.pki().items():
@@ -61,10 +62,10 @@ def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
     serving = certificates.server(keys.ca, "kube-apiserver", [NAME], datetime.now(UTC), timedelta(days=90))
     (pki / "serving.crt").write_text(serving.certificate)
     (pki / "serving.key").write_text(serving.key)
-    api, client, peer = _ports(3)
-    api = port or api
-    store = f"http://127.0.0.1:{client}"
     with ExitStack() as stack:
+        own, client, peer = stack.enter_context(reserved(3))
+        api = port or own
+        store = f"http://127.0.0.1:{client}"
         process = _started(
             folder,
             "etcd",
@@ -142,14 +143,6 @@ def _started(folder: Path, name: str, words: Sequence[str]) -> subprocess.Popen[
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def _ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _until_ready(server: Server) -> None:

@@ -6,7 +6,6 @@ Nodes are what a test says they are, and nobody runs what the scheduler places.
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -201,7 +200,7 @@ def scheduler(here: World, folder: Path) -> Iterator[None]:
     path = folder / "scheduler.conf"
     path.write_text(json.dumps(config))
     words = [
-        program, "--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={_port()}",
+        program, "--leader-elect=false", "--secure-port=0",
         *(f"--{use}kubeconfig={path}" for use in ("", "authentication-", "authorization-")),
     ]  # fmt: skip
     with (folder / "kube-scheduler.log").open("ab") as log:
@@ -211,12 +210,6 @@ def scheduler(here: World, folder: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # -- What is in it ------------------------------------------------------------------------------------------
