@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.localaws import recording
 from infra.localaws.faults import Fault, dumps, loads
 from infra.localaws.server import CONTROL
 
@@ -44,6 +45,14 @@ class Control:
 
     def clear_faults(self) -> None:
         self._ask("DELETE", "/faults")
+
+    def record_calls(self) -> None:
+        """Record each call from now on."""
+        self._ask("POST", "/calls")
+
+    def calls(self) -> list[recording.Recorded]:
+        """Those since ``record_calls``, in the order in which they were made."""
+        return recording.loads(json.dumps(self._ask("GET", "/calls")))
 
     def stop(self) -> None:
         """Ask it to end. Returns before it has."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from infra.localaws import faults, machines
+from infra.localaws import faults, machines, recording
 from infra.localaws.replies import Replies
 from infra.localaws.request import Call, Environ, identify, read_body
 
@@ -56,6 +56,7 @@ class Application:
         self._moto = _moto()
         self._one = threading.Lock()
         self._replies = Replies()
+        self._recording = recording.Recording()
         self.stop: Callable[[], None] = lambda: None
 
     def warm(self) -> None:
@@ -80,6 +81,7 @@ class Application:
                 return _answer(start_response, fault.status, text, headers)
         with self._one:
             try:
+                self._recording.add(call, environ["REQUEST_METHOD"], ACCOUNT)
                 return self._replies.once(self._moto, environ, start_response)
             except Exception as problem:
                 # What moto does not know it raises. As an error 500 clients would try it again for minutes.
@@ -112,6 +114,13 @@ class Application:
             case ("DELETE", "/faults"):
                 faults.FAULTS.clear()
                 return _answer(start_response, 200, {})
+            case ("POST", "/calls"):
+                with self._one:
+                    self._recording.begin()
+                return _answer(start_response, 200, {})
+            case ("GET", "/calls"):
+                with self._one:
+                    return _answer(start_response, 200, recording.dumps(self._recording.calls()))
             case ("GET", "/inventory"):
                 from infra.localaws.inventory import inventory
 

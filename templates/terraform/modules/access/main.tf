@@ -79,15 +79,19 @@ resource "aws_instance" "this" {
     throughput            = each.value.root_disk.throughput
     encrypted             = true
     delete_on_termination = true
-
-    tags = merge(var.tags, each.value.tags, { Name = each.value.name })
   }
 
   tags = merge(var.tags, each.value.tags, { Name = each.value.name })
 
+  # In RunInstances itself, as IAM policies ask for it; the disk's own tags would follow in a second call.
+  volume_tags = merge(var.tags, each.value.tags, { Name = each.value.name })
+
   # People work on these, or through them: a new image or new user data waits until the machine is rolled.
+  #
+  # Terraform reads the tags of all disks as one map, and would write volume_tags over those of a disk that was
+  # attached later: a disk keeps the tags that it was made with.
   lifecycle {
-    ignore_changes = [ami, user_data]
+    ignore_changes = [ami, user_data, volume_tags, root_block_device[0].tags]
   }
 }
 

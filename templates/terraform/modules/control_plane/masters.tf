@@ -27,17 +27,21 @@ resource "aws_instance" "master" {
     throughput            = each.value.root_disk.throughput
     encrypted             = true
     delete_on_termination = true
-
-    tags = merge(var.tags, each.value.tags, { Name = each.value.name })
   }
 
   tags = merge(var.tags, each.value.tags, { Name = each.value.name })
+
+  # In RunInstances itself, as IAM policies ask for it; the disk's own tags would follow in a second call.
+  volume_tags = merge(var.tags, each.value.tags, { Name = each.value.name })
 
   lifecycle {
     prevent_destroy = true
 
     # A new image would replace every master at once, new user data or another type stop every one: either way etcd
     # loses its quorum. They arrive when masters are rolled, one at a time; a replaced master gets all of them.
-    ignore_changes = [ami, instance_type, user_data]
+    #
+    # Terraform reads the tags of all disks as one map, and would write volume_tags over those of a disk that was
+    # attached later: a disk keeps the tags that it was made with.
+    ignore_changes = [ami, instance_type, user_data, volume_tags, root_block_device[0].tags]
   }
 }
