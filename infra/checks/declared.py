@@ -31,6 +31,7 @@ for code, doc in {
     "LOCK004": "The lock file is of a version that this Causeway does not know.",
     "LOCK005": "A key is written twice in the lock file.",
     "LOCK006": "Two blocks of the lock file overlap, or two have one number: two branches took the same.",
+    "LOCK007": "A site is in another AWS region than the lock file holds.",
     # infra.resolve: uids, gids, AS numbers
     "NUM001": "Two people, groups, sites or regions have the same number.",
     "NUM002": "No number is left to give out.",

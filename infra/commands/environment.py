@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from infra.errors import Position, Problem, SpecError, UsageError, undotted
 from infra.load import Loaded, load
 from infra.nearest import meant_one_of
-from infra.resolve.lockfile import Lock, dump, parse
+from infra.resolve.lockfile import Lock, dump, parse, without_regions
 
 if TYPE_CHECKING:
     from infra.load.applied import Change
@@ -126,11 +126,12 @@ class Understood:
         return json.dumps(snapshot(self.loaded.spec, self.cluster), sort_keys=True)
 
 
-def understand(environment: Environment, *, changeable: bool = False) -> Understood:
+def understand(environment: Environment, *, changeable: bool = False, gone: Iterable[str] = ()) -> Understood:
     """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing.
 
     Also refused is a change of what can't change on a live cluster, unless all is ``changeable``, as for
-    one that is about to go.
+    one that is about to go. ``gone`` are regions that left the spec and have no resources any more: the lock
+    file is to forget them.
     """
     from infra.resolve.cluster import resolve
 
@@ -140,7 +141,8 @@ def understand(environment: Environment, *, changeable: bool = False) -> Underst
         _refuse(before, loaded)
     kept = read_lock(environment)
     try:
-        cluster, lock = resolve(loaded.spec, _parsed(environment, kept), environment.name)
+        held = without_regions(_parsed(environment, kept), gone)
+        cluster, lock = resolve(loaded.spec, held, environment.name)
     except SpecError as problem:
         raise placed(problem, loaded) from None
     changes = _refuse(before, loaded, cluster) if before is not None and not changeable else ()
@@ -189,7 +191,20 @@ def read_lock(environment: Environment) -> str:
 
 
 def _parsed(environment: Environment, text: str) -> Lock:
-    return parse(text, str(environment.lock_file))
+    lock = parse(text, str(environment.lock_file))
+    return _rehearsed(environment, lock) if environment.rehearsed else lock
+
+
+def _rehearsed(environment: Environment, lock: Lock) -> Lock:
+    """With the regions and zones of the last rehearsed apply: a rehearsal writes no lock file."""
+    from infra.drive import ledger
+    from infra.drive.folders import Folders
+
+    about = ledger.about(Folders(environment.build.absolute()))
+    if about is None:
+        return lock
+    before = parse(str(about.get("lock", "")), str(environment.build))
+    return replace(lock, regions={**before.regions, **lock.regions}, zones={**before.zones, **lock.zones})
 
 
 def placed(problem: SpecError, loaded: Loaded) -> SpecError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.commands import world
+from infra.commands import retiring, world
 from infra.commands.environment import Environment, Understood, understand
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell
@@ -32,10 +32,15 @@ def ready(
     understood = understand(environment, changeable=changeable)
     tell(understood.loaded.problems)
     if not understood.cluster.regions:
+        if understood.cluster.retired:
+            raise UsageError(
+                f"{environment.spec_file} has no AWS region any more; to take the last one away, put it "
+                f"back and run: invoke destroy {environment.options}"
+            )
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
     lifecycle.targets(world.modules(understood.cluster), only)
     write(understood)
-    return understood, world.job(understood)
+    return retiring.settle(understood, world.job(understood), changeable=changeable)
 
 
 def plan(
@@ -50,7 +55,9 @@ def plan(
     only = tuple(only)
     understood, job = ready(environment, only=only)
     planned = _planned(job, only=only, named=named, out=out)
-    _show(understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env}))
+    _show(
+        job, understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env})
+    )
     if planned.saved.has_changes and not json:
         note(f"Saved. `invoke apply {environment.options}` does exactly this.")
     return planned.exit_code
@@ -65,10 +72,11 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
     if found is None:
         planned = _planned(job, named=named, pending=True)
         found = planned.saved
-        _show(understood, planned, named, json=False)
+        _show(job, understood, planned, named, json=False)
         if found.has_changes and not yes:
             _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
     lifecycle.apply(job, found, named=named, listener=progress())
+    understood, job = retiring.settle(understood, job)
     if found.has_changes:
         counts = found.counts
         say(
@@ -102,11 +110,12 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     understood, job = ready(environment, changeable=True)
     planned = _planned(job, destroy=True, pending=True)
     if planned.saved.has_changes:
-        _show(understood, planned, (), json=False)
+        _show(job, understood, planned, (), json=False)
         if confirm != environment.name:
             question = f"This destroys all of it, data too. Type {environment.name} to go on:"
             _agreed(question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, planned.saved, listener=progress())
+    understood, job = retiring.settle(understood, job, changeable=True)
     world.forget_tunnels(understood, {**os.environ, **job.env})
     outputs.forget(job.folders)
     private.forget(job.build)
@@ -143,6 +152,7 @@ def _planned(
 
 
 def _show(
+    job: Job,
     understood: Understood,
     planned: Planned,
     named: Iterable[str],
@@ -150,11 +160,11 @@ def _show(
     json: bool,
     notes: tuple[str, ...] = (),
 ) -> None:
-    from infra.drive import summary
+    from infra.drive import lifecycle, summary
     from infra.load.applied import lines
 
     name = understood.environment.name
-    notes = (*lines(understood.changes), *notes)
+    notes = (*lines(understood.changes), *lifecycle.leaving(job, planned.plan), *notes)
     if json:
         say_json(summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes))
     else:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Environment, Understood
+from infra.resolve.lockfile import parse
 
 if TYPE_CHECKING:
     from infra.drive.lifecycle import Job
@@ -78,11 +80,29 @@ def forget_tunnels(understood: Understood, env: Mapping[str, str]) -> None:
     """Delete the keys of all tunnels; the next apply makes new ones. Those between sites go on with what they
     have until then."""
     store = secrets(understood, env)
-    cluster = understood.cluster
-    names = {tunnel.secret for link in cluster.network.links for tunnel in link.tunnels}
-    names |= {tunnel.secret for gateway in cluster.gateways for tunnel in gateway.tunnels}
-    for name in sorted(names):
+    for name in sorted(_tunnel_secrets(understood.cluster)):
         store.delete(name)
+
+
+def forget_keys_of(understood: Understood, sites: Iterable[str], env: Mapping[str, str]) -> None:
+    """Delete the tunnel keys of VPN connections to regions that are gone: the lock file names those."""
+    links = {
+        owner.split("/")[1]
+        for owner in parse(understood.lock, str(understood.environment.lock_file)).blocks
+        if owner.startswith("links/")
+    }
+    # A site's second public address has a link of its own, with its number at the end.
+    ending = re.compile(rf"-({'|'.join(map(re.escape, sites))})(-\d+)?$")
+    names = {f"vpn/{link}/{number}" for link in links if ending.search(link) for number in (1, 2)}
+    if unused := names - _tunnel_secrets(understood.cluster):
+        store = secrets(understood, env)
+        for name in sorted(unused):
+            store.delete(name)
+
+
+def _tunnel_secrets(cluster: Cluster) -> set[str]:
+    names = {tunnel.secret for link in cluster.network.links for tunnel in link.tunnels}
+    return names | {tunnel.secret for gateway in cluster.gateways for tunnel in gateway.tunnels}
 
 
 def job(understood: Understood) -> Job:
@@ -112,7 +132,8 @@ def job(understood: Understood) -> Job:
             engine=engine.result(),
             lock=understood.lock,
             sites=modules(cluster),
-            regions={region.name: region.region for region in cluster.regions},
+            regions={region.name: region.region for region in cluster.regions}
+            | {region.name: region.region for region in cluster.retired},
             env=env,
             options=environment.options,
         )
@@ -123,4 +144,4 @@ def modules(cluster: Cluster) -> dict[str, str]:
     calls = {region.key: region.name for region in cluster.regions}
     if cluster.network.interconnect == "transit-gateway":
         calls |= {f"transit_gateway_{region.key}": region.name for region in cluster.regions}
-    return calls
+    return calls | {region.key: region.name for region in cluster.retired}

@@ -44,6 +44,8 @@ class Job:
     """Module call in the root → site: ``us_west_2`` → ``us-west-2``."""
     regions: Mapping[str, str] = field(default_factory=dict)
     """Site → AWS region."""
+    retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Site that left the spec → addresses of what the state still holds of it, for ``-target``."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For Terraform: credentials, AWS_ENDPOINT_URL."""
     options: str = ""
@@ -116,7 +118,7 @@ def plan(
     go and its ``prevent_destroy`` stops Terraform.
     """
     folders, only, named = job.folders, tuple(only), tuple(named)
-    narrowed = targets(job.sites, only)
+    narrowed = targets(job.sites, only, job.retired)
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}; make it first")
     with workspace.locked(job.build):
@@ -128,7 +130,7 @@ def plan(
         fresh = folders.plan / "fresh.tfplan"
         terraform = job.terraform(listener, root=root)
         position = saved.state_position(folders)
-        with _explained(job, named):
+        with _explained(job, named, only, listener):
             has_changes = terraform.plan(fresh, destroy=destroy, targets=narrowed)
         # Reading a plan costs as much as starting the provider: not for a plan that is empty.
         shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
@@ -161,18 +163,20 @@ def plan(
         return Planned(parsed, kept, money)
 
 
-def targets(sites: Mapping[str, str], only: Iterable[str]) -> tuple[str, ...]:
-    """What Terraform narrows a plan to for these sites; ``sites`` as in `Job`.
+def targets(
+    sites: Mapping[str, str], only: Iterable[str], retired: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[str, ...]:
+    """What Terraform narrows a plan to for these sites; ``sites`` and ``retired`` as in `Job`.
 
     ``UsageError`` for one that is not there.
     """
-    found = []
+    found: list[str] = []
     for wanted in only:
         modules = [module for module, site in sites.items() if site == wanted]
         if not modules:
             hint = meant_one_of(wanted, set(sites.values()))
             raise UsageError(f"no AWS site {wanted!r} to plan for; {hint}")
-        found += [f"module.{module}" for module in modules]
+        found += (retired or {}).get(wanted) or [f"module.{module}" for module in modules]
     return tuple(found)
 
 
@@ -266,21 +270,66 @@ def _copy(plan_file: Path, out: Path) -> None:
 
 
 @contextmanager
-def _explained(job: Job, named: tuple[str, ...]) -> Iterator[None]:
+def _explained(
+    job: Job, named: tuple[str, ...], only: tuple[str, ...], listener: Listener | None
+) -> Iterator[None]:
     try:
         yield
     except TerraformError as problem:
-        guarded = [
-            one for one in diagnostics.prevented(problem.diagnostics) if not stateful.covers(named, one)
-        ]
-        if not guarded:
+        if not diagnostics.prevented(problem.diagnostics):
             raise
-        raise ProtectedError(
-            "the spec as it is now needs these destroyed or replaced, and they can't be had back:\n"
-            + "\n".join(f"  {address}" for address in guarded)
-            + "\nTo see why, which changes nothing yet:\n"
-            + f"  invoke plan {job.named} {_options(guarded)}"
-        ) from None
+        raise _refused(job, named, only, listener) from None
+
+
+def _refused(
+    job: Job, named: tuple[str, ...], only: tuple[str, ...], listener: Listener | None
+) -> ProtectedError:
+    """What a plan that Terraform refused would take away.
+
+    Terraform stops at the first thing that it may not destroy, and does not reach what depends on it: all of
+    it is in a plan of the copy without ``prevent_destroy``, which is not kept.
+    """
+    folders = job.folders
+    look = folders.plan / "look.tfplan"
+    terraform = job.terraform(listener, root=unprotected.unprotect(folders))
+    try:
+        terraform.plan(look, targets=targets(job.sites, only, job.retired))
+        plan = plans.parse(terraform.show(look), job.sites, guarded=unprotected.guarded(folders.root))
+    finally:
+        look.unlink(missing_ok=True)
+        unprotected.discard(folders)
+    lost = [change for change in plan.protected if not stateful.covers(named, change.address)]
+    lines = ["the spec as it is now needs these destroyed or replaced, and they cannot be recovered:"]
+    lines += [f"  {change.address}: {change.loss}" for change in lost]
+    lines += leaving(job, plan)
+    addresses = _to_name(job, (change.address for change in lost))
+    narrowing = "".join(f" --only {site}" for site in only)
+    lines += [
+        "To see why, which changes nothing yet:",
+        f"  invoke plan {job.named}{narrowing} {_options([*named, *addresses])}",
+    ]
+    return ProtectedError("\n".join(lines))
+
+
+def leaving(job: Job, plan: plans.Plan) -> list[str]:
+    """A line for each site that left the spec and that ``plan`` destroys."""
+    counts = {site: plan.count("delete", site) for site in job.retired}
+    return [
+        f"Site {site} ({job.regions[site]}) is not in the spec any more: its {count} resources are destroyed."
+        for site, count in counts.items()
+        if count
+    ]
+
+
+def _to_name(job: Job, addresses: Iterable[str]) -> list[str]:
+    """What a person names for these to go: the module of a site that left the spec, for all that is in it."""
+    modules = [f"module.{module}" for module, site in job.sites.items() if site in job.retired]
+    return list(
+        dict.fromkeys(
+            next((module for module in modules if stateful.covers([module], address)), address)
+            for address in addresses
+        )
+    )
 
 
 def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
@@ -307,7 +356,7 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
         "the plan takes away what can't be had back:\n"
         + "\n".join(said)
         + "\nIf that is what you want, name it:\n"
-        + f"  invoke apply {job.named} {_options(one.address for one in missing)}"
+        + f"  invoke apply {job.named} {_options(_to_name(job, [one.address for one in missing]))}"
     )
 
 

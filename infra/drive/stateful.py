@@ -16,6 +16,7 @@ STATEFUL: Mapping[str, str] = {
     "aws_eip": "the public address goes back to AWS; whoever was told it (firewalls, VPN peers) loses us",
     "aws_fsx_lustre_file_system": "every file on it is lost",
     "aws_kms_key": "what was encrypted with it can't be read again",
+    "aws_lb": "nobody reaches the Kubernetes API until another one is active, minutes later",
     "aws_rds_cluster": "the database is lost",
     "aws_route53_zone": "its records are lost and the name servers change; the delegation has to be renewed",
     "aws_s3_bucket": "its objects are lost, and the name may be taken by somebody else",

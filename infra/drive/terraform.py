@@ -233,6 +233,16 @@ class Terraform:
         shown = json.loads(self._run("output", title="Reading", json=_flag(), no_color=_flag()).stdout)
         return {name: one["value"] for name, one in shown.items()}
 
+    def pull(self) -> dict[str, Any]:
+        """The state itself, wherever it is kept; empty before the first apply. It holds secrets: not for
+        logs. Its form is Terraform's own (version 4), which names each resource's provider configuration.
+        """
+        self.init()
+        text = self._run("state pull", title="Reading", no_color=_flag()).stdout
+        state = json.loads(text) if text.strip() else {}
+        assert isinstance(state, dict)
+        return state
+
     # -- how ------------------------------------------------------------------------------------------
 
     def command(self, verb: str, *args: str, **options: object) -> list[str]:

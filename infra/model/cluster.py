@@ -9,7 +9,7 @@ from typing import Literal
 
 from infra.model.kubernetes import Kubernetes
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
-from infra.model.places import Network, PhysicalSite, Region
+from infra.model.places import Network, PhysicalSite, Region, RetiredRegion
 from infra.model.platform import Access, Autoscaler, Dns, Storage
 from infra.model.software import GpuFamily, Pin
 from infra.model.tunnels import SiteGateway
@@ -66,6 +66,8 @@ class Cluster:
     network: Network
     regions: tuple[Region, ...]
     """In overflow order: the primary one first."""
+    retired: tuple[RetiredRegion, ...]
+    """Regions that left the spec and still have resources, as far as the lock file knows."""
     sites: tuple[PhysicalSite, ...]
     """Physical sites, by name."""
     gateways: tuple[SiteGateway, ...]

@@ -77,6 +77,18 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class RetiredRegion:
+    """A region that left the spec, and of which Terraform's state may still hold something."""
+
+    name: str
+    """The site's name."""
+    key: str
+    """The name as an identifier: ``us_west_2``."""
+    region: str
+    """The AWS region."""
+
+
+@dataclass(frozen=True, slots=True)
 class PhysicalDisk:
     """A disk of a physical node."""
 

@@ -48,6 +48,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
     regions = cluster.regions
     state = cluster.state
     s3 = {"bucket": state.bucket, "key": state.key, "region": state.region}
+    retired = [{"key": each.key, "region": hcl(each.region)} for each in cluster.retired]
     joined = [_peering(cluster, peering) for peering in cluster.network.peerings]
     mesh = cluster.network.interconnect == "transit-gateway"
     return {
@@ -59,6 +60,8 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "accounts": [hcl(cluster.aws.account)] if cluster.aws.account else [],
         "primary": _region(regions[0], regions),
         "regions": [_region(region, regions) for region in regions],
+        "retired": [retired] if retired else [],
+        "providers": [*({"key": each.key, "region": hcl(each.region)} for each in regions), *retired],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
         "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
         "peerings": [joined] if joined and not mesh else [],

@@ -31,7 +31,14 @@ from infra.resolve.mounts import Joined
 from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.overlay import PORTS, resolve_overlay
-from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
+from infra.resolve.places import (
+    moved_regions,
+    resolve_links,
+    resolve_peerings,
+    resolve_regions,
+    resolve_retired,
+    resolve_sites,
+)
 from infra.resolve.platform import (
     resolve_access,
     resolve_autoscaler,
@@ -43,6 +50,7 @@ from infra.resolve.platform import (
 from infra.resolve.remote import resolve_vpn
 from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
+from infra.resolve.zones import Zones
 from infra.spec import Spec
 from infra.spec.defaults import node_prefix
 
@@ -68,13 +76,16 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     plan, numbers = _plans(spec, lock)
     blocks = plan.blocks
     zone = spec.dns.zone or spec.domain
-    regions = resolve_regions(spec, blocks, numbers.numbers, environment)
+    zones = Zones(lock.zones)
+    regions = resolve_regions(spec, blocks, numbers.numbers, zones, environment)
+    if moved := moved_regions(regions, lock.regions):
+        raise SpecError(moved)
     primary = regions[0].name if regions else None
     sites = resolve_sites(spec, zone, numbers.numbers)
     images = resolve_images(spec, lock)
     facts = {"cluster": spec.name, "environment": environment, "domain": zone}
     public_zone = spec.dns.public.zone if spec.dns.public else None
-    foundry = Foundry(environment, zone, regions, images, facts, public_zone)
+    foundry = Foundry(environment, zone, regions, images, facts, zones, public_zone)
     masters = resolve_control_plane(spec, foundry, primary) if primary and images else None
     ssh_nodes = resolve_ssh_nodes(spec, foundry, primary) if primary else ()
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
@@ -105,6 +116,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         ),
         network=network,
         regions=regions,
+        retired=resolve_retired(spec, lock.regions),
         sites=sites,
         gateways=site_gateways,
         machines=resolve_machines(spec),
@@ -123,7 +135,13 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         software=resolve_software(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
     )
-    return cluster, replace(lock, blocks=plan.lock, numbers=numbers.lock)
+    return cluster, replace(
+        lock,
+        blocks=plan.lock,
+        numbers=numbers.lock,
+        regions={**lock.regions, **{region.name: region.region for region in regions}},
+        zones=zones.kept,
+    )
 
 
 def _plans(spec: Spec, lock: Lock) -> tuple[Plan, Numbers]:

@@ -12,6 +12,7 @@ from infra.model.places import Region, Tier
 from infra.resolve.labels import instance_labels, role_taints
 from infra.resolve.machines import ROOT_DEVICE, cards_of
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
+from infra.resolve.zones import Zones, instance_owner
 from infra.spec import Spec
 from infra.spec.defaults import control_image, vpn_host, vpn_sites
 
@@ -29,10 +30,12 @@ class Foundry:
         regions: tuple[Region, ...],
         images: tuple[Image, ...],
         facts: Mapping[str, object],
+        zones: Zones,
         public_zone: str | None = None,
     ) -> None:
         self.environment = environment
         self.zone = zone
+        self.zones = zones
         self.public_zone = public_zone
         self.regions = {region.name: region for region in regions}
         self.images = {image.name: image for image in images}
@@ -51,9 +54,10 @@ class Foundry:
         public: bool = False,
         ssh_from: tuple[IPv4Network, ...] = (),
     ) -> Instance:
-        """One machine; ``index`` (from 0) spreads machines of a kind over the region's zones."""
+        """One machine; ``index`` (from 0) spreads new machines of a kind over the region's zones."""
         region, image = self.regions[site], self.images[image_name]
-        zone = region.zones[index % len(region.zones)]
+        spread = region.zones[index % len(region.zones)]
+        zone = self.zones.zone(instance_owner(site, hostname), region.zones, spread)
         kind = instances.find(instance_type)
         tier: Tier = "public" if public else "private"
         name = aws_name(255, self.environment, site, hostname)

@@ -1,14 +1,14 @@
 """The lock file: what must not move. Pure text in, text out.
 
-One line a block, a number and an image, sorted by owner, so that a review shows what was added and a merge
-of two branches that added different sites goes through. That such a merge may have given one block or
-number away twice is found here, by ``parse``.
+One line a block, a number, a region, a zone and an image, sorted by owner, so that a review shows what was
+added and a merge of two branches that added different sites goes through. That such a merge may have given
+one block or number away twice is found here, by ``parse``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
@@ -24,7 +24,8 @@ VERSION = 1
 """The version of the lock file's form."""
 
 HEADER = """\
-# What must not move in this environment: address blocks, AS numbers, ids of users and groups, machine images.
+# What must not move in this environment: address blocks, AS numbers, ids of users and groups, AWS regions,
+# zones of NAT gateways and machines, machine images.
 # Written by us, committed by you, together with the spec. To release what something that is gone for good
 # still holds, take out its lines and those that start with its name and a slash; the others keep theirs.
 """
@@ -33,6 +34,10 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OWNER = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
 _NUMBERED = re.compile(r"[a-z]+(/[a-z0-9_][a-z0-9_-]*)+/(asn|gid|uid)")
 _NUMBER = re.compile(r"[1-9]\d{0,9}")
+_SITE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_ZONED = re.compile(r"sites(/[a-z0-9_][a-z0-9._-]*)+")
+_PLACE = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+_PLACES = {"regions": "us-west-2", "zones": "us-west-2a"}
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _AMI = re.compile(r"ami-[0-9a-f]{8,17}")
 _CONFLICT = re.compile(r"(<{7}|\|{7}|={7}|>{7})( |$)")
@@ -47,6 +52,11 @@ class Lock:
     """Owner → block."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Owner → number: ``sites/us-west-2/asn``, ``access/users/ada/uid``, ``access/groups/staff/gid``."""
+    regions: Mapping[str, str] = field(default_factory=dict)
+    """AWS site → AWS region: what Terraform's provider for the site is configured with. A site that left the
+    spec stays here until nothing of it is in Terraform's state."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """Owner → availability zone: ``sites/us-west-2/nat``, ``sites/us-west-2/instances/master-1``."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Image → AWS region → AMI id."""
 
@@ -60,6 +70,12 @@ def dump(lock: Lock) -> str:
     if lock.numbers:
         lines.append("numbers:")
         lines += [f"  {owner}: {lock.numbers[owner]}" for owner in sorted(lock.numbers, key=lineage)]
+    if lock.regions:
+        lines.append("regions:")
+        lines += [f"  {site}: {region}" for site, region in sorted(lock.regions.items())]
+    if lock.zones:
+        lines.append("zones:")
+        lines += [f"  {owner}: {lock.zones[owner]}" for owner in sorted(lock.zones, key=lineage)]
     if any(lock.images.values()):
         lines.append("images:")
         for image, regions in sorted(lock.images.items()):
@@ -70,7 +86,7 @@ def dump(lock: Lock) -> str:
 
 
 def release(lock: Lock, owner: str) -> Lock:
-    """The lock without an owner's block and numbers, and all that lies under it."""
+    """The lock without an owner's block, numbers and zone, and all that lies under it."""
 
     def stays(key: str) -> bool:
         return not f"{key}/".startswith(f"{owner}/")
@@ -79,6 +95,17 @@ def release(lock: Lock, owner: str) -> Lock:
         lock,
         blocks={key: block for key, block in lock.blocks.items() if stays(key)},
         numbers={key: number for key, number in lock.numbers.items() if stays(key)},
+        zones={key: zone for key, zone in lock.zones.items() if stays(key)},
+    )
+
+
+def without_regions(lock: Lock, sites: Iterable[str]) -> Lock:
+    """The lock once nothing of these sites exists any more: their blocks and numbers stay theirs."""
+    gone = frozenset(sites)
+    return replace(
+        lock,
+        regions={site: region for site, region in lock.regions.items() if site not in gone},
+        zones={owner: zone for owner, zone in lock.zones.items() if owner.split("/")[1] not in gone},
     )
 
 
@@ -134,6 +161,8 @@ class _Reader:
             VERSION,
             self.blocks(parts["blocks"]) if "blocks" in parts else {},
             self.numbers(parts["numbers"]) if "numbers" in parts else {},
+            self.words("regions", _SITE, "us-west-2", parts),
+            self.words("zones", _ZONED, "sites/us-west-2/nat", parts),
             self.images(parts["images"]) if "images" in parts else {},
         )
 
@@ -163,7 +192,7 @@ class _Reader:
 
     @staticmethod
     def known(name: str) -> str | None:
-        names = ("version", "blocks", "numbers", "images")
+        names = ("version", "blocks", "numbers", "regions", "zones", "images")
         if name in names:
             return None
         near = nearest(name, names)
@@ -210,6 +239,23 @@ class _Reader:
                 message = f"{owner} and {other} in line {at} are both {number}"
                 self.wrong("LOCK006", ("numbers", owner), message, line, _TWICE)
         return numbers
+
+    def words(
+        self, section: str, owner: re.Pattern[str], example: str, parts: Mapping[str, yaml.Node]
+    ) -> dict[str, str]:
+        """Owner → an AWS region or zone."""
+        words: dict[str, str] = {}
+        if section not in parts:
+            return words
+        for name, value, line in self.entries(parts[section], (section,), _like(owner, example)):
+            if isinstance(value, yaml.ScalarNode) and _PLACE.fullmatch(value.value):
+                words[name] = value.value
+            else:
+                message = (
+                    f"{_shown(value)} is not an AWS {section.removesuffix('s')} such as {_PLACES[section]}"
+                )
+                self.wrong("LOCK003", (section, name), message, line, _RESTORE)
+        return words
 
     def images(self, node: yaml.Node) -> dict[str, dict[str, str]]:
         images: dict[str, dict[str, str]] = {}

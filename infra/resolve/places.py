@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
@@ -10,6 +10,7 @@ from typing import Final, Literal
 from infra.catalogue import drivers, endpoints, gpus, regions
 from infra.catalogue.labels import CAPACITY, OURS
 from infra.catalogue.limits import NAMES
+from infra.errors import Problem, dotted
 from infra.model.kubernetes import Taint
 from infra.model.places import (
     Endpoint,
@@ -22,6 +23,7 @@ from infra.model.places import (
     PhysicalNode,
     PhysicalSite,
     Region,
+    RetiredRegion,
     Routing,
     Subnet,
     Tier,
@@ -33,6 +35,7 @@ from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
+from infra.resolve.zones import Zones, nat_owner
 from infra.spec import Spec
 from infra.spec import sites as written
 from infra.spec.defaults import linked_sites, region_order, zones_of
@@ -51,14 +54,19 @@ _PREFIX: Final = NAMES["iam-role"].characters - len("-flow-logs")
 
 
 def resolve_regions(
-    spec: Spec, blocks: Mapping[str, IPv4Network], numbers: Mapping[str, int], environment: str
+    spec: Spec,
+    blocks: Mapping[str, IPv4Network],
+    numbers: Mapping[str, int],
+    kept: Zones,
+    environment: str,
 ) -> tuple[Region, ...]:
-    """Every region, in overflow order."""
+    """Every region, in overflow order; its zones by name, whatever the order in the spec."""
     found = []
     for order, name in enumerate(region_order(spec)):
         site = spec.sites[name]
         assert isinstance(site, written.AwsSite)
-        zones = zones_of(name, site)
+        stated = zones_of(name, site)
+        zones = tuple(sorted(stated))
         known = regions.find(site.region or name)
         assert known is not None
         found.append(
@@ -78,7 +86,7 @@ def resolve_regions(
                     for zone in zones
                     if (key := f"sites/{name}/{subnet_name(tier, zone)}") in blocks
                 ),
-                nat=_nat(site.nat, zones),
+                nat=_nat(name, site.nat, zones, stated[0], kept),
                 endpoints=_endpoints(site, known),
                 flow_logs=FlowLogs(int(site.flow_logs.retention_days), _traffic(site.flow_logs))
                 if site.flow_logs.enabled
@@ -90,12 +98,38 @@ def resolve_regions(
     return tuple(found)
 
 
-def _nat(nat: written.Nat, zones: tuple[str, ...]) -> dict[str, str]:
+def resolve_retired(spec: Spec, regions: Mapping[str, str]) -> tuple[RetiredRegion, ...]:
+    """AWS sites that the lock file holds and the spec no longer has, by name."""
+    return tuple(
+        RetiredRegion(name, identifier(name), region)
+        for name, region in sorted(regions.items())
+        if not isinstance(spec.sites.get(name), written.AwsSite)
+    )
+
+
+def moved_regions(regions: Iterable[Region], held: Mapping[str, str]) -> list[Problem]:
+    """A LOCK007 for each site that is in another AWS region than the lock file holds: Terraform would look
+    for its resources in the new one, find none, and forget those in the old one."""
+    return [
+        Problem(
+            "LOCK007",
+            dotted(("sites", region.name)),
+            f"the lock file holds {held[region.name]} as the AWS region of {region.name}; the spec says "
+            f"{region.region}",
+            hint=f"give the site in {region.region} another name; or, if {region.name} was never applied, "
+            "take its line out of 'regions' in the lock file",
+        )
+        for region in regions
+        if held.get(region.name, region.region) != region.region
+    ]
+
+
+def _nat(site: str, nat: written.Nat, zones: tuple[str, ...], first: str, kept: Zones) -> dict[str, str]:
     match nat:
         case written.Nat.NONE:
             return {}
         case written.Nat.ONE:
-            return dict.fromkeys(zones, zones[0])
+            return dict.fromkeys(zones, kept.zone(nat_owner(site), zones, first))
         case written.Nat.ONE_PER_ZONE:
             return {zone: zone for zone in zones}
 

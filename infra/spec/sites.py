@@ -213,7 +213,12 @@ class AwsSite(Part):
     overflow: Annotated[Int | None, Field(ge=0, le=1000), IN_PLACE] = None
     """Its place in the order in which jobs overflow, lowest first. The primary region comes before all."""
     zones: Annotated[
-        tuple[Text, ...] | None, Field(min_length=1), IN_PLACE("a zone that goes takes its subnets along")
+        tuple[Text, ...] | None,
+        Field(min_length=1),
+        IN_PLACE(
+            "a zone that goes takes its subnets along; the API's load balancer cannot leave one: it is "
+            "replaced, which has to be named"
+        ),
     ] = None
     """Availability zones, by full name. Default: the region's first three."""
     cidr: Annotated[Cidr | None, NEVER("can't change on a live VPC")] = None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import SpecError
-from infra.resolve.lockfile import HEADER, Lock, dump, parse, release
+from infra.resolve.lockfile import HEADER, Lock, dump, parse, release, without_regions
 
 LOCK = Lock(
     blocks={
@@ -20,6 +20,8 @@ LOCK = Lock(
         "kubernetes/pods": IPv4Network("10.4.0.0/14"),
     },
     numbers={"sites/us-west-2/asn": 64512, "access/users/_svc/uid": 10000},
+    regions={"us-west-2": "us-west-2", "frankfurt": "eu-central-1"},
+    zones={"sites/us-west-2/nat": "us-west-2a", "sites/us-west-2/instances/login_1": "us-west-2b"},
     images={"gpu": {"us-west-2": "ami-0abc1234def567890", "eu-west-1": "ami-1a2b3c4d"}, "cpu": {}},
 )
 
@@ -32,6 +34,12 @@ blocks:
 numbers:
   access/users/_svc/uid: 10000
   sites/us-west-2/asn: 64512
+regions:
+  frankfurt: eu-central-1
+  us-west-2: us-west-2
+zones:
+  sites/us-west-2/instances/login_1: us-west-2b
+  sites/us-west-2/nat: us-west-2a
 images:
   gpu:
     eu-west-1: ami-1a2b3c4d
@@ -59,6 +67,7 @@ def test_dump_is_stable_text_with_parents_before_children() -> None:
 def test_parse_gives_back_what_was_dumped() -> None:
     lock = parse(TEXT, "lab.lock.yaml")
     assert (lock.blocks, lock.numbers) == (LOCK.blocks, LOCK.numbers)
+    assert (lock.regions, lock.zones) == (LOCK.regions, LOCK.zones)
     assert lock.images == {"gpu": LOCK.images["gpu"]}
     assert dump(lock) == TEXT
 
@@ -72,6 +81,13 @@ def test_release_takes_all_that_lies_under_an_owner_and_no_namesake() -> None:
     lock = release(LOCK, "sites/us-west-2")
     assert list(lock.blocks) == ["sites/us-west-2-b", "kubernetes/pods"]
     assert lock.images == LOCK.images
+    assert lock.zones == {}
+
+
+def test_a_region_that_is_gone_leaves_its_blocks_and_numbers_to_nobody_else() -> None:
+    lock = without_regions(LOCK, ["us-west-2"])
+    assert (lock.regions, lock.zones) == ({"frankfurt": "eu-central-1"}, {})
+    assert (lock.blocks, lock.numbers, lock.images) == (LOCK.blocks, LOCK.numbers, LOCK.images)
 
 
 def test_marks_of_a_merge_conflict_are_explained() -> None:
@@ -111,6 +127,12 @@ numbers:
   sites/c/asn: 64512
   access/users/b/uid: 64512
   sites/d: 1
+regions:
+  West: us-west-2
+  west: Oregon
+zones:
+  west/nat: us-west-2a
+  sites/west/nat: [us-west-2a]
 images:
   gpu:
     us-west-2: latest
@@ -128,9 +150,13 @@ images:
         ("LOCK003", 'numbers["sites/a/asn"]', 11),
         ("LOCK006", 'numbers["sites/c/asn"]', 13),
         ("LOCK002", 'numbers["sites/d"]', 15),
-        ("LOCK003", "images.gpu.us-west-2", 18),
-        ("LOCK003", "images.cpu", 19),
-        ("LOCK003", "images", 20),
+        ("LOCK002", "regions.West", 17),
+        ("LOCK003", "regions.west", 18),
+        ("LOCK002", 'zones["west/nat"]', 20),
+        ("LOCK003", 'zones["sites/west/nat"]', 21),
+        ("LOCK003", "images.gpu.us-west-2", 24),
+        ("LOCK003", "images.cpu", 25),
+        ("LOCK003", "images", 26),
     ]
 
 

@@ -13,6 +13,7 @@ from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_pools
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_regions
+from infra.resolve.zones import Zones
 from infra.spec import Spec
 
 
@@ -25,7 +26,7 @@ def spec() -> Spec:
 def pools(spec: Spec) -> dict[str, NodePool]:
     lock = Lock(images={"gpu": {"us-west-2": "ami-0123456789abcdef0"}})
     numbers = plan_numbers(spec, Lock()).numbers
-    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, "test")
+    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, Zones({}), "test")
     found = resolve_pools(spec, "research", regions, resolve_images(spec, lock), {"cluster": "research"})
     return {pool.name: pool for pool in found}
 

@@ -16,6 +16,7 @@ from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, bucket_name
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
+from infra.resolve.zones import Zones
 from infra.spec import Spec
 
 
@@ -30,7 +31,7 @@ def numbers(spec: Spec) -> Mapping[str, int]:
 
 
 def test_regions_stand_in_overflow_order(spec: Spec, numbers: Mapping[str, int]) -> None:
-    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, "research")
+    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, Zones({}), "research")
     assert [region.name for region in regions] == ["us-west-2", "us-east-1", "eu-west-1"]
     assert [region.primary for region in regions] == [True, False, False]
     west, east, _ = regions
@@ -97,6 +98,6 @@ def test_the_longest_names_are_those_that_the_modules_take(spec: Spec, numbers: 
     assert pattern("identity").match(environment)
     assert not pattern("identity").match(environment + "e")
     blocks = plan_addresses(spec, Lock()).blocks
-    for region in resolve_regions(spec, blocks, numbers, environment):
+    for region in resolve_regions(spec, blocks, numbers, Zones({}), environment):
         assert pattern("network").match(region.aws_name)
         assert len(f"{region.aws_name}-flow-logs") <= NAMES["iam-role"].characters

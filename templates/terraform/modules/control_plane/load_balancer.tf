@@ -11,6 +11,12 @@ resource "aws_lb" "this" {
   enable_cross_zone_load_balancing = true
 
   tags = merge(var.tags, { Name = var.load_balancer })
+
+  # Every node and person reaches the API through it. The provider (5.100) replaces a network load balancer that
+  # loses a subnet; one that gains a subnet is changed in place.
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_lb_target_group" "api" {

@@ -15,6 +15,12 @@ resource "aws_subnet" "this" {
   map_public_ip_on_launch = false
 
   tags = merge(var.tags, { Name = "${var.name}-${each.key}", tier = each.value.tier })
+
+  # A subnet that goes waits until groups and endpoints that used it are updated; by default it would go first, and
+  # AWS refuses that while anything is in it.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_route_table" "this" {

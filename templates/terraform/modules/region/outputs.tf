@@ -63,7 +63,7 @@ output "records" {
       name   = instance.fqdn
       type   = "A"
       values = [local.instances[name].private_ip]
-    }
+    } if contains(keys(local.instances), name) # A refresh finds those alone that were applied.
   }
 }
 
@@ -74,6 +74,6 @@ output "public_records" {
       name   = instance.public_name
       type   = "A"
       values = [local.instances[name].public_ip]
-    } if instance.public_name != null
+    } if instance.public_name != null && contains(keys(local.instances), name)
   }
 }

@@ -76,6 +76,21 @@ module "farther" {
   storage           = var.regions.farther.storage
 }
 
+# -- Regions that left the spec, until the state holds nothing of them -------------------------------------
+# A module without instances: what is in the state goes, in the order of its dependencies, and prevent_destroy holds.
+
+module "oregon" {
+  source    = "./modules/region"
+  for_each  = toset([])
+  providers = { aws = aws.oregon }
+
+  name              = null
+  network           = null
+  images            = null
+  instance_profiles = null
+  roles             = null
+}
+
 # -- Transit gateways: one a region, every pair joined -----------------------------------------------------
 
 module "transit_gateway_main" {

@@ -13,3 +13,8 @@ provider "aws" {
   region = "ap-southeast-2"
 }
 
+provider "aws" {
+  alias  = "oregon"
+  region = "us-west-2"
+}
+

@@ -1,0 +1,46 @@
+"""Regions that left the spec: kept while Terraform's state holds something of them, then forgotten."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from infra.commands import world
+from infra.commands.environment import Understood, understand
+from infra.commands.rendering import write
+from infra.commands.terminal import note
+
+if TYPE_CHECKING:
+    from infra.drive.lifecycle import Job
+
+
+def settle(understood: Understood, job: Job, *, changeable: bool = False) -> tuple[Understood, Job]:
+    """Both as they were, rendered again without the retired regions of which nothing is left.
+
+    What is left of the others goes into the job, for plans that are narrowed to one. The state decides, so
+    that a region that was planned and never applied does not stay, and a fresh clone does as the old one did.
+    """
+    from infra.drive import retired
+
+    cluster = understood.cluster
+    if not cluster.retired:
+        return understood, job
+    left = retired.remains(job.terraform().pull(), cluster.retired)
+    gone = [region.name for region in cluster.retired if region.name not in left]
+    if gone:
+        world.forget_keys_of(understood, gone, {**os.environ, **job.env})
+        understood = understand(understood.environment, changeable=changeable, gone=gone)
+        write(understood)
+        job = replace(
+            job, files=understood.files, lock=understood.lock, sites=world.modules(understood.cluster)
+        )
+        note(f"Nothing is left of {', '.join(gone)}: not rendered any more.")
+    # A peering is between two sites; it goes with the one that left.
+    calls = {
+        address.removeprefix("module."): site
+        for site, addresses in left.items()
+        for address in addresses
+        if address.count(".") == 1
+    }
+    return understood, replace(job, sites={**calls, **job.sites}, retired=left)

@@ -1,0 +1,33 @@
+"""The zone of each thing that cannot move to another: the lock file keeps it.
+
+A machine's subnet and a NAT gateway's address belong to one zone. If the order of zones in the spec decided,
+a new or reordered list would replace them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Zones:
+    """Zones by owner: those in the lock stay while their site has them, the others are given out here."""
+
+    def __init__(self, held: Mapping[str, str]) -> None:
+        self.kept = dict(held)
+        """What the lock file must hold from now on."""
+
+    def zone(self, owner: str, available: tuple[str, ...], default: str) -> str:
+        """The zone of ``owner``: the held one if it is ``available``, else ``default``."""
+        held = self.kept.get(owner, "")
+        self.kept[owner] = held if held in available else default
+        return self.kept[owner]
+
+
+def nat_owner(site: str) -> str:
+    """The owner of a site's single NAT gateway: ``sites/us-west-2/nat``."""
+    return f"sites/{site}/nat"
+
+
+def instance_owner(site: str, hostname: str) -> str:
+    """The owner of a machine with a name of its own: ``sites/us-west-2/instances/master-1``."""
+    return f"sites/{site}/instances/{hostname}"
