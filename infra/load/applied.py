@@ -19,7 +19,9 @@ from pydantic import BaseModel
 from infra.errors import Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.spec import Spec
+from infra.spec.defaults import primary_of
 from infra.spec.policy import Policy, Update, policy_of
+from infra.spec.sites import AwsSite
 from infra.spec.words import hints, item_of, models, part_of, plain, spelled
 
 CODE: Final = "UPD001"
@@ -73,7 +75,21 @@ def changes(before: Mapping[str, Any], spec: Spec, cluster: Cluster | None = Non
     """
     comparison = Comparison(plain(spec))
     found = comparison.parts(Spec, before, _decided(spec, cluster), (), None)
-    return tuple(change for change in found if change.path[0] not in _NO_VALUES)
+    return (
+        *(change for change in found if change.path[0] not in _NO_VALUES),
+        *_another_primary(before, spec),
+    )
+
+
+def _another_primary(before: Mapping[str, Any], spec: Spec) -> Iterator[Change]:
+    """The primary region replaced by a new site: of one that was there before, ``primary`` itself changes."""
+    sites: Mapping[str, Mapping[str, Any]] = before.get("sites") or {}
+    old = next((name for name, site in sites.items() if site.get("primary")), None)
+    new = primary_of(spec)
+    if old is not None and new is not None and new not in sites and old not in spec.sites:
+        policy = policy_of(AwsSite, "primary")
+        instead = "start a new environment with it"
+        yield Change(("sites", new, "primary"), old, new, policy.update, policy.because, instead)
 
 
 def refused(

@@ -171,6 +171,13 @@ def test_another_primary_region_is_refused(wide: Live) -> None:
     assert "write us-west-2 there" in said[0]
 
 
+def test_the_primary_region_cannot_have_another_name(small: Live) -> None:
+    small.edit("us-west-2: {kind: aws,", "oregon: {kind: aws, region: us-west-2,")
+    [said] = small.refused()
+    assert ":5: sites.oregon.primary" in said
+    assert "put back us-west-2, or start a new environment" in said
+
+
 def test_sites_and_pools_come_and_go(wide: Live) -> None:
     wide.edit("  us-east-1: {kind: aws, zones: [us-east-1a]}\n", "")
     wide.edit("pools:", "  gpu: {}\npools:")
