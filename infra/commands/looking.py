@@ -49,9 +49,10 @@ def drift(environment: Environment, *, json: bool) -> int:
     _, job = ready(environment)
     found = lifecycle.drift(job, listener=progress())
     if json:
-        say_json([summary.change_json(change) for change in found.changes])
+        say_json(summary.drift_json(found.changes, found.undeclared))
     else:
-        say(summary.drift_text(found.changes, environment=environment.name, options=environment.options))
+        name, options = environment.name, environment.options
+        say(summary.drift_text(found.changes, found.undeclared, environment=name, options=options))
     return found.exit_code
 
 

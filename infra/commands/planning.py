@@ -166,9 +166,21 @@ def _show(
     name = understood.environment.name
     notes = (*lines(understood.changes), *lifecycle.leaving(job, planned.plan), *notes)
     if json:
-        say_json(summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes))
+        found = planned.undeclared
+        say_json(
+            summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes, undeclared=found)
+        )
     else:
-        say(summary.text(planned.plan, environment=name, cost=planned.cost, notes=notes, named=named))
+        say(
+            summary.text(
+                planned.plan,
+                environment=name,
+                cost=planned.cost,
+                notes=notes,
+                named=named,
+                undeclared=planned.undeclared,
+            )
+        )
 
 
 def _agreed(question: str, answer: str, option: str) -> None:

@@ -15,12 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.drive import cost as costs
-from infra.drive import diagnostics, ledger, saved, stateful, unprotected, workspace
+from infra.drive import diagnostics, ledger, saved, stateful, undeclared, unprotected, workspace
+from infra.drive import drift as drifts
 from infra.drive import plan as plans
+from infra.drive.aws import Aws
 from infra.drive.engine import Engine
 from infra.drive.folders import Folders
 from infra.drive.saved import Inputs, SavedPlan
 from infra.drive.terraform import LOCK_FILE, Listener, Terraform, TerraformError
+from infra.drive.undeclared import Undeclared
+from infra.drive.undeclared.state import declared
 from infra.errors import DriveError, ProtectedError, UsageError
 from infra.files import Files
 from infra.nearest import meant_one_of
@@ -71,6 +75,10 @@ class Job:
             providers=_sha256(providers.read_text(encoding="utf-8")) if providers.exists() else "",
         )
 
+    def aws(self) -> Aws:
+        """AWS's APIs, as Terraform reaches them."""
+        return Aws({**os.environ, **self.env})
+
     def terraform(self, listener: Listener | None = None, *, root: Path | None = None) -> Terraform:
         """Terraform in the rendered root, or in ``root``, on the same state."""
         folders = self.folders
@@ -92,6 +100,8 @@ class Planned:
     saved: SavedPlan
     cost: costs.Cost | None
     """None without a price table, and when nothing changes."""
+    undeclared: tuple[Undeclared, ...] = ()
+    """What is in AWS on resources of ours and nobody declared; the apply removes what can be removed."""
 
     @property
     def exit_code(self) -> int:
@@ -132,6 +142,8 @@ def plan(
         position = saved.state_position(folders)
         with _explained(job, named, only, listener):
             has_changes = terraform.plan(fresh, destroy=destroy, targets=narrowed)
+        foreign = _undeclared(job, terraform, only)
+        removed = tuple(one for one in foreign if one.removal)
         # Reading a plan costs as much as starting the provider: not for a plan that is empty.
         shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
         parsed = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
@@ -151,16 +163,17 @@ def plan(
                     saved.Protected(one.address, one.action, one.loss, one.reason) for one in parsed.protected
                 ),
                 counts={action: parsed.count(action) for action in ("create", "update", "replace", "delete")},
-                has_changes=has_changes,
+                has_changes=has_changes or bool(removed),
                 only=only,
                 pending=pending,
+                undeclared=removed,
             ),
             fresh,
         )
         money = None
         if prices is not None and has_changes:
             money = costs.monthly(shown, prices, sites=job.sites, regions=job.regions)
-        return Planned(parsed, kept, money)
+        return Planned(parsed, kept, money, foreign)
 
 
 def targets(
@@ -196,6 +209,9 @@ def apply(job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Lis
         _check(job, plan, named)
         # Made anew: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
+        if plan.undeclared:
+            # First: a rule that somebody added may be the one that Terraform is about to make again.
+            undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
             try:
                 job.terraform(listener, root=root).apply(saved.plan_file(folders))
@@ -234,30 +250,51 @@ def apply(job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Lis
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What the world and the state disagree about."""
+    """What the world and the state, or the configuration that was applied, disagree about."""
 
     changes: tuple[plans.Change, ...]
+    undeclared: tuple[Undeclared, ...] = ()
 
     @property
     def exit_code(self) -> int:
         """2 when there is any, as ``terraform plan -detailed-exitcode`` has it."""
-        return 2 if self.changes else 0
+        return 2 if self.changes or self.undeclared else 0
 
 
 def drift(job: Job, *, listener: Listener | None = None) -> Drift:
-    """Compare the world with the state; nothing is changed, and the saved plan stays."""
+    """Compare the world with the state and with what was applied. Nothing is changed, the saved plan neither.
+
+    Where the configuration is still the one that was applied last, it counts too: what was changed while an
+    apply ran is in the state already. ``DriveError`` where AWS can't be asked for what nobody declared.
+    """
     with workspace.locked(job.build):
         terraform = job.terraform(listener)
         look = job.folders.state / "drift.tfplan"
         try:
-            if not terraform.plan(look, refresh_only=True):
-                return Drift(())
-            return Drift(plans.parse(terraform.show(look), job.sites).drift)
+            changed = terraform.plan(look, refresh_only=not _is_applied(job))
+            foreign = _undeclared(job, terraform, ())
+            changes = drifts.changes(terraform.show(look), job.sites) if changed else ()
+            return Drift(changes, foreign)
         finally:
             look.unlink(missing_ok=True)
 
 
 # -- parts -----------------------------------------------------------------------------------------------
+
+
+def _is_applied(job: Job) -> bool:
+    """Whether what is rendered is what was applied last, to all sites."""
+    before = ledger.recall(job.folders)
+    if before is None or before.about.get("only"):
+        return False
+    return fingerprint(before.files) == fingerprint(job.files)
+
+
+def _undeclared(job: Job, terraform: Terraform, only: tuple[str, ...]) -> tuple[Undeclared, ...]:
+    """What nobody declared, in ``only`` these sites or everywhere."""
+    held = declared(terraform.state(), job.sites, job.regions)
+    found = undeclared.find(job.aws(), held)
+    return tuple(one for one in found if not only or one.site in only)
 
 
 def _copy(plan_file: Path, out: Path) -> None:

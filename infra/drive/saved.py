@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from infra.drive.folders import Folders
+from infra.drive.undeclared.model import Call, Undeclared
 from infra.errors import StalePlanError
 
 _PLAN = "plan.tfplan"
@@ -72,6 +73,8 @@ class SavedPlan:
     """The sites that it is narrowed to; empty for all of them."""
     pending: bool = False
     """It was made to be shown and asked about: only the run that made it may apply it."""
+    undeclared: tuple[Undeclared, ...] = ()
+    """What nobody declared and this apply takes away."""
     sha256: str = ""
     """Of the plan file."""
 
@@ -100,6 +103,9 @@ def load(folders: Folders) -> SavedPlan | None:
         told["protected"] = tuple(Protected(**one) for one in told["protected"])
         told["named"] = tuple(told["named"])
         told["only"] = tuple(told["only"])
+        told["undeclared"] = tuple(
+            Undeclared(**{**one, "removal": Call(**one["removal"])}) for one in told["undeclared"]
+        )
         return SavedPlan(**told)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -10,6 +10,8 @@ from typing import Any, Final
 from infra.drive.cost import Cost, Range
 from infra.drive.plan import CANNOT_UPDATE, UNKNOWN, Action, Attribute, Change, Plan
 from infra.drive.stateful import covers
+from infra.drive.structure import difference
+from infra.drive.undeclared.model import Undeclared
 
 _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("create", "added", "+"),
@@ -25,6 +27,8 @@ _NAMED = 12
 """Resources that are named one by one, of each site and action; more are grouped by type."""
 _ATTRIBUTES = 4
 """Attributes that are shown of one resource."""
+_DIFFERENCES = 8
+"""Lines of a structural difference that are shown of one attribute."""
 _WIDTH = 100
 _TELLING: Final = frozenset(
     {
@@ -52,18 +56,20 @@ def text(
     cost: Cost | None = None,
     notes: Sequence[str] = (),
     named: Iterable[str] = (),
+    undeclared: Sequence[Undeclared] = (),
 ) -> str:
     """The summary, without colours and without a line end.
 
     ``notes`` are sentences that come first: what the spec's update policies have to say. ``named`` are the
-    addresses that a person agreed to lose.
+    addresses that a person agreed to lose; ``undeclared`` is what nobody declared.
     """
-    if not plan.has_changes:
+    if not plan.has_changes and not undeclared:
         lines = [f"No changes: {environment} is as its spec says."]
         return "\n".join([*lines, *_notes(notes), *_cost(cost)])
-    lines = [f"{environment}: {_headline(plan)}"]
+    lines = [f"{environment}: {_headline(plan, undeclared)}"]
     lines += _notes(notes)
     lines += _losses(plan, tuple(named))
+    lines += undeclared_lines(undeclared)
     lines += _table(plan)
     for site in plan.sites:
         lines += _site(plan, site)
@@ -73,25 +79,41 @@ def text(
 
 
 def to_json(
-    plan: Plan, *, environment: str, cost: Cost | None = None, notes: Sequence[str] = ()
+    plan: Plan,
+    *,
+    environment: str,
+    cost: Cost | None = None,
+    notes: Sequence[str] = (),
+    undeclared: Sequence[Undeclared] = (),
 ) -> dict[str, Any]:
     """The same for programs. Keys are only ever added.
 
     ``{"environment", "has_changes", "counts": {added, changed, replaced, destroyed}, "notes": [str],
     "sites": {site: counts}, "protected": [address], "changes": [{"address", "previous_address", "type",
     "name", "module", "site", "action", "reason", "loss", "attributes": [{"path", "before", "after",
-    "replaces"}]}], "outputs": [{"name", "action", "sensitive"}], "cost": null or
-    {"currency", "dated", "before": {"low", "high"}, "after": {"low", "high"}, "sites", "unknown"}}``.
+    "replaces", "difference": [str]}]}], "undeclared": [{"address", "kind", "id", "what", "removed"}],
+    "outputs": [{"name", "action", "sensitive"}], "cost": null or {"currency",
+    "dated", "before": {"low", "high"}, "after": {"low", "high"}, "sites", "unknown"}}``.
     The root module's site is the empty string. Sensitive values are masked.
     """
     return {
         "environment": environment,
-        "has_changes": plan.has_changes,
+        "has_changes": plan.has_changes or any(one.removal for one in undeclared),
         "counts": _counts(plan, None),
         "notes": list(notes),
         "sites": {site: _counts(plan, site) for site in plan.sites},
         "protected": [one.address for one in plan.protected],
         "changes": [change_json(one) for one in plan.changes],
+        "undeclared": [
+            {
+                "address": one.holder,
+                "kind": one.kind,
+                "id": one.id,
+                "what": one.what,
+                "removed": one.removal is not None,
+            }
+            for one in undeclared
+        ],
         "outputs": [
             {"name": one.name, "action": one.action, "sensitive": one.sensitive} for one in plan.outputs
         ],
@@ -112,29 +134,76 @@ def change_json(one: Change) -> dict[str, Any]:
         "reason": one.reason,
         "loss": one.loss,
         "attributes": [
-            {"path": each.path, "before": each.before, "after": each.after, "replaces": each.replaces}
+            {
+                "path": each.path,
+                "before": each.before,
+                "after": each.after,
+                "replaces": each.replaces,
+                "difference": list(found.lines if (found := difference(each.before, each.after)) else ()),
+            }
             for each in one.attributes
         ],
     }
 
 
-def drift_text(drift: Sequence[Change], *, environment: str, options: str) -> str:
-    """What differs between the world and the state; ``options`` name the environment on a command line."""
-    if not drift:
+def drift_text(
+    drift: Sequence[Change], undeclared: Sequence[Undeclared] = (), *, environment: str, options: str
+) -> str:
+    """What differs between the world and the state, and what nobody declared, all of it in full; ``options``
+    name the environment on a command line."""
+    if not drift and not undeclared:
         return f"No drift: {environment} is as it was last left."
-    lines = [f"{environment}: {_many(len(drift), 'resource')} changed outside of Terraform"]
+    counts = [f"{_many(len(drift), 'resource')} changed outside of Terraform"] if drift else []
+    counts += [f"{len(undeclared)} undeclared"] if undeclared else []
+    lines = [f"{environment}: {', '.join(counts)}"]
     for one in drift:
         gone = one.action == "delete"
         lines.append(f"  {'-' if gone else '~'} {one.address}{' is gone' if gone else ''}")
-        lines += [f"      {line}" for line in _attributes(one.attributes)]
-    lines.append(f"`invoke plan {options}` shows what it takes to put things back as the spec says.")
+        lines += [f"      {line}" for line in _attributes(one.attributes, at_most=len(one.attributes))]
+    lines += [line for line in undeclared_lines(undeclared) if line]
+    lines.append(f"`invoke plan {options}` shows what it takes to restore what the spec says.")
     return "\n".join(lines)
+
+
+def drift_json(drift: Sequence[Change], undeclared: Sequence[Undeclared] = ()) -> list[dict[str, Any]]:
+    """The same for programs: changes as in `to_json`. What nobody declared has the action ``undeclared``, the
+    address of the resource it is on, and ``what`` in full as its reason."""
+    return [
+        *(change_json(one) for one in drift),
+        *(
+            {
+                "address": one.holder,
+                "previous_address": None,
+                "type": one.kind,
+                "name": one.id,
+                "module": "",
+                "site": one.site,
+                "action": "undeclared",
+                "reason": one.what,
+                "loss": "",
+                "attributes": [],
+            }
+            for one in undeclared
+        ),
+    ]
+
+
+def undeclared_lines(undeclared: Sequence[Undeclared]) -> list[str]:
+    """What nobody declared, in full: what the apply removes, then what it leaves."""
+    lines = []
+    for heading, sign, those in (
+        ("Not in the spec; the apply removes it:", "-", [one for one in undeclared if one.removal]),
+        ("Not in the spec; delete it by hand:", "!", [one for one in undeclared if not one.removal]),
+    ):
+        if those:
+            lines += ["", heading, *(f"  {sign} {one.holder}: {one.kind} {one.what}" for one in those)]
+    return lines
 
 
 # -- parts -----------------------------------------------------------------------------------------------
 
 
-def _headline(plan: Plan) -> str:
+def _headline(plan: Plan, undeclared: Sequence[Undeclared]) -> str:
     said = [f"{count} {word}" for action, word, _ in _COLUMNS if (count := plan.count(action))]
     moved = sum(bool(one.previous_address) for one in plan.changes)
     imported = sum(one.importing for one in plan.changes)
@@ -142,6 +211,8 @@ def _headline(plan: Plan) -> str:
     for count, word in ((moved, "moved"), (imported, "imported"), (forgotten, "forgotten")):
         if count:
             said.append(f"{count} {word}")
+    if undeclared:
+        said.append(f"{len(undeclared)} not in the spec")
     return ", ".join(said) or "only outputs change"
 
 
@@ -186,9 +257,9 @@ def _site(plan: Plan, site: str) -> list[str]:
         if action == "create" or len(told) > _NAMED:
             lines += _grouped(told, sign)
             continue
-        for one in told:
-            lines.append(f"  {sign} {_local(one)}")
-            lines += [f"      {line}" for line in _why(one)]
+        for those in _alike(told):
+            lines.append(f"  {sign} {_local(those[0]) if len(those) == 1 else _named(those[0].type, those)}")
+            lines += [f"      {line}" for line in _why(*those)]
     for one in here:
         if one.previous_address:
             lines.append(f"  → {one.address} (moved from {one.previous_address})")
@@ -255,7 +326,21 @@ def _local(one: Change) -> str:
     return parts[2] if one.module and "[" not in parts[1] else one.address
 
 
-def _why(one: Change) -> list[str]:
+def _alike(changes: Iterable[Change]) -> list[list[Change]]:
+    """Changes of one type whose policies, or user data, differ by the same words: read once."""
+    groups: dict[tuple[str, ...], list[Change]] = {}
+    for one in changes:
+        found = [(each.path, difference(each.before, each.after)) for each in _blamed(one)]
+        said = [f"{path} {each.names if each else ''}".strip() for path, each in found]
+        same = one.action == "update" and all(each and each.names for _, each in found)
+        groups.setdefault((one.type, *said) if same else (one.address,), []).append(one)
+    return list(groups.values())
+
+
+def _why(one: Change, *more: Change) -> list[str]:
+    if more:
+        pairs = ((each.path, difference(each.before, each.after)) for each in _blamed(one))
+        return [f"{path} {found.names}" for path, found in pairs if found]
     if one.action == "update":
         return _attributes(_blamed(one))
     if one.action == "replace" and one.reason == CANNOT_UPDATE and _blamed(one):
@@ -275,11 +360,24 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_ATTRIBUTES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _attributes(attributes: Sequence[Attribute]) -> list[str]:
-    lines = [f"{one.path}: {_value(one.before)} → {_value(one.after)}" for one in attributes[:_ATTRIBUTES]]
-    if len(attributes) > _ATTRIBUTES:
-        lines.append(f"and {len(attributes) - _ATTRIBUTES} more")
+def _attributes(attributes: Sequence[Attribute], *, at_most: int = _ATTRIBUTES) -> list[str]:
+    lines = [line for one in attributes[:at_most] for line in _attribute(one)]
+    if len(attributes) > at_most:
+        lines.append(f"and {len(attributes) - at_most} more")
     return lines
+
+
+def _attribute(one: Attribute) -> list[str]:
+    found = difference(one.before, one.after)
+    if found is None:
+        return [f"{one.path}: {_value(one.before)} → {_value(one.after)}"]
+    rest = len(found.lines) - _DIFFERENCES
+    lines = [f"{one.path}: {found.names}" if found.names else f"{one.path}:"]
+    lines += [
+        f"  {line if len(line) <= _WIDTH else line[: _WIDTH - 1] + '…'}"
+        for line in found.lines[:_DIFFERENCES]
+    ]
+    return [*lines, f"  and {rest} more"] if rest > 0 else lines
 
 
 def _value(value: Any) -> str:

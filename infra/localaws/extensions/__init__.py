@@ -37,6 +37,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "CreateAutoScalingGroup": "auto_scaling_groups",
         "DescribeScalingActivities": "scaling_activities",
         "PutLifecycleHook": "lifecycle_hooks",
+        "PutNotificationConfiguration": "group_notifications",
         "StartInstanceRefresh": "instance_refreshes",
         "TerminateInstanceInAutoScalingGroup": "group_terminations",
     },

@@ -55,6 +55,8 @@ resource "aws_instance" "this" {
   user_data            = each.value.user_data
   monitoring           = true
 
+  disable_api_termination = false
+
   vpc_security_group_ids = concat(
     local.security_groups_of[each.value.role],
     [for name, group in aws_security_group.ssh_from : group.id if name == each.key],

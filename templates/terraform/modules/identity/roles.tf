@@ -51,3 +51,30 @@ resource "aws_iam_instance_profile" "this" {
 
   tags = merge(var.tags, { Name = "${var.name}-${each.key}", role = each.key })
 }
+
+# A policy that somebody else gives a role is found, and taken away by the next apply.
+locals {
+  policies = concat(
+    [aws_iam_role_policy.node, aws_iam_role_policy.autoscaler, aws_iam_role_policy.tokens],
+    values(aws_iam_role_policy.secrets),
+    values(aws_iam_role_policy.images),
+    values(aws_iam_role_policy.file_systems),
+    values(aws_iam_role_policy.buckets),
+    values(aws_iam_role_policy.snapshots),
+    values(aws_iam_role_policy.volumes),
+  )
+}
+
+resource "aws_iam_role_policies_exclusive" "this" {
+  for_each = local.roles
+
+  role_name    = aws_iam_role.this[each.key].name
+  policy_names = [for policy in local.policies : policy.name if policy.role == aws_iam_role.this[each.key].name]
+}
+
+resource "aws_iam_role_policy_attachments_exclusive" "this" {
+  for_each = local.roles
+
+  role_name   = aws_iam_role.this[each.key].name
+  policy_arns = []
+}

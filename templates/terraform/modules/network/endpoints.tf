@@ -4,7 +4,14 @@ resource "aws_vpc_endpoint" "gateway" {
   vpc_id            = aws_vpc.this.id
   service_name      = each.value
   vpc_endpoint_type = "Gateway"
-  route_table_ids   = [for table in aws_route_table.this : table.id]
+
+  # As AWS makes it. Without it here, what somebody else writes there would stay.
+  policy = jsonencode({
+    Version   = "2008-10-17"
+    Statement = [{ Effect = "Allow", Principal = "*", Action = "*", Resource = "*" }]
+  })
+
+  route_table_ids = [for table in aws_route_table.this : table.id]
 
   tags = merge(var.tags, { Name = "${var.name}-${each.key}" })
 }

@@ -93,3 +93,17 @@ resource "aws_iam_role_policy" "flow" {
   role   = aws_iam_role.flow[each.key].name
   policy = data.aws_iam_policy_document.flow_write[each.key].json
 }
+
+resource "aws_iam_role_policies_exclusive" "flow" {
+  for_each = local.cloudwatch_logs
+
+  role_name    = aws_iam_role.flow[each.key].name
+  policy_names = [aws_iam_role_policy.flow[each.key].name]
+}
+
+resource "aws_iam_role_policy_attachments_exclusive" "flow" {
+  for_each = local.cloudwatch_logs
+
+  role_name   = aws_iam_role.flow[each.key].name
+  policy_arns = []
+}

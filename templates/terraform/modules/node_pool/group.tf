@@ -42,6 +42,10 @@ resource "aws_autoscaling_group" "this" {
   vpc_zone_identifier = var.subnet_ids
   placement_group     = one([for group in aws_placement_group.this : group.name])
 
+  # Said, so that one that somebody else attaches is found and taken away.
+  load_balancers    = []
+  target_group_arns = []
+
   launch_configuration = one([for configuration in aws_launch_configuration.this : configuration.name])
 
   # Versions by number rather than $Latest, so that a plan shows that new machines will differ.

@@ -1,0 +1,110 @@
+"""What is in AWS on resources of ours and that nobody declared.
+
+Terraform compares what its state holds. A rule that somebody adds to a security group is a resource of its
+own, which the state does not have. The AWS provider 5.100 owns a few such lists as a whole
+(``aws_iam_role_policies_exclusive``), and most it does not. Those are compared here with what AWS lists: the
+next apply removes what hangs on a resource of ours; what may hold somebody's work is only reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from infra.drive.aws import Aws, RegionsError, each_region, told
+from infra.drive.undeclared import balancing, buckets, links, names, network, scaling
+from infra.drive.undeclared.model import Call, Declared, Find, Undeclared
+from infra.errors import DriveError
+
+__all__ = ["Call", "Declared", "Undeclared", "find", "remove"]
+
+KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
+    (network.rules, ("aws_security_group",), ("ec2:DescribeSecurityGroupRules",)),
+    (network.routes, ("aws_vpc",), ("ec2:DescribeRouteTables",)),
+    (network.network_acls, ("aws_vpc",), ("ec2:DescribeNetworkAcls",)),
+    (
+        network.ways_in,
+        ("aws_vpc",),
+        ("ec2:DescribeVpcPeeringConnections", "ec2:DescribeVpcEndpoints", "ec2:DescribeSubnets"),
+    ),
+    (balancing.listeners, ("aws_lb",), ("elasticloadbalancing:DescribeListeners",)),
+    (balancing.targets, ("aws_lb_target_group",), ("elasticloadbalancing:DescribeTargetHealth",)),
+    (scaling.policies, ("aws_autoscaling_group",), ("autoscaling:DescribePolicies",)),
+    (scaling.scheduled_actions, ("aws_autoscaling_group",), ("autoscaling:DescribeScheduledActions",)),
+    (scaling.hooks, ("aws_autoscaling_group",), ("autoscaling:DescribeLifecycleHooks",)),
+    (scaling.notifications, ("aws_autoscaling_group",), ("autoscaling:DescribeNotificationConfigurations",)),
+    (names.records, ("aws_route53_zone",), ("route53:ListResourceRecordSets",)),
+    (names.zone_vpcs, ("aws_route53_zone",), ("route53:GetHostedZone",)),
+    (
+        buckets.settings,
+        ("aws_s3_bucket",),
+        (
+            "s3:GetBucketCORS", "s3:GetBucketWebsite", "s3:GetReplicationConfiguration",
+            "s3:GetBucketLogging", "s3:GetBucketNotification", "s3:GetAccelerateConfiguration",
+            "s3:GetBucketRequestPayment",
+        ),
+    ),
+    (links.vpn_connections, ("aws_vpn_gateway",), ("ec2:DescribeVpnConnections",)),
+    (links.transit_routes, ("aws_ec2_transit_gateway",), ("ec2:SearchTransitGatewayRoutes",)),
+    (links.mount_targets, ("aws_efs_file_system",), ("elasticfilesystem:DescribeMountTargets",)),
+)  # fmt: skip
+"""What looks, the types of which there must be one in the region, and the IAM actions that it takes."""
+
+_AT_ONCE: Final = 8
+_GONE: Final = ("NotFound", "NoSuch", "InvalidChangeBatch", "ValidationError", "InvalidSecurityGroupRuleId")
+"""In AWS's codes for what is not there any more."""
+
+
+def find(aws: Aws, declared: Declared, *, regions: Iterable[str] | None = None) -> tuple[Undeclared, ...]:
+    """Everything that nobody declared, by holder; in ``regions``, or wherever the state has anything.
+
+    ``DriveError`` where AWS can't be asked, or refuses: a door that can't be seen may be open.
+    """
+    wanted = declared.regions if regions is None else [one for one in declared.regions if one in set(regions)]
+
+    def look(region: str) -> list[Undeclared]:
+        return [each for kind in KINDS for each in _look(aws, region, declared, kind)]
+
+    try:
+        found = each_region(wanted, look)
+    except RegionsError as problem:
+        raise DriveError("\n".join(map(str, problem.failed.values()))) from None
+    # A zone's records, say, are the same in every region.
+    return tuple(
+        sorted(
+            {(each.holder, each.kind, each.id): each for those in found.values() for each in those}.values(),
+            key=lambda each: (each.holder, each.kind, each.id),
+        )
+    )
+
+
+def _look(
+    aws: Aws, region: str, declared: Declared, kind: tuple[Find, tuple[str, ...], tuple[str, ...]]
+) -> list[Undeclared]:
+    looks, types, needs = kind
+    if not any(declared.of(each, region) for each in types):
+        return []
+    with told(f"look for what nobody declared in {region}", needs=needs, quoting=True):
+        return list(looks(aws, region, declared))
+
+
+def remove(aws: Aws, undeclared: Iterable[Undeclared]) -> None:
+    """Take away what can be taken away; what is gone already is as wanted. ``DriveError``, after the rest."""
+    from infra.drive.aws import AwsError
+
+    def one(each: Undeclared) -> DriveError | None:
+        assert each.removal is not None
+        service, operation = each.removal.service, each.removal.operation
+        action = operation.replace("_", " ").title().replace(" ", "")
+        try:
+            with told(f"remove {each.what} from {each.holder}", needs=(f"{service}:{action}",), quoting=True):
+                getattr(aws.client(service, each.region), operation)(**each.removal.parameters)
+        except AwsError as problem:
+            return None if any(part in problem.code for part in _GONE) else problem
+        return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        problems = list(pool.map(one, (each for each in undeclared if each.removal)))
+    if failed := [str(problem) for problem in problems if problem]:
+        raise DriveError("\n".join(failed))

@@ -1,0 +1,72 @@
+"""Routes of VPN connections and transit gateways, others' VPN connections, mount targets of file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.drive.aws import Aws
+from infra.drive.undeclared.model import Declared, Undeclared, chunks, on, pages
+
+_GONE = ("deleted", "deleting")
+
+
+def vpn_connections(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Static routes on our connections; connections of others to our gateways, which are only reported."""
+    gateways = declared.by("id", "aws_vpn_gateway", region)
+    connections = declared.by("id", "aws_vpn_connection", region)
+    ours = declared.values("aws_vpn_connection_route", "vpn_connection_id", "destination_cidr_block")
+    for ids in chunks(gateways):
+        answer = aws.client("ec2", region).describe_vpn_connections(
+            Filters=[{"Name": "vpn-gateway-id", "Values": ids}]
+        )
+        for connection in answer["VpnConnections"]:
+            name = connection["VpnConnectionId"]
+            if connection.get("State") in _GONE or connection.get("VpnGatewayId") not in gateways:
+                continue
+            if name not in connections:
+                what = f"{name} to {connection['CustomerGatewayId']}"
+                yield on(gateways[connection["VpnGatewayId"]], "VPN connection", name, what)
+                continue
+            for route in connection.get("Routes", ()):
+                block = route["DestinationCidrBlock"]
+                if (name, block) not in ours and route.get("State") not in _GONE:
+                    yield on(
+                        connections[name], "VPN route", f"{name} {block}", f"{block} over {name}",
+                        "ec2", "delete_vpn_connection_route",
+                        VpnConnectionId=name, DestinationCidrBlock=block,
+                    )  # fmt: skip
+
+
+def transit_routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Static routes of our transit gateways."""
+    ours = declared.values(
+        "aws_ec2_transit_gateway_route", "transit_gateway_route_table_id", "destination_cidr_block"
+    )
+    for gateway in declared.of("aws_ec2_transit_gateway", region):
+        table = gateway.values["association_default_route_table_id"]
+        answer = aws.client("ec2", region).search_transit_gateway_routes(
+            TransitGatewayRouteTableId=table, Filters=[{"Name": "type", "Values": ["static"]}]
+        )
+        for route in answer["Routes"]:
+            block = route["DestinationCidrBlock"]
+            if (table, block) not in ours and route.get("State") not in _GONE:
+                yield on(
+                    gateway, "transit gateway route", f"{table} {block}", f"{block} in {table}",
+                    "ec2", "delete_transit_gateway_route",
+                    TransitGatewayRouteTableId=table, DestinationCidrBlock=block,
+                )  # fmt: skip
+
+
+def mount_targets(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Where our file systems can be mounted."""
+    efs = aws.client("efs", region)
+    ours = declared.values("aws_efs_mount_target", "id")
+    for name, holder in declared.by("id", "aws_efs_file_system", region).items():
+        try:
+            answer = list(pages(efs, "describe_mount_targets", FileSystemId=name))
+        except efs.exceptions.FileSystemNotFound:
+            continue
+        for target in (each for page in answer for each in page["MountTargets"]):
+            if (target["MountTargetId"],) not in ours:
+                what = f"{target['MountTargetId']} in {target['SubnetId']}"
+                yield on(holder, "mount target", target["MountTargetId"], what)

@@ -1,0 +1,107 @@
+"""What nobody declared, as plain data that can be saved beside a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from infra.drive.aws import Aws
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of AWS's API that takes something away."""
+
+    service: str
+    """As boto3 names it: ``ec2``."""
+    operation: str
+    """As boto3 names it: ``delete_route``."""
+    parameters: Mapping[str, Any]
+    """JSON values only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undeclared:
+    """Something on a resource of ours that is in AWS and not in the state."""
+
+    holder: str
+    """The address of the resource that it is on."""
+    site: str
+    """Of the holder; empty for what belongs to none."""
+    region: str
+    """The AWS region to call."""
+    kind: str
+    """``security group rule``."""
+    id: str
+    what: str
+    """In full: ``ingress tcp 22 from 0.0.0.0/0 (sgr-0123)``."""
+    removal: Call | None
+    """What takes it away; None for what may hold somebody's work, which is only reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One instance in the state."""
+
+    address: str
+    type: str
+    site: str
+    region: str
+    values: Mapping[str, Any]
+
+
+class Declared:
+    """What the state holds, by type."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._of: dict[str, list[Resource]] = {}
+        for resource in resources:
+            self._of.setdefault(resource.type, []).append(resource)
+
+    def of(self, kind: str, region: str = "") -> list[Resource]:
+        """Those of a Terraform type, in a region or in all."""
+        return [each for each in self._of.get(kind, ()) if region in ("", each.region)]
+
+    def by(self, attribute: str, kind: str, region: str = "") -> dict[str, Resource]:
+        """Those of a type by the value of an attribute."""
+        return {str(each.values[attribute]): each for each in self.of(kind, region)}
+
+    def values(self, kind: str, *attributes: str) -> set[tuple[Any, ...]]:
+        """What those of a type have in these attributes."""
+        return {tuple(each.values.get(name) for name in attributes) for each in self.of(kind)}
+
+    @property
+    def regions(self) -> list[str]:
+        """Where anything stands."""
+        return sorted({each.region for those in self._of.values() for each in those})
+
+
+Find: TypeAlias = Callable[[Aws, str, Declared], Iterator[Undeclared]]
+"""Looks in one region for one kind of thing."""
+
+
+def on(
+    holder: Resource,
+    kind: str,
+    name: str,
+    what: str,
+    service: str = "",
+    operation: str = "",
+    **parameters: Any,
+) -> Undeclared:
+    """Something on ``holder``, with the call that takes it away if there is one."""
+    removal = Call(service, operation, parameters) if operation else None
+    return Undeclared(holder.address, holder.site, holder.region, kind, name, what, removal)
+
+
+def pages(client: Any, operation: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
+    """Every page of an answer."""
+    yield from client.get_paginator(operation).paginate(**parameters)
+
+
+def chunks(values: Iterable[str], size: int = 100) -> Iterator[list[str]]:
+    """Lists of at most ``size``: a filter takes 200 values."""
+    ordered = sorted(values)
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]

@@ -1,0 +1,67 @@
+"""Records in our hosted zones, and who else may ask a private one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from infra.drive.aws import Aws
+from infra.drive.undeclared.model import Declared, Undeclared, on, pages
+
+_ESCAPED = re.compile(r"\\(\d{3})")
+
+
+def records(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Records of zones that are ours; in one that was there before, others' are none of our business."""
+    route53 = aws.client("route53")
+    ours = {
+        (zone, _plain(fqdn), kind, identifier or "")
+        for zone, fqdn, kind, identifier in declared.values(
+            "aws_route53_record", "zone_id", "fqdn", "type", "set_identifier"
+        )
+    }
+    for zone, holder in declared.by("zone_id", "aws_route53_zone", region).items():
+        try:
+            answer = list(pages(route53, "list_resource_record_sets", HostedZoneId=zone))
+        except route53.exceptions.NoSuchHostedZone:
+            continue
+        for record in (each for page in answer for each in page["ResourceRecordSets"]):
+            name, kind = _plain(record["Name"]), record["Type"]
+            if kind in ("NS", "SOA") and name == _plain(holder.values["name"]):
+                continue
+            if (zone, name, kind, record.get("SetIdentifier", "")) not in ours:
+                change = {"Action": "DELETE", "ResourceRecordSet": record}
+                yield on(
+                    holder, "record", f"{name} {kind}", f"{name} {kind} {_value(record)}",
+                    "route53", "change_resource_record_sets",
+                    HostedZoneId=zone, ChangeBatch={"Changes": [change]},
+                )  # fmt: skip
+
+
+def zone_vpcs(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """VPCs whose machines see a private zone."""
+    route53 = aws.client("route53")
+    ours = declared.values("aws_vpc", "id")
+    for zone, holder in declared.by("zone_id", "aws_route53_zone", region).items():
+        try:
+            answer = route53.get_hosted_zone(Id=zone)
+        except route53.exceptions.NoSuchHostedZone:
+            continue
+        for vpc in answer.get("VPCs", ()):
+            if (vpc["VPCId"],) not in ours:
+                yield on(
+                    holder, "zone association", vpc["VPCId"], f"{vpc['VPCId']} in {vpc['VPCRegion']}",
+                    "route53", "disassociate_vpc_from_hosted_zone",
+                    HostedZoneId=zone, VPC={"VPCRegion": vpc["VPCRegion"], "VPCId": vpc["VPCId"]},
+                )  # fmt: skip
+
+
+def _plain(name: str) -> str:
+    """Route 53 escapes in octal what is not a letter, and ends names with a dot."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name).rstrip(".").lower()
+
+
+def _value(record: dict[str, Any]) -> str:
+    alias = record.get("AliasTarget")
+    return str(alias["DNSName"]) if alias else " ".join(one["Value"] for one in record["ResourceRecords"])

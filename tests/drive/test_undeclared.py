@@ -1,0 +1,273 @@
+"""What nobody declared, on an embedded AWS: each kind is found and named, removed, and then gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.drive import localaws, undeclared
+from infra.drive.aws import Aws
+from infra.drive.undeclared.state import declared
+
+REGION = "us-west-2"
+SITES = {"us_west_2": "us-west-2"}
+REGIONS = {"us-west-2": REGION}
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    server = localaws.start(tmp_path_factory.mktemp("undeclared") / "aws", "undeclared")
+    yield Aws(localaws.environment(server, REGION))
+    localaws.stop(server.folder)
+
+
+class State:
+    """A state, resource by resource, as Terraform writes it."""
+
+    def __init__(self) -> None:
+        self.resources: list[dict[str, Any]] = []
+
+    def add(self, kind: str, key: str, **values: Any) -> None:
+        self.resources.append(
+            {
+                "module": "module.us_west_2.module.network",
+                "mode": "managed",
+                "type": kind,
+                "name": "this",
+                "provider": 'provider["registry.terraform.io/hashicorp/aws"].us_west_2',
+                "instances": [{"index_key": key, "attributes": values}],
+            }
+        )
+
+    def found(self, aws: Aws) -> tuple[undeclared.Undeclared, ...]:
+        return undeclared.find(aws, declared(json.dumps({"resources": self.resources}), SITES, REGIONS))
+
+
+def is_fixed(aws: Aws, state: State) -> None:
+    """Removing what can be removed leaves nothing but what is only reported."""
+    undeclared.remove(aws, state.found(aws))
+    assert [one for one in state.found(aws) if one.removal] == []
+
+
+def test_rules_routes_and_ways_into_a_vpc(aws: Aws) -> None:
+    ec2, state = aws.client("ec2", REGION), State()
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    other = ec2.create_vpc(CidrBlock="10.2.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=vpc)
+    group = ec2.create_security_group(GroupName="vpn", Description="d", VpcId=vpc)["GroupId"]
+    ec2.revoke_security_group_egress(
+        GroupId=group, IpPermissions=[{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+    )
+    gateway = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]
+    state.add("aws_vpc", "v", id=vpc)
+    state.add("aws_subnet", "s", id=subnet)
+    state.add("aws_route_table", "t", id=table)
+    state.add("aws_security_group", "vpn", id=group)
+
+    [ours] = ec2.authorize_security_group_ingress(
+        GroupId=group, IpPermissions=[permission(443, "10.0.0.0/8")]
+    )["SecurityGroupRules"]
+    state.add("aws_vpc_security_group_ingress_rule", "r", security_group_rule_id=ours["SecurityGroupRuleId"])
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=internet)
+    state.add("aws_route", "0", route_table_id=table, destination_cidr_block="0.0.0.0/0")
+    assert state.found(aws) == ()
+
+    [main] = ec2.describe_route_tables(
+        Filters=[
+            {"Name": "vpc-id", "Values": [vpc]},
+            {"Name": "association.main", "Values": ["true"]},
+        ]
+    )["RouteTables"]
+    [rule] = ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[permission(22, "0.0.0.0/0")])[
+        "SecurityGroupRules"
+    ]
+    ec2.authorize_security_group_egress(GroupId=group, IpPermissions=[permission(25, "0.0.0.0/0")])
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="192.0.2.0/24", GatewayId=internet)
+    ec2.create_route(
+        RouteTableId=main["RouteTableId"], DestinationCidrBlock="192.0.2.0/24", GatewayId=internet
+    )
+    ec2.enable_vgw_route_propagation(RouteTableId=table, GatewayId=gateway)
+    acl = ec2.create_network_acl(VpcId=vpc)["NetworkAcl"]["NetworkAclId"]
+    [link] = [
+        each
+        for one in ec2.describe_network_acls(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["NetworkAcls"]
+        for each in one["Associations"]
+    ]
+    ec2.replace_network_acl_association(AssociationId=link["NetworkAclAssociationId"], NetworkAclId=acl)
+    peering = ec2.create_vpc_peering_connection(VpcId=other, PeerVpcId=vpc)["VpcPeeringConnection"]
+    stray = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.9.0/24")["Subnet"]["SubnetId"]
+
+    found = state.found(aws)
+    name = rule["SecurityGroupRuleId"]
+    assert f'ingress tcp 22 from 0.0.0.0/0 "by hand" ({name})' in {one.what for one in found}
+    assert {one.holder for one in found if one.kind == "security group rule"} == {
+        'module.us_west_2.module.network.aws_security_group.this["vpn"]'
+    }
+    assert sorted(one.kind for one in found if one.removal) == [
+        "network ACL",
+        "route",
+        "route",
+        "route propagation",
+        "security group rule",
+        "security group rule",
+    ]
+    assert {(one.kind, one.id) for one in found if not one.removal} == {
+        ("peering connection", peering["VpcPeeringConnectionId"]),
+        ("subnet", stray),
+    }
+    is_fixed(aws, state)
+
+
+def permission(port: int, block: str) -> dict[str, Any]:
+    ranges = [{"CidrIp": block, "Description": "by hand"}]
+    return {"IpProtocol": "tcp", "FromPort": port, "ToPort": port, "IpRanges": ranges}
+
+
+def test_listeners_and_targets(aws: Aws) -> None:
+    ec2, elb, state = aws.client("ec2", REGION), aws.client("elbv2", REGION), State()
+    vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.3.0.0/24")["Subnet"]["SubnetId"]
+    [balancer] = elb.create_load_balancer(Name="api", Subnets=[subnet], Type="network")["LoadBalancers"]
+    [group] = elb.create_target_group(Name="api", Protocol="TCP", Port=6443, VpcId=vpc, TargetType="ip")[
+        "TargetGroups"
+    ]
+    state.add("aws_lb", "l", arn=balancer["LoadBalancerArn"])
+    state.add("aws_lb_target_group", "g", arn=group["TargetGroupArn"])
+    actions = [{"Type": "forward", "TargetGroupArn": group["TargetGroupArn"]}]
+    for port in (6443, 22):
+        [listener] = elb.create_listener(
+            LoadBalancerArn=balancer["LoadBalancerArn"], Protocol="TCP", Port=port, DefaultActions=actions
+        )["Listeners"]
+        if port == 6443:
+            state.add("aws_lb_listener", "a", arn=listener["ListenerArn"])
+    elb.register_targets(TargetGroupArn=group["TargetGroupArn"], Targets=[{"Id": "10.3.0.9", "Port": 6443}])
+    found = {one.kind: one.what for one in state.found(aws)}
+    assert found["listener"].startswith("TCP 22 (arn:")
+    assert found["target"] == "10.3.0.9:6443"
+    is_fixed(aws, state)
+
+
+def test_what_else_scales_a_group(aws: Aws) -> None:
+    scaling, state = aws.client("autoscaling", REGION), State()
+    scaling.create_launch_configuration(
+        LaunchConfigurationName="c", ImageId="ami-12345678", InstanceType="m6i.large"
+    )
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName="cpu",
+        LaunchConfigurationName="c",
+        MinSize=0,
+        MaxSize=1,
+        AvailabilityZones=[f"{REGION}a"],
+    )
+    state.add("aws_autoscaling_group", "cpu", name="cpu")
+    assert state.found(aws) == ()
+    group = {"AutoScalingGroupName": "cpu"}
+    scaling.put_scaling_policy(
+        **group, PolicyName="half", AdjustmentType="ChangeInCapacity", ScalingAdjustment=-1
+    )
+    scaling.put_scheduled_update_group_action(
+        **group, ScheduledActionName="night", Recurrence="0 22 * * *", MaxSize=0
+    )
+    scaling.put_lifecycle_hook(
+        **group, LifecycleHookName="wait", LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING"
+    )
+    topic = "arn:aws:sns:us-west-2:123456789012:ears"
+    scaling.put_notification_configuration(
+        **group, TopicARN=topic, NotificationTypes=["autoscaling:EC2_INSTANCE_LAUNCH"]
+    )
+    assert {one.kind: one.what for one in state.found(aws)} == {
+        "scaling policy": "half (SimpleScaling)",
+        "scheduled action": "night (max 0, at 0 22 * * *)",
+        "lifecycle hook": "wait on EC2_INSTANCE_LAUNCHING",
+        "notification": f"EC2_INSTANCE_LAUNCH to {topic}",
+    }
+    is_fixed(aws, state)
+
+
+def test_records_and_who_may_ask(aws: Aws) -> None:
+    route53, ec2, state = aws.client("route53"), aws.client("ec2", REGION), State()
+    ours = ec2.create_vpc(CidrBlock="10.4.0.0/16")["Vpc"]["VpcId"]
+    other = ec2.create_vpc(CidrBlock="10.5.0.0/16")["Vpc"]["VpcId"]
+    zone = route53.create_hosted_zone(
+        Name="lab.internal", CallerReference="1", VPC={"VPCRegion": REGION, "VPCId": ours}
+    )["HostedZone"]["Id"].rpartition("/")[2]
+    state.add("aws_vpc", "v", id=ours)
+    state.add("aws_route53_zone", "z", zone_id=zone, name="lab.internal")
+    records = {
+        "*.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "10.4.0.1"}]},
+        "api.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "203.0.113.9"}]},
+    }
+    for name, values in records.items():
+        record = {"Name": name, "Type": "A", **values}
+        route53.change_resource_record_sets(
+            HostedZoneId=zone, ChangeBatch={"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
+        )
+    state.add("aws_route53_record", "w", zone_id=zone, fqdn="*.lab.internal", type="A", set_identifier="")
+    route53.associate_vpc_with_hosted_zone(HostedZoneId=zone, VPC={"VPCRegion": REGION, "VPCId": other})
+    assert {one.kind: one.what for one in state.found(aws)} == {
+        "record": "api.lab.internal A 203.0.113.9",
+        "zone association": f"{other} in {REGION}",
+    }
+    is_fixed(aws, state)
+
+
+def test_settings_of_a_bucket(aws: Aws) -> None:
+    s3, state = aws.client("s3", REGION), State()
+    s3.create_bucket(Bucket="some-data", CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.create_bucket(Bucket="elsewhere", CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.put_bucket_versioning(Bucket="some-data", VersioningConfiguration={"Status": "Enabled"})
+    s3.put_bucket_versioning(Bucket="elsewhere", VersioningConfiguration={"Status": "Enabled"})
+    state.add("aws_s3_bucket", "b", bucket="some-data")
+    assert state.found(aws) == ()
+    topic = aws.client("sns", REGION).create_topic(Name="objects")["TopicArn"]
+    topics = {"TopicConfigurations": [{"TopicArn": topic, "Events": ["s3:ObjectCreated:*"]}]}
+    rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}
+    s3.put_bucket_cors(Bucket="some-data", CORSConfiguration={"CORSRules": [rule]})
+    s3.put_bucket_website(
+        Bucket="some-data", WebsiteConfiguration={"IndexDocument": {"Suffix": "index.html"}}
+    )
+    s3.put_bucket_accelerate_configuration(Bucket="some-data", AccelerateConfiguration={"Status": "Enabled"})
+    s3.put_bucket_notification_configuration(Bucket="some-data", NotificationConfiguration=topics)
+    s3.put_bucket_replication(
+        Bucket="some-data",
+        ReplicationConfiguration={
+            "Role": "arn:aws:iam::123456789012:role/copy",
+            "Rules": [
+                {"Status": "Enabled", "Prefix": "", "Destination": {"Bucket": "arn:aws:s3:::elsewhere"}}
+            ],
+        },
+    )
+    assert {one.id for one in state.found(aws)} == {
+        "CORS",
+        "website",
+        "acceleration",
+        "notification",
+        "replication",
+    }
+    is_fixed(aws, state)
+
+
+def test_nothing_is_asked_of_what_is_not_there(aws: Aws) -> None:
+    assert State().found(aws) == ()
+    assert undeclared.find(aws, declared("", SITES, REGIONS)) == ()
+
+
+def test_what_is_gone_is_left_to_terraform(aws: Aws) -> None:
+    state = State()
+    arn = f"arn:aws:elasticloadbalancing:{REGION}:123456789012"
+    state.add("aws_lb", "l", arn=f"{arn}:loadbalancer/net/a/0123456789abcdef")
+    state.add("aws_lb_target_group", "g", arn=f"{arn}:targetgroup/a/0123456789abcdef")
+    state.add("aws_autoscaling_group", "p", name="gone")
+    state.add("aws_route53_zone", "z", zone_id="Z0123456789ABCDEFGHIJ", name="gone.internal")
+    state.add("aws_s3_bucket", "b", bucket="gone-bucket")
+    state.add("aws_efs_file_system", "f", id="fs-0123456789abcdef0")
+    state.add("aws_vpc", "v", id="vpc-0123456789abcdef0")
+    state.add("aws_security_group", "s", id="sg-0123456789abcdef0")
+    state.add("aws_vpn_gateway", "w", id="vgw-0123456789abcdef0")
+    assert state.found(aws) == ()
