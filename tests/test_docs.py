@@ -336,9 +336,12 @@ CALLS = {
     "s3:GetLifecycleConfiguration": "GetBucketLifecycleConfiguration",
     "s3:GetReplicationConfiguration": "GetBucketReplication",
     "s3:ListBucket": "ListObjectsV2",
+    "s3:PutAccelerateConfiguration": "PutBucketAccelerateConfiguration",
+    "s3:PutBucketCORS": "PutBucketCors",
     "s3:PutBucketPublicAccessBlock": "PutPublicAccessBlock",
     "s3:PutEncryptionConfiguration": "PutBucketEncryption",
     "s3:PutLifecycleConfiguration": "PutBucketLifecycleConfiguration",
+    "s3:PutReplicationConfiguration": "PutBucketReplication",
 }
 """Actions that are named otherwise than the call they allow (Service Authorization Reference)."""
 
