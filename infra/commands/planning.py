@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from infra.commands import retiring, world
 from infra.commands.environment import Environment, Understood, understand
 from infra.commands.rendering import write
-from infra.commands.terminal import ask, note, say, say_json, tell
+from infra.commands.terminal import ask, note, say, say_json, tell_count
 from infra.commands.vpn import keeping, trees
 from infra.errors import UsageError
 
@@ -30,7 +30,7 @@ def ready(
     from infra.drive import lifecycle
 
     understood = understand(environment, changeable=changeable)
-    tell(understood.loaded.problems)
+    tell_count(understood.loaded.problems, environment.name)
     if not understood.cluster.regions:
         if understood.cluster.retired:
             raise UsageError(

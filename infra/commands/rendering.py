@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.commands.environment import Environment, Understood, keep_lock, understand
-from infra.commands.terminal import coloured, note, say, say_json, tell
+from infra.commands.terminal import coloured, note, say, say_json, tell_count
 
 if TYPE_CHECKING:
     from infra.drive.workspace import Written
@@ -30,7 +30,7 @@ def write(understood: Understood) -> Written:
 def render(environment: Environment, *, json: bool) -> int:
     """Render into the build folder."""
     understood = understand(environment)
-    tell(understood.loaded.problems)
+    tell_count(understood.loaded.problems, environment.name)
     written = write(understood)
     counts = {
         "added": len(written.added),
@@ -95,12 +95,16 @@ def topology(environment: Environment, *, show: bool) -> int:
 
 def _marks(understood: Understood) -> dict[str, str]:
     """What the saved plan would change, by element of the picture; nothing without one of this very spec."""
+    import shutil
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
     from infra.commands.marks import marks
     from infra.commands.world import modules
     from infra.drive import lifecycle, plan, saved
     from infra.drive.engine import find_engine
     from infra.drive.folders import Folders
-    from infra.drive.terraform import Terraform
+    from infra.drive.terraform import Terraform, TerraformError
 
     folders = Folders(understood.environment.build.absolute())
     found = saved.load(folders)
@@ -111,6 +115,15 @@ def _marks(understood: Understood) -> dict[str, str]:
         note(f"Not marked: the plan of {found.made} is of another spec; `{again}` makes a new one.")
         return {}
     terraform = Terraform(find_engine(), folders.root, data=folders.data)
-    shown = terraform.show(saved.plan_file(folders))
+    try:
+        with TemporaryDirectory() as folder:
+            # An apply beside us uses the plan up, at any moment.
+            copy = Path(shutil.copy(saved.plan_file(folders), folder))
+            shown = terraform.show(copy)
+    except (FileNotFoundError, TerraformError):
+        if saved.load(folders) == found:
+            raise
+        note(f"Not marked: the plan of {found.made} was applied, or replaced, while this ran.")
+        return {}
     note(f"Marked: what the plan of {found.made} would change.")
     return marks(plan.parse(shown, modules(understood.cluster)).changes, understood.cluster)

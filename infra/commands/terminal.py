@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -87,6 +88,17 @@ def tell(problems: Iterable[Problem]) -> None:
         note(f"{_BOLD}{colour}{_level(problem) or 'error: '}{_PLAIN}{problem}{_waived(problem)}")
         for line in snippet(problem):
             note(f"{_DIM}{line}{_PLAIN}")
+
+
+def tell_count(problems: Iterable[Problem], environment: str) -> None:
+    """How many findings there are beside errors, and what shows them: in full they are read once."""
+    counts = Counter("waived" if each.waived else each.level for each in problems)
+    if counts:
+        said = [
+            f"{number} {level}{'s' if number > 1 and level != 'waived' else ''}"
+            for level, number in sorted(counts.items())
+        ]
+        note(f"{', '.join(said)} in the spec; shown by: invoke validate --env {environment}")
 
 
 def _level(problem: Problem) -> str:

@@ -16,6 +16,10 @@ _LOCK_FIELD = re.compile(r"^\s*(ID|Who|Operation|Created):\s*(.+?)\s*$", re.MULT
 _PREVENTED = re.compile(r"Resource (\S+) has\s+lifecycle\.prevent_destroy")
 
 
+_NAMED = 5
+"""Further addresses of one diagnostic that are named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One thing that Terraform has to say."""
@@ -67,6 +71,26 @@ def readable(diagnostic: Diagnostic, folder: PurePath) -> str:
     if advice:
         body += ["", *advice.splitlines()] if body else advice.splitlines()
     return "\n".join([head, *(f"  {line}".rstrip() for line in body)])
+
+
+def grouped(diagnostics: Iterable[Diagnostic], folder: PurePath) -> list[str]:
+    """Each as `readable` has it; those of several resources that say the same once, with the addresses."""
+    groups: dict[tuple[str, str], list[Diagnostic]] = {}
+    for one in diagnostics:
+        said = one.detail.replace(one.address, "…") if one.address else one.detail
+        groups.setdefault((one.summary, said), []).append(one)
+    return [_together(those, folder) for those in groups.values()]
+
+
+def _together(those: list[Diagnostic], folder: PurePath) -> str:
+    first, *others = those
+    if not others:
+        return readable(first, folder)
+    addresses = [one.address for one in others if one.address]
+    rest = len(addresses) - _NAMED
+    named = [*addresses[:_NAMED], *([f"{rest} more"] if rest > 0 else [])]
+    more = f"and the same {len(others)} more times" + (f": {', '.join(named)}" if named else "")
+    return f"{readable(first, folder)}\n  {more}"
 
 
 def advise(diagnostic: Diagnostic, folder: PurePath) -> str:

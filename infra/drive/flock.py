@@ -14,11 +14,17 @@ from pathlib import Path
 from typing import Final
 
 _BEAT: Final = 0.05
+_TEXT: Final = 1000
+"""Bytes of what a holder writes of itself that are read."""
 _held: set[Path] = set()
 
 
 class Taken(Exception):  # noqa: N818 - a state of the world, which callers put into words
-    """Somebody else holds the lock, and did until the time was up."""
+    """Somebody else holds the lock, and did until the time was up.
+
+    Its text is who, and since when: ``ada@desk, process 4711, since 2026-11-22 09:30:12 UTC``; empty where
+    the holder has not written it yet.
+    """
 
 
 @contextmanager
@@ -34,6 +40,8 @@ def held(path: Path, *, timeout: float = 0, mode: int = 0o644, nested: bool = Fa
     file = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     try:
         _take(file, time.monotonic() + timeout)
+        os.ftruncate(file, 0)
+        os.pwrite(file, _holder().encode(), 0)
         _held.add(path)
         try:
             yield
@@ -43,13 +51,20 @@ def held(path: Path, *, timeout: float = 0, mode: int = 0o644, nested: bool = Fa
         os.close(file)  # which frees it
 
 
+def _holder() -> str:
+    """This process, as `Taken` shows it."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    user = os.environ.get("USER") or f"user {os.getuid()}"
+    return f"{user}@{os.uname().nodename}, process {os.getpid()}, since {since}\n"
+
+
 def _take(file: int, deadline: float) -> None:
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise Taken from None
+                raise Taken(os.pread(file, _TEXT, 0).decode(errors="replace").strip()) from None
             time.sleep(_BEAT)
         else:
             return

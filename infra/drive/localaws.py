@@ -163,13 +163,11 @@ def check(server: Server, state: Path, options: str) -> None:
     ``state`` is a ``terraform.tfstate``, ``options`` name the environment on a command line. A state that
     was written before this cloud was born, and holds resources, speaks of a cloud that is gone.
     """
-    try:
-        written = state.stat().st_mtime
-        resources = [row for row in json.loads(state.read_bytes())["resources"] if row["mode"] == "managed"]
-    except (FileNotFoundError, ValueError, KeyError):
+    count = _held(state)
+    if not count:
         return
-    count = sum(len(row.get("instances", ())) for row in resources)
-    if not count or written >= server.started:
+    written = state.stat().st_mtime
+    if written >= server.started:
         return
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(written))
     many = "1 resource" if count == 1 else f"{count} resources"
@@ -182,10 +180,10 @@ def check(server: Server, state: Path, options: str) -> None:
 def reset(folder: Path, state: Path) -> Path | None:
     """Stop the server, and move the state of its cloud aside: to a file beside it that is named in return.
 
-    None if there was no state. Nothing is deleted.
+    None if there was no state, or one of nothing, which stays. Nothing is deleted.
     """
     stop(folder)
-    if not state.is_file():
+    if not state.is_file() or _held(state) == 0:
         return None
     written = time.strftime("%Y%m%dT%H%M%S", time.localtime(state.stat().st_mtime))
     number = 0
@@ -194,6 +192,15 @@ def reset(folder: Path, state: Path) -> Path | None:
         if not aside.exists():
             return state.rename(aside)
         number += 1
+
+
+def _held(state: Path) -> int | None:
+    """How many resources a state holds; None where it can't be read as one."""
+    try:
+        rows = [row for row in json.loads(state.read_bytes())["resources"] if row["mode"] == "managed"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return sum(len(row.get("instances", ())) for row in rows)
 
 
 def _start(folder: Path, environment: str) -> Server:

@@ -42,7 +42,9 @@ class Difference:
 
 
 def difference(before: object, after: object) -> Difference | None:
-    """Of two values of one attribute; None where they are not both texts that hold a structure."""
+    """Of two values of one attribute; None where they are not both lists, or texts that hold a structure."""
+    if isinstance(before, list) and isinstance(after, list):
+        return Difference(tuple(_lists("", before, after)), (), ())
     if not isinstance(before, str) or not isinstance(after, str):
         return None
     first, second = read(before), read(after)

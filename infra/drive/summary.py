@@ -369,8 +369,12 @@ def _attributes(attributes: Sequence[Attribute], *, at_most: int = _ATTRIBUTES) 
 
 def _attribute(one: Attribute) -> list[str]:
     found = difference(one.before, one.after)
-    if found is None:
-        return [f"{one.path}: {_value(one.before)} → {_value(one.after)}"]
+    before, after = _value(one.before), _value(one.after)
+    short = isinstance(one.before, list) and not (before + after).count("…")
+    if found is None or short:
+        return [f"{one.path}: {before} → {after}"]
+    if isinstance(one.before, list):
+        return [f"{one.path}{line}" for line in found.lines]
     rest = len(found.lines) - _DIFFERENCES
     lines = [f"{one.path}: {found.names}" if found.names else f"{one.path}:"]
     lines += [

@@ -43,7 +43,7 @@ class TerraformError(ToolError):
     ) -> None:
         super().__init__(command, exit_code, output)
         self.diagnostics = tuple(found)
-        errors = [diagnostics.readable(one, folder) for one in found if one.is_error]
+        errors = diagnostics.grouped((one for one in found if one.is_error), folder)
         if errors:
             self.args = ("\n".join([*errors, f"{' '.join(command)}: exit code {exit_code}"]),)
 

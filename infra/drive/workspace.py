@@ -54,9 +54,11 @@ def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
     try:
         with held(path, timeout=timeout, nested=True):
             yield
-    except Taken:
+    except Taken as taken:
+        who = f" ({taken})" if str(taken) else ""
         raise DriveError(
-            f"{build}: another run is working on this environment; wait until it is done, then run this again"
+            f"{build}: another run is working on this environment{who}; wait until it is done, then run this "
+            "again"
         ) from None
 
 

@@ -139,6 +139,8 @@ class NodeGroup:
     """What of it pods get, ``pods`` among it: never more than the smallest of the types really offers."""
     hourly_price: float | None
     """On demand, of the first type, USD an hour; None where the catalogue has none."""
+    spot_price: float | None
+    """The same to be expected on the spot market."""
     tags: Mapping[str, str]
     """On the group and, as they propagate, on its instances."""
     autoscaler_tags: Mapping[str, str]

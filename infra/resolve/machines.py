@@ -233,6 +233,7 @@ def _group(
         resources=resources,
         allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered),
         hourly_price=prices.on_demand(types[0].name, place.region),
+        spot_price=prices.spot(types[0].name, place.region),
         tags=thing_tags(place.name, role, pool=name),
         autoscaler_tags=dict(sorted(autoscaler.items())),
         user_data={

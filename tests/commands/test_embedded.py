@@ -78,3 +78,14 @@ def test_a_site_that_is_not_there_is_told_before_anything_is_started(lab: Enviro
     with pytest.raises(UsageError, match=r"no AWS site 'us-west-1' to plan for; did you mean us-west-2\?"):
         planning.plan(lab, only=["us-west-1"], named=(), out="", json=False)
     assert not lab.build.exists()
+
+
+def test_after_a_destroy_there_is_no_state_to_put_aside(
+    lab: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded.up(lab)
+    state = world.state_file(lab)
+    state.write_text('{"version": 4, "resources": []}', encoding="utf-8")
+    assert embedded.down(lab) == 0
+    assert "lost" not in capsys.readouterr().err
+    assert state.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from invoke.exceptions import Exit
 
-from infra.commands.terminal import problems_json, snippet, told
+from infra.commands.terminal import problems_json, snippet, tell_count, told
 from infra.errors import Level, Position, Problem, SpecError, UsageError
 
 
@@ -88,3 +88,12 @@ def test_problems_for_programs() -> None:
         "column": 5,
         "waived": None,
     }
+
+
+def test_findings_are_counted_where_they_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = Problem("NET002", "b", "too big", Level.WARNING)
+    tell_count([odd, odd, Problem("NET003", "c", "odd", waived="we know")], "lab")
+    tell_count([], "lab")
+    assert capsys.readouterr().err == (
+        "1 waived, 2 warnings in the spec; shown by: invoke validate --env lab\n"
+    )

@@ -43,7 +43,7 @@ class World:
 
 
 Expected: TypeAlias = tuple[str, str]
-"""What the address has in it, and what is said there: an attribute, ``gone``, a part of what is undeclared."""
+"""What the address has in it, and what is said there: an attribute, ``gone``, part of what is undeclared."""
 
 CHANGES: dict[str, tuple[Callable[[World], object], Expected]] = {}
 
@@ -166,7 +166,7 @@ def a_route_less(world: World) -> object:
     )
 
 
-@behind('aws_route_table.this["public"]', "routes of vgw-")
+@behind('aws_route_table.this["public"]', "route propagation of vgw-")
 def a_gateway_that_propagates(world: World) -> object:
     ec2 = world.client("ec2")
     gateway = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]

@@ -78,3 +78,18 @@ def test_guarded_things_are_named_once() -> None:
 def test_credentials_lead_to_the_doctor() -> None:
     said = diagnostics.advise(error("No valid credential sources found"), FOLDER)
     assert "invoke doctor" in said
+
+
+def test_what_is_said_of_many_resources_is_read_once() -> None:
+    def absent(name: str) -> Diagnostic:
+        address = f"module.eu.aws_subnet.{name}"
+        said = {"summary": "Provider configuration not present", "detail": f"To work with {address} …"}
+        return diagnostics.parse({"severity": "error", "address": address, **said})
+
+    [text, other] = diagnostics.grouped([*map(absent, "abcdefgh"), error("Invalid CIDR")], FOLDER)
+    assert text.count("Provider configuration not present") == 1
+    assert "module.eu.aws_subnet.a" in text
+    assert text.splitlines()[-1] == "  and the same 7 more times: " + ", ".join(
+        [*(f"module.eu.aws_subnet.{name}" for name in "bcdef"), "2 more"]
+    )
+    assert other == "Invalid CIDR"

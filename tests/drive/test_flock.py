@@ -31,7 +31,8 @@ def holder(path: Path) -> subprocess.Popen[str]:
 def test_another_process_waits_its_turn(tmp_path: Path) -> None:
     other = holder(tmp_path / "lock")
     try:
-        with pytest.raises(Taken), held(tmp_path / "lock", timeout=0.1):
+        who = rf"@.*, process {other.pid}, since 20\d\d-"
+        with pytest.raises(Taken, match=who), held(tmp_path / "lock", timeout=0.1):
             pass
     finally:
         other.kill()

@@ -102,3 +102,15 @@ def test_one_policy_is_told_in_full() -> None:
     assert lines[at + 2].startswith("        Statement[LookUp].Condition")
     [change] = summary.to_json(parse(shown, {}), environment="lab")["changes"]
     assert len(change["attributes"][0]["difference"]) == 2
+
+
+def test_of_a_long_list_only_what_differs_is_told() -> None:
+    names = [f"subnet-{number:017}" for number in range(9)]
+    change = {
+        "actions": ["update"],
+        "before": {"subnets": names},
+        "after": {"subnets": [*names[:8], "subnet-a"]},
+    }
+    resource = {"address": "aws_lb.x", "mode": "managed", "type": "aws_lb", "name": "x", "change": change}
+    text = summary.text(parse({"resource_changes": [resource]}, {}), environment="lab")
+    assert f'      subnets: "{names[8]}" → "subnet-a"' in text.splitlines()

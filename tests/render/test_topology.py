@@ -92,7 +92,7 @@ def test_a_pool_tells_type_market_count_and_price() -> None:
     assert facts["GPUs"] == "4 × V100 16 GB"  # noqa: RUF001 (a multiplication sign)
     assert facts["Market"] == "mixed: 50 % on demand, the rest spot"
     assert facts["Nodes"] == "0–20"  # noqa: RUF001 (an en dash)
-    assert facts["Price"] == "$12.24 an hour on demand"
+    assert facts["Price"] == "$8.568 an hour mixed"
     assert pool["related"] == ["us-east-1/gpu-p3", "eu-west-1/gpu-p3"]
 
 
@@ -282,7 +282,7 @@ def test_what_a_plan_changes_is_signed_and_counted() -> None:
     assert signs.rstrip().endswith("+")
     for words in ("3 added", "1 changed in place", "1 replaced", "2 destroyed"):
         assert f">{words}</text>" in files["topology.svg"]
-    assert data(files["topology.html"])["eu-central-1"]["note"] == "not in the spec any more"
+    assert data(files["topology.html"])["eu-central-1"]["note"] == "no longer in the spec"
 
 
 def test_a_box_counts_the_changes_inside(tmp_path: Path) -> None:
@@ -409,3 +409,24 @@ def test_text_is_cut_to_its_room(look: str) -> None:
 def test_a_route_rounds_its_corners() -> None:
     assert route([(0, 0), (0, 20), (30, 20)], radius=5) == "M0 0L0 15Q0 20 5 20L30 20"
     assert route([(0, 0), (0, 0), (10, 0)]) == "M0 0L10 0"
+
+
+def test_what_is_made_and_has_no_place_in_the_picture_is_not_struck_through() -> None:
+    files = render(shipped("research"), {"us-west-2/s3/etcd.snapshots": "add", "us-west-2": "add"})
+    assert "us-west-2/s3/etcd.snapshots" not in data(files["topology.html"])
+    assert "No longer in the spec" not in files["topology.svg"]
+
+
+def test_a_rack_of_mixed_cards_counts_each_model() -> None:
+    cluster = shipped("local")
+    sites = []
+    for site in cluster.sites:
+        nodes = [
+            replace(node, gpus=replace(node.gpus, model="rtx-3090", count=2))
+            if node.gpus and node.name == "titan-02"
+            else node
+            for node in site.nodes
+        ]
+        sites.append(replace(site, nodes=tuple(nodes)))
+    svg = render(replace(cluster, sites=tuple(sites)))["topology.svg"]
+    assert "2 \u00d7 GeForce RTX 3090, 4 \u00d7 TITAN X (Pascal)" in svg

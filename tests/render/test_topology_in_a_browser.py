@@ -158,7 +158,7 @@ def test_pointing_at_a_pool_tells_of_it_and_lights_it_up_elsewhere(page: Page) -
     page.hover("us-west-2/gpu-p3")
     facts = page.told()
     assert facts["Types"] == "p3.8xlarge, p3.16xlarge (weight 2)"
-    assert facts["Price"] == "$12.24 an hour on demand"
+    assert facts["Price"] == "$8.568 an hour mixed"
     assert page.ids(".lit") == {f"{region}/gpu-p3" for region in ("us-west-2", "us-east-1", "eu-west-1")}
 
 

@@ -84,7 +84,7 @@ def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
             if (name, gateway["GatewayId"]) not in propagated:
                 yield on(
                     holder, "route propagation", f"{name} {gateway['GatewayId']}",
-                    f"routes of {gateway['GatewayId']} into {name}",
+                    f"of {gateway['GatewayId']} into {name}",
                     "ec2", "disable_vgw_route_propagation",
                     RouteTableId=name, GatewayId=gateway["GatewayId"],
                 )  # fmt: skip

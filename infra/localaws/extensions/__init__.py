@@ -27,6 +27,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "DescribeVpnGateways": "vpn_gateways",
         "DisassociateTransitGatewayRouteTable": "transit_gateways",
         "EnableVgwRoutePropagation": "vgw_route_propagation",
+        "ModifyNetworkInterfaceAttribute": "instance_groups",
         "ModifySecurityGroupRules": "security_group_rules",
         "MonitorInstances": "monitoring",
         "RunInstances": "run_instances",

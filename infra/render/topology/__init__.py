@@ -33,8 +33,8 @@ def render(cluster: Cluster, changes: Mapping[str, str] | None = None) -> Files:
     ``kubernetes/pods``             a range; also ``kubernetes/services``, ``supernet``, ``links``
     ==============================  =====================================================
 
-    An element that is not in the cluster (any more) is listed under the picture. Raises ``ValueError`` for
-    an action of another name.
+    One that is destroyed and is no longer in the cluster is listed under the picture. Raises ``ValueError``
+    for an action of another name.
     """
     from infra.render.topology.page import draw
 

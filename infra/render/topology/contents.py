@@ -22,6 +22,7 @@ def tell(cluster: Cluster) -> Iterator[Item]:
 def _pools(cluster: Cluster) -> Iterator[Item]:
     for pool in cluster.pools:
         market, names = wording.market(pool.market), wording.types(pool)
+        bought = wording.short_market(pool.market)
         taints = ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints)
         disks = ", ".join(f"{disk.size_gib} GiB {disk.type}" for disk in pool.scratch_disks)
         everywhere = tuple(f"{group.region}/{pool.name}" for group in pool.groups)
@@ -36,8 +37,8 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
                     ("GPUs", wording.card(pool.gpus) if pool.gpus else None),
                     ("Market", market),
                     ("Nodes", wording.span(group.min, group.max)),
-                    ("Price", wording.hourly(group.hourly_price)),
-                    ("At full size", wording.hourly(wording.full_price(pool, group))),
+                    ("Price", wording.hourly(wording.price(pool, group), bought)),
+                    ("At full size", wording.hourly(wording.full_price(pool, group), bought)),
                     ("Zones", ", ".join(group.zones)),
                     ("Image", f"{pool.image}, {pool.architecture}"),
                     ("Priority", pool.priority or None),

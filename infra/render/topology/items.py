@@ -118,7 +118,7 @@ def groups_by_region(cluster: Cluster) -> dict[str, list[tuple[NodePool, NodeGro
 
 def gone(name: str) -> Item:
     """An element that a plan speaks of and the cluster has no more."""
-    return Item(name, GONE, name, "not in the spec any more", ())
+    return Item(name, GONE, name, "no longer in the spec", ())
 
 
 def facts(*pairs: tuple[str, object]) -> tuple[tuple[str, str], ...]:

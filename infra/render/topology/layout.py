@@ -100,7 +100,7 @@ def lay_out(cluster: Cluster, items: Mapping[str, Item], changes: Mapping[str, s
     sheet.y += GAP
     lost = [name for name in changes if items[name].kind == GONE]
     if lost:
-        sheet.band("Not in the spec any more")
+        sheet.band("No longer in the spec")
         marks, height = frame.lost(pen, sorted(lost), sheet.left, sheet.y, sheet.inner)
         sheet.marks += marks
         sheet.y += height + GAP

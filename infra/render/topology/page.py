@@ -29,6 +29,8 @@ def draw(cluster: Cluster, changes: Mapping[str, str]) -> Files:
         if action not in ACTIONS:
             raise ValueError(f"{name}: {action!r} is not one of {', '.join(ACTIONS)}")
     told = tell(cluster)
+    # What is made, and has no place in the picture (the bucket of etcd's snapshots), is not what goes.
+    changes = {name: action for name, action in changes.items() if name in told or action == "destroy"}
     told |= {name: gone(name) for name in sorted(changes) if name not in told}
     picture = lay_out(cluster, told, changes)
     style = _static("colours.css") + _static("diagram.css") + _static("page.css")

@@ -130,7 +130,10 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
                 ("Flow logs", _flow_logs(region)),
                 ("Pools", len(here)),
                 ("Nodes", wording.span(sum(g.min for _, g in here), sum(g.max for _, g in here))),
-                ("At full size", wording.hourly(wording.total(wording.full_price(p, g) for p, g in here))),
+                (
+                    "At full size",
+                    wording.hourly(wording.total(wording.full_price(p, g) for p, g in here), ""),
+                ),
                 ("VPN", wording.count(len(connected), "connection")),
             ),
             (str(region.vpc),),

@@ -5,6 +5,7 @@ It tells how high it became; its frame comes last, when the height of its row is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -163,7 +164,7 @@ class Writer:
                 text(types, base, words, "dim ink", 108 if pool.gpus else 220),
                 Text(market, base, bought, "dim", "end"),
                 Text(count, base, wording.span(group.min, group.max), "body", "end"),
-                Text(price, base, wording.money(group.hourly_price).lstrip("$"), "mono", "end"),
+                Text(price, base, wording.money(wording.price(pool, group)).lstrip("$"), "mono", "end"),
             ]
             if pool.gpus:
                 room = market - gpus - width(bought, "dim") - 10
@@ -211,9 +212,11 @@ class Writer:
         for node in site.nodes:
             racks.setdefault(node.rack or "", []).append(node)
         for rack, inside in sorted(racks.items()):
-            cards = sum(node.gpus.count for node in inside if node.gpus)
-            models = sorted({wording.card_name(node.gpus.model) for node in inside if node.gpus})
-            gpus = f"{cards} {wording.TIMES} {', '.join(models)}" if cards else ""
+            cards: Counter[str] = Counter()
+            for node in inside:
+                if node.gpus:
+                    cards[wording.card_name(node.gpus.model)] += node.gpus.count
+            gpus = ", ".join(f"{number} {wording.TIMES} {model}" for model, number in sorted(cards.items()))
             facts = " · ".join(part for part in (wording.count(len(inside), "node"), gpus) if part)
             self.caption(_rack_caption(rack), [(self.right, facts)])
             self._chips(site, sorted(inside, key=_plain_last))

@@ -87,11 +87,18 @@ def types(pool: NodePool) -> str:
     )
 
 
+def price(pool: NodePool, group: NodeGroup) -> float | None:
+    """USD an hour of a machine of a group's first type as it is bought: a mixed one in its proportion."""
+    if group.hourly_price is None or group.spot_price is None or pool.market.kind == "on-demand":
+        return group.hourly_price
+    on_demand = pool.market.on_demand_percent / 100
+    return group.hourly_price * on_demand + group.spot_price * (1 - on_demand)
+
+
 def full_price(pool: NodePool, group: NodeGroup) -> float | None:
-    """USD an hour of a group at its maximum, on demand, all of its first type."""
-    if group.hourly_price is None:
-        return None
-    return group.hourly_price * group.max / max(pool.instance_types[0].weight, 1)
+    """USD an hour of a group at its maximum, all of its first type."""
+    each = price(pool, group)
+    return None if each is None else each * group.max / max(pool.instance_types[0].weight, 1)
 
 
 def total(prices: Iterable[float | None]) -> float | None:
@@ -125,9 +132,9 @@ def peering(network: Network) -> str:
     return "VPC peering" if network.interconnect == "peering" else "transit gateway peering"
 
 
-def hourly(price: float | None) -> str | None:
+def hourly(price: float | None, market: str = "on demand") -> str | None:
     """``$0.768 an hour on demand``; None without a price."""
-    return f"{money(price)} an hour on demand" if price else None
+    return f"{money(price)} an hour{f' {market}' if market else ''}" if price else None
 
 
 def some(blocks: Iterable[object]) -> str:
