@@ -1,4 +1,4 @@
-"""ModifyNetworkInterfaceAttribute and ModifyInstanceAttribute: an instance wears the groups of its first interface.
+"""ModifyNetworkInterfaceAttribute and ModifyInstanceAttribute: an instance wears its interface's groups.
 
 moto keeps the two apart, so that Terraform's change of one would not be read back from the other.
 
