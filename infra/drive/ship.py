@@ -14,6 +14,9 @@ from infra.errors import DriveError
 _PUBLIC: Final = (".crt", "/crl.pem")
 """Certificates and revocation lists: they stand among secrets, and daemons that are not root read them."""
 
+_SECONDS: Final = 600
+"""How long a machine with much to do may take. One that is gone is noticed sooner, by ssh's own keepalive."""
+
 _RECEIVE: Final = Path(__file__).parents[2] / "templates" / "ship" / "receive.sh"
 
 
@@ -41,7 +44,7 @@ def ship(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str,
         raise DriveError(f"{build / folder} is empty: there is nothing to bring to {machine.name}")
     changed = put(machine, folder.replace("/", "-"), files)
     if reload:
-        machine.run(*reload, timeout=120)
+        machine.run(*reload, timeout=_SECONDS)
     return changed
 
 
@@ -49,7 +52,12 @@ def put(machine: Machine, name: str, files: dict[str, tuple[bytes, int]]) -> tup
     """Put files, by path below ``/``, onto a machine, and take away what it was brought before under the same
     ``name``; the paths that changed. Nothing is written here on the way."""
     script = _RECEIVE.read_text(encoding="utf-8")
-    return tuple(machine.run("sh", "-c", script, "receive.sh", name, stdin=archive(files)).split())
+    command = ("sh", "-c", script, "receive.sh", name, str(len(files)))
+    *changed, last = machine.run(*command, stdin=archive(files), timeout=_SECONDS).splitlines() or [""]
+    if last == ".":
+        return tuple(changed)
+    # ssh ends with the command's exit code also where the connection broke between that and its output.
+    return tuple(machine.run("cat", f"/var/lib/causeway/{name}/told").splitlines())
 
 
 def archive(files: dict[str, tuple[bytes, int]]) -> bytes:

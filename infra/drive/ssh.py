@@ -90,7 +90,7 @@ def client() -> list[str]:
         ssh,
         *(["-F", str(config)] if config else []),
         "-o", "BatchMode=yes",
-        "-o", "ConnectTimeout=10",
+        "-o", "ConnectTimeout=30",
         "-o", "ServerAliveInterval=10",
     ]  # fmt: skip
 

@@ -127,12 +127,48 @@ def test_a_run_that_was_cut_off_is_made_good(machine: Machine, build: Path, targ
     ship(machine, build, FOLDER)
     (build / FOLDER / target.relative_to("/") / "old.conf").unlink()
     script = (Path(__file__).parents[2] / "templates" / "ship" / "receive.sh").read_text()
-    half = archive(tree(build, FOLDER))[:700]
-    with pytest.raises(RemoteError):
-        machine.run("sh", "-c", script, "receive.sh", FOLDER.replace("/", "-"), stdin=half)
+    whole = archive(tree(build, FOLDER))
+    # In a file, between two files, and before the first.
+    command = ("sh", "-c", script, "receive.sh", FOLDER.replace("/", "-"), "2")
+    for end in (700, 1024, 0):
+        with pytest.raises(RemoteError):
+            machine.run(*command, stdin=whole[:end])
     assert (target / "keys.conf").read_text() == "secret\n"
     assert (target / "old.conf").exists()
     assert ship(machine, build, FOLDER) == (str(target / "old.conf"),)
+
+
+@needs_root
+def test_what_a_run_that_failed_had_changed_is_told_by_the_next(
+    machine: Machine, build: Path, target: Path
+) -> None:
+    below = target / "zone"
+    private.write(build, FOLDER, {f"{below.relative_to('/')}/late.key": "late\n"})
+    target.mkdir(parents=True)
+    below.write_text("a file where a folder is to be\n")
+    with pytest.raises(RemoteError):
+        ship(machine, build, FOLDER)
+    assert (target / "frr.conf").exists()
+    below.unlink()
+    assert str(target / "frr.conf") in ship(machine, build, FOLDER)
+    assert ship(machine, build, FOLDER) == ()
+
+
+class Deaf(Machine):
+    """ssh got the exit code of a script, and lost the connection before its output."""
+
+    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60) -> str:
+        said = super().run(*command, stdin=stdin, timeout=timeout)
+        return "" if "receive.sh" in command else said
+
+
+@needs_root
+def test_what_changed_is_known_although_the_answer_was_lost(
+    machine: Machine, build: Path, target: Path
+) -> None:
+    wanted = {str(target / name) for name in ("frr.conf", "keys.conf", "old.conf")}
+    assert set(ship(Deaf(machine.name), build, FOLDER)) == wanted
+    assert ship(machine, build, FOLDER) == ()
 
 
 def test_an_empty_tree_is_not_sent(machine: Machine, tmp_path: Path) -> None:

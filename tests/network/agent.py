@@ -20,6 +20,8 @@ import json
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -151,6 +153,48 @@ def routes(request: dict[str, Any]) -> dict[str, Any]:
     return {"text": Path(f"/proc/{request['node']}/net/route").read_text()}
 
 
+_REQUEST, _REGISTER, _EVENT = 0, 3, 7
+"""Kinds of packets of VICI."""
+
+
+def vici(request: dict[str, Any]) -> dict[str, Any]:
+    """The events that a command of charon streams. swanctl(8) prints the same, and takes a second of a busy
+    VM's processor to start.
+
+    Source: strongSwan, src/libcharon/plugins/vici/README.md: a length, a kind, a name where the kind has one.
+    """
+    event = request["event"].encode()
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(request["timeout"])
+        line.connect(f"/proc/{request['node']}/root/run/charon.vici")
+        found = []
+        with line.makefile("rwb") as stream:
+            for kind, name in ((_REGISTER, event), (_REQUEST, request["command"].encode())):
+                stream.write(struct.pack("!IBB", len(name) + 2, kind, len(name)) + name)
+                stream.flush()
+                while (packet := stream.read(*struct.unpack("!I", stream.read(4))))[0] == _EVENT:
+                    found.append(base64.b64encode(packet[2 + len(event) :]).decode())
+    return {"events": found}
+
+
+def vty(request: dict[str, Any]) -> dict[str, Any]:
+    """What a daemon of FRR answers a command: over the socket that vtysh(1) uses, which starts as slowly.
+
+    Source: FRR, vtysh/vtysh.c: a command ends with a zero byte, an answer with three and a code.
+    """
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(request["timeout"])
+        line.connect(f"/proc/{request['node']}/root/run/frr/{request['daemon']}.vty")
+        for command in ("enable", request["command"]):
+            line.sendall(command.encode() + b"\0")
+            told = b""
+            while told[-4:-1] != b"\0\0\0":
+                if not (more := line.recv(1 << 16)):
+                    return {"fault": f"{request['daemon']} closed the connection: {told!r}"}
+                told += more
+    return {"text": told[:-4].decode(), "code": told[-1]}
+
+
 def poll(request: dict[str, Any]) -> dict[str, Any]:
     return {"code": _processes[request["pid"]].poll()}
 
@@ -206,6 +250,8 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "log": log,
     "exists": exists,
     "routes": routes,
+    "vici": vici,
+    "vty": vty,
     "poll": poll,
     "kill": kill,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shlex
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from network.node import Node, Process
+from vici.protocol import FiniteStream, Message
 
 # Messages to a file that the harness can read; the journal, where the unit's go, is not there.
 _CHARON_LOG = """\
@@ -65,25 +67,30 @@ class Charon:
 
     def established(self) -> set[str]:
         """The names of child SAs that are installed."""
-        told = self.node.check("swanctl", "--list-sas", "--raw")
-        return set(re.findall(r"([^\s{}]+)-\d+ \{[^{}]*state=INSTALLED", told))
+        return set(self.associations())
 
     def associations(self) -> dict[str, list[str]]:
         """Child's name → the SPIs of its associations that are installed, in any order."""
-        told = self.node.check("swanctl", "--list-sas", "--raw")
         found: dict[str, list[str]] = {}
-        for name, spi in re.findall(r"\{name=(\S+) [^{}]*state=INSTALLED [^{}]*spi-in=(\w+)", told):
-            found.setdefault(name, []).append(spi)
+        for _, sa in self._sas():
+            for child in _installed(sa):
+                found.setdefault(child["name"].decode(), []).append(child["spi-in"].decode())
         return found
 
     def ends(self) -> dict[str, list[IkeSa]]:
         """Connection's name → its IKE SAs, those that are being made too."""
         found: dict[str, list[IkeSa]] = {}
-        for about in re.split(r"^(?=\S)", self.node.check("swanctl", "--list-sas"), flags=re.M):
-            if told := re.match(r"(\S+): #\d+, (\w+), IKEv2, (\w+)_i\*? (\w+)_r", about):
-                name, state, ours, theirs = told.groups()
-                found.setdefault(name, []).append(IkeSa(state, (ours, theirs), about.count(" INSTALLED,")))
+        for name, sa in self._sas():
+            spis = sa["initiator-spi"].decode(), sa["responder-spi"].decode()
+            found.setdefault(name, []).append(IkeSa(sa["state"].decode(), spis, len(_installed(sa))))
         return found
+
+    def _sas(self) -> list[tuple[str, Any]]:
+        node = self.node
+        told = node.machine.ask("vici", node=node.first, command="list-sas", event="list-sa")["events"]
+        return [
+            row for each in told for row in Message.deserialize(FiniteStream(base64.b64decode(each))).items()
+        ]
 
     def wait_established(self, *children: str, seconds: float = 30) -> None:
         """Waits until these children are installed."""
@@ -99,6 +106,10 @@ class Charon:
         self.process.kill()
         self.node.run("ip", "xfrm", "state", "flush")
         self.node.run("ip", "xfrm", "policy", "flush")
+
+
+def _installed(sa: Any) -> list[Any]:
+    return [child for child in sa.get("child-sas", {}).values() if child["state"] == b"INSTALLED"]
 
 
 @dataclass
@@ -153,8 +164,11 @@ class Frr:
             self.processes[daemon].send(signal.SIGCONT)
 
     def show(self, command: str) -> Any:
-        """`show …` as JSON."""
-        return json.loads(self.node.check("vtysh", "-c", f"show {command} json"))
+        """`show …` of bgpd's as JSON."""
+        node = self.node
+        told = node.machine.ask("vty", 30, node=node.first, daemon="bgpd", command=f"show {command} json")
+        assert told["code"] == 0, told["text"]
+        return json.loads(told["text"])
 
     def peers(self) -> dict[str, str]:
         """Neighbour → its state, "Established" in the end."""

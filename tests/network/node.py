@@ -422,15 +422,19 @@ def wait_for(
     Args:
         condition: What is asked; an AssertionError from it counts as "not yet" and is told at the end.
         what: What is waited for, as the message puts it: "a route to 10.1.0.0/16".
-        seconds: How long, on a machine that is not busy.
-        nodes: Their daemons' logs become part of the message.
+        seconds: How long nothing may happen, on a machine that is not busy.
+        nodes: Where it is to happen: while their daemons say more, or the answer changes, there is more time.
+            Their logs become part of the message.
 
     Raises:
-        Late: It did not become true in time.
+        Late: Nothing happened for so long, or it did not become true in `_PERIODS` times as long.
     """
     patience = seconds * PATIENCE
-    deadline = time.monotonic() + patience
-    seen: object
+    began = time.monotonic()
+    deadline = began + patience
+    before, periods = _said(nodes), 1
+    seen: object = None
+    asked_before: object = None
     while True:
         asked = time.monotonic()
         try:
@@ -440,10 +444,23 @@ def wait_for(
         except AssertionError as fault:
             seen = fault
         if time.monotonic() > deadline:
-            logs = "\n".join(node.logs() for node in nodes)
-            raise Late(f"no {what} within {patience:g} s; at last: {seen}\n{logs}")
+            now = _said(nodes)
+            if periods == _PERIODS or (now, str(seen)) == (before, asked_before):
+                logs = "\n".join(node.logs() for node in nodes)
+                took = time.monotonic() - began
+                raise Late(f"no {what} within {took:.0f} s; at last: {seen}\n{logs}")
+            before, asked_before = now, str(seen)
+            deadline, periods = time.monotonic() + patience, periods + 1
         # Who waits must not keep the machine from what is waited for.
         time.sleep(max(every, time.monotonic() - asked))
+
+
+_PERIODS = 4
+
+
+def _said(nodes: Sequence[Node]) -> list[int]:
+    """How much the daemons of nodes have said so far."""
+    return [len(process.log()) for node in nodes for _, process in node.processes]
 
 
 def _written(block: ipaddress.IPv4Network) -> str:

@@ -64,6 +64,23 @@ def test_nat_and_cut(lab: Lab) -> None:
     assert laptop.reaches("198.51.100.80")
 
 
+def test_regions_are_peered_but_no_transit(lab: Lab) -> None:
+    one, other = lab.node("vpc-1"), lab.node("vpc-2")
+    for node, address in ((one, "10.31.0.1/16"), (other, "10.32.0.1/16")):
+        node.ip("link add inner type dummy", f"address add {address} dev inner", "link set inner up")
+    lan = lab.segment("site-lan")
+    site = lab.node("beyond")
+    lan.attach(site, "eth0", "10.30.0.9/16", gateway="10.30.0.1")
+    lan.attach(one, "site", "10.30.0.1/16")
+    inside, host = lab.segment("vpc-1-net"), lab.node("vpc-1-host")
+    inside.attach(one, "net", "10.31.1.1/24")
+    inside.attach(host, "eth0", "10.31.1.9/24", gateway="10.31.1.1")
+    lab.peer(one, ["10.31.0.0/16"], other, ["10.32.0.0/16"])
+    other.ip("route add 10.30.0.0/16 via 169.254.255.0 dev p-vpc-1")
+    assert host.reaches("10.32.0.1")
+    assert not site.reaches("10.32.0.1", seconds=1)
+
+
 def test_vm_ends_with_who_started_it(machine: Machine) -> None:
     if not isinstance(machine, Vm):
         pytest.skip("this machine's own kernel carries the lab, there is no VM")

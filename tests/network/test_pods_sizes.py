@@ -55,10 +55,12 @@ def test_every_pod_sends_every_other_the_largest_packets_and_no_larger(world: Wo
         source, address = pods[way[0]][0], pods[way[1]][1]
         if not source.fits(address, mtu):
             return f"{way}: {mtu} bytes do not fit"
-        if not _refused(source, address, mtu + 1):
+        # It is the source's own interface that refuses: once is enough.
+        if way in first and not _refused(source, address, mtu + 1):
             return f"{way}: {mtu + 1} bytes are not refused at once"
         return ""
 
+    first = {one: (one, other) for one, other in ways}.values()
     with ThreadPoolExecutor() as together:
         assert [text for text in together.map(wrong, ways) if text] == []
     assert _dropped(world) == before

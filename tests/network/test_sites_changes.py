@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from network.daemons import Charon
+from network.daemons import IkeSa
 from network.node import Node, wait_for
 from network.world import Site, World
 
 from infra.drive.vpn.keys import keys
 
 
-def wait_single(charon: Charon, *names: str) -> None:
-    """Waits until each of these tunnels has one IKE SA, with one child."""
+def wait_single(site: Site, *names: str) -> None:
+    """Waits until each of these tunnels has one IKE SA, with one child. What the timer does is done while
+    there are more: on a busy machine a second one may come to be after it had been there."""
 
     def single() -> bool:
-        found, children = connections(charon), charon.associations()
-        assert [(found.get(name), len(children.get(name, []))) for name in names] == [(1, 1) for _ in names]
+        found = site.charon.ends()
+        wrong = {name: found.get(name, []) for name in names if not _is_single(found.get(name, []))}
+        if any(len(sas) != 1 and all(sa.state == "ESTABLISHED" for sa in sas) for sas in wrong.values()):
+            site.tool("revive")
+        assert not wrong
         return True
 
-    wait_for(single, f"single associations of {', '.join(names)}", 45, [charon.node])
+    wait_for(single, f"single associations of {', '.join(names)}", 45, [site.node])
 
 
-def connections(charon: Charon) -> dict[str, int]:
-    """IKE connection → how many SAs it has."""
-    told = charon.node.check("swanctl", "--list-sas", "--raw")
-    found: dict[str, int] = {}
-    for name in re.findall(r"list-sa event \{(\S+) \{", told):
-        found[name] = found.get(name, 0) + 1
-    return found
+def _is_single(sas: list[IkeSa]) -> bool:
+    return [(sa.state, sa.children) for sa in sas] == [("ESTABLISHED", 1)]
 
 
 def test_one_association_a_tunnel_although_both_ends_begin(world: World) -> None:
     """What the timer leaves of the world's start, where all ends began at once."""
     for site in world.sites.values():
         site.tool("revive")
-        wait_single(site.charon, *(tunnel.name for tunnel in site.gateway.tunnels))
+        wait_single(site, *(tunnel.name for tunnel in site.gateway.tunnels))
 
 
 def test_simultaneous_initiation_settles(world: World) -> None:
@@ -53,8 +51,7 @@ def test_simultaneous_initiation_settles(world: World) -> None:
         world.lab.internet.shape(site.node, "")
     there = site.host.pinging(region.worker_address, 0.05)
     site.tool("revive")
-    wait_single(site.charon, name)
-    wait_single(region.charon, end.name)
+    world.wait_settled()
     assert there.stop().lost == 0
     assert site.is_up(site.interface("us-east-1", 2))
 
@@ -72,7 +69,7 @@ def test_rekeying_under_traffic(world: World) -> None:
     for node, name in ((site.node, "us-west-2-1"), (region.node, end.name)):
         _rekey_child(site, node, name)
         node.check("swanctl", "--rekey", "--ike", name)
-        wait_single(site.charon, "us-west-2-1")
+        wait_single(site, "us-west-2-1")
     assert [pinging.stop().lost for pinging in (there, back)] == [0, 0]
     assert site.is_up(site.interface("us-west-2"))
 

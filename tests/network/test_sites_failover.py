@@ -29,9 +29,13 @@ def test_tunnel_dies_silently_and_comes_back(world: World) -> None:
     assert all(pings.longest_gap < HOLD for pings in cut), cut
     there = site.host.pinging(region.worker_address, 0.1)
     back = region.worker.pinging(site.host_address, 0.1)
+    early = world.refused(site.name, "us-west-2")
     world.wait_healthy(60)
     wait_for(lambda: region.worker.reaches(site.host_address), "ping", 5)
-    assert [pinging.stop().lost for pinging in (there, back)] == [0, 0]
+    # Where both ends begin at once, one may still send over what the other has ended (see `wait_settled`).
+    assert (
+        sum(pinging.stop().lost for pinging in (there, back)) <= world.refused(site.name, "us-west-2") - early
+    )
 
 
 def test_endpoint_goes_down_in_an_orderly_way(world: World) -> None:

@@ -115,9 +115,11 @@ def test_a_researcher_reaches_pods_by_name(reach: Reach) -> None:
 
 @pytest.mark.parametrize("site", [_REGION, _RACK])
 def test_the_largest_packets_pass(reach: Reach, site: str) -> None:
-    """Over OpenVPN, a tunnel of AWS's that tells nobody that a packet is too large, and the overlay."""
+    """Over OpenVPN, a tunnel of AWS's that tells nobody that a packet is too large, and the overlay. A
+    laptop's own kernel refuses what is too large for a pod, so nothing is lost on the way."""
     laptop, world = reach.laptop, reach.world
     mtu = reach.access.cluster.access.vpn.mtu
+    assert mtu == figures(world.cluster).mtu
     rack = world.sites["rack-b"]
     pod, address = world.pods()["us-east-1"]
     with laptop.connected(reach.access.profile("ada", at=site), seconds=60):
@@ -128,20 +130,11 @@ def test_the_largest_packets_pass(reach: Reach, site: str) -> None:
         # And the other way, from where packets are larger.
         for node, at in ((rack.host, rack.host_address), (pod, address)):
             assert _fetched(laptop, node, at, 300_000) == 300_000
-
-
-@pytest.mark.parametrize("site", [_REGION, _RACK])
-def test_laptops_and_pods_have_one_size(reach: Reach, site: str) -> None:
-    """A laptop's own kernel refuses what is too large for a pod, so nothing is lost on the way."""
-    laptop, pods = reach.laptop, reach.world.pods()
-    mtu = figures(reach.world.cluster).mtu
-    assert reach.access.cluster.access.vpn.mtu == mtu
-    with laptop.connected(reach.access.profile("ada", at=site), seconds=60):
-        for name, (_, address) in pods.items():
-            assert laptop.node.fits(address, mtu), f"{name}: {mtu} bytes do not fit"
-            size = str(mtu + 1 - 28)
-            told = laptop.node.run("ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", size, address)
-            assert "essage too long" in told.stdout + told.stderr, name
+        for name, (_, each) in world.pods().items():
+            assert laptop.node.fits(each, mtu), f"{name}: {mtu} bytes do not fit"
+        size = str(mtu + 1 - 28)
+        told = laptop.node.run("ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", size, address)
+        assert "essage too long" in told.stdout + told.stderr
 
 
 def _fetched(laptop: Laptop, node: Node, address: str, size: int) -> int:

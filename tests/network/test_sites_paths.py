@@ -142,19 +142,6 @@ def _goes_nowhere(one: Site, other: Site) -> None:
     assert not one.node.reaches(other.host_address, seconds=1)
 
 
-def test_pods_reach_each_other(world: World) -> None:
-    pods = world.pods()
-    mtu = 1446 - 50  # the tunnels' less VXLAN's
-    ways = [(one, other) for one in pods for other in pods if one < other]
-
-    def reach(way: tuple[str, str]) -> None:
-        (source, _), (_, address) = (pods[name] for name in way)
-        assert source.fits(address, mtu), way
-
-    with ThreadPoolExecutor() as together:
-        list(together.map(reach, ways))
-
-
 def test_a_site_carries_nothing_from_region_to_region(world: World) -> None:
     site = world.sites["rack-a"]
     one, other = world.regions["us-west-2"], world.regions["us-east-1"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SSH_PORT: Final = 22
 
-TIMEOUT: Final = 10
+TIMEOUT: Final = 30
 """Seconds until a machine has taken the connection, and again until it has shown its host key."""
 
 _KEEPALIVE: Final = 15
