@@ -59,6 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 # the minutes that it takes. A VM with the whole world of a spec in it, and a place for laptops, which asks
 # less of a kernel; a real API server; a cluster that is begun, grown and ended from test to test.
 _TOGETHER = {
+    "tests/network/test_algorithms.py": ("algorithms", 0),
     "tests/network/test_laptops_": ("laptops", 3),
     "tests/network/": ("lab", 8),
     "tests/commands/test_cluster_commands.py": ("cluster commands", 3),

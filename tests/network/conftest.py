@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from network import algorithms
 from network.lab import Lab
 from network.laptops_place import Place, draw, place_machine
 from network.machine import Machine, Unavailable
@@ -37,9 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _check_packages() -> None:
+    """Before anything waits for a tunnel: that the daemons are here, and charon has its algorithms."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     if missing := [package for tool, package in _NEEDED.items() if not shutil.which(tool, path=path)]:
         pytest.skip(f"the lab needs these packages: {', '.join(missing)}")
+    if problem := algorithms.problem(algorithms.offered()):
+        pytest.fail(problem, pytrace=False)
 
 
 @pytest.fixture(scope="session")
