@@ -12,8 +12,8 @@ from typing import Final
 
 from infra.catalogue.tables import table
 
-CANONICAL: Final = "099720109477"
-"""The AWS account that publishes Ubuntu's images (https://documentation.ubuntu.com/aws/)."""
+CANONICAL: Final = {"aws": "099720109477", "aws-cn": "837727238323", "aws-us-gov": "513442679011"}
+"""AWS partition → the account that publishes Ubuntu's images there (https://documentation.ubuntu.com/aws/)."""
 
 DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
 """An architecture, as AWS names it → as Debian does."""

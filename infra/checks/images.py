@@ -191,7 +191,7 @@ def root_disk(facts: Facts) -> Iterator[Finding]:
 @check("IMG014", Level.ERROR, "The account that publishes an image is none.")
 def source_owner(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
-        if not _OWNER.fullmatch(image.source.owner):
+        if image.source.owner is not None and not _OWNER.fullmatch(image.source.owner):
             message = f"{image.source.owner!r} is no account"
             hint = "twelve digits, amazon, aws-marketplace or self; left out: Canonical"
             yield Finding(("images", name, "source", "owner"), message, hint)

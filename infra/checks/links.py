@@ -136,7 +136,7 @@ def vpn_connections(facts: Facts) -> Iterator[Finding]:
 @check("NET024", Level.WARNING, "More peerings of a VPC than AWS allows without asking.")
 def peerings(facts: Facts) -> Iterator[Finding]:
     each = len(facts.places) - 1
-    if facts.spec.network.interconnect == "peering" and each > PEERINGS:
+    if defaults.interconnect(facts.spec) == "peering" and each > PEERINGS:
         message = f"each VPC has {each} peerings; AWS allows {PEERINGS} unless it raises that"
         yield Finding(("network", "interconnect"), message, "take transit-gateway, or raise L-7E9ECCDB")
 

@@ -151,6 +151,19 @@ def _planned(
     )
 
 
+def _joined(understood: Understood) -> tuple[str, ...]:
+    """Why regions are joined by transit gateways, where the spec leaves it open."""
+    network, regions = understood.cluster.network, len(understood.cluster.regions)
+    if understood.loaded.spec.network.interconnect is not None or network.interconnect == "peering":
+        return ()
+    through = f", all of them with {network.hub}'s" if network.hub else ""
+    said = (
+        f"Transit gateways join {regions} regions by {len(network.peerings)} peerings{through}. With VPC "
+        f"peering it would be {regions * (regions - 1) // 2}. State network.interconnect to choose."
+    )
+    return (said,)
+
+
 def _show(
     job: Job,
     understood: Understood,
@@ -164,7 +177,12 @@ def _show(
     from infra.load.applied import lines
 
     name = understood.environment.name
-    notes = (*lines(understood.changes), *lifecycle.leaving(job, planned.plan), *notes)
+    notes = (
+        *lines(understood.changes),
+        *_joined(understood),
+        *lifecycle.leaving(job, planned.plan),
+        *notes,
+    )
     if json:
         found = planned.undeclared
         say_json(

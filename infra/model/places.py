@@ -252,6 +252,8 @@ class Network:
 
     supernet: IPv4Network
     interconnect: Literal["peering", "transit-gateway"]
+    hub: str | None
+    """The region whose transit gateway leads to all others; None where every pair is joined."""
     pods: IPv4Network
     pods_node_prefix: int
     """Each node's block of ``pods``."""

@@ -161,6 +161,8 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
         values["transit_gateway"] = {
             "asn": region.asn,
             "subnets": [subnet.name for subnet in region.tier("private")],
+            # What lies behind it for the others: everything behind the hub's.
+            "block": str(cluster.network.supernet if cluster.network.hub == region.name else region.vpc),
         }
     return values
 

@@ -52,7 +52,7 @@ from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
 from infra.resolve.zones import Zones
 from infra.spec import Spec
-from infra.spec.defaults import node_prefix
+from infra.spec.defaults import hub, interconnect, node_prefix
 
 _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.SPEC: "stated",
@@ -171,7 +171,8 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
     blocks = plan.blocks
     return Network(
         supernet=spec.supernet,
-        interconnect=spec.network.interconnect,
+        interconnect=interconnect(spec),
+        hub=hub(spec),
         pods=blocks["kubernetes/pods"],
         pods_node_prefix=node_prefix(spec.kubernetes.pods.pods_per_node),
         services=blocks["kubernetes/services"],

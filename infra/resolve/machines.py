@@ -17,7 +17,7 @@ from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
 from infra.spec import pools as written
-from infra.spec.defaults import AUTOSCALER_TAG, offering_zones
+from infra.spec.defaults import AUTOSCALER_TAG, offering_zones, partition_of
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
@@ -56,7 +56,8 @@ def _image(spec: Spec, lock: Lock, name: str, image: written.Image) -> made.Imag
         codename=ubuntu.codename,
         architecture=image.architecture.value,
         source=made.SourceImage(
-            image.source.owner, image.source.name or ubuntu.image_name(image.architecture.value)
+            image.source.owner or releases.CANONICAL[partition_of(spec)],
+            image.source.name or ubuntu.image_name(image.architecture.value),
         ),
         gpu=_image_gpu(spec, name, image.gpu) if image.gpu is not None else None,
         root_disk_gib=_gib(image.root_disk),

@@ -38,7 +38,7 @@ from infra.resolve.sharing import shared, sharing_labels
 from infra.resolve.zones import Zones, nat_owner
 from infra.spec import Spec
 from infra.spec import sites as written
-from infra.spec.defaults import linked_sites, region_order, zones_of
+from infra.spec.defaults import hub, linked_sites, region_order, zones_of
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -305,8 +305,8 @@ def _tunnel(link: str, number: int, blocks: Mapping[str, IPv4Network]) -> Tunnel
 
 
 def resolve_peerings(spec: Spec) -> tuple[Peering, ...]:
-    """A full mesh of the regions, each pair once."""
-    names = sorted(region_order(spec))
+    """Each pair of regions once; with a hub, those that it is one of."""
+    names, middle = sorted(region_order(spec)), hub(spec)
     return tuple(
         Peering(
             name=f"{requester}-{accepter}",
@@ -317,4 +317,5 @@ def resolve_peerings(spec: Spec) -> tuple[Peering, ...]:
         )
         for index, requester in enumerate(names)
         for accepter in names[index + 1 :]
+        if middle in (None, requester, accepter)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import Final
+from typing import Final, Literal
 
 from infra.catalogue import instances, regions
 from infra.spec.cluster import Spec
@@ -92,6 +92,33 @@ def region_order(spec: Spec) -> list[str]:
             name,
         ),
     )
+
+
+def partition_of(spec: Spec) -> str:
+    """The AWS partition of its regions: an account has one; ``aws`` without any."""
+    known = (regions.find(spec.sites[name].region or name) for name in region_order(spec))  # type: ignore[union-attr]
+    return next((found.partition for found in known if found is not None), "aws")
+
+
+MOST_PEERED: Final = 8
+"""Up to so many regions are peered, each with each; more are joined by transit gateways. Peerings grow by the
+square of regions: of 9 there are 36, of 20 there are 190."""
+
+
+def interconnect(spec: Spec) -> Literal["peering", "transit-gateway"]:
+    """How regions reach each other: as stated, or by their number."""
+    peered = len(region_order(spec)) <= MOST_PEERED
+    return spec.network.interconnect or ("peering" if peered else "transit-gateway")
+
+
+def hub(spec: Spec) -> str | None:
+    """The region that all transit gateways peer with, where there are too many to join each with each; None
+    where every pair is joined. One route leads to it, for the supernet: a VPC outside of that needs pairs."""
+    if interconnect(spec) == "peering" or len(region_order(spec)) <= MOST_PEERED:
+        return None
+    stated = (site.cidr for site in spec.sites.values() if isinstance(site, AwsSite))
+    inside = all(block is None or block.subnet_of(spec.supernet) for block in stated)
+    return primary_of(spec) if inside else None
 
 
 def primary_of(spec: Spec) -> str | None:

@@ -176,8 +176,8 @@ class Pool(Part):
 class SourceImage(Part):
     """The image a bake starts from, and what unbaked pools run."""
 
-    owner: Annotated[Text, ROLLING] = "099720109477"
-    """The account that publishes it. Default: Canonical."""
+    owner: Annotated[Text | None, ROLLING] = None
+    """The account that publishes it. Default: Canonical's, which differs in GovCloud and China."""
     name: Annotated[Text | None, ROLLING] = None
     """Its name pattern. Default: Canonical's server image for the release and the architecture."""
 

@@ -254,8 +254,9 @@ Site: TypeAlias = Annotated[PhysicalSite | AwsSite, Field(discriminator="kind")]
 class Network(Part):
     """How the sites are joined into one private network."""
 
-    interconnect: Annotated[Literal["peering", "transit-gateway"], REPLACES("routes move")] = "peering"
-    """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region."""
+    interconnect: Annotated[Literal["peering", "transit-gateway"] | None, REPLACES("routes move")] = None
+    """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region. Default:
+    peering, and transit gateways above eight regions; those then all peer with the primary region's."""
     routing: Annotated[Routing, REPLACES("a VPN connection keeps its kind")] = Routing.BGP
     """How routes cross VPN connections, where the gateway does not say."""
     links: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("169.254.0.0/16")

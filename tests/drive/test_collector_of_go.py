@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,18 @@ def test_a_plan_is_read_with_fewer_collections(
 ) -> None:
     monkeypatch.delenv("GOGC", raising=False)
     assert Terraform(terraform, tmp_path, data=tmp_path / "data").show() == {"GOGC": "800"}
+
+
+@pytest.mark.parametrize(("regions", "percent"), [(0, "300"), (3, "300"), (8, "125"), (20, "50"), (30, "50")])
+def test_providers_of_many_regions_collect_more_often(
+    tmp_path: Path, terraform: Engine, monkeypatch: pytest.MonkeyPatch, regions: int, percent: str
+) -> None:
+    monkeypatch.delenv("GOGC", raising=False)
+    blocks = [f'provider "aws" {{\n  alias = "r{number}"\n}}\n' for number in range(regions)]
+    (tmp_path / "providers.tf").write_text("".join(blocks), encoding="utf-8")
+    asked = Terraform(terraform, tmp_path, data=tmp_path / "data")
+    (asked.data).mkdir()
+    assert json.loads(asked._run("output", title="Reading").stdout) == {"GOGC": percent}
 
 
 def test_a_value_of_the_users_own_wins(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moto.ec2.models.amis import Ami, AmiBackend
+from moto.utilities.utils import get_partition
 
 from infra.catalogue import releases
 from infra.localaws.patching import around
@@ -37,7 +38,7 @@ def _images(region: str) -> Iterator[dict[str, Any]]:
                 "ami_id": f"ami-{digest[:17]}",
                 "name": name,
                 "description": f"Canonical, Ubuntu, {version}, {architecture}, {release.codename}",
-                "owner_id": releases.CANONICAL,
+                "owner_id": releases.CANONICAL[get_partition(region)],
                 "owner_alias": "amazon",
                 "architecture": architecture,
                 "virtualization_type": "hvm",

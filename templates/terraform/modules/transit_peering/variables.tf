@@ -10,7 +10,7 @@ variable "tags" {
 }
 
 variable "requester" {
-  description = "The side that asks: its transit gateway and the gateway's route table, its VPC's block, and the VPC's route tables (ids by name) that get a route to the other side."
+  description = "The side that asks: its transit gateway and the gateway's route table, the block that lies behind it (its VPC's, or of all that it leads on to), and the VPC's route tables (ids by name) that get a route to the other side."
   type = object({
     transit_gateway_id  = string
     transit_route_table = string
