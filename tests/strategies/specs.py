@@ -67,6 +67,10 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
     for number, region in enumerate(aws):
         places[region] = draw(aws_sites(region, number, primary=number == 0, gateways=gateways))
     order = draw(st.permutations(list(places)))
+    mirrors = {"docker.io": ["https://mirror.lab.example"]}
+    # Machines that nothing leads out from have their images from inside.
+    closed = any(place.get("nat") == "none" for place in places.values())
+    enclosed = {**mirrors, "_default": ["https://mirror.lab.example"]} if closed else None
     return written(
         version=1,
         name="lab",
@@ -87,7 +91,7 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
         machines=written(
             time_servers=draw(maybe(st.just(["10.0.0.2", "ntp.lab.example"]))),
             packages=draw(maybe(st.just(["htop", "nvtop=3.1.0-1"]))),
-            registry_mirrors=draw(maybe(st.just({"docker.io": ["https://mirror.lab.example"]}))),
+            registry_mirrors=draw(st.just(enclosed) if enclosed else maybe(st.just(mirrors))),
             unattended_upgrades=draw(maybe(st.booleans())),
         ),
         software=draw(maybe(st.just({"torch": "2.9.1", "containerd": {"version": "2.3"}}))),
@@ -158,6 +162,7 @@ def aws_sites(
         slots = list(block.subnets(new_prefix=prefix + 5))[::-1]
         for index, zone in enumerate(some(draw, tuple(zones or known.zones[:3]), most=2)):
             stated[zone] = {"private": str(slots[2 * index]), "public": str(slots[2 * index + 1])}
+    nat = draw(maybe(st.sampled_from(["none", "one", "one-per-zone"])))
     return written(
         kind="aws",
         primary=True if primary else None,
@@ -167,7 +172,8 @@ def aws_sites(
         prefix=prefix,
         subnets=written(**sizes),
         explicit_subnets=stated or None,
-        nat=draw(maybe(st.sampled_from(["none", "one", "one-per-zone"]))),
+        nat=nat,
+        endpoints=["s3", "ssm", "ec2", "autoscaling", "elasticfilesystem"] if nat == "none" else None,
         flow_logs=draw(maybe(st.sampled_from([{"enabled": True}, {"enabled": False}]))),
         asn=draw(maybe(st.just(65300 + number))),
         vpn=draw(st.lists(st.sampled_from(gateways), unique=True)) if gateways and number % 2 else None,
