@@ -91,7 +91,7 @@ module "oregon" {
   roles             = null
 }
 
-# -- Transit gateways: one a region, every pair joined -----------------------------------------------------
+# -- Transit gateways: one a region, joined by peerings ----------------------------------------------------
 
 module "transit_gateway_main" {
   source    = "./modules/transit_gateway"
@@ -138,13 +138,13 @@ module "transit_peering_far_farther" {
   requester = {
     transit_gateway_id  = module.transit_gateway_far.id
     transit_route_table = module.transit_gateway_far.route_table
-    block               = module.far.network.block
+    block               = var.regions.far.transit_gateway.block
     route_tables        = module.far.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_farther.id
     transit_route_table = module.transit_gateway_farther.route_table
-    block               = module.farther.network.block
+    block               = var.regions.farther.transit_gateway.block
     route_tables        = module.farther.network.route_tables
   }
 }
@@ -161,13 +161,13 @@ module "transit_peering_far_main" {
   requester = {
     transit_gateway_id  = module.transit_gateway_far.id
     transit_route_table = module.transit_gateway_far.route_table
-    block               = module.far.network.block
+    block               = var.regions.far.transit_gateway.block
     route_tables        = module.far.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_main.id
     transit_route_table = module.transit_gateway_main.route_table
-    block               = module.main.network.block
+    block               = var.regions.main.transit_gateway.block
     route_tables        = module.main.network.route_tables
   }
 }
@@ -184,13 +184,13 @@ module "transit_peering_farther_main" {
   requester = {
     transit_gateway_id  = module.transit_gateway_farther.id
     transit_route_table = module.transit_gateway_farther.route_table
-    block               = module.farther.network.block
+    block               = var.regions.farther.transit_gateway.block
     route_tables        = module.farther.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_main.id
     transit_route_table = module.transit_gateway_main.route_table
-    block               = module.main.network.block
+    block               = var.regions.main.transit_gateway.block
     route_tables        = module.main.network.route_tables
   }
 }
