@@ -8,12 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from benchmarks import addresses, nodes
-from benchmarks.measure import Measured, process
+from benchmarks.lifecycle.project import Project
+from benchmarks.lifecycle.walk import WalkError, drawn, walk
+from benchmarks.measure import BenchmarkError, Measured, process
 from benchmarks.specs import SIZES, Size, big
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -170,6 +173,25 @@ def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
     return command, environment, root
 
 
+def lifecycle(scratch: Path) -> Iterator[Row]:
+    """Long random walks through edits of each shipped spec; another one each day, the same one all day.
+
+    ``BenchmarkError`` with the whole walk where the plan did not say what apply did.
+    """
+    seed = datetime.now(UTC).date().toordinal()
+    for environment, steps in (("minimal", 30), ("local", 20), ("research", 8)):
+        project = Project.copied(scratch / environment, environment)
+        start = time.monotonic()
+        try:
+            walked = walk(project, seed, drawn(seed, steps))
+        except WalkError as problem:
+            raise BenchmarkError(f"seed {seed}: {problem}") from None
+        finally:
+            project.run("local.down")
+        what = f"{len(walked.steps)} steps of edits to `{environment}`, {walked.refused} refused by checks"
+        yield Row(what, time.monotonic() - start)
+
+
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
     {
         each.__name__: each
@@ -177,3 +199,6 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
     }
 )
 """Name → case, in the order of the table."""
+
+LONG: Final[Mapping[str, Case]] = MappingProxyType({lifecycle.__name__: lifecycle})
+"""Cases that take an hour or more: measured where they are asked for by name."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import peers
-from benchmarks.cases import CASES, REPOSITORY, Row
+from benchmarks.cases import CASES, LONG, REPOSITORY, Row
 from benchmarks.measure import BenchmarkError
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results.json"
@@ -30,8 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Results of other cases, of earlier runs, stay.
     """
+    known = {**CASES, **LONG}
     parser = argparse.ArgumentParser(prog="invoke bench", description=__doc__)
-    parser.add_argument("--only", action="append", choices=[*CASES, PEERS], help="a case; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*known, PEERS], help="a case; may be repeated")
     parser.add_argument("--peers", action="store_true", help="measure the peers too")
     arguments = parser.parse_args(argv)
     asked = arguments.only or [*CASES, *([PEERS] if arguments.peers else [])]
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         load = os.getloadavg()[0]
         try:
             with tempfile.TemporaryDirectory() as scratch:
-                rows = list(peers.rows() if name == PEERS else CASES[name](Path(scratch)))
+                rows = list(peers.rows() if name == PEERS else known[name](Path(scratch)))
         except BenchmarkError as problem:
             sys.stderr.write(f"{problem}\n")
             failed = 1
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "load": round(load, 1),
             "rows": [asdict(row) for row in rows],
         }
-    order = [name for name in [*CASES, PEERS] if name in results["cases"]]
+    order = [name for name in [*known, PEERS] if name in results["cases"]]
     results["cases"] = {name: results["cases"][name] for name in order}
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shown = table(results["cases"])
