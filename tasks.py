@@ -821,6 +821,7 @@ def vpn_restore(_: Context, file: str, env: str = "", replace: bool = False) -> 
         "destroy": "what holds people's work, is no longer rendered, and may go: Namespace/user-ada; may be "
         "given several times",
         "at_once": "how many workers converge at a time",
+        **REHEARSE,
     },
 )
 @reported
@@ -831,6 +832,7 @@ def cluster_up(
     destroy: Sequence[str] | None = None,
     at_once: int = 8,
     json: bool = False,
+    rehearse: bool = False,
 ) -> int:
     """Begin the cluster, or bring all of it in line with the spec; again, to go on where it stopped.
 
@@ -838,19 +840,21 @@ def cluster_up(
     """
     from infra.commands.cluster import up
 
-    return up.up(_understand(env), plan=plan, destroy=tuple(destroy or ()), at_once=at_once, json=json)
+    return up.up(
+        _understand(env, rehearse), plan=plan, destroy=tuple(destroy or ()), at_once=at_once, json=json
+    )
 
 
-@task(name="status", help={**ENV, **JSON})
+@task(name="status", help={**ENV, **JSON, **REHEARSE})
 @reported
-def cluster_status(_: Context, env: str = "", json: bool = False) -> int:
+def cluster_status(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
     """Show masters, etcd, nodes by site and pool, GPUs, add-ons, certificates; exit code 1 for one not well.
 
     Example: invoke cluster.status --env research
     """
     from infra.commands.cluster import status
 
-    return status.status(_understand(env), json=json)
+    return status.status(_understand(env, rehearse), json=json)
 
 
 @task(
@@ -1098,16 +1102,27 @@ def autoscaler_status(_: Context, env: str = "", json: bool = False) -> int:
     return status.status(_understand(env), json=json)
 
 
-@task(name="explain", help={**ENV, **JSON, "pod": "as namespace/name; without it, all that wait"})
+@task(
+    name="explain",
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "pod": "as namespace/name; without it, all that wait",
+        "file": "a manifest of Pods and Jobs: what would be done for them, in an otherwise idle cluster",
+    },
+)
 @reported
-def autoscaler_explain(_: Context, pod: str = "", env: str = "", json: bool = False) -> int:
+def autoscaler_explain(
+    _: Context, pod: str = "", file: str = "", env: str = "", json: bool = False, rehearse: bool = False
+) -> int:
     """Explain why a pod waits, group by group, and what the autoscaler would do now. Nothing is written.
 
     Example: invoke autoscaler.explain --pod user-ada/train-0 --env research
     """
     from infra.commands.autoscaler import explaining
 
-    return explaining.explain(_understand(env), pod, json=json)
+    return explaining.explain(_understand(env, rehearse), pod, file=file, json=json)
 
 
 @task(

@@ -16,6 +16,7 @@ from infra.commands.autoscaler import configuring
 from infra.commands.cluster import working
 from infra.commands.environment import Understood
 from infra.commands.terminal import note, say, say_json
+from infra.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,8 +27,19 @@ if TYPE_CHECKING:
     from infra.autoscaler.world import Snapshot
 
 
-def explain(understood: Understood, pod: str, *, json: bool) -> int:
-    """One pod, or all that wait where none is named."""
+def explain(understood: Understood, pod: str, *, file: str = "", json: bool) -> int:
+    """One pod, or all that wait where none is named; with a file, the work in it instead."""
+    if file:
+        from infra.commands.autoscaler import previewing
+
+        if pod:
+            raise UsageError("--pod and --file: give one of them")
+        return previewing.explain(understood, file, json=json)
+    if working.previewed(understood):
+        options = understood.environment.options
+        say("No pod waits: the embedded AWS has no machines, so there is no cluster.")
+        say(f"To see what would be done for a job: invoke autoscaler.explain {options} --file job.yaml")
+        return 0
     from infra.autoscaler import explaining
 
     config = configuring.config(understood)

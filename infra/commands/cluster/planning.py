@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.commands.cluster.up import permitted, rendered
@@ -22,7 +23,7 @@ def tell(understood: Understood, store: Store, *, json: bool) -> int:
     authority = secrets.authority(store)
     rows: list[dict[str, Any]]
     if authority is None:
-        rows = [_row("keys", f"made, and kept in {store}"), *_begun(understood)]
+        rows = [_row("keys", f"made, and kept in {store}"), *begun(understood)]
     else:
         where = access.endpoint(understood.cluster)
         with access.opened(understood.environment.build, where, authority) as found:
@@ -31,25 +32,30 @@ def tell(understood: Understood, store: Store, *, json: bool) -> int:
                 rows = [_row("keys", "kept as they are"), *_compared(there, store)]
             else:
                 note(f"The API does not answer at {where.address}: this is a run where none was begun.")
-                rows = [_row("keys", "kept as they are"), *_begun(understood)]
+                rows = [_row("keys", "kept as they are"), *begun(understood)]
+    show(rows, json=json)
+    return 0
+
+
+def show(rows: Sequence[Mapping[str, Any]], *, json: bool) -> None:
+    """The steps, for a person or as JSON."""
     if json:
         say_json(rows)
-        return 0
+        return
     for number, row in enumerate(rows, 1):
         say(f"[{number}] {row['step']}: {row['would']}")
-        for each in row["objects"][:20]:
-            say(f"      {each}")
+        for line in row["objects"][:20]:
+            say(f"      {line}")
         if len(row["objects"]) > 20:
             say(f"      and {len(row['objects']) - 20} more")
-    return 0
 
 
 def _row(step: str, would: str, objects: tuple[str, ...] = ()) -> dict[str, Any]:
     return {"step": step, "would": would, "objects": list(objects)}
 
 
-def _begun(understood: Understood) -> list[dict[str, Any]]:
-    """Where no API answers: all is begun."""
+def begun(understood: Understood) -> list[dict[str, Any]]:
+    """The steps where no API answers: all is begun."""
     from infra.commands.cluster.up import nodes_of
     from infra.drive.kubernetes import apply, helm
 

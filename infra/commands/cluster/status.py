@@ -19,6 +19,10 @@ SOON: Final = 30
 
 def status(understood: Understood, *, json: bool) -> int:
     """Everything; 1 when something is not as it should be."""
+    if working.previewed(understood):
+        from infra.commands.cluster import previewing
+
+        return previewing.status(understood, json=json)
     with working.reach(understood) as there:
         found = gather(there)
     if json:

@@ -40,6 +40,11 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
     from infra.commands.rendering import write
     from infra.drive.kubernetes import access, lease, secrets
 
+    if plan and working.previewed(understood):
+        from infra.commands.cluster import previewing
+
+        write(understood)
+        return previewing.plan(understood, json=json)
     working.real(understood)
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")

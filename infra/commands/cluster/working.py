@@ -55,11 +55,20 @@ class Reach:
 
 def real(understood: Understood) -> None:
     """``UsageError`` for a cluster that has no machines, or no masters."""
+    if previewed(understood):
+        name = understood.environment.name
+        raise UsageError(f"{world.NO_MACHINES}: {name} has no cluster to work on")
+
+
+def previewed(understood: Understood) -> bool:
+    """Whether the cluster can only be previewed: there are no machines behind the embedded AWS.
+
+    ``UsageError`` for a spec without masters.
+    """
     environment, cluster = understood.environment, understood.cluster
     if cluster.control_plane is None:
         raise UsageError(f"{environment.spec_file} has no control plane: it has no AWS site for masters")
-    if world.is_embedded(environment, cluster):
-        raise UsageError(f"{world.NO_MACHINES}: {environment.name} has no cluster to work on")
+    return world.is_embedded(environment, cluster)
 
 
 @contextmanager

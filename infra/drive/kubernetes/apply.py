@@ -119,7 +119,7 @@ def apply(kubectl: Kubectl, api: Api, part: Part, *, destroy: Collection[str] = 
     now = part.refs
     _list(api, part.name, {*before, *now})  # first: an object that is on no list would never be taken away
     if part.objects:
-        kubectl.apply(_written(kubectl, f"{part.name}.json", part.objects))
+        kubectl.apply(written(kubectl, f"{part.name}.json", part.objects))
         # Namespaces of the first part of all make room for the list itself.
         _list(api, part.name, {*before, *now})
     gone, kept = _prune(kubectl, before, now, destroy)
@@ -148,7 +148,7 @@ def changes(kubectl: Kubectl, part: Part) -> tuple[str, ...] | None:
     if not part.objects:
         return ()
     try:
-        return kubectl.diff(_written(kubectl, f"{part.name}.json", part.objects))
+        return kubectl.diff(written(kubectl, f"{part.name}.json", part.objects))
     except DriveError as problem:
         if "not found" in str(problem) or "no matches for kind" in str(problem):
             return None
@@ -225,7 +225,7 @@ def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
             yield from (each for each in yaml.load_all(text, loader) if each)
 
 
-def _written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
+def written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
     """A stream of documents, JSON being YAML. As a List, kubectl would ask for the whole of OpenAPI v2."""
     file = kubectl.access.folder / name
     private.write_file(file, "---\n".join(json.dumps(each) + "\n" for each in objects))
@@ -245,7 +245,7 @@ def _ours(kubectl: Kubectl, refs: Sequence[Ref]) -> list[Ref]:
     for each in refs:
         # One by one: a kind that the API no longer knows must not hide the others.
         try:
-            rows = kubectl.objects(_written(kubectl, "look.json", [each.stub()]))
+            rows = kubectl.objects(written(kubectl, "look.json", [each.stub()]))
         except DriveError as problem:
             if "no matches for kind" in str(problem) or "doesn't have a resource type" in str(problem):
                 continue
@@ -262,7 +262,7 @@ def _prune(
     kept = tuple(each for each in surplus if each.kind in PRECIOUS and each.word not in destroy)
     gone = tuple(each for each in surplus if each not in kept)
     if gone:
-        kubectl.delete(_written(kubectl, "prune.json", [each.stub() for each in gone]))
+        kubectl.delete(written(kubectl, "prune.json", [each.stub() for each in gone]))
     return gone, kept
 
 

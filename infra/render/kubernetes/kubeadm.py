@@ -35,7 +35,7 @@ DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
 
 _ANY: Final = "0.0.0.0"  # noqa: S104
 """For metrics, which other machines ask for: security groups say which."""
-_ADMISSION: Final = (
+ADMISSION: Final = (
     "NodeRestriction",
     # A pod that asks for nvidia.com/gpu tolerates a taint of that key.
     "ExtendedResourceToleration",
@@ -249,7 +249,7 @@ def kube_proxy(cluster: Cluster) -> Object:
 
 def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
     flags: dict[str, object] = {
-        "enable-admission-plugins": ",".join(_ADMISSION),
+        "enable-admission-plugins": ",".join(ADMISSION),
         "encryption-provider-config": ENCRYPTION,
         "profiling": "false",
     }

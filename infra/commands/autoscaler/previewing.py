@@ -1,0 +1,240 @@
+"""`invoke autoscaler.explain --file job.yaml`: what the autoscaler would do for work that is in a file.
+
+The racks' machines are empty, groups are as AWS has them now, and nothing else waits. Where
+KUBEBUILDER_ASSETS names an API server, the work is sent through it first, with our admission policies in
+force. The embedded AWS has no cluster to ask: this is the way to try a spec's pools without an account.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from infra.commands import world
+from infra.commands.autoscaler import configuring
+from infra.commands.autoscaler.explaining import environment, tell_all
+from infra.commands.cluster import previewing
+from infra.commands.cluster.working import Reach
+from infra.commands.environment import Understood
+from infra.commands.terminal import columns, say, say_json
+from infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.autoscaler.decision import Decision
+    from infra.model import Cluster
+
+Object: TypeAlias = dict[str, Any]
+
+NAMESPACE: Final = "default"
+"""Of work that names none, as kubectl has it."""
+
+_WAITED: Final = timedelta(minutes=5)
+"""For how long the work is taken to have waited: younger pods are left to their Job's watch."""
+
+_PATHS: Final = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+}
+
+
+def explain(understood: Understood, file: str, *, json: bool) -> int:
+    """What would be done for the work in a file."""
+    work = read(Path(file))
+    configuring.scalable(understood)
+    with previewing.server(understood) as there:
+        caches = _admitted(there, work) if there is not None else _as_written(work)
+    _show(decided(understood, {"Node": machines(understood.cluster), **caches}), json=json)
+    return 0
+
+
+def read(file: Path) -> list[Object]:
+    """The Pods and Jobs of a manifest. ``UsageError`` with every document that is neither."""
+    import yaml
+
+    try:
+        documents = [each for each in yaml.safe_load_all(file.read_text(encoding="utf-8")) if each]
+    except OSError as problem:
+        raise UsageError(f"{file}: {problem.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{file}: not YAML: {problem}") from None
+    wrong = [
+        f"document {number}: {why}"
+        for number, document in enumerate(documents, 1)
+        if (why := _unusable(document))
+    ]
+    if wrong:
+        raise UsageError(f"{file}: {'; '.join(wrong)}")
+    if not documents:
+        raise UsageError(f"{file}: no Pod or Job found")
+    return documents
+
+
+def _unusable(document: object) -> str:
+    """Why a document is not work that can be previewed; empty for one that is."""
+    if not isinstance(document, dict) or document.get("kind") not in _PATHS:
+        kind = document.get("kind", "without a kind") if isinstance(document, dict) else "not an object"
+        return f"{kind}; only Pod and Job can be previewed"
+    if not isinstance(document.get("metadata"), dict) or not document["metadata"].get("name"):
+        return f"{document['kind']} without metadata.name"
+    spec = document.get("spec")
+    template = spec if document["kind"] == "Pod" else (spec or {}).get("template", {}).get("spec")
+    if not isinstance(template, dict) or not template.get("containers"):
+        return f"{document['kind']} {document['metadata']['name']} has no containers"
+    return ""
+
+
+def pods(work: Object) -> Iterator[Object]:
+    """The pods that a Job's controller would make of it; a Pod is itself."""
+    if work["kind"] == "Pod":
+        yield work
+        return
+    spec, about = work["spec"], work["metadata"]
+    parallel = int(spec.get("parallelism", 1))
+    count = min(parallel, int(spec.get("completions", parallel)))
+    template = spec["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": about["name"], "uid": about["uid"],
+             "controller": True}  # fmt: skip
+    for index in range(count):
+        meta = template.get("metadata") or {}
+        labels = {**(meta.get("labels") or {}), "batch.kubernetes.io/job-name": about["name"]}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **meta,
+                "name": f"{about['name']}-{index}",
+                "namespace": about["namespace"],
+                "labels": labels,
+                "ownerReferences": [owner],
+            },
+            "spec": template["spec"],
+        }
+
+
+def machines(cluster: Cluster) -> list[Object]:
+    """The racks' machines that take work, as nodes with nothing on them."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": node.name,
+                "uid": node.name,
+                "labels": {**node.labels, "kubernetes.io/hostname": node.name},
+                "creationTimestamp": _stamp(),
+            },
+            "spec": {
+                "taints": [
+                    {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
+                ]
+            },
+            "status": {
+                "allocatable": dict(node.allocatable),
+                "capacity": dict(node.allocatable),
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        for site in cluster.sites
+        for node in site.nodes
+        if {"worker", "gpu-worker"} & {*node.roles}
+    ]
+
+
+def decided(understood: Understood, caches: Mapping[str, list[Object]]) -> Decision:
+    """The autoscaler's own decision on these objects and AWS's groups."""
+    from infra.autoscaler.aws.clients import Clients
+    from infra.autoscaler.aws.reading import Reader
+    from infra.autoscaler.decide import decide
+    from infra.autoscaler.decoding import Decoder, snapshot
+    from infra.autoscaler.memory import Memory
+
+    decoder, config = Decoder(), configuring.config(understood)
+    listed = {
+        kind: decoder.list(kind, json.dumps({"metadata": {}, "items": objects}).encode())
+        for kind, objects in caches.items()
+    }
+    with environment(world.credentials(understood.environment, understood.cluster)):
+        groups = Reader(config, Clients()).read()
+    now = time.time()
+    seen = snapshot(
+        {kind: page.objects for kind, page in listed.items()},
+        groups.groups,
+        groups.errors,
+        groups.prices,
+        now,
+        {f"{kind}/{key}": why for kind, page in listed.items() for key, why in page.faults.items()},
+        provisioning_class=config.provisioning_class,
+    )
+    return decide(seen, Memory(), config, now)
+
+
+def _show(decision: Decision, *, json: bool) -> None:
+    """The verdicts, then the sizes that the loop would set."""
+    import msgspec
+
+    from infra.autoscaler.decision import SetDesired
+
+    sizes = [action for action in decision.actions if isinstance(action, SetDesired)]
+    if json:
+        say_json(msgspec.to_builtins({"verdicts": decision.verdicts, "sizes": sizes}))
+        return
+    tell_all(decision)
+    if sizes:
+        say()
+        say(
+            columns(
+                ("the autoscaler would set", "from", "to", "because"),
+                [(size.group, str(size.was), str(size.desired), size.reason) for size in sizes],
+            )
+        )
+
+
+# -- Objects ----------------------------------------------------------------------------------------------
+
+
+def _as_written(work: list[Object]) -> dict[str, list[Object]]:
+    """What would be listed of the work, by kind, without an API server."""
+    found: dict[str, list[Object]] = {"Job": [], "Pod": []}
+    for number, document in enumerate(work):
+        meta = {"namespace": NAMESPACE, **document["metadata"], "uid": f"work-{number}",
+                "creationTimestamp": _stamp()}  # fmt: skip
+        made = {**document, "metadata": meta}
+        if made["kind"] == "Job":
+            found["Job"].append(made)
+        found["Pod"] += [_pending(pod, uid=f"work-{number}-{index}") for index, pod in enumerate(pods(made))]
+    return found
+
+
+def _admitted(there: Reach, work: list[Object]) -> dict[str, list[Object]]:
+    """The same, as an API server with our objects and policies makes of it. ``DriveError`` with its words
+    for work that it refuses."""
+    previewing.offered(there)
+    found: dict[str, list[Object]] = {"Job": [], "Pod": []}
+    for document in work:
+        namespace = document["metadata"].get("namespace", NAMESPACE)
+        if there.api.find(f"/api/v1/namespaces/{namespace}") is None:
+            there.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        made = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        if document["kind"] == "Job":
+            made = there.api.create(_PATHS["Job"].format(namespace), made)
+            made = {"apiVersion": "batch/v1", "kind": "Job", **made}
+            found["Job"].append(made)
+        for pod in pods(made):
+            answer = there.api.create(_PATHS["Pod"].format(namespace), pod)
+            found["Pod"].append(_pending(answer, uid=answer["metadata"]["uid"]))
+    return found
+
+
+def _pending(pod: Object, *, uid: str) -> Object:
+    """A pod that has waited for a while and that the scheduler finds no node for."""
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    meta = {**pod["metadata"], "uid": uid, "creationTimestamp": _stamp()}
+    return {**pod, "metadata": meta, "status": {"phase": "Pending", "conditions": [waits]}}
+
+
+def _stamp() -> str:
+    return (datetime.now(UTC) - _WAITED).strftime("%Y-%m-%dT%H:%M:%SZ")
