@@ -285,6 +285,18 @@ def bootstrap(_: Context, env: str = "") -> int:
     return looking.bootstrap(_find(env))
 
 
+@task(name="move", help=ENV)
+@reported
+def state_move(_: Context, env: str = "") -> int:
+    """Move Terraform's state, and the record of the last apply, to the place that the spec's `state` says.
+
+    Example: invoke state.move --env research
+    """
+    from infra.commands import states
+
+    return states.move(_find(env))
+
+
 # -- The embedded AWS -------------------------------------------------------------------------------------
 
 
@@ -1196,6 +1208,7 @@ namespace = Collection(
     converge, nodes, enroll,
     docs, bench,
     images=Collection(images_list, images_prune),
+    state=Collection(state_move),
     local=Collection(up, down, reset, status),
     cluster=Collection(
         cluster_up, cluster_status, cluster_upgrade,

@@ -18,6 +18,7 @@ from infra.commands import world
 from infra.commands.environment import Environment, find, understand
 from infra.drive import lifecycle, localaws, summary, undeclared
 from infra.drive.lifecycle import Job
+from infra.drive.settle import settle
 from infra.drive.undeclared.state import declared
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
@@ -104,7 +105,7 @@ def test_each_change_is_found_named_and_restored(job: Job) -> None:
     assert all(address in text for _, (address, _) in CHANGES.values())
 
     # A door that an apply before this one would have written into the state as it is stays found.
-    job.terraform().refresh()
+    settle(job.terraform(), job.folders.state / "settle.tfplan", pauses=())
     again = lifecycle.drift(job)
     assert {one.id for one in again.undeclared} == {one.id for one in found.undeclared}
     assert "max_size" in {each.path for one in again.changes for each in one.attributes}

@@ -41,4 +41,7 @@ for code, doc in {
 }.items():
     declare(code, Level.ERROR, doc)
 
+# invoke plan
+declare("STO026", Level.WARNING, "The state of a real account is a local file. An error where CI is set.")
+
 declare(UNUSED_WAIVER, Level.WARNING, "A waiver that no finding needs.")

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.commands import retiring, world
-from infra.commands.environment import Environment, Understood, understand
+from infra.commands import retiring, states, world
+from infra.commands.environment import Environment, Understood
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell_count
 from infra.commands.vpn import keeping, trees
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
-    from infra.drive.lifecycle import Job, Planned
+    from infra.drive.lifecycle import Job, Outcome, Planned
     from infra.drive.terraform import Listener
 
 
@@ -29,7 +29,7 @@ def ready(
     """
     from infra.drive import lifecycle
 
-    understood = understand(environment, changeable=changeable)
+    understood = states.understood(environment, changeable=changeable)
     tell_count(understood.loaded.problems, environment.name)
     if not understood.cluster.regions:
         if understood.cluster.retired:
@@ -39,8 +39,10 @@ def ready(
             )
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
     lifecycle.targets(world.modules(understood.cluster), only)
+    states.local_state(understood)
     write(understood)
-    return retiring.settle(understood, world.job(understood), changeable=changeable)
+    understood, job = retiring.settle(understood, world.job(understood), changeable=changeable)
+    return understood, states.same_account(understood, job)
 
 
 def plan(
@@ -52,6 +54,8 @@ def plan(
     json: bool,
 ) -> int:
     """Plan and show what would happen; 2 when it would change anything."""
+    from infra.drive import lifecycle
+
     only = tuple(only)
     understood, job = ready(environment, only=only)
     planned = _planned(job, only=only, named=named, out=out)
@@ -59,7 +63,7 @@ def plan(
         job, understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env})
     )
     if planned.saved.has_changes and not json:
-        note(f"Saved. `invoke apply {environment.options}` does exactly this.")
+        note(f"Saved. `{lifecycle.apply_command(job, planned.saved)}` does exactly this.")
     return planned.exit_code
 
 
@@ -75,7 +79,7 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
         _show(job, understood, planned, named, json=False)
         if found.has_changes and not yes:
             _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
-    lifecycle.apply(job, found, named=named, listener=progress())
+    outcome = lifecycle.apply(job, found, named=named, listener=progress())
     understood, job = retiring.settle(understood, job)
     if found.has_changes:
         counts = found.counts
@@ -86,20 +90,44 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
         )
     else:
         say(f"Nothing to apply: {environment.name} is as its spec says.")
+    for line in _unsettled(outcome):
+        note(line)
     for line in _next(understood, _handed_over(understood, job)):
         say(line)
     return 0
 
 
+def _unsettled(outcome: Outcome) -> Iterable[str]:
+    """What AWS was not of one mind about."""
+    if outcome.restored:
+        yield f"Not found right after a change, and kept in the state: {', '.join(outcome.restored)}"
+    if outcome.settled.unread:
+        yield (
+            f"warning: AWS does not find {', '.join(outcome.settled.unread)}. The state keeps them; run "
+            "`invoke drift` in a minute. The next plan creates again what is really gone."
+        )
+    if outcome.unshared:
+        yield (
+            f"warning: what was applied is not recorded beside the state; `invoke apply` does it again.\n"
+            f"{outcome.unshared}"
+        )
+    if outcome.settled.problem:
+        yield (
+            "warning: the state could not be refreshed after the apply; `invoke drift` may show what this "
+            f"apply did.\n{outcome.settled.problem}"
+        )
+
+
 def _handed_over(understood: Understood, job: Job) -> frozenset[str]:
     """Render what had to wait for AWS's answers; the sites whose gateway or server has something new."""
-    from infra.drive import ledger
+    from infra.drive import ledger, lifecycle
     from infra.drive import outputs as kept
 
     kept.keep(job.folders, job.terraform().output())
     complete = replace(understood)  # with these outputs
     changed = trees.prepare(complete, keeping.store(understood, {**os.environ, **job.env}))
     ledger.refile(job.folders, complete.files)
+    lifecycle.share(job)
     return changed
 
 
@@ -177,8 +205,13 @@ def _show(
     from infra.load.applied import lines
 
     name = understood.environment.name
+    unfinished = [
+        f"{address}: its creation had not finished; it is kept and completed in place."
+        for address in planned.untainted
+    ]
     notes = (
         *lines(understood.changes),
+        *unfinished,
         *_joined(understood),
         *lifecycle.leaving(job, planned.plan),
         *notes,

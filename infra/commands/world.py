@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Environment, Understood
+from infra.errors import UsageError
 from infra.resolve.lockfile import parse
 
 if TYPE_CHECKING:
+    from infra.drive.folders import Folders
     from infra.drive.lifecycle import Job
     from infra.drive.localaws import Server
     from infra.drive.secrets import Store
+    from infra.drive.state_places import Place
     from infra.model import Cluster
 
 SECRETS: Final = Path(".secrets")
@@ -68,6 +71,53 @@ def started(environment: Environment) -> Server:
     return server
 
 
+def fetch_ledger(understood: Understood) -> None:
+    """Take over what other clones have applied to the same state."""
+    from infra.drive import shared_ledger
+
+    shared_ledger.fetch(_folders(understood), place(understood, _credentials(understood)))
+
+
+def place(understood: Understood, env: Mapping[str, str]) -> Place:
+    """Where the spec says that the state is; ``env`` is as Terraform sees it."""
+    from infra.drive.state_places import place as find
+
+    cluster = understood.cluster
+    return find(cluster.state, _folders(understood), env, cluster.aws.account)
+
+
+def _folders(understood: Understood) -> Folders:
+    from infra.drive.folders import Folders
+
+    return Folders(understood.environment.build.absolute())
+
+
+def _credentials(understood: Understood) -> dict[str, str]:
+    """Our own environment with what reaches the right cloud. An embedded one gets its bucket for the state:
+    it is made for this run, like all in it."""
+    environment, cluster = understood.environment, understood.cluster
+    seen = {**os.environ, **credentials(environment, cluster)}
+    if is_embedded(environment, cluster) and cluster.state.kind == "s3":
+        from infra.drive import bootstrap
+
+        bootstrap.state_bucket(cluster, seen)
+    return seen
+
+
+def _require_moved(understood: Understood, env: Mapping[str, str]) -> None:
+    """``UsageError`` while the state is in another place than the spec says."""
+    from infra.drive.state_places import previous
+
+    environment, state = understood.environment, understood.cluster.state
+    if state.kind == "local" and environment.rehearsed:
+        return
+    if old := previous(state, _folders(understood), env):
+        raise UsageError(
+            f"the state is in {old}, and {environment.spec_file} says {place(understood, env)}; "
+            f"move it: invoke state.move {environment.options}"
+        )
+
+
 def secrets(understood: Understood, env: Mapping[str, str]) -> Store:
     """The environment's secrets store; ``env`` is as Terraform sees it."""
     from infra.drive.secrets import open_store
@@ -118,11 +168,8 @@ def job(understood: Understood) -> Job:
 
         environment, cluster = understood.environment, understood.cluster
         env = credentials(environment, cluster)
-        seen = {**os.environ, **env}
-        if is_embedded(environment, cluster) and cluster.state.kind == "s3":
-            from infra.drive import bootstrap
-
-            bootstrap.state_bucket(cluster, seen)  # of a cloud that is made for this run, like all in it
+        seen = _credentials(understood)
+        _require_moved(understood, seen)
         env["TF_VAR_tunnel_keys"] = json.dumps(tunnel_keys(cluster, secrets(understood, seen)))
         return Job(
             environment=environment.name,
@@ -135,6 +182,7 @@ def job(understood: Understood) -> Job:
             regions={region.name: region.region for region in cluster.regions}
             | {region.name: region.region for region in cluster.retired},
             env=env,
+            place=place(understood, seen) if cluster.state.kind == "s3" else None,
             options=environment.options,
         )
 

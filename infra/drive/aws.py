@@ -158,6 +158,14 @@ class Aws:
         return self._env.get(variable) or None
 
 
+def account(env: Mapping[str, str]) -> str:
+    """The id of the account that the credentials are of."""
+    with told("say whose credentials these are", quoting=True):
+        return str(
+            Aws(env).client("sts", env.get("AWS_REGION") or "us-east-1").get_caller_identity()["Account"]
+        )
+
+
 def each_region(regions: Iterable[str], work: Callable[[str], _T]) -> dict[str, _T]:
     """Do ``work`` in all regions at once: region → what it gave, in the order of ``regions``.
 

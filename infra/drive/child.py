@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -44,15 +46,21 @@ def run(
     on_line: Callable[[str], None] = lambda _line: None,
     on_beat: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[int], None] = lambda _times: None,
+    second_cuts: bool = False,
+    grace: float = 0,
 ) -> Finished:
     """Run ``command`` in ``folder`` to its end, whatever happens at the keyboard.
 
     ``on_line`` gets each line of standard output as it comes, without its line end; ``on_beat`` is called
-    some ten times a second; ``on_interrupt`` is told the first, second … time somebody asks to stop.
+    some ten times a second; ``on_interrupt`` gets 1, 2 … the first, second … time somebody asks to stop.
 
-    The program runs in a session of its own, so Ctrl-C reaches only us; we pass it on as one SIGINT, wait,
-    and never send another signal: a second SIGINT makes Terraform give up without writing its state. An
-    exception in a callback is passed on, after the same wait.
+    The program runs in a session of its own, so Ctrl-C reaches only us. The first is passed on as one SIGINT,
+    and the program's own end is waited for. A later one does nothing more, unless ``second_cuts``: the second
+    is then passed on too, the third kills the program, and what it has started is killed once it has ended.
+    An exception in a callback is passed on, after the same wait.
+
+    ``grace`` is for a program that gives up, when it is interrupted, what other processes do for it: for so
+    many seconds it is suspended, while those finish what they have begun, and then gets its SIGINT.
     """
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     tail: deque[str] = deque(maxlen=TAIL)
@@ -60,11 +68,9 @@ def run(
     asked = 0
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        # Only what is safe in a signal handler; words are said by the loop below.
+        # Only what is safe in a signal handler; the loop below does the rest.
         nonlocal asked
         asked += 1
-        if asked == 1 and process is not None:
-            process.send_signal(signal.SIGINT)
 
     # Before the program starts: a Ctrl-C in between would end us, and leave it running with nobody to wait.
     with _handling(stop):
@@ -80,8 +86,7 @@ def run(
             errors="replace",
             start_new_session=True,
         )
-        if asked:
-            process.send_signal(signal.SIGINT)
+        interruption = _Interruption(process, grace, cuts=second_cuts)
         assert process.stdout is not None
         assert process.stderr is not None
         readers = (
@@ -99,6 +104,7 @@ def run(
                 line = ""
             if line is None:
                 break
+            interruption.go_on(asked)
             try:
                 if failure is None:
                     if line:
@@ -109,8 +115,7 @@ def run(
                     on_interrupt(told)
             except BaseException as problem:  # raised again below, once the program has ended
                 failure = failure or problem
-                if asked == 0:
-                    stop(signal.SIGINT, None)
+                asked = asked or 1
         status = process.wait()
         for reader in readers:
             reader.join()
@@ -124,6 +129,51 @@ def run(
         stderr="\n".join(tail),
         interrupted=asked > 0,
     )
+
+
+class _Interruption:
+    """How far a program has been asked to stop."""
+
+    def __init__(self, process: subprocess.Popen[str], grace: float, *, cuts: bool) -> None:
+        self._process = process
+        self._grace = grace
+        self._cuts = cuts
+        self._until = 0.0
+        self._sent = 0
+
+    def go_on(self, asked: int) -> None:
+        """Take the next step that ``asked`` requests call for; to be called again and again."""
+        if not asked:
+            return
+        if not self._sent:
+            self._first(asked)
+        elif asked > 1 and self._cuts:
+            if self._process.poll() is not None:
+                _end_session(self._process.pid)  # or its streams would stay open
+            elif self._sent == 1:
+                self._send(signal.SIGINT)
+            elif asked > 2:
+                self._process.kill()
+
+    def _first(self, asked: int) -> None:
+        if self._grace and not self._until:
+            self._until = time.monotonic() + self._grace
+            self._process.send_signal(signal.SIGSTOP)
+        if asked > 1 or time.monotonic() >= self._until:
+            # It is pending when the program goes on: nothing new is begun before it is seen.
+            self._send(signal.SIGINT)
+            if self._until:
+                self._process.send_signal(signal.SIGCONT)
+
+    def _send(self, number: int) -> None:
+        self._process.send_signal(number)
+        self._sent += 1
+
+
+def _end_session(leader: int) -> None:
+    """Kill what a program that was cut off has left behind, such as Terraform's providers."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _read(stream: IO[str], lines: queue.SimpleQueue[str | None]) -> None:

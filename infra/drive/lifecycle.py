@@ -6,23 +6,39 @@ Nothing here prints or asks; ``infra.commands`` does both, with what these funct
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from infra.drive import cost as costs
-from infra.drive import diagnostics, ledger, saved, stateful, undeclared, unprotected, workspace
+from infra.drive import (
+    diagnostics,
+    ledger,
+    repair,
+    saved,
+    shared_ledger,
+    stateful,
+    undeclared,
+    unprotected,
+    workspace,
+)
 from infra.drive import drift as drifts
 from infra.drive import plan as plans
 from infra.drive.aws import Aws
 from infra.drive.engine import Engine
 from infra.drive.folders import Folders
+from infra.drive.repair import Repaired
 from infra.drive.saved import Inputs, SavedPlan
-from infra.drive.terraform import LOCK_FILE, Listener, Terraform, TerraformError
+from infra.drive.settle import Settled, settle
+from infra.drive.state_places import Place
+from infra.drive.terraform import LOCK_FILE, Listener, Ran, Terraform, TerraformError
 from infra.drive.undeclared import Undeclared
 from infra.drive.undeclared.state import declared
 from infra.errors import DriveError, ProtectedError, UsageError
@@ -52,6 +68,10 @@ class Job:
     """Site that left the spec → addresses of what the state still holds of it, for ``-target``."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For Terraform: credentials, AWS_ENDPOINT_URL."""
+    place: Place | None = None
+    """Where the state is; None for a local one."""
+    account: str = ""
+    """The AWS account that the credentials are of; empty where it does not matter."""
     options: str = ""
     """What names it on a command line, in hints: ``--env lab``; that by default."""
 
@@ -102,6 +122,8 @@ class Planned:
     """None without a price table, and when nothing changes."""
     undeclared: tuple[Undeclared, ...] = ()
     """What is in AWS on resources of ours and nobody declared; the apply removes what can be removed."""
+    untainted: tuple[str, ...] = ()
+    """Stateful resources whose creation had not finished: the plan completes them in place."""
 
     @property
     def exit_code(self) -> int:
@@ -125,7 +147,8 @@ def plan(
     ``only`` narrows it to sites; ``named`` are addresses (of resources, or modules that hold them) of
     stateful things that may go; ``out`` gets a copy of Terraform's plan file; ``pending`` is for a caller
     who asks before it applies this very plan. `ProtectedError` when a thing that is not named would have to
-    go and its ``prevent_destroy`` stops Terraform.
+    go and its ``prevent_destroy`` stops Terraform. A stateful thing that would go only because it is tainted
+    is untainted instead, unless it is named.
     """
     folders, only, named = job.folders, tuple(only), tuple(named)
     narrowed = targets(job.sites, only, job.retired)
@@ -139,14 +162,23 @@ def plan(
         root = unprotected.unprotect(folders) if destroy or named else folders.root
         fresh = folders.plan / "fresh.tfplan"
         terraform = job.terraform(listener, root=root)
-        position = saved.state_position(folders)
+        guards = unprotected.guarded(folders.root)
+
+        def attempt() -> tuple[bool, Mapping[str, Any], plans.Plan]:
+            has_changes = _believed(lambda: terraform.plan(fresh, destroy=destroy, targets=narrowed))
+            # Reading a plan costs as much as starting the provider: not for a plan that is empty.
+            shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
+            return has_changes, shown, plans.parse(shown, job.sites, guarded=guards)
+
+        untainted: tuple[str, ...] = ()
         with _explained(job, named, only, listener):
-            has_changes = terraform.plan(fresh, destroy=destroy, targets=narrowed)
+            if destroy:
+                has_changes, shown, parsed = attempt()
+            else:
+                (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
+        position = saved.state_position(folders)
         foreign = _undeclared(job, terraform, only)
         removed = tuple(one for one in foreign if one.removal)
-        # Reading a plan costs as much as starting the provider: not for a plan that is empty.
-        shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
-        parsed = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
         if out is not None:
             _copy(fresh, out)
         kept = saved.save(
@@ -167,13 +199,57 @@ def plan(
                 only=only,
                 pending=pending,
                 undeclared=removed,
+                leaving=parsed.leaving,
             ),
             fresh,
         )
         money = None
         if prices is not None and has_changes:
             money = costs.monthly(shown, prices, sites=job.sites, regions=job.regions)
-        return Planned(parsed, kept, money, foreign)
+        return Planned(parsed, kept, money, foreign, untainted)
+
+
+_LOOKS: Final = (3.0, 9.0)
+"""Seconds before a plan is made again that did not find a stateful resource."""
+
+
+def _believed(plan: Callable[[], Ran]) -> bool:
+    """Whether the plan has changes. One that did not find a stateful resource is made again: AWS is
+    eventually consistent, and to create a second VPC costs more than a moment of patience."""
+    for pause in _LOOKS:
+        ran = plan()
+        if not any(one.action == "delete" and stateful.loss(one.type, None) for one in ran.drifted):
+            return ran.has_changes
+        time.sleep(pause)
+    return plan().has_changes
+
+
+_T = TypeVar("_T", bound=tuple[Any, Any, plans.Plan])
+
+
+def _without_taints(
+    terraform: Terraform, attempt: Callable[[], _T], named: Iterable[str]
+) -> tuple[_T, tuple[str, ...]]:
+    """A plan, and the stateful resources that were untainted for it.
+
+    An apply that was killed leaves what it was creating tainted, which Terraform would replace.
+    """
+    problem: TerraformError | None = None
+    planned: _T | None = None
+    try:
+        planned = attempt()
+        losing = [one.address for one in planned[2].protected if one.actions != ("delete",)]
+    except TerraformError as error:
+        problem = error
+        losing = list(diagnostics.prevented(error.diagnostics))
+    losing = [address for address in losing if not stateful.covers(named, address)]
+    if losing and (repaired := repair.untaint(terraform.pull(), losing)):
+        terraform.push(repaired.state)
+        return attempt(), repaired.untainted
+    if planned is None:
+        assert problem is not None
+        raise problem
+    return planned, ()
 
 
 def targets(
@@ -199,36 +275,63 @@ def waiting(job: Job) -> SavedPlan | None:
     return None if found is None or found.pending else found
 
 
-def apply(job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an apply has to report beyond that it did what the plan says."""
+
+    restored: tuple[str, ...] = ()
+    """Addresses that AWS did not find right after they were changed; the state keeps them."""
+    settled: Settled = field(default_factory=Settled)
+    unshared: str = ""
+    """Why the ledger could not be stored beside the state; empty if it was."""
+
+
+def apply(
+    job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None
+) -> Outcome:
     """Do exactly what ``plan``, the one that a person saw, says; then remember it.
 
     It is used up, also by an apply that fails half-way: planning again shows what is left to do.
     """
     folders = job.folders
+    restored: tuple[str, ...] = ()
     with workspace.locked(job.build):
         _check(job, plan, named)
-        # Made anew: expressions that read files do so again during apply.
+        # Copied again: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
+        if job.account and ledger.about(folders) is None:
+            # Also an apply that fails half-way leaves resources in this account.
+            ledger.remember(folders, {}, {"environment": job.environment, "account": job.account})
+            share(job)
         if plan.undeclared:
             # First: a rule that somebody added may be the one that Terraform is about to make again.
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
+            terraform = job.terraform(listener, root=root)
+            before = _state(job)
             try:
-                job.terraform(listener, root=root).apply(saved.plan_file(folders))
+                terraform.apply(saved.plan_file(folders))
             except TerraformError as problem:
                 _rescue(folders, root, problem)
                 if any(map(diagnostics.is_stale_plan, problem.diagnostics)):
                     saved.discard(folders)
                     raise saved.stale(plan, "the state has moved on", job.named) from None
+                _repair_after(problem, job, plan, before)
                 _explain_half_done(job, plan, problem)
                 raise
-            except DriveError:  # stopped: what was done is done
+            except DriveError as problem:  # stopped: what was done is done
                 saved.discard(folders)
+                _repair_after(problem, job, plan, before)
                 raise
+            restored = _repair(job, plan, before).restored
+        state = _state(job)
+        position = {"lineage": state.get("lineage"), "serial": state.get("serial")}
         saved.discard(folders)
         unprotected.discard(folders)
         if plan.kind == "destroy":
             ledger.forget(folders)
+            if job.place is not None:
+                shared_ledger.forget(job.place, position)
         else:
             ledger.remember(
                 folders,
@@ -240,12 +343,24 @@ def apply(job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Lis
                     "engine": str(job.engine),
                     "spec": job.spec,
                     "lock": job.lock,
+                    "account": job.account,
+                    "state": position,
                 },
             )
+        settled = Settled()
         if plan.kind != "destroy" and plan.has_changes:
-            # What one resource does to another (a rule to its group, a route to its table) is in the state
-            # only once it is read again; until then it would pass for drift.
-            job.terraform(listener).refresh()
+            settled = settle(job.terraform(listener), folders.state / "settle.tfplan")
+        return Outcome(restored, settled, share(job))
+
+
+def share(job: Job) -> str:
+    """Store the ledger beside the state; why that failed, or nothing. What was applied stays applied."""
+    try:
+        if job.place is not None:
+            shared_ledger.publish(job.folders, job.place)
+    except DriveError as problem:
+        return str(problem)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +386,7 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
         terraform = job.terraform(listener)
         look = job.folders.state / "drift.tfplan"
         try:
-            changed = terraform.plan(look, refresh_only=not _is_applied(job))
+            changed = terraform.plan(look, refresh_only=not _is_applied(job)).has_changes
             foreign = _undeclared(job, terraform, ())
             changes = drifts.changes(terraform.show(look), job.sites) if changed else ()
             return Drift(changes, foreign)
@@ -304,6 +419,46 @@ def _copy(plan_file: Path, out: Path) -> None:
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:  # noqa: PTH123
         stream.write(plan_file.read_bytes())
     fresh.replace(out)
+
+
+def _repair(job: Job, plan: SavedPlan, before: repair.State) -> Repaired:
+    """Undo in the state what an apply did to it and no plan says: see `infra.drive.repair`."""
+    repaired = repair.repair(before, _state(job), plan.leaving)
+    if repaired:
+        job.terraform().push(repaired.state)
+    return repaired
+
+
+def _state(job: Job) -> repair.State:
+    """The state as Terraform stores it; a local one is read without starting Terraform."""
+    path = saved.local_state(job.folders)
+    if path is None:
+        return job.terraform().pull()
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        return job.terraform().pull()  # which says what is wrong with it
+    assert isinstance(state, dict)
+    return state
+
+
+def _repair_after(problem: DriveError, job: Job, plan: SavedPlan, before: repair.State) -> None:
+    """The same after an apply that failed or was stopped; what was done is added to ``problem``."""
+    try:
+        repaired = _repair(job, plan, before)
+    except DriveError as another:  # say, the lock of a Terraform that was cut off
+        problem.args = (f"{problem}\nThe state could not be checked: {another}",)
+        return
+    if repaired.untainted:
+        listed = "".join(f"\n  {address}" for address in repaired.untainted)
+        problem.args = (f"{problem}\nCreated, and completed by the next apply:{listed}",)
+    if repaired.restored:
+        listed = "".join(f"\n  {address}" for address in repaired.restored)
+        problem.args = (
+            f"{problem}\nAWS did not find these right after a change; the state keeps them:{listed}",
+        )
 
 
 @contextmanager
@@ -343,7 +498,7 @@ def _refused(
     narrowing = "".join(f" --only {site}" for site in only)
     lines += [
         "To see why, which changes nothing yet:",
-        f"  invoke plan {job.named}{narrowing} {_options([*named, *addresses])}",
+        f"  invoke plan {job.named}{narrowing} {destroying([*named, *addresses])}",
     ]
     return ProtectedError("\n".join(lines))
 
@@ -390,15 +545,27 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
         verb = "replaces" if one.action == "replace" else "destroys"
         said.append(f"  {verb} {one.address}: {one.loss}" + (f"; because {one.reason}" if one.reason else ""))
     raise ProtectedError(
-        "the plan takes away what can't be had back:\n"
+        "the plan takes away what cannot be recovered:\n"
         + "\n".join(said)
         + "\nIf that is what you want, name it:\n"
-        + f"  invoke apply {job.named} {_options(_to_name(job, [one.address for one in missing]))}"
+        + f"  {apply_command(job, found, named)}"
     )
 
 
-def _options(addresses: Iterable[str]) -> str:
-    return " ".join(f"--destroy {shlex.quote(address)}" for address in addresses)
+def apply_command(job: Job, plan: SavedPlan, named: Iterable[str] = ()) -> str:
+    """The command that applies ``plan``, with an option for each thing that it needs named: by the names that
+    a person gave where those cover it, else by its address."""
+    given = (*plan.named, *named)
+    names = [
+        next((one for one in given if stateful.covers([one], lost.address)), _to_name(job, [lost.address])[0])
+        for lost in plan.protected
+    ]
+    return " ".join(filter(None, ("invoke apply", job.named, destroying(names))))
+
+
+def destroying(addresses: Iterable[str]) -> str:
+    """The options that name these addresses."""
+    return " ".join(f"--destroy {shlex.quote(address)}" for address in dict.fromkeys(addresses))
 
 
 def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:

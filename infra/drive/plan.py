@@ -119,6 +119,12 @@ class Plan:
         return tuple(sorted(found, key=lambda one: (one.action != "replace", one.address)))
 
     @property
+    def leaving(self) -> tuple[str, ...]:
+        """The addresses at which the state will no longer hold the resource that it holds now."""
+        found = [one for one in self.changes if one.action in ("delete", "replace", "forget")]
+        return tuple(sorted(one.previous_address or one.address for one in found))
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """Sites with changes, by name; the root (empty) last."""
         return tuple(sorted({one.site for one in self.changes}, key=lambda site: (not site, site)))

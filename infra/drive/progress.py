@@ -26,11 +26,11 @@ PATIENCE = 1.0
 SIGN_OF_LIFE = 60.0
 """Seconds after which a log gets a line though nothing has finished: CI systems end silent jobs."""
 
-STOPPING = "Stopping: Terraform was told once, finishes what it is in the middle of, and saves its state …"
-WAITING = (
-    "Still waiting for Terraform to finish a call to the cloud and save its state. It is not killed: a "
-    "resource that was made but not written down would have to be found and imported by hand."
+STOPPING = (
+    "Stopping: calls that have begun get a few seconds to finish, nothing new is begun, and the state is "
+    "saved. Press Ctrl-C again to cut Terraform off: what it is creating may then be missing from the state."
 )
+WAITING = "Cutting Terraform off."
 
 _VERBS = {"create": "creating", "update": "changing", "delete": "destroying", "read": "reading"}
 _DONE = {"create": "created", "update": "changed", "delete": "destroyed", "read": "read"}

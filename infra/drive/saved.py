@@ -75,6 +75,8 @@ class SavedPlan:
     """It was made to be shown and asked about: only the run that made it may apply it."""
     undeclared: tuple[Undeclared, ...] = ()
     """What nobody declared and this apply takes away."""
+    leaving: tuple[str, ...] = ()
+    """The addresses at which the state holds a resource that is destroyed, replaced or forgotten."""
     sha256: str = ""
     """Of the plan file."""
 
@@ -106,6 +108,7 @@ def load(folders: Folders) -> SavedPlan | None:
         told["undeclared"] = tuple(
             Undeclared(**{**one, "removal": Call(**one["removal"])}) for one in told["undeclared"]
         )
+        told["leaving"] = tuple(told["leaving"])
         return SavedPlan(**told)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -168,8 +171,8 @@ def again(kind: str) -> str:
     return "invoke destroy" if kind == "destroy" else "invoke plan"
 
 
-def state_position(folders: Folders) -> StatePosition | None:
-    """Where the state stands, of a local backend; None for any other.
+def local_state(folders: Folders) -> Path | None:
+    """Where a local backend keeps the state; None for any other backend.
 
     Terraform keeps the backend it was initialised with in TF_DATA_DIR/terraform.tfstate.
     """
@@ -179,7 +182,14 @@ def state_position(folders: Folders) -> StatePosition | None:
         backend = {"type": "local", "config": {}}
     if not backend or backend.get("type") != "local":
         return None
-    path = folders.root / (backend.get("config", {}).get("path") or "terraform.tfstate")
+    return folders.root / (backend.get("config", {}).get("path") or "terraform.tfstate")
+
+
+def state_position(folders: Folders) -> StatePosition | None:
+    """Where the state stands, of a local backend; None for any other."""
+    path = local_state(folders)
+    if path is None:
+        return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return StatePosition(str(state["lineage"]), int(state["serial"]))

@@ -39,6 +39,12 @@ def _collector(verb: str, providers: int) -> str:
     return "800" if verb == "show" else str(min(300, max(50, 1000 // max(providers, 1))))
 
 
+_GRACE: Final = 5.0
+"""Seconds that calls to AWS which have begun get to finish when an apply is stopped. Terraform's own stop
+cancels them: AWS carries a creation out all the same, and nobody learns its id. Providers are processes of
+their own, so they go on while Terraform is suspended; most calls take less than a second."""
+
+
 class TerraformError(ToolError):
     """Terraform ended with an error; its text is what Terraform's diagnostics say."""
 
@@ -53,7 +59,7 @@ class TerraformError(ToolError):
 
 
 class StoppedError(ToolError):
-    """A person, or a CI job's end, stopped Terraform, and it had the time to write its state."""
+    """A person, or the end of a CI job, stopped Terraform."""
 
     exit_code = 130
 
@@ -94,6 +100,16 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
+class Drifted:
+    """A resource that is not as the state says."""
+
+    address: str
+    type: str
+    action: str
+    """``update``, ``delete`` (AWS did not find it) or ``move``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ran:
     """How a command of Terraform ended."""
 
@@ -103,6 +119,13 @@ class Ran:
     diagnostics: tuple[Diagnostic, ...]
     events: Mapping[str, int]
     """Number of JSON events by type."""
+    drifted: tuple[Drifted, ...]
+    """What a plan found changed outside of Terraform."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Of a plan: whether applying it would do anything."""
+        return self.exit_code == 2
 
 
 class Terraform:
@@ -150,7 +173,8 @@ class Terraform:
             return False
         stamp.unlink(missing_ok=True)
         self.data.mkdir(parents=True, exist_ok=True)
-        self._run("init", title="Preparing", input=False, no_color=_flag())
+        # `-reconfigure`: a state is moved by `infra.drive.state_move`, never by Terraform.
+        self._run("init", title="Preparing", input=False, reconfigure=_flag(), no_color=_flag())
         stamp.write_text(self._init_inputs(), encoding="utf-8")
         return True
 
@@ -161,24 +185,27 @@ class Terraform:
         destroy: bool = False,
         targets: Iterable[str] = (),
         refresh_only: bool = False,
-    ) -> bool:
-        """Write a plan to ``out``; True when it would change anything.
+        title: str = "Planning",
+    ) -> Ran:
+        """Write a plan to ``out``; the exit code is 2 when it would change anything, else 0.
 
         Prepares the folder first where that is needed, also when Terraform itself says so.
         """
         fresh = self.init()
         try:
-            return self._plan(out, destroy, tuple(targets), refresh_only)
+            return self._plan(out, destroy, tuple(targets), refresh_only, title)
         except TerraformError as problem:
             if fresh or not any(map(diagnostics.is_init_needed, problem.diagnostics)):
                 raise
         self.init(force=True)
-        return self._plan(out, destroy, tuple(targets), refresh_only)
+        return self._plan(out, destroy, tuple(targets), refresh_only, title)
 
-    def _plan(self, out: Path, destroy: bool, targets: tuple[str, ...], refresh_only: bool) -> bool:
-        ran = self._run(
+    def _plan(
+        self, out: Path, destroy: bool, targets: tuple[str, ...], refresh_only: bool, title: str
+    ) -> Ran:
+        return self._run(
             "plan",
-            title="Planning",
+            title=title,
             ok=(0, 2),
             json=_flag(),
             input=False,
@@ -188,17 +215,20 @@ class Terraform:
             refresh_only=_flag() if refresh_only else None,
             target=list(targets),
         )
-        return ran.exit_code == 2
 
-    def apply(self, plan_file: Path) -> Ran:
+    def apply(self, plan_file: Path, *, title: str = "Applying") -> Ran:
         """Do exactly what a saved plan says."""
-        return self._run("apply", str(plan_file.absolute()), title="Applying", json=_flag(), input=False)
+        return self._run("apply", str(plan_file.absolute()), title=title, json=_flag(), input=False)
 
-    def refresh(self) -> Ran:
-        """Write into the state what the world says now; nothing else is changed."""
-        return self._run(
-            "apply", title="Settling", json=_flag(), input=False, refresh_only=_flag(), auto_approve=_flag()
-        )
+    def push(self, state: Mapping[str, Any]) -> None:
+        """Store a state that was pulled and changed; its serial must be higher than the stored one's."""
+        file = self.data.with_name("push.tfstate")
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123
+            json.dump(state, stream)
+        try:
+            self._run("state push", str(file), title="Storing")
+        finally:
+            file.unlink()
 
     def show(self, plan_file: Path | None = None) -> dict[str, Any]:
         """A saved plan, or without one the state, in Terraform's documented JSON form.
@@ -275,6 +305,7 @@ class Terraform:
         plain: list[str] = []
         found: list[Diagnostic] = []
         events: dict[str, int] = {}
+        drifted: list[Drifted] = []
 
         def on_line(line: str) -> None:
             event = _event(line)
@@ -285,6 +316,10 @@ class Terraform:
             events[kind] = events.get(kind, 0) + 1
             if kind == "diagnostic":
                 found.append(diagnostics.parse(event["diagnostic"]))
+            elif kind == "resource_drift":
+                one = event["change"]["resource"]
+                action = str(event["change"]["action"])
+                drifted.append(Drifted(str(one["addr"]), str(one["resource_type"]), action))
             self.listener.event(event)
 
         self.listener.begin(title)
@@ -296,6 +331,8 @@ class Terraform:
                 on_line=on_line,
                 on_beat=self.listener.beat,
                 on_interrupt=self.listener.interrupted,
+                second_cuts=True,
+                grace=_GRACE if verb == "apply" else 0,
             )
         finally:
             self.listener.end()
@@ -304,7 +341,7 @@ class Terraform:
         # A Ctrl-C that came too late for a plan must still keep us from going on to apply it; what is done
         # by an apply is done.
         if finished.exit_code in ok and (verb == "apply" or not finished.interrupted):
-            return Ran(finished.exit_code, stdout, said, events)
+            return Ran(finished.exit_code, stdout, said, events, tuple(drifted))
         named = (self.engine.name if len(self.engine.argv) == 1 else "terraform", *verb.split())
         if finished.interrupted:
             raise StoppedError(named, finished.exit_code)

@@ -77,8 +77,8 @@ class Application:
         if fault is not None:
             time.sleep(fault.seconds)
             if fault.status:
-                text, headers = faults.error_body(call, fault, environ.get("CONTENT_TYPE", ""))
-                return _answer(start_response, fault.status, text, headers)
+                status, text, headers = faults.answer(call, fault, environ.get("CONTENT_TYPE", ""))
+                return _answer(start_response, status, text, headers)
         with self._one:
             try:
                 self._recording.add(call, environ["REQUEST_METHOD"], ACCOUNT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -32,16 +32,19 @@ class Aws(Part):
     """Whether the environment lives on the embedded AWS, on this machine, at no cost."""
 
 
+_MOVED: Final = IN_PLACE("`invoke state.move` moves the state there")
+
+
 class State(Part):
     """Where Terraform keeps its state."""
 
-    kind: Annotated[Literal["local", "s3"], NEVER("Terraform would find no state in a new place")] = "local"
+    kind: Annotated[Literal["local", "s3"], _MOVED] = "local"
     """In the build folder, or in a bucket with native locking."""
-    bucket: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
+    bucket: Annotated[Text | None, _MOVED] = None
     """``s3``: the bucket; ``invoke bootstrap`` makes it."""
-    region: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
+    region: Annotated[Text | None, _MOVED] = None
     """``s3``: the bucket's region. Default: the primary region."""
-    key: Annotated[Text | None, NEVER("Terraform would find no state in a new place")] = None
+    key: Annotated[Text | None, _MOVED] = None
     """``s3``: the object. Default: ``<env>/terraform.tfstate``."""
 
 

@@ -10,11 +10,13 @@ from infra.drive.saved import load
 from infra.drive.terraform import Listener
 
 
-def apply_saved(job: Job, *, named: Iterable[str] = (), listener: Listener | None = None) -> None:
+def apply_saved(
+    job: Job, *, named: Iterable[str] = (), listener: Listener | None = None
+) -> lifecycle.Outcome:
     """Apply what was planned last, as ``invoke apply`` does in a process of its own."""
     found = load(job.folders)
     assert found is not None, "nothing was planned"
-    lifecycle.apply(job, found, named=named, listener=listener)
+    return lifecycle.apply(job, found, named=named, listener=listener)
 
 
 def in_state(job: Job) -> list[str]:

@@ -159,3 +159,51 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert (done.exit_code, done.interrupted) == (0, False)
+
+
+def test_what_other_processes_do_is_finished_before_the_program_stops(tmp_path: Path) -> None:
+    """A program that gives up on its helper's work at once, as Terraform does on its providers'."""
+    helper = "import pathlib, time; time.sleep(0.5); pathlib.Path('made').touch(); time.sleep(60)"
+    code = (
+        "import pathlib, subprocess, sys, time\n"
+        f"helper = subprocess.Popen([sys.executable, '-c', {helper!r}])\n"
+        "print('ready', flush=True)\n"
+        "try:\n"
+        "    while True: time.sleep(0.01); pathlib.Path('ticks').open('a').write('.')\n"
+        "except KeyboardInterrupt:\n"
+        "    helper.kill(); print(pathlib.Path('made').exists(), flush=True)\n"
+    )
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line == "ready":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    done = child.run(python(code), folder=tmp_path, env=os.environ, on_line=on_line, grace=5)
+    assert (lines, done.interrupted) == (["ready", "True"], True)
+
+
+def test_a_second_ctrl_c_cuts_the_program_and_its_children_off(tmp_path: Path) -> None:
+    code = (
+        "import signal, subprocess, sys, time\n"
+        "def stop(*_):\n"
+        "    stop.times += 1\n"
+        "    print('asked', stop.times, flush=True)\n"
+        "    if stop.times == 2: sys.exit(1)\n"
+        "stop.times = 0\n"
+        "signal.signal(signal.SIGINT, stop)\n"
+        "subprocess.Popen(['sleep', '3600'])\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.01)\n"
+    )
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        if line in {"ready", "asked 1"}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    done = child.run(python(code), folder=tmp_path, env=os.environ, on_line=on_line, second_cuts=True)
+    assert lines == ["ready", "asked 1", "asked 2"]
+    assert (done.exit_code, done.interrupted) == (1, True)

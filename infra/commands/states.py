@@ -1,0 +1,90 @@
+"""The state of an environment: which account it is of, and where it is kept."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from infra.commands import world
+from infra.commands.environment import Environment, Understood, understand
+from infra.commands.terminal import say, tell
+from infra.errors import Level, Problem, SpecError, UsageError
+
+if TYPE_CHECKING:
+    from infra.drive.lifecycle import Job
+
+
+def understood(environment: Environment, *, changeable: bool = False) -> Understood:
+    """As `understand`, held against what any clone has applied: with a state in S3 the ledger is read."""
+    try:
+        here = understand(environment, changeable=changeable)
+    except SpecError:
+        # What is remembered here may be out of date. Any other problem is raised again.
+        here = understand(environment, changeable=True)
+        if here.cluster.state.kind == "local":
+            raise
+    if here.cluster.state.kind == "local":
+        return here
+    world.fetch_ledger(here)
+    return understand(environment, changeable=changeable)
+
+
+def local_state(understood: Understood) -> None:
+    """Warn of a real account whose state is a local file; ``SpecError`` in CI, which keeps no files."""
+    environment, cluster = understood.environment, understood.cluster
+    if world.is_embedded(environment, cluster) or cluster.state.kind != "local":
+        return
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    problem = Problem(
+        "STO026",
+        "state",
+        "the state of a real account is in the build folder: lost with it, and unknown to other clones",
+        level=Level.ERROR if in_ci else Level.WARNING,
+        position=understood.loaded.position(("state",)),
+        hint="write {kind: s3, bucket: NAME}, then `invoke bootstrap` and `invoke state.move`",
+    )
+    if in_ci:
+        raise SpecError([problem])
+    tell([problem])
+
+
+def same_account(understood: Understood, job: Job) -> Job:
+    """The job with its account. ``UsageError`` for another one than that of the first apply."""
+    if world.is_embedded(understood.environment, understood.cluster):
+        return job
+    from infra.drive import ledger
+    from infra.drive.aws import account
+
+    here = account({**os.environ, **job.env})
+    recorded = (ledger.about(job.folders) or {}).get("account")
+    if recorded and recorded != here:
+        raise UsageError(
+            f"the credentials are of account {here}, and {job.environment} was applied to {recorded}; "
+            "use credentials of that account: aws.profile in the spec, or AWS_PROFILE"
+        )
+    return replace(job, account=here)
+
+
+def move(environment: Environment) -> int:
+    """Move the state to where the spec says."""
+    from infra.commands.rendering import write
+    from infra.drive import state_move, workspace
+    from infra.drive.folders import Folders
+    from infra.drive.state_places import previous
+
+    here = understand(environment, changeable=True)
+    env = {**os.environ, **world.credentials(environment, here.cluster)}
+    folders = Folders(environment.build.absolute())
+    destination = world.place(here, env)
+    with workspace.locked(environment.build):
+        write(here)
+        source = previous(here.cluster.state, folders, env)
+        if source is None:
+            state_move.finish(destination, folders)
+            say(f"Nothing to move: the state is in {destination}.")
+            return 0
+        state_move.move(source, destination, folders)
+    say(f"Moved the state from {source} to {destination}.")
+    say(f"Commit {environment.spec_file}, and see that nothing changes: invoke plan {environment.options}")
+    return 0

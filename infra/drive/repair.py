@@ -1,0 +1,135 @@
+"""What an apply should not have done to the state, undone: pure, on Terraform's state format 4.
+
+Two things go wrong while Terraform works, and neither is a decision that anyone took:
+
+- AWS is eventually consistent. A provider that updates a resource reads it again, and one "not found" then
+  takes the resource out of the state, though it is still there.
+- A creation that is stopped or fails after the resource exists leaves it tainted, and the next plan would
+  replace it. For a stateful thing that means to destroy it, which nobody asked for.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Container, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from infra.drive import stateful
+
+State: TypeAlias = dict[str, Any]
+"""As ``terraform state pull`` prints it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A state to store, and what differs in it."""
+
+    state: State
+    restored: tuple[str, ...]
+    """Addresses that had been dropped although no plan destroyed them."""
+    untainted: tuple[str, ...]
+    """Addresses of stateful resources whose creation did not finish."""
+
+    def __bool__(self) -> bool:
+        return bool(self.restored or self.untainted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    address: str
+    resource: State
+    """Its resource block in the state: module, mode, type, name, provider."""
+    values: State
+    """The instance itself."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies it in AWS, whatever its address: type and id."""
+        return str(self.resource["type"]), str(self.values.get("attributes", {}).get("id", ""))
+
+    @property
+    def is_tainted(self) -> bool:
+        return self.values.get("status") == "tainted"
+
+
+def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
+    """``after`` with everything that was in ``before`` and is not in ``leaving``.
+
+    ``leaving`` are the addresses that the plan destroys, replaces or forgets. A resource that was tainted in
+    ``before`` was marked by a person, and stays so.
+    """
+    fixed = copy.deepcopy(after)
+    earlier = {one.address: one for one in _instances(before)}
+    present = list(_instances(fixed))
+    addresses = {one.address for one in present}
+    keys = {one.key for one in present}
+    restored = []
+    for one in earlier.values():
+        if one.address not in addresses and one.key not in keys and one.address not in leaving:
+            _put(fixed, one)
+            restored.append(one.address)
+    marked = {one.key for one in earlier.values() if one.is_tainted}
+    untainted = _untaint(fixed, lambda one: one.key not in marked)
+    return _numbered(fixed, restored, untainted)
+
+
+def untaint(state: State, wanted: Container[str]) -> Repaired:
+    """``state`` with the taint of these addresses removed."""
+    fixed = copy.deepcopy(state)
+    return _numbered(fixed, [], _untaint(fixed, lambda one: one.address in wanted))
+
+
+def _untaint(state: State, may: Any) -> list[str]:
+    found = []
+    for one in _instances(state):
+        values = one.values.get("attributes", {})
+        # Without an id nothing was made.
+        if one.is_tainted and values.get("id") and stateful.loss(one.resource["type"], values) and may(one):
+            del one.values["status"]
+            found.append(one.address)
+    return found
+
+
+def _numbered(state: State, restored: list[str], untainted: list[str]) -> Repaired:
+    if restored or untainted:
+        state["serial"] = int(state["serial"]) + 1
+    return Repaired(state, tuple(sorted(restored)), tuple(sorted(untainted)))
+
+
+def _instances(state: State) -> Iterator[_Instance]:
+    """Managed resources. A deposed object is one that a replacement has left to be destroyed."""
+    for resource in state.get("resources", ()):
+        if resource.get("mode") != "managed":
+            continue
+        for values in resource.get("instances", ()):
+            if "deposed" not in values:
+                yield _Instance(_address(resource, values), resource, values)
+
+
+def _address(resource: State, values: State) -> str:
+    address = f"{resource['type']}.{resource['name']}"
+    if "module" in resource:
+        address = f"{resource['module']}.{address}"
+    match values.get("index_key"):
+        case None:
+            return address
+        case int(number):
+            return f"{address}[{number}]"
+        case key:
+            return f'{address}["{_escaped(str(key))}"]'
+
+
+def _escaped(key: str) -> str:
+    """As Terraform writes a key in an address: HCL's escapes."""
+    return key.replace("\\", "\\\\").replace('"', '\\"').replace("${", "$${").replace("%{", "%%{")
+
+
+def _put(state: State, one: _Instance) -> None:
+    head = {name: value for name, value in one.resource.items() if name != "instances"}
+    for resource in state.setdefault("resources", []):
+        same = all(resource.get(name) == head.get(name) for name in ("module", "mode", "type", "name"))
+        if same:
+            resource["instances"].append(copy.deepcopy(one.values))
+            return
+    state["resources"].append({**copy.deepcopy(head), "instances": [copy.deepcopy(one.values)]})

@@ -1,0 +1,73 @@
+"""What an apply does to the state and no plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.drive.repair import State, repair, untaint
+
+
+def state(*resources: State, serial: int = 4) -> State:
+    return {"version": 4, "serial": serial, "lineage": "one", "resources": list(resources)}
+
+
+def resource(
+    kind: str, *instances: State, module: str = "", name: str = "this", mode: str = "managed"
+) -> State:
+    head = {"module": module} if module else {}
+    return {**head, "mode": mode, "type": kind, "name": name, "instances": list(instances)}
+
+
+def instance(identifier: str, key: Any = None, **more: Any) -> State:
+    keyed = {} if key is None else {"index_key": key}
+    return {**keyed, "attributes": {"id": identifier}, **more}
+
+
+def test_what_was_dropped_is_put_back_with_its_neighbours() -> None:
+    module = 'module.us_west_2.module.pool["a\\"b"]'
+    subnets = resource("aws_subnet", instance("subnet-1", "a"), instance("subnet-2", 'b"c'), module=module)
+    before = state(resource("aws_vpc", instance("vpc-1")), subnets)
+    after = state(resource("aws_subnet", instance("subnet-1", "a"), module=module), serial=6)
+    repaired = repair(before, after, ())
+    assert repaired.restored == ("aws_vpc.this", f'{module}.aws_subnet.this["b\\"c"]')
+    assert repaired.state["serial"] == 7
+    assert repaired.state["resources"] == [subnets, before["resources"][0]]
+    assert after["serial"] == 6  # what was given stays as it is
+
+
+def test_what_a_plan_takes_away_stays_away() -> None:
+    before = state(resource("aws_vpc", instance("vpc-1")), resource("aws_eip", instance("eip-1", 0)))
+    assert not repair(before, state(), ["aws_vpc.this", "aws_eip.this[0]"])
+
+
+def test_what_was_moved_or_made_again_is_not_lost() -> None:
+    before = state(resource("aws_vpc", instance("vpc-1"), name="old"), resource("aws_eip", instance("eip-1")))
+    after = state(resource("aws_vpc", instance("vpc-1"), name="new"), resource("aws_eip", instance("eip-2")))
+    assert not repair(before, after, ())
+
+
+def test_data_and_deposed_objects_are_left_to_terraform() -> None:
+    before = state(
+        resource("aws_region", instance("us-west-2"), mode="data"),
+        resource("aws_vpc", instance("vpc-0", deposed="12345678")),
+    )
+    assert not repair(before, state(), ())
+
+
+def test_a_stateful_thing_that_was_half_made_is_kept() -> None:
+    after = state(
+        resource("aws_vpc", instance("vpc-1", status="tainted")),
+        resource("aws_subnet", instance("subnet-1", status="tainted")),
+        resource("aws_efs_file_system", {"attributes": {"id": None}, "status": "tainted"}),
+    )
+    repaired = repair(state(), after, ())
+    assert repaired.untainted == ("aws_vpc.this",)
+    assert "status" not in repaired.state["resources"][0]["instances"][0]
+    assert repaired.state["resources"][1:] == after["resources"][1:]
+
+
+def test_what_a_person_marked_stays_marked() -> None:
+    before = state(resource("aws_vpc", instance("vpc-1", status="tainted")))
+    assert not repair(before, before, ())
+    assert untaint(before, ["aws_vpc.this"]).untainted == ("aws_vpc.this",)
+    assert not untaint(before, ["aws_vpc.other"])
