@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from drive.applying import apply_saved, in_state
@@ -159,13 +160,22 @@ def stopped_while_creating(job: Job, server: Server) -> None:
     """Ctrl-C while the VPC exists and is not ready: it is completed, by no option at all."""
     lifecycle.plan(job)
     server.control.order(slow("DescribeVpcs", 120, times=1))
-    pressed = False
+    running: set[str] = set()
 
     class Hasty(Silence):
+        pressed = False
+
+        def event(self, event: Mapping[str, Any]) -> None:
+            address = event.get("hook", {}).get("resource", {}).get("addr", "")
+            if event["type"] == "apply_start":
+                running.add(address)
+            elif event["type"] in ("apply_complete", "apply_errored"):
+                running.discard(address)
+
         def beat(self) -> None:
-            nonlocal pressed
-            if not pressed and not server.control.faults():  # the VPC is there, and asked for
-                pressed = True
+            # The VPC is there, and asked for; nothing else is in the making.
+            if not self.pressed and running == {"aws_vpc.this"} and not server.control.faults():
+                self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match=r"completed by the next apply:(\n  .*)*\n  aws_vpc.this"):
@@ -224,7 +234,8 @@ def applied_under_faults(before: Job, job: Job, server: Server) -> None:
     held = in_state(before)
     lifecycle.plan(job)
     server.control.order(*(absent(action, times=2) for action in READS))
-    with pytest.raises(TerraformError, match="AWS did not find these right after a change; the state keeps"):
+    # The provider reports that its object is gone, and Terraform that this is a fault of the provider.
+    with pytest.raises(TerraformError, match="was present, but now absent"):
         apply_saved(job)
     server.control.clear_faults()
     assert sorted(in_state(job)) == sorted(held)
