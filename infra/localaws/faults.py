@@ -155,7 +155,9 @@ def answer(call: Call, fault: Fault, content_type: str) -> tuple[int, str, Mappi
         return fault.status, *error_body(call, fault, content_type)
     code = _absent_code(call)
     if not code:
-        return 200, f"<{call.action}Response><requestId>0</requestId></{call.action}Response>", _XML
+        # EC2's answers hold what they say at once, those of the query protocol in a result.
+        empty = "<requestId>0</requestId>" if call.service == "ec2" else f"<{call.action}Result/>"
+        return 200, f"<{call.action}Response>{empty}</{call.action}Response>", _XML
     message = f"{call.action}: the resource does not exist."
     return 404, *error_body(call, replace(fault, code=code, message=message), content_type)
 
