@@ -299,7 +299,7 @@ def test_init_runs_again_only_when_it_must(make_job: MakeJob) -> None:
 
     # What init had prepared is gone: Terraform says so, and is heard.
     (job.folders.data / "modules/modules.json").unlink()
-    assert terraform.plan(job.build / "out")
+    assert terraform.plan(job.build / "out").has_changes
 
 
 def test_state_lock_of_somebody_else_is_explained(make_job: MakeJob) -> None:
