@@ -328,6 +328,8 @@ API = {
 """A service in IAM → the same in botocore."""
 
 CALLS = {
+    "kms:ReEncryptFrom": "ReEncrypt",
+    "kms:ReEncryptTo": "ReEncrypt",
     "s3:GetAccelerateConfiguration": "GetBucketAccelerateConfiguration",
     "s3:GetBucketCORS": "GetBucketCors",
     "s3:GetBucketObjectLockConfiguration": "GetObjectLockConfiguration",

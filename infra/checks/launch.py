@@ -309,6 +309,14 @@ def template_throughput(facts: Facts) -> Iterator[Finding]:
                 yield Finding((*path, "throughput"), message, "take less, or several scratch disks")
 
 
+@check("POOL046", Level.ERROR, "A launch configuration in a region whose disks have a KMS key of their own.")
+def configuration_with_key(facts: Facts) -> Iterator[Finding]:
+    for group in facts.groups:
+        if group.machines.pool.launch == "configuration" and group.place.site.kms_key is not None:
+            message = f"{group.place.name} has a kms_key, which a launch configuration can't name"
+            yield Finding(group.at(), message, "take launch: template, which can")
+
+
 @check("POOL040", Level.ERROR, "A root disk of a kind that machines can't start from.")
 def root_kind(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:

@@ -221,6 +221,20 @@ def partitions(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at(), message, "an account is in one partition: make it a cluster of its own")
 
 
+@check("SITE033", Level.ERROR, "A KMS key is of another region or account than the site.")
+def key_elsewhere(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        if place.site.kms_key is None:
+            continue
+        _, _, _, region, account, _ = place.site.kms_key.split(":")
+        if region != place.region:
+            message = f"the key is in {region}; a region's disks need one in {place.region}"
+            yield Finding(place.at("kms_key"), message, "take the key's replica there, or another key")
+        elif facts.spec.aws.account and account != facts.spec.aws.account:
+            message = f"the key is of account {account}, and the cluster of {facts.spec.aws.account}"
+            yield Finding(place.at("kms_key"), message, "take a key of the cluster's own account")
+
+
 @check("SITE022", Level.WARNING, "A site is named like an AWS region other than its own.")
 def misleading_name(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():

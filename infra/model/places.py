@@ -69,6 +69,8 @@ class Region:
     flow_logs: FlowLogs | None
     asn: int
     """Amazon's side of BGP."""
+    kms_key: str | None
+    """ARN of the key that encrypts disks, EFS and S3; None for AWS's own keys."""
     tags: Mapping[str, str]
 
     def tier(self, tier: Tier) -> tuple[Subnet, ...]:

@@ -115,6 +115,7 @@ def _values(cluster: Cluster) -> dict[str, Any]:
             "buckets": buckets,
             "snapshots": {"bucket": kept.bucket, "prefix": kubeadm.SNAPSHOTS} if kept else None,
             "volumes_region": _volumes_region(cluster),
+            "kms_keys": sorted({region.kms_key for region in cluster.regions if region.kms_key}),
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
@@ -143,6 +144,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     buckets = (*storage.s3, *([storage.snapshots] if storage.snapshots else []))
     values = {
         "name": region.aws_name,
+        "kms_key": region.kms_key,
         "network": _network(cluster, region),
         "overlay": _overlay(cluster, region),
         "vpn": _vpn(cluster, region),

@@ -92,6 +92,7 @@ def resolve_regions(
                 if site.flow_logs.enabled
                 else None,
                 asn=numbers[asn_key(name)],
+                kms_key=site.kms_key,
                 tags=thing_tags(name, "network"),
             )
         )

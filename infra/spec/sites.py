@@ -19,6 +19,7 @@ from infra.spec.types import (
     Cidr,
     Duration,
     Int,
+    KeyArn,
     LabelKey,
     LabelValue,
     Mac,
@@ -243,6 +244,9 @@ class AwsSite(Part):
     """VPC flow logs."""
     asn: Annotated[Asn | None, Field(ge=1, le=4294967294), NEVER("a gateway keeps its ASN")] = None
     """Amazon's side of the BGP sessions. Default: allocated from 64512 upwards and kept by the lock file."""
+    kms_key: Annotated[KeyArn | None, NEVER("what is encrypted keeps its key")] = None
+    """The ARN of a KMS key of this account and region, which encrypts disks, EFS and buckets. Default: AWS's
+    own keys. Auto Scaling is granted the use of it."""
     vpn: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
     """Physical sites with a VPN connection to this VPC. Default: all that have a gateway."""
 

@@ -231,6 +231,15 @@ HostName: TypeAlias = Annotated[
 ]
 """The name of a DNS record within its zone; ``@`` is the zone itself."""
 
+KeyArn: TypeAlias = Annotated[
+    str,
+    _text(
+        r"arn:aws(-cn|-us-gov)?:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+",
+        "the ARN of a KMS key, arn:aws:kms:<region>:<account>:key/<id>",
+    ),
+]
+"""The key itself, not an alias: policies of IAM know no aliases (KMS Developer Guide, "Using aliases")."""
+
 Path: TypeAlias = Annotated[
     str, _text(r"/|(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+", "an absolute path such as /data")
 ]

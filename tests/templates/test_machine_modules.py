@@ -48,6 +48,8 @@ POOL: dict[str, Any] = {
     "user_data": USER_DATA,
 }
 
+KEY = "arn:aws:kms:us-west-2:123456789012:key/mrk-0123456789abcdef0123456789abcdef"
+
 POOLS: dict[str, dict[str, Any]] = {
     "plain": {
         "min": 2,
@@ -60,6 +62,7 @@ POOLS: dict[str, dict[str, Any]] = {
         "instance_types": [{"name": "m6i.large"}, {"name": "m5.large"}],
         "placement_group": "partition",
     },
+    "keyed": {"kms_key": KEY, "scratch_disks": [{"device": "/dev/sdf", "size_gib": 500}]},
     "weighted": {"instance_types": [{"name": "m6i.xlarge", "weight": 4}]},
     "mixed": {
         "instance_types": [{"name": "g5.xlarge", "weight": 1}, {"name": "g5.2xlarge", "weight": 2}],
@@ -187,7 +190,7 @@ def root() -> dict[str, Any]:
                 f"wrong-{name}": POOL | {"name": f"wrong-{name}", "for_each": wrong} | pool
                 for name, (pool, _) in WRONG.items()
             },
-            "control_plane": CONTROL_PLANE,
+            "control_plane": CONTROL_PLANE | {"kms_key": KEY},
             "access": ACCESS,
         },
         "output": {"old": {"value": "${module.old}"}},
@@ -322,6 +325,20 @@ def test_one_type_on_demand_is_a_plain_template(planned: Planned) -> None:
     assert group["suspended_processes"] == ["AZRebalance"]
     assert group["wait_for_capacity_timeout"] == "0"
     assert group["capacity_rebalance"] is False
+
+
+def test_a_key_encrypts_every_disk(planned: Planned) -> None:
+    template = planned.one("keyed", "aws_launch_template")
+    disks = [mapping["ebs"][0] for mapping in template["block_device_mappings"]]
+    assert [disk["kms_key_id"] for disk in disks] == [KEY, KEY]
+    masters = planned.all("control_plane", "aws_instance").values()
+    assert {disk["kms_key_id"] for one in masters for disk in one["root_block_device"]} == {KEY}
+
+
+def test_disks_of_single_machines_are_tagged_in_their_launch(planned: Planned) -> None:
+    for module in ("control_plane", "access"):
+        for machine in planned.all(module, "aws_instance").values():
+            assert machine["volume_tags"] == machine["tags"] != {}
 
 
 def test_autoscaler_tags_stay_on_the_group(planned: Planned) -> None:

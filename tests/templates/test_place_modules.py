@@ -128,6 +128,8 @@ IDENTITY: dict[str, Any] = {
     "image_repositories": ["lab/*"],
 }
 
+KEY = "arn:aws:kms:us-west-2:123456789012:key/mrk-0123456789abcdef0123456789abcdef"
+
 EVERYWHERE = [name for name in regions.names() if not name.startswith(("cn-", "us-gov-"))][:30]
 """As many regions as an account of the partition ``aws`` may well be in."""
 
@@ -277,11 +279,17 @@ def root() -> dict[str, Any]:
             "closed": NETWORK | {"providers": EAST, "vpn_ports": {}, "nat": {}, "flow_logs": None},
             "vpn_gateway": VPN | {"providers": WEST},
             "storage": STORAGE | {"providers": WEST},
+            "encrypted": STORAGE | {"providers": WEST, "kms_key": KEY},
             "identity": IDENTITY | {"providers": WEST},
             "no_buckets": IDENTITY
             | {"providers": WEST, "buckets": {}, "snapshots": None, "image_repositories": None},
             "everywhere": IDENTITY
-            | {"providers": WEST, "regions": EVERYWHERE, "volumes_region": "us-west-2"},
+            | {
+                "providers": WEST,
+                "regions": EVERYWHERE,
+                "volumes_region": "us-west-2",
+                "kms_keys": [KEY],
+            },
             "dns": DNS | {"providers": WEST},
             "adopted": ADOPTED | {"providers": WEST},
             "no_public": DNS | {"providers": WEST, "public": None, "public_records": {}},
@@ -664,6 +672,18 @@ def test_buckets(planned: Planned) -> None:
     assert [rule["id"] for rule in cycles['this["models"]']["rule"]] == ["old-versions", "leftovers"]
 
 
+def test_a_key_encrypts_file_systems_and_buckets(planned: Planned) -> None:
+    for module, key, algorithm in (("storage", None, "AES256"), ("encrypted", KEY, "aws:kms")):
+        systems = planned.all(module, "aws_efs_file_system").values()
+        assert {system.get("kms_key_id") for system in systems} == {key}
+        kind = "aws_s3_bucket_server_side_encryption_configuration"
+        for encryption in planned.all(module, kind).values():
+            [rule] = encryption["rule"]
+            assert rule["bucket_key_enabled"] is (key and True)
+            [default] = rule["apply_server_side_encryption_by_default"]
+            assert (default["sse_algorithm"], default["kms_master_key_id"] or None) == (algorithm, key)
+
+
 # -- identity ---------------------------------------------------------------------------------------------
 
 
@@ -780,6 +800,19 @@ def test_a_read_only_bucket_is_read_only(planned: Planned) -> None:
         }
         assert not allowed & writing
         assert "s3:DeleteObjectVersion" not in json.dumps(policies)
+
+
+def test_keys_are_used_through_s3_alone(planned: Planned) -> None:
+    for role in ROLES:
+        name = "UseKeysOfBuckets"
+        assert name not in planned.policies("identity", role)
+        if role == "access-gateway":
+            assert name not in planned.policies("everywhere", role)
+            continue
+        statement = planned.policies("everywhere", role)[name]
+        assert statement["Resource"] == KEY
+        services = statement["Condition"]["StringEquals"]["kms:ViaService"]
+        assert set(services) == {f"s3.{region}.amazonaws.com" for region in EVERYWHERE}
 
 
 def test_masters_keep_snapshots_and_delete_none(planned: Planned) -> None:

@@ -80,6 +80,7 @@ resource "aws_instance" "this" {
     iops                  = each.value.root_disk.iops
     throughput            = each.value.root_disk.throughput
     encrypted             = true
+    kms_key_id            = var.kms_key
     delete_on_termination = true
   }
 

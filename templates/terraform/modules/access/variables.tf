@@ -62,3 +62,9 @@ variable "instance_profiles" {
   description = "Names of instance profiles, by role."
   type        = map(string)
 }
+
+variable "kms_key" {
+  description = "ARN of the KMS key that encrypts disks. Null for AWS's own."
+  type        = string
+  default     = null
+}

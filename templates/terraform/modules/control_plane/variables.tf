@@ -88,3 +88,9 @@ variable "instance_profile" {
   description = "Name of the instance profile of each master."
   type        = string
 }
+
+variable "kms_key" {
+  description = "ARN of the KMS key that encrypts disks. Null for AWS's own."
+  type        = string
+  default     = null
+}

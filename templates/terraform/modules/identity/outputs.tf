@@ -7,6 +7,7 @@ output "instance_profiles" {
     aws_iam_role_policy.buckets,
     aws_iam_role_policy.file_systems,
     aws_iam_role_policy.images,
+    aws_iam_role_policy.keys,
     aws_iam_role_policy.node,
     aws_iam_role_policy.secrets,
     aws_iam_role_policy.snapshots,

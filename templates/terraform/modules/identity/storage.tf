@@ -88,3 +88,29 @@ resource "aws_iam_role_policy" "buckets" {
   role   = aws_iam_role.this[each.key].name
   policy = data.aws_iam_policy_document.buckets.json
 }
+
+# Only through S3: volumes are EC2's to decrypt, and file systems EFS's.
+data "aws_iam_policy_document" "keys" {
+  statement {
+    sid = "UseKeysOfBuckets"
+    actions = [
+      "kms:Decrypt",
+      "kms:GenerateDataKey",
+    ]
+    resources = var.kms_keys
+
+    condition {
+      test     = "StringEquals"
+      variable = "kms:ViaService"
+      values   = [for region in var.regions : "s3.${region}.${data.aws_partition.current.dns_suffix}"]
+    }
+  }
+}
+
+resource "aws_iam_role_policy" "keys" {
+  for_each = length(var.kms_keys) > 0 ? toset(["node", "ssh-node", "control-plane"]) : toset([])
+
+  name   = "use-keys-of-buckets"
+  role   = aws_iam_role.this[each.key].name
+  policy = data.aws_iam_policy_document.keys.json
+}

@@ -76,3 +76,10 @@ variable "volumes_region" {
   type        = string
   default     = null
 }
+
+variable "kms_keys" {
+  description = "ARNs of the KMS keys that buckets are encrypted with. None for S3's own."
+  type        = set(string)
+  default     = []
+  nullable    = false
+}

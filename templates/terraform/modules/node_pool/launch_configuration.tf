@@ -69,6 +69,11 @@ resource "aws_launch_configuration" "this" {
     }
 
     precondition {
+      condition     = var.kms_key == null
+      error_message = "A launch configuration can't name a KMS key: its disks would have AWS's own."
+    }
+
+    precondition {
       condition     = var.efa_interfaces == 0 && var.capacity_reservation == null
       error_message = "EFA and capacity reservations need a launch template."
     }

@@ -44,6 +44,7 @@ resource "aws_launch_template" "this" {
         iops                  = disk.value.iops
         throughput            = disk.value.throughput
         encrypted             = true
+        kms_key_id            = var.kms_key
         delete_on_termination = true
       }
     }

@@ -252,3 +252,9 @@ variable "user_data" {
     error_message = "User data has at most 16384 bytes."
   }
 }
+
+variable "kms_key" {
+  description = "ARN of the KMS key that encrypts disks. Null for AWS's own."
+  type        = string
+  default     = null
+}

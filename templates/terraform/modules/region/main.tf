@@ -57,6 +57,10 @@ module "node_pool" {
   drain_timeout_seconds = each.value.drain_timeout_seconds
   autoscaler_tags       = each.value.autoscaler_tags
   user_data             = local.pool_user_data[each.key]
+  kms_key               = var.kms_key
+
+  # A machine whose disks it can't encrypt ends at once.
+  depends_on = [aws_kms_grant.auto_scaling]
 }
 
 module "control_plane" {
@@ -88,6 +92,7 @@ module "control_plane" {
   ]
   load_balancer_security_group_ids = [module.network.security_groups["load-balancer"]]
   instance_profile                 = var.instance_profiles["control-plane"]
+  kms_key                          = var.kms_key
 }
 
 module "access" {
@@ -119,6 +124,7 @@ module "access" {
   instance_profiles = {
     for role in ["ssh-node", "access-gateway"] : role => var.instance_profiles[role]
   }
+  kms_key = var.kms_key
 }
 
 module "storage" {
@@ -139,4 +145,5 @@ module "storage" {
   security_group_ids = [module.network.security_groups["efs"]]
   root_roles         = [var.roles["ssh-node"]]
   buckets            = var.storage.buckets
+  kms_key            = var.kms_key
 }

@@ -277,3 +277,9 @@ variable "storage" {
     buckets      = {}
   }
 }
+
+variable "kms_key" {
+  description = "ARN of the KMS key that encrypts disks, file systems and buckets. Null for AWS's own."
+  type        = string
+  default     = null
+}

@@ -1,7 +1,7 @@
 resource "aws_s3_bucket" "this" {
   #checkov:skip=CKV_AWS_18:Who reads which object is CloudTrail's to record, for the account as a whole.
   #checkov:skip=CKV_AWS_144:Data sets are large, and stay in the region of the nodes that read them.
-  #checkov:skip=CKV_AWS_145:Encrypted with S3's own keys: the same protection at rest, without a charge by request.
+  #checkov:skip=CKV_AWS_145:Encrypted with S3's own keys, without a charge by request, unless a key is given.
   #checkov:skip=CKV2_AWS_62:Nothing waits for objects to arrive.
   for_each = var.buckets
 
@@ -41,8 +41,12 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
 
   rule {
     apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
+      sse_algorithm     = var.kms_key == null ? "AES256" : "aws:kms"
+      kms_master_key_id = var.kms_key
     }
+
+    # One request to KMS for many objects, where KMS is asked at all.
+    bucket_key_enabled = var.kms_key == null ? null : true
   }
 }
 

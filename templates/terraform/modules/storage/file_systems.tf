@@ -1,10 +1,11 @@
 resource "aws_efs_file_system" "this" {
-  #checkov:skip=CKV_AWS_184:Encrypted with the account's key for EFS: no key of ours that could be lost along with the data.
+  #checkov:skip=CKV_AWS_184:Encrypted with the account's key for EFS, unless a key is given.
   for_each = var.file_systems
 
   # A token has at most 64 characters, a name tag 256.
   creation_token   = length(each.value.name) <= 64 ? each.value.name : sha256(each.value.name)
   encrypted        = true
+  kms_key_id       = var.kms_key
   performance_mode = each.value.performance
   throughput_mode  = each.value.throughput
 

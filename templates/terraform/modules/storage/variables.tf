@@ -123,3 +123,9 @@ variable "buckets" {
     error_message = "Objects are archived before they expire: archive_days is less than expire_days."
   }
 }
+
+variable "kms_key" {
+  description = "ARN of the KMS key that encrypts file systems and buckets. Null for AWS's own."
+  type        = string
+  default     = null
+}

@@ -41,6 +41,13 @@ resource "aws_kms_key" "this" {
   tags = { Name = "storage" }
 }
 
+resource "aws_kms_grant" "this" {
+  name              = "auto-scaling"
+  key_id            = aws_kms_key.this.arn
+  grantee_principal = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+  operations        = ["CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext"]
+}
+
 resource "aws_kms_alias" "this" {
   name          = "alias/storage"
   target_key_id = aws_kms_key.this.key_id

@@ -15,6 +15,7 @@ module "identity" {
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
   volumes_region = var.identity.volumes_region
+  kms_keys       = var.identity.kms_keys
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -32,6 +33,7 @@ module "us_west_2" {
   images            = var.regions.us_west_2.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.us_west_2.kms_key
   node_pools        = var.regions.us_west_2.node_pools
   control_plane     = var.regions.us_west_2.control_plane
   instances         = var.regions.us_west_2.instances
@@ -51,6 +53,7 @@ module "us_east_1" {
   images            = var.regions.us_east_1.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.us_east_1.kms_key
   node_pools        = var.regions.us_east_1.node_pools
   control_plane     = var.regions.us_east_1.control_plane
   instances         = var.regions.us_east_1.instances
@@ -70,6 +73,7 @@ module "eu_west_1" {
   images            = var.regions.eu_west_1.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.eu_west_1.kms_key
   node_pools        = var.regions.eu_west_1.node_pools
   control_plane     = var.regions.eu_west_1.control_plane
   instances         = var.regions.eu_west_1.instances

@@ -15,6 +15,7 @@ module "identity" {
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
   volumes_region = var.identity.volumes_region
+  kms_keys       = var.identity.kms_keys
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -32,6 +33,7 @@ module "us_west_2" {
   images            = var.regions.us_west_2.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.us_west_2.kms_key
   node_pools        = var.regions.us_west_2.node_pools
   control_plane     = var.regions.us_west_2.control_plane
   instances         = var.regions.us_west_2.instances

@@ -15,6 +15,7 @@ module "identity" {
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
   volumes_region = var.identity.volumes_region
+  kms_keys       = var.identity.kms_keys
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -32,6 +33,7 @@ module "true" {
   images            = var.regions.true.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.true.kms_key
   node_pools        = var.regions.true.node_pools
   control_plane     = var.regions.true.control_plane
   instances         = var.regions.true.instances
@@ -51,6 +53,7 @@ module "null" {
   images            = var.regions.null.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.null.kms_key
   node_pools        = var.regions.null.node_pools
   control_plane     = var.regions.null.control_plane
   instances         = var.regions.null.instances

@@ -9,7 +9,7 @@ variable "tags" {
 }
 
 variable "identity" {
-  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd to, and where they make volumes."
+  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd to, where they make volumes, and the KMS keys of the regions."
   type = object({
     cluster        = string
     secrets_prefix = string
@@ -23,6 +23,7 @@ variable "identity" {
       prefix = string
     }))
     volumes_region = optional(string)
+    kms_keys       = set(string)
   })
 }
 

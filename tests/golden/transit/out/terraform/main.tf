@@ -15,6 +15,7 @@ module "identity" {
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
   volumes_region = var.identity.volumes_region
+  kms_keys       = var.identity.kms_keys
 }
 
 # -- Regions, in the order in which work overflows ---------------------------------------------------------
@@ -32,6 +33,7 @@ module "main" {
   images            = var.regions.main.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.main.kms_key
   node_pools        = var.regions.main.node_pools
   control_plane     = var.regions.main.control_plane
   instances         = var.regions.main.instances
@@ -51,6 +53,7 @@ module "far" {
   images            = var.regions.far.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.far.kms_key
   node_pools        = var.regions.far.node_pools
   control_plane     = var.regions.far.control_plane
   instances         = var.regions.far.instances
@@ -70,6 +73,7 @@ module "farther" {
   images            = var.regions.farther.images
   instance_profiles = module.identity.instance_profiles
   roles             = module.identity.roles
+  kms_key           = var.regions.farther.kms_key
   node_pools        = var.regions.farther.node_pools
   control_plane     = var.regions.farther.control_plane
   instances         = var.regions.farther.instances
