@@ -59,11 +59,12 @@ class Recording:
         if self._calls is None:
             return
         text = call.text[:_LONGEST]
-        names = sorted({*_ID.findall(text), *_named(call.action, text)})
+        launches = _launches(account, call) if call.service == "autoscaling" else {}
+        launched = _ID.findall(json.dumps(launches))
+        names = sorted({*_ID.findall(text), *launched, *_named(call.action, text)})
         joined = {name: ids for name in names if (ids := tuple(_joins(account, call.region, name)))}
         all_names = [*names, *(other for ids in joined.values() for other in ids)]
         tags = {name: found for name in all_names if (found := _tags(account, call.region, name))}
-        launches = _launches(account, call) if call.service == "autoscaling" else {}
         self._calls.append(
             Recorded(call.service, call.region, call.action, method, text, tags, joined, launches)
         )

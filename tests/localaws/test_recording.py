@@ -105,7 +105,11 @@ def test_groups_are_known_by_name_and_by_what_they_launch(
     ec2, scaling = client("ec2"), client("autoscaling")
     vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.3.0.0/24")["Subnet"]["SubnetId"]
-    data = {"ImageId": "ami-1", "InstanceType": "m6i.large", "UserData": "aGlkZGVu"}
+    made = ec2.create_security_group(
+        GroupName="nodes", Description="a", VpcId=vpc, TagSpecifications=tagged("security-group")
+    )
+    group = made["GroupId"]
+    data = {"ImageId": "ami-1", "SecurityGroupIds": [group], "UserData": "aGlkZGVu"}
     made = ec2.create_launch_template(LaunchTemplateName="pool", LaunchTemplateData=data)
     template = made["LaunchTemplate"]["LaunchTemplateId"]
     ec2.create_placement_group(GroupName="near", TagSpecifications=tagged("placement-group"))
@@ -118,7 +122,8 @@ def test_groups_are_known_by_name_and_by_what_they_launch(
         LaunchTemplate={"LaunchTemplateId": template},
         Tags=[{"Key": "environment", "Value": "lab"}],
     )
-    assert last(server).launches == {"ImageId": "ami-1", "InstanceType": "m6i.large"}
+    assert last(server).launches == {"ImageId": "ami-1", "SecurityGroupIds": [group]}
+    assert last(server).tags[group] == {"environment": "lab"}
     scaling.delete_auto_scaling_group(AutoScalingGroupName="pool")
     assert last(server).tags == {"pool": {"environment": "lab"}}
     ec2.delete_placement_group(GroupName="near")

@@ -32,6 +32,7 @@ ACTIONS = {
         "GetBucketCors": "GetBucketCORS",
         "GetBucketEncryption": "GetEncryptionConfiguration",
         "GetBucketLifecycleConfiguration": "GetLifecycleConfiguration",
+        "GetBucketNotificationConfiguration": "GetBucketNotification",
         "GetBucketReplication": "GetReplicationConfiguration",
         "GetObjectLockConfiguration": "GetBucketObjectLockConfiguration",
         "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
@@ -39,15 +40,19 @@ ACTIONS = {
         "HeadObject": "GetObject",
         "ListObjects": "ListBucket",
         "ListObjectsV2": "ListBucket",
+        "PutBucketAccelerateConfiguration": "PutAccelerateConfiguration",
+        "PutBucketCors": "PutBucketCORS",
         "PutBucketEncryption": "PutEncryptionConfiguration",
         "PutBucketLifecycleConfiguration": "PutLifecycleConfiguration",
+        "PutBucketNotificationConfiguration": "PutBucketNotification",
+        "PutBucketReplication": "PutReplicationConfiguration",
         "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
     },
-    "route53": {"ListHostedZonesByName": "ListHostedZonesByName"},
 }
 """By service: calls whose action has another name."""
 
 EC2_TYPES = {
+    "acl": "network-acl",
     "ami": "image",
     "cgw": "customer-gateway",
     "cr": "capacity-reservation",
