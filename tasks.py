@@ -1099,6 +1099,52 @@ def kubeconfig_credential(_: Context, user: str, env: str = "") -> int:
     return credentials.credential(_understand(env), user)
 
 
+# -- Node pools -------------------------------------------------------------------------------------------
+
+
+@task(
+    name="drain",
+    iterable=["site"],
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "pool": "a pool of the spec, or one that was taken out of it and still has instances",
+        "site": "only in this site; may be given several times",
+        "evict": "evict pods now, within their budgets, instead of waiting until they end",
+        "timeout": "with --evict: seconds that the pods of a node have to leave",
+        "yes": "without asking",
+    },
+)
+@reported
+def pool_drain(
+    _: Context,
+    pool: str,
+    env: str = "",
+    site: Sequence[str] | None = None,
+    evict: bool = False,
+    timeout: int = 900,
+    yes: bool = False,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
+    """Empty a pool before it is removed: no new nodes, and each node ends once no pod works on it.
+
+    Example: invoke pool.drain --env research --pool gpu-p3
+    """
+    from infra.commands import pools
+
+    return pools.drain(
+        _understand(env, rehearse),
+        pool,
+        tuple(site or ()),
+        evict=evict,
+        timeout=timeout,
+        yes=yes,
+        json=json,
+    )
+
+
 # -- The autoscaler ---------------------------------------------------------------------------------------
 
 
@@ -1215,6 +1261,7 @@ namespace = Collection(
         cluster_add_node, cluster_drain, cluster_remove, cluster_restore, cluster_rotate_encryption,
     ),
     kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
+    pool=Collection(pool_drain),
     autoscaler=Collection(autoscaler_status, autoscaler_explain, autoscaler_simulate, autoscaler_secret),
     vpn=Collection(
         vpn_push, vpn_status, vpn_rotate,

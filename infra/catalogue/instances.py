@@ -28,6 +28,19 @@ _INTERCONNECTS: Final = {
 }
 """How the GPUs of a family are joined, where they are several (EC2 User Guide, accelerated instances)."""
 
+BEFORE_2023: Final = frozenset({
+    "a1", "c1", "c3", "c4", "c5", "c5a", "c5ad", "c5d", "c5n", "c6a", "c6g", "c6gd", "c6gn", "c6i",
+    "c6id", "c6in", "c7g", "cc2", "cr1", "d2", "d3", "d3en", "dl1", "f1", "g2", "g3", "g3s", "g4ad",
+    "g4dn", "g5", "g5g", "h1", "hpc6a", "hpc6id", "hs1", "i2", "i3", "i3en", "i4i", "im4gn", "inf1",
+    "is4gen", "m1", "m2", "m3", "m4", "m5", "m5a", "m5ad", "m5d", "m5dn", "m5n", "m5zn", "m6a", "m6g",
+    "m6gd", "m6i", "m6id", "m6idn", "m6in", "mac1", "mac2", "p2", "p3", "p3dn", "p4d", "p4de", "r3",
+    "r4", "r5", "r5a", "r5ad", "r5b", "r5d", "r5dn", "r5n", "r6a", "r6g", "r6gd", "r6i", "r6id",
+    "r6idn", "r6in", "t1", "t2", "t3", "t3a", "t4g", "trn1", "u-12tb1", "u-18tb1", "u-24tb1", "u-3tb1",
+    "u-6tb1", "u-9tb1", "vt1", "x1", "x1e", "x2gd", "x2idn", "x2iedn", "x2iezn", "z1d",
+})  # fmt: skip
+"""The families that AWS had released by the end of 2022: all that launch configurations take
+(https://docs.aws.amazon.com/autoscaling/ec2/userguide/launch-configurations.html)."""
+
 _BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
 _OUTDATED: Final = frozenset({"k520", "k80", "m60"})
 """Cards that nobody is pointed to by a guess."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from infra.catalogue import prices
-from infra.checks.facts import Facts, Group, Machines
+from infra.catalogue import instances, prices
+from infra.checks.facts import Facts, Group, Machines, Typed
 from infra.checks.registry import Finding, check
 from infra.checks.words import listed
 from infra.errors import Level, Path
+from infra.spec.defaults import SPOT
 from infra.spec.pools import Disk
 
 _PRICE: Final = re.compile(r"\d+(\.\d{1,6})?")
@@ -20,15 +21,16 @@ _GROUP_ARN: Final = re.compile(r"arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:\d{12
 
 
 def _spot(one: Machines) -> bool:
-    return one.pool.market.kind != "on-demand"
+    return one.pool.market.kind in SPOT
 
 
 @check("POOL024", Level.WARNING, "A setting of a market that the pool does not buy on has no effect.")
 def market_unused(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         market = one.pool.market
-        idle = {"on-demand": ("strategy", "max_price", "base", "on_demand_percent"), "mixed": ()}
-        for field in idle.get(market.kind, ("base", "on_demand_percent")):
+        all_fields = ("strategy", "max_price", "base", "on_demand_percent")
+        idle = {"spot": ("base", "on_demand_percent"), "mixed": ()}
+        for field in idle.get(market.kind, all_fields):
             if field in market.model_fields_set:
                 message = f"{field} has no effect on a market of kind {market.kind}"
                 yield Finding(one.at("market", field), message, "take it out, or say 'kind: mixed'")
@@ -89,30 +91,98 @@ _NOT_IN_CONFIGURATIONS: Final = frozenset({"io2"})
 @check("POOL029", Level.ERROR, "A launch configuration can't express what the pool wants.")
 def configuration(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
-        pool = one.pool
-        if pool.launch != "configuration":
-            continue
-        wants: list[tuple[Path, str]] = []
-        if len(pool.instance_types) > 1:
-            wants.append((one.at("instance_types", 1), "several instance types"))
-        if pool.instance_types[0].weight != 1:
-            wants.append((one.at("instance_types", 0, "weight"), "weights"))
-        if pool.market.kind == "mixed":
-            wants.append((one.at("market"), "a mixed market"))
-        if pool.efa:
-            wants.append((one.at("efa"), "Elastic Fabric Adapters"))
-        wants += [
-            (("pools", one.name, "regions", site, "capacity_reservation"), "capacity reservations")
-            for site, bound in pool.regions.items()
-            if bound.capacity_reservation is not None
-        ]
-        wants += [
-            (path, f"{disk.type} volumes")
-            for path, disk in _disks(one)
-            if disk.type in _NOT_IN_CONFIGURATIONS
-        ]
-        for path, what in wants:
+        for path, what in _beyond_configurations(one):
             yield Finding(path, f"a launch configuration can't have {what}", "take 'launch: template'")
+
+
+def _beyond_configurations(one: Machines) -> list[tuple[Path, str]]:
+    """What of a pool needs a launch template, where it has a launch configuration."""
+    pool = one.pool
+    if pool.launch != "configuration":
+        return []
+    wants: list[tuple[Path, str]] = []
+    if len(pool.instance_types) > 1:
+        wants.append((one.at("instance_types", 1), "several instance types"))
+    if pool.instance_types[0].weight != 1:
+        wants.append((one.at("instance_types", 0, "weight"), "weights"))
+    if pool.market.kind in ("mixed", "capacity-block"):
+        wants.append((one.at("market"), f"a market of kind {pool.market.kind}"))
+    if pool.efa:
+        wants.append((one.at("efa"), "Elastic Fabric Adapters"))
+    wants += [
+        (("pools", one.name, "regions", site, "capacity_reservation"), "capacity reservations")
+        for site, bound in pool.regions.items()
+        if bound.capacity_reservation is not None
+    ]
+    wants += [
+        (path, f"{disk.type} volumes") for path, disk in _disks(one) if disk.type in _NOT_IN_CONFIGURATIONS
+    ]
+    return wants
+
+
+def _newer(one: Machines) -> list[Typed]:
+    """Types that launch configurations do not take."""
+    return [typed for typed in one.types if typed.type.family not in instances.BEFORE_2023]
+
+
+@check("POOL043", Level.WARNING, "A launch configuration, which AWS refuses in newer accounts.")
+def configuration_deprecated(facts: Facts) -> Iterator[Finding]:
+    # EC2 Auto Scaling User Guide, "Auto Scaling launch configurations"
+    with_key = {group.machines.name for group in facts.groups if group.place.site.kms_key is not None}
+    for one in facts.machines:
+        pool = one.pool
+        unpriced = pool.market.kind == "spot" and pool.market.max_price is None
+        refused = unpriced or one.name in with_key or _newer(one) or _beyond_configurations(one)
+        if pool.launch == "configuration" and not refused:
+            message = "AWS refuses launch configurations in accounts created on or after 2024-10-01"
+            hint = "take 'launch: template', or waive this for an older account"
+            yield Finding(one.at("launch"), message, hint)
+
+
+@check("POOL044", Level.ERROR, "A launch configuration of an instance type that AWS released since 2023.")
+def configuration_type(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        if one.pool.launch == "configuration" and not _beyond_configurations(one):
+            for typed in _newer(one):
+                message = f"launch configurations do not take {typed.type.name}, released after 2022-12-31"
+                yield Finding(typed.path, message, "take 'launch: template'")
+
+
+@check("POOL048", Level.ERROR, "A Capacity Block without its reservation, or with what it cannot have.")
+def capacity_block(facts: Facts) -> Iterator[Finding]:
+    # EC2 Auto Scaling User Guide, "Use Capacity Blocks for machine learning workloads"
+    for one in facts.machines:
+        pool = one.pool
+        if pool.market.kind != "capacity-block" or pool.launch == "configuration":
+            continue
+        if len(pool.instance_types) > 1:
+            message = "a Capacity Block is of one instance type"
+            yield Finding(one.at("instance_types", 1), message, "take it out")
+        if pool.instance_types[0].weight != 1:
+            message = "instances of a Capacity Block have no weight"
+            yield Finding(one.at("instance_types", 0, "weight"), message, "take it out")
+        if pool.warm_pool is not None:
+            message = "a Capacity Block is paid as a whole: instances that wait save nothing"
+            yield Finding(one.at("warm_pool"), message, "take it out")
+    for group in facts.groups:
+        if group.machines.pool.market.kind != "capacity-block":
+            continue
+        reserved = group.bounds.capacity_reservation
+        if reserved is None or not (reserved.id or reserved.resource_group):
+            message = "the Capacity Block's reservation is missing"
+            hint = "add 'capacity_reservation: {id: cr-…}'; describe-capacity-reservations lists it"
+            yield Finding(group.at(), message, hint)
+        elif reserved.id and len(group.zones) > 1:
+            message = f"a Capacity Block is in one zone; the pool may use {listed(group.zones)}"
+            yield Finding(group.at(), message, f"name its zone: 'zones: [{group.zones[0]}]'")
+
+
+@check("POOL047", Level.WARNING, "Capacity Rebalancing has no effect without spot instances.")
+def rebalance_unused(facts: Facts) -> Iterator[Finding]:
+    for one in facts.machines:
+        if one.pool.capacity_rebalance and not _spot(one):
+            message = f"nothing is rebalanced on a market of kind {one.pool.market.kind}"
+            yield Finding(one.at("capacity_rebalance"), message, "take it out")
 
 
 @check("POOL030", Level.ERROR, "A spot pool's launch configuration needs a price.", waivable=False)
@@ -201,8 +271,11 @@ def reservation_form(facts: Facts) -> Iterator[Finding]:
 
 @check("POOL036", Level.ERROR, "A capacity reservation for spot instances.")
 def reservation_spot(facts: Facts) -> Iterator[Finding]:
-    for group in _reserving(facts):
-        if group.machines.pool.market.kind == "spot":
+    for group in facts.groups:
+        reserved = group.bounds.capacity_reservation
+        if reserved is None or group.machines.pool.market.kind != "spot":
+            continue
+        if reserved.id or reserved.resource_group or reserved.preference == "capacity-reservations-only":
             message = "spot instances never run in reserved capacity"
             yield Finding(group.at("capacity_reservation"), message, "take 'market: on-demand'")
 
@@ -214,7 +287,8 @@ def reservation_spread(facts: Facts) -> Iterator[Finding]:
         assert reserved is not None
         names = [typed.type.name for typed in group.machines.types]
         several = group.zones if len(group.zones) > 1 else names
-        if reserved.id and len(several) > 1:
+        block = group.machines.pool.market.kind == "capacity-block"  # POOL048 speaks of those
+        if reserved.id and len(several) > 1 and not block:
             message = f"a reservation is for one type in one zone; the pool may use {listed(several)}"
             yield Finding(
                 group.at("capacity_reservation", "id"), message, "name one, or take a group of them"

@@ -53,6 +53,27 @@ def known_image(facts: Facts) -> Iterator[Finding]:
             yield Finding(("pools", name, "image"), f"there is no image {pool.image}", hint)
 
 
+@check("POOL042", Level.ERROR, "A pool was renamed from one that is still there, or that another took over.")
+def renamed(facts: Facts) -> Iterator[Finding]:
+    pools = facts.spec.pools
+    taken: dict[str, str] = {}
+    for name, pool in pools.items():
+        old = pool.renamed_from
+        if old is None:
+            continue
+        path = ("pools", name, "renamed_from")
+        first = taken.setdefault(old, name)
+        if old in pools:
+            message = f"pools.{old} is in this spec too"
+            yield Finding(
+                path, message, "if the rename was applied, delete renamed_from; else rename that pool"
+            )
+        elif first != name:
+            yield Finding(
+                path, f"pools.{first} was renamed from {old} already", "delete renamed_from in one of them"
+            )
+
+
 @check("POOL005", Level.ERROR, "A pool's image has another architecture than its instance type.")
 def architecture(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:

@@ -95,6 +95,8 @@ def may_run(facts: Facts) -> Mapping[tuple[str, str], Mapping[str, int]]:
 def _most(group: Group) -> dict[str, int]:
     """Quota → the most vCPUs that a group may take of it, whichever types it happens to get."""
     market, units = group.machines.pool.market, group.bounds.max
+    if market.kind == "capacity-block":
+        return {}  # reserved beforehand, beside the quotas of what is bought on demand
     spot = 0
     if market.kind == "spot":
         spot = units

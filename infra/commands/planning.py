@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.commands import retiring, states, world
+from infra.commands.cluster import working
 from infra.commands.environment import Environment, Understood
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell_count
@@ -58,7 +60,7 @@ def plan(
 
     only = tuple(only)
     understood, job = ready(environment, only=only)
-    planned = _planned(job, only=only, named=named, out=out)
+    planned = _planned(understood, job, only=only, named=named, out=out)
     _show(
         job, understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env})
     )
@@ -74,7 +76,7 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
     understood, job = ready(environment)
     found = lifecycle.waiting(job)
     if found is None:
-        planned = _planned(job, named=named, pending=True)
+        planned = _planned(understood, job, named=named, pending=True)
         found = planned.saved
         _show(job, understood, planned, named, json=False)
         if found.has_changes and not yes:
@@ -136,7 +138,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     from infra.drive import lifecycle, outputs, private
 
     understood, job = ready(environment, changeable=True)
-    planned = _planned(job, destroy=True, pending=True)
+    planned = _planned(understood, job, destroy=True, pending=True)
     if planned.saved.has_changes:
         _show(job, understood, planned, (), json=False)
         if confirm != environment.name:
@@ -156,6 +158,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
 
 
 def _planned(
+    understood: Understood,
     job: Job,
     *,
     destroy: bool = False,
@@ -175,6 +178,7 @@ def _planned(
         out=Path(out) if out else None,
         pending=pending,
         prices=prices,
+        jobs=partial(working.work, understood),
         listener=progress(),
     )
 

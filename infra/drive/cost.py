@@ -267,6 +267,12 @@ def _group(tally: _Tally, thing: _Thing, region: str) -> Range:
     for name in ("root_block_device", "ebs_block_device"):  # of a launch configuration
         disks += sum(tally.volume(one, region) for one in _blocks(settings, name))
 
+    if any(
+        one.get("market_type") == "capacity-block" for one in _blocks(settings, "instance_market_options")
+    ):
+        tally.unknown[f"the Capacity Block of {kind} in {region}, paid beforehand"] = None
+        return Range(least * disks, most * disks)
+
     def at(units: float) -> float:
         bought = min(units, base) + max(units - base, 0) * share / 100
         sum_ = units / weight * disks

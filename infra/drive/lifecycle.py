@@ -21,6 +21,7 @@ from infra.drive import cost as costs
 from infra.drive import (
     diagnostics,
     ledger,
+    pool_instances,
     repair,
     saved,
     shared_ledger,
@@ -34,6 +35,7 @@ from infra.drive import plan as plans
 from infra.drive.aws import Aws
 from infra.drive.engine import Engine
 from infra.drive.folders import Folders
+from infra.drive.pool_instances import Jobs
 from infra.drive.repair import Repaired
 from infra.drive.saved import Inputs, SavedPlan
 from infra.drive.settle import Settled, settle
@@ -140,13 +142,15 @@ def plan(
     out: Path | None = None,
     pending: bool = False,
     prices: costs.Prices | None = None,
+    jobs: Jobs | None = None,
     listener: Listener | None = None,
 ) -> Planned:
     """Plan, and keep the plan for `apply`.
 
     ``only`` narrows it to sites; ``named`` are addresses (of resources, or modules that hold them) of
     stateful things that may go; ``out`` gets a copy of Terraform's plan file; ``pending`` is for a caller
-    who asks before it applies this very plan. `ProtectedError` when a thing that is not named would have to
+    who asks before it applies this very plan; ``jobs`` finds the work on instances that would end.
+    `ProtectedError` when a thing that is not named would have to
     go and its ``prevent_destroy`` stops Terraform. A stateful thing that would go only because it is tainted
     is untainted instead, unless it is named.
     """
@@ -179,6 +183,11 @@ def plan(
         position = saved.state_position(folders)
         foreign = _undeclared(job, terraform, only)
         removed = tuple(one for one in foreign if one.removal)
+        ending = pool_instances.ending(shown)
+        if ending:
+            ending = pool_instances.count(_aws(job), ending)
+            new = pool_instances.started(shown)
+            parsed = pool_instances.protect(parsed, ending, new=new, jobs=jobs, options=job.named)
         if out is not None:
             _copy(fresh, out)
         kept = saved.save(
@@ -200,6 +209,7 @@ def plan(
                 pending=pending,
                 undeclared=removed,
                 leaving=parsed.leaving,
+                ending=ending,
             ),
             fresh,
         )
@@ -533,7 +543,32 @@ def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
         raise saved.stale(plan, "another run has planned or applied since", job.named)
     saved.check(job.folders, plan, job.inputs(), saved.state_position(job.folders), options=job.named)
     if plan.kind != "destroy":
+        _require_drained(job, plan)
         _require_names(job, plan, tuple(named))
+
+
+def _require_drained(job: Job, plan: SavedPlan) -> None:
+    """Count the instances of the groups that go once more. `StalePlanError` where some have started since the
+    plan; `ProtectedError` where AWS would refuse half-way."""
+    if not plan.ending:
+        return
+    now = pool_instances.count(_aws(job), plan.ending)
+    if started := pool_instances.added(plan.ending, now):
+        said = "; ".join(f"{one.name}: {pool_instances.listed(one.instances)}" for one in started)
+        raise saved.stale(
+            plan, f"instances have started since in groups that it destroys ({said})", job.named
+        )
+    if held := pool_instances.in_the_way(now):
+        raise ProtectedError(
+            "AWS does not delete a placement group that has instances:\n"
+            + "\n".join(f"  {one.name}: {pool_instances.listed(one.instances)}" for one in held)
+            + "\nDrain first, then plan again:\n"
+            + "\n".join(f"  {pool_instances.drain_command(one, job.named)}" for one in held)
+        )
+
+
+def _aws(job: Job) -> Aws:
+    return Aws({**os.environ, **job.env})
 
 
 def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from infra.drive.folders import Folders
+from infra.drive.pool_instances import Ending
 from infra.drive.undeclared.model import Call, Undeclared
 from infra.errors import StalePlanError
 
@@ -77,6 +78,8 @@ class SavedPlan:
     """What nobody declared and this apply takes away."""
     leaving: tuple[str, ...] = ()
     """The addresses at which the state holds a resource that is destroyed, replaced or forgotten."""
+    ending: tuple[Ending, ...] = ()
+    """The groups that it destroys or replaces, with the instances that were in them."""
     sha256: str = ""
     """Of the plan file."""
 
@@ -103,6 +106,9 @@ def load(folders: Folders) -> SavedPlan | None:
         told["inputs"] = Inputs(**told["inputs"])
         told["state"] = StatePosition(**told["state"]) if told["state"] else None
         told["protected"] = tuple(Protected(**one) for one in told["protected"])
+        told["ending"] = tuple(
+            Ending(**{**one, "instances": tuple(one["instances"])}) for one in told["ending"]
+        )
         told["named"] = tuple(told["named"])
         told["only"] = tuple(told["only"])
         told["undeclared"] = tuple(

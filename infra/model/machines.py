@@ -87,7 +87,7 @@ class Disk:
 class Market:
     """How instances are bought, as an Auto Scaling group's instances distribution states it."""
 
-    kind: Literal["on-demand", "spot", "mixed"]
+    kind: Literal["on-demand", "spot", "mixed", "capacity-block"]
     on_demand_base: int
     on_demand_percent: int
     strategy: str
@@ -98,7 +98,7 @@ class Market:
 class CapacityReservation:
     """Reserved capacity."""
 
-    preference: Literal["open", "none"]
+    preference: Literal["open", "none", "capacity-reservations-only"]
     id: str | None
     resource_group: str | None
 
@@ -118,7 +118,8 @@ class NodeGroup:
     """A pool in one region: one Auto Scaling group."""
 
     name: str
-    """The group's AWS name: ``research-us-west-2-gpu-p3``."""
+    """The group's AWS name: ``research-us-west-2-gpu-p3``; of a pool that was renamed, with its
+    first name."""
     key: str
     pool: str
     region: str
@@ -154,6 +155,7 @@ class NodePool:
     """A node pool over its regions."""
 
     name: str
+    renamed_from: str | None
     key: str
     instance_types: tuple[WeightedType, ...]
     architecture: Architecture
@@ -169,6 +171,7 @@ class NodePool:
     efa_interfaces: int
     """Elastic Fabric Adapters of an instance; 0 without EFA."""
     launch: Literal["template", "configuration"]
+    capacity_rebalance: bool
     warm_pool: WarmPool | None
     max_lifetime_seconds: int | None
     drain_timeout_seconds: int

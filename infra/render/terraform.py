@@ -63,12 +63,27 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "retired": [retired] if retired else [],
         "providers": [*({"key": each.key, "region": hcl(each.region)} for each in regions), *retired],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
+        "renamed": _renamed(cluster),
         "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
         "peerings": [joined] if joined and not mesh else [],
         "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
         if mesh
         else [],
     }
+
+
+def _renamed(cluster: Cluster) -> list[dict[str, str]]:
+    """The groups of pools that have another name now."""
+    return [
+        {
+            "region": cluster.region(group.region).key,
+            "old": hcl(pool.renamed_from),
+            "new": hcl(pool.name),
+        }
+        for pool in cluster.pools
+        if pool.renamed_from is not None
+        for group in pool.groups
+    ]
 
 
 def _region(region: Region, beside: Iterable[Region]) -> dict[str, str]:
@@ -279,6 +294,7 @@ def _node_pool(pool: NodePool, group: NodeGroup, hops: int) -> dict[str, Any]:
         "min": group.min,
         "max": group.max,
         "launch": pool.launch,
+        "capacity_rebalance": pool.capacity_rebalance,
         "instance_types": [{"name": each.name, "weight": each.weight} for each in pool.instance_types],
         "market": {
             "kind": market.kind,

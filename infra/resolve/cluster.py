@@ -47,6 +47,7 @@ from infra.resolve.platform import (
     resolve_ssh,
     resolve_storage,
 )
+from infra.resolve.pool_names import plan_pool_names
 from infra.resolve.remote import resolve_vpn
 from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
@@ -94,7 +95,8 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     overlay = resolve_overlay(spec, sites, gateways)
     vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh, overlay.mtu)
     site_gateways = resolve_gateways(spec, sites, network.links, blocks)
-    pools = resolve_pools(spec, environment, regions, images, facts)
+    pool_names = plan_pool_names(spec.pools, lock.pools)
+    pools = resolve_pools(spec, environment, regions, images, facts, pool_names.born)
     storage = resolve_storage(spec, environment, zone, regions, sites, Joined(network.links, site_gateways))
     if masters:
         storage = replace(storage, snapshots=resolve_snapshots(spec, environment, regions, masters))
@@ -141,6 +143,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         numbers=numbers.lock,
         regions={**lock.regions, **{region.name: region.region for region in regions}},
         zones=zones.kept,
+        pools=pool_names.lock,
     )
 
 

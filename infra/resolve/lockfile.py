@@ -59,6 +59,8 @@ class Lock:
     """Owner → availability zone: ``sites/us-west-2/nat``, ``sites/us-west-2/instances/master-1``."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Image → AWS region → AMI id."""
+    pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The first name of a pool that was renamed → its names since."""
 
 
 def dump(lock: Lock) -> str:
@@ -82,6 +84,9 @@ def dump(lock: Lock) -> str:
             if regions:
                 lines.append(f"  {image}:")
                 lines += [f"    {region}: {ami}" for region, ami in sorted(regions.items())]
+    if lock.pools:
+        lines.append("pools:")
+        lines += [f"  {born}: [{', '.join(names)}]" for born, names in sorted(lock.pools.items())]
     return HEADER + "\n".join(lines) + "\n"
 
 
@@ -164,6 +169,7 @@ class _Reader:
             self.words("regions", _SITE, "us-west-2", parts),
             self.words("zones", _ZONED, "sites/us-west-2/nat", parts),
             self.images(parts["images"]) if "images" in parts else {},
+            self.pools(parts["pools"]) if "pools" in parts else {},
         )
 
     def entries(
@@ -192,7 +198,7 @@ class _Reader:
 
     @staticmethod
     def known(name: str) -> str | None:
-        names = ("version", "blocks", "numbers", "regions", "zones", "images")
+        names = ("version", "blocks", "numbers", "regions", "zones", "images", "pools")
         if name in names:
             return None
         near = nearest(name, names)
@@ -269,6 +275,18 @@ class _Reader:
                     message = f"{_shown(value)} is not an AMI id such as ami-0abc1234def567890"
                     self.wrong("LOCK003", (*path, region), message, line, _RESTORE)
         return images
+
+    def pools(self, node: yaml.Node) -> dict[str, tuple[str, ...]]:
+        pools: dict[str, tuple[str, ...]] = {}
+        for born, value, line in self.entries(node, ("pools",), _like(_IMAGE, "gpu-p3")):
+            items = value.value if isinstance(value, yaml.SequenceNode) else []
+            names = tuple(each.value for each in items if isinstance(each, yaml.ScalarNode))
+            if names and len(names) == len(items) and all(map(_IMAGE.fullmatch, names)):
+                pools[born] = names
+            else:
+                message = "a list of names is expected here, such as [gpu]"
+                self.wrong("LOCK003", ("pools", born), message, line, _RESTORE)
+        return pools
 
 
 _RESTORE = "this file is written by us: take it back from git"

@@ -17,7 +17,7 @@ from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
 from infra.spec import pools as written
-from infra.spec.defaults import AUTOSCALER_TAG, offering_zones, partition_of
+from infra.spec.defaults import AUTOSCALER_TAG, offering_zones, partition_of, rebalances
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
@@ -92,14 +92,15 @@ def resolve_pools(
     places: tuple[Region, ...],
     images: tuple[made.Image, ...],
     facts: Mapping[str, object],
+    born: Mapping[str, str],
 ) -> tuple[made.NodePool, ...]:
     """Every pool, by name, its groups in overflow order.
 
-    ``facts`` are what every machine's cloud-init is told.
+    ``facts`` are what every machine's cloud-init is told; ``born`` as in ``infra.resolve.pool_names``.
     """
     by_name = {image.name: image for image in images}
     return tuple(
-        _pool(spec, environment, places, by_name[pool.image], facts, name, pool)
+        _pool(spec, environment, places, by_name[pool.image], facts, name, pool, born[name])
         for name, pool in sorted(spec.pools.items())
     )
 
@@ -112,6 +113,7 @@ def _pool(
     facts: Mapping[str, object],
     name: str,
     pool: written.Pool,
+    born: str,
 ) -> made.NodePool:
     types = [found for weighted in pool.instance_types if (found := instances.find(weighted.type))]
     cards = cards_of(types[0], image)
@@ -130,12 +132,15 @@ def _pool(
         **pool.labels,
     }
     groups = tuple(
-        _group(environment, spec, place, image, facts, name, pool, types, role, labels, taints, root, cards)
+        _group(
+            environment, spec, place, image, facts, name, born, pool, types, role, labels, taints, root, cards
+        )
         for place in places
         if place.name in pool.regions
     )
     return made.NodePool(
         name=name,
+        renamed_from=pool.renamed_from,
         key=identifier(name),
         instance_types=tuple(made.WeightedType(each.type, each.weight) for each in pool.instance_types),
         architecture=image.architecture,
@@ -150,6 +155,7 @@ def _pool(
         placement_group=pool.placement_group,
         efa_interfaces=types[0].efa_interfaces if pool.efa else 0,
         launch=pool.launch,
+        capacity_rebalance=rebalances(pool, with_gpus=cards is not None),
         warm_pool=made.WarmPool(
             pool.warm_pool.state, pool.warm_pool.min, pool.warm_pool.max_prepared, pool.warm_pool.reuse
         )
@@ -174,7 +180,7 @@ def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
 
 
 def _market(market: written.Market) -> made.Market:
-    percent = {"on-demand": 100, "spot": 0, "mixed": market.on_demand_percent}[market.kind]
+    percent = {"spot": 0, "mixed": market.on_demand_percent}.get(market.kind, 100)
     base = market.base if market.kind == "mixed" else 0
     return made.Market(market.kind, base, percent, market.strategy, market.max_price)
 
@@ -190,6 +196,7 @@ def _group(
     image: made.Image,
     facts: Mapping[str, object],
     name: str,
+    born: str,
     pool: written.Pool,
     types: list[instances.InstanceType],
     role: str,
@@ -216,7 +223,7 @@ def _group(
         **{f"{AUTOSCALER_TAG}/node-template/resources/{key}": value for key, value in resources.items()},
     }
     return made.NodeGroup(
-        name=aws_name(255, environment, place.name, name),
+        name=aws_name(255, environment, place.name, born),
         key=identifier(name),
         pool=name,
         region=place.name,

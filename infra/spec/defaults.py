@@ -9,6 +9,7 @@ from typing import Final, Literal
 from infra.catalogue import instances, regions
 from infra.spec.cluster import Spec
 from infra.spec.kubernetes import PriorityClass
+from infra.spec.pools import Pool
 from infra.spec.sites import AwsSite, PhysicalSite
 
 ZONES: Final = 3
@@ -29,6 +30,9 @@ PRIORITY_CLASSES: Final = {
 
 HOMES: Final = "/home"
 """Where people's homes are, on every machine."""
+
+SPOT: Final = frozenset({"spot", "mixed"})
+"""Markets with spot instances."""
 
 AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
 """What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
@@ -158,6 +162,14 @@ def offering_zones(zones: tuple[str, ...], region: str, types: Iterable[str]) ->
     """Those of a site's zones that offer one of the instance types; all where none is known to."""
     known = {zone for kind in types for zone in regions.offered(kind, region) or ()}
     return tuple(zone for zone in zones if zone in known) or zones
+
+
+def rebalances(pool: Pool, *, with_gpus: bool) -> bool:
+    """Whether a pool's spot instances are replaced before they are interrupted: as stated, else those that
+    lose little work by it. A job on GPUs may run for days, and most warnings come to nothing."""
+    if pool.market.kind not in SPOT:
+        return False
+    return not with_gpus if pool.capacity_rebalance is None else pool.capacity_rebalance
 
 
 def node_prefix(pods_per_node: int) -> int:

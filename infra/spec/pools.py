@@ -46,8 +46,9 @@ class WeightedType(Part):
 class Market(Part):
     """How instances are bought."""
 
-    kind: Annotated[Literal["on-demand", "spot", "mixed"], ROLLING] = "on-demand"
-    """On demand, spot, or on demand up to a base and a share above it."""
+    kind: Annotated[Literal["on-demand", "spot", "mixed", "capacity-block"], ROLLING] = "on-demand"
+    """On demand, spot, on demand up to a base and a share above it, or a Capacity Block for ML: reserved and
+    paid beforehand, with its id in each region's ``capacity_reservation``."""
     base: Annotated[Int, Field(ge=0), ROLLING] = 0
     """``mixed``: how much capacity is on demand before any is spot."""
     on_demand_percent: Annotated[Int, Field(ge=0, le=100), ROLLING] = 0
@@ -87,8 +88,9 @@ class Taint(Part):
 class CapacityReservation(Part):
     """Capacity that was reserved beforehand."""
 
-    preference: Annotated[Literal["open", "none"], ROLLING] = "open"
-    """Whether any matching reservation is used."""
+    preference: Annotated[Literal["open", "none", "capacity-reservations-only"], ROLLING] = "open"
+    """Whether any matching reservation is used if there is one (``open``), none, or nothing else: an
+    instance outside of a reservation is then never started."""
     id: Annotated[Text | None, ROLLING] = None
     """One reservation, ``cr-…``."""
     resource_group: Annotated[Text | None, ROLLING] = None
@@ -133,6 +135,9 @@ class PoolGpus(Part):
 class Pool(Part):
     """A node pool: like machines under one name, in one or more regions."""
 
+    renamed_from: Annotated[Name | None, IN_PLACE] = None
+    """The name that the pool had before. Its groups and nodes stay, and its groups keep their names in AWS.
+    Delete it once it is applied."""
     regions: Annotated[dict[Name, PoolRegion], Field(min_length=1), IN_PLACE]
     """The AWS sites it runs in, with its bounds in each."""
     instance_types: Annotated[
@@ -144,7 +149,12 @@ class Pool(Part):
     image: Annotated[Name, ROLLING]
     """The image it starts from, a name in ``images``."""
     market: Annotated[Annotated[Market, _bare("kind")], ROLLING] = Field(default_factory=Market)
-    """How instances are bought: ``on-demand``, ``spot``, or a mapping with ``kind: mixed``."""
+    """How instances are bought: ``on-demand``, ``spot``, ``capacity-block``, or a mapping with
+    ``kind: mixed``."""
+    capacity_rebalance: Annotated[Bool | None, IN_PLACE] = None
+    """Whether AWS replaces a spot instance as soon as it expects to interrupt it, which ends the instance
+    although it might have stayed (EC2 Auto Scaling, "Capacity Rebalancing"). Default: on spot and mixed
+    markets, without GPUs."""
     role: Annotated[Literal["worker", "gpu-worker"] | None, ROLLING] = None
     """The role given to nodes in their user data. Default: ``gpu-worker`` where the types have GPUs."""
     root_disk: Annotated[Disk | None, ROLLING] = None
@@ -164,7 +174,8 @@ class Pool(Part):
     efa: Annotated[Bool, ROLLING] = False
     """Whether instances get Elastic Fabric Adapters, one on each network card."""
     launch: Annotated[Literal["template", "configuration"], REPLACES] = "template"
-    """A launch template, or a launch configuration for accounts that still need one."""
+    """A launch template, or a launch configuration for an account that still uses them. AWS refuses launch
+    configurations in accounts created since 2024-10-01, and instance types released since 2023 in all."""
     warm_pool: Annotated[WarmPool | None, IN_PLACE] = None
     """Instances that wait, started."""
     max_lifetime: Annotated[Duration | None, Field(ge=86400, le=31536000), IN_PLACE] = None

@@ -24,6 +24,16 @@ def test_what_we_ship_has_no_finding(name: str) -> None:
     assert load(ENVIRONMENTS / f"{name}.yaml").problems == ()
 
 
+def test_the_example_of_launch_configurations_is_for_an_old_account_alone() -> None:
+    loaded = load(ENVIRONMENTS / "examples" / "launch-configuration.yaml")
+    assert [(one.code, one.fatal) for one in loaded.problems] == [("POOL043", False)]
+    cluster, _ = resolve(loaded.spec, Lock(), "legacy")
+    assert {pool.name: pool.launch for pool in cluster.pools} == {
+        "cpu": "template",
+        "cpu-legacy": "configuration",
+    }
+
+
 def test_every_rule_has_a_spec_that_breaks_it() -> None:
     rules = {code for code, check in CHECKS.items() if check.function is not None}
     assert rules - {case.code for case in cases()} == set()

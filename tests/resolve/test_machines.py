@@ -27,7 +27,14 @@ def pools(spec: Spec) -> dict[str, NodePool]:
     lock = Lock(images={"gpu": {"us-west-2": "ami-0123456789abcdef0"}})
     numbers = plan_numbers(spec, Lock()).numbers
     regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, Zones({}), "test")
-    found = resolve_pools(spec, "research", regions, resolve_images(spec, lock), {"cluster": "research"})
+    found = resolve_pools(
+        spec,
+        "research",
+        regions,
+        resolve_images(spec, lock),
+        {"cluster": "research"},
+        {name: name for name in spec.pools},
+    )
     return {pool.name: pool for pool in found}
 
 

@@ -76,6 +76,7 @@ POOLS: dict[str, dict[str, Any]] = {
     },
     "spot": {
         "instance_types": [{"name": "p3.2xlarge"}],
+        "capacity_rebalance": True,
         "market": {"kind": "spot", "max_price": "1.25"},
         "placement_group": "spread",
     },
@@ -91,6 +92,13 @@ POOLS: dict[str, dict[str, Any]] = {
         "efa_interfaces": 32,
         "capacity_reservation": {"preference": "open", "id": "cr-0123456789abcdef0"},
     },
+    "block": {
+        "subnet_ids": ["subnet-a"],
+        "instance_types": [{"name": "p5.48xlarge"}],
+        "market": {"kind": "capacity-block"},
+        "capacity_reservation": {"id": "cr-0123456789abcdef0"},
+    },
+    "reserved": {"capacity_reservation": {"preference": "capacity-reservations-only"}},
     "warm": {"warm_pool": {"state": "Hibernated", "min": 1, "max_prepared": 4, "reuse": False}},
     "old": {
         "launch": "configuration",
@@ -98,7 +106,11 @@ POOLS: dict[str, dict[str, Any]] = {
         "placement_group": "partition",
         "scratch_disks": [{"device": "/dev/sdf", "size_gib": 100}],
     },
-    "old-spot": {"launch": "configuration", "market": {"kind": "spot", "max_price": "0.5"}},
+    "old-spot": {
+        "launch": "configuration",
+        "market": {"kind": "spot", "max_price": "0.5"},
+        "capacity_rebalance": True,
+    },
 }
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -107,6 +119,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "reserved-spot": (
         {"capacity_reservation": {"id": "cr-0123456789abcdef0"}, "market": {"kind": "spot"}},
         "Spot machines never run in reserved capacity",
+    ),
+    "block-without": (
+        {"market": {"kind": "capacity-block"}},
+        "Machines of a Capacity Block need its id: wrong-block-without names no reservation.",
     ),
     "warm-spot": ({"warm_pool": {}, "market": {"kind": "spot"}}, "A warm pool is bought on demand"),
     "old-several": (
@@ -367,7 +383,7 @@ def test_draining_waits_as_long_as_asked_within_what_aws_allows(
             "mixed",
             (1, 25, "capacity-optimized-prioritized", ""),
             {"g5.xlarge": "1", "g5.2xlarge": "2"},
-            True,
+            False,
         ),
         ("spot", (0, 0, "price-capacity-optimized", "1.25"), {"p3.2xlarge": ""}, True),
     ],
@@ -410,9 +426,21 @@ def test_a_reservation_is_a_target_or_a_preference(planned: Planned) -> None:
     (aimed,) = planned.one("p5", "aws_launch_template")["capacity_reservation_specification"]
     assert aimed["capacity_reservation_preference"] is None
     assert aimed["capacity_reservation_target"][0]["capacity_reservation_id"] == "cr-0123456789abcdef0"
+    (only,) = planned.one("reserved", "aws_launch_template")["capacity_reservation_specification"]
+    assert only["capacity_reservation_preference"] == "capacity-reservations-only"
+    assert only["capacity_reservation_target"] == []
     (none,) = planned.one("p4d", "aws_launch_template")["capacity_reservation_specification"]
     assert (none["capacity_reservation_preference"], none["capacity_reservation_target"]) == ("none", [])
     assert planned.one("plain", "aws_launch_template")["capacity_reservation_specification"] == []
+
+
+def test_a_capacity_block_is_bought_by_its_template(planned: Planned) -> None:
+    template = planned.one("block", "aws_launch_template")
+    assert [one["market_type"] for one in template["instance_market_options"]] == ["capacity-block"]
+    (aimed,) = template["capacity_reservation_specification"]
+    assert aimed["capacity_reservation_target"][0]["capacity_reservation_id"] == "cr-0123456789abcdef0"
+    assert "mixed_instances_policy" not in planned.one("block", "aws_autoscaling_group")
+    assert planned.one("plain", "aws_launch_template")["instance_market_options"] == []
 
 
 def test_placement_groups_where_asked_for(planned: Planned) -> None:

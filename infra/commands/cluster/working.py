@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,3 +86,12 @@ def reach(understood: Understood, store: Store | None = None) -> Iterator[Reach]
         )
     with access.opened(understood.environment.build, access.endpoint(understood.cluster), authority) as found:
         yield Reach(understood, found)
+
+
+def work(understood: Understood, instances: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """Instance ids → the pods at work on each, ``namespace/name``. Our errors where the cluster does not
+    answer."""
+    from infra.drive.kubernetes import nodes
+
+    with reach(understood) as there:
+        return nodes.work(there.api, instances)

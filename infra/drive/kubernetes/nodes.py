@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,6 +80,34 @@ def blockers(api: Api, name: str) -> list[Blocker]:
     return found
 
 
+def of_instances(api: Api, instances: Collection[str]) -> dict[str, str]:
+    """Instance id → its node's name, of those that are nodes (``spec.providerID``:
+    ``aws:///us-west-2a/i-0123456789abcdef0``)."""
+    found = {}
+    for node in api.list("/api/v1/nodes"):
+        instance = str((node.get("spec") or {}).get("providerID") or "").rpartition("/")[2]
+        if instance in instances:
+            found[instance] = str(node["metadata"]["name"])
+    return found
+
+
+def work(api: Api, instances: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Instance id → the pods at work on its node, ``namespace/name``: those that a drain would evict."""
+    names = {name: instance for instance, name in of_instances(api, instances).items()}
+    found: dict[str, list[str]] = {}
+    for pod in api.list("/api/v1/pods") if names else ():
+        instance = names.get(str((pod.get("spec") or {}).get("nodeName") or ""))
+        if instance is not None and is_work(pod):
+            about = pod["metadata"]
+            found.setdefault(instance, []).append(f"{about['namespace']}/{about['name']}")
+    return {instance: tuple(sorted(pods)) for instance, pods in found.items()}
+
+
+def is_work(pod: Mapping[str, Any]) -> bool:
+    """Whether a drain would have to evict a pod: it is neither finished nor its node's own."""
+    return not _stays(pod) and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}
+
+
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches. An empty one matches everything, none matches nothing (policy/v1)."""
     if selector is None:
@@ -141,6 +169,16 @@ def drain(
         )  # fmt: skip
     except KubectlError as problem:
         raise DriveError(f"{name} could not be drained, and stays cordoned:\n{problem.output}") from None
+
+
+def cordoned(api: Api, name: str) -> bool:
+    """Whether a node takes no new pods."""
+    return bool((api.get(f"/api/v1/nodes/{name}").get("spec") or {}).get("unschedulable"))
+
+
+def cordon(kubectl: Kubectl, name: str) -> None:
+    """Take no new pods."""
+    kubectl.run("cordon", name)
 
 
 def uncordon(kubectl: Kubectl, name: str) -> None:

@@ -1,8 +1,9 @@
 """CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
 
 moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
-mixed, takes the mixed instances policy away by an update that does not speak of it, keeps machines that are
-too many when their protection goes, and lets a group's hooks and its protected machines outlive it.
+mixed, and none into a placement group, takes the mixed instances policy away by an update that does not
+speak of it, keeps machines that are too many when their protection goes, and lets a group's hooks and its
+protected machines outlive it.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
 """
@@ -77,6 +78,13 @@ def install() -> None:
         if self.name in self.autoscaling_backend.autoscaling_groups:
             self.autoscaling_backend.update_attached_elbs(self.name)
             self.autoscaling_backend.update_attached_target_groups(self.name)
+
+    @around(FakeAutoScalingGroup)
+    def replace_autoscaling_group_instances(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        before = len(self.instance_states)
+        original(self, *args, **kwargs)
+        for state in self.instance_states[before:]:
+            state.instance._placement.group_name = self.placement_group or ""
 
     setattr(FakeAutoScalingGroup, "instance_type", property(_instance_type))  # noqa: B010, mypy
     setattr(InstanceState, "weighted_capacity", property(_weighted_capacity))  # noqa: B010, mypy

@@ -12,7 +12,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.responses import EC2Response
-from moto.ec2.utils import generic_filter, random_resource_id
+from moto.ec2.utils import filter_dict_attribute_mapping, generic_filter, random_resource_id
 
 from infra.localaws.patching import around, method
 
@@ -44,6 +44,8 @@ class PlacementGroup(TaggedEC2Resource):
 
 
 def install() -> None:
+    filter_dict_attribute_mapping["placement-group-name"] = "placement.group_name"
+
     @around(EC2Backend)
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         self.placement_groups = {}
@@ -82,8 +84,17 @@ def install() -> None:
     def delete_placement_group(self: Any) -> ActionResult:
         name = self._get_param("GroupName")
         _named(self, name)
+        if any(_in(instance, name) for instance in self.ec2_backend.all_instances()):
+            raise EC2ClientError(
+                "InvalidPlacementGroup.InUse", f"The placement group {name} is in use and may not be deleted."
+            )
         del self.ec2_backend.placement_groups[name]
         return EmptyResult()
+
+
+def _in(instance: Any, name: str) -> bool:
+    """Whether an instance that is not terminated runs in a placement group."""
+    return instance._placement.group_name == name and instance.state not in ("shutting-down", "terminated")
 
 
 def _named(response: Any, name: str) -> None:

@@ -68,6 +68,8 @@ def market(bought: Market) -> str:
     cap = f", at most ${bought.max_price} an hour" if bought.max_price else ""
     if bought.kind == "on-demand":
         return "on demand"
+    if bought.kind == "capacity-block":
+        return "a Capacity Block, paid beforehand"
     if bought.kind == "spot":
         return f"spot{cap}"
     base = f"first {bought.on_demand_base} on demand, then " if bought.on_demand_base else ""
@@ -76,7 +78,9 @@ def market(bought: Market) -> str:
 
 def short_market(bought: Market) -> str:
     """How instances are bought, in a word."""
-    return {"on-demand": "on demand", "spot": "spot", "mixed": "mixed"}[bought.kind]
+    return {"on-demand": "on demand", "spot": "spot", "mixed": "mixed", "capacity-block": "block"}[
+        bought.kind
+    ]
 
 
 def types(pool: NodePool) -> str:

@@ -4,12 +4,13 @@ locals {
   weighted = anytrue([for type in var.instance_types : type.weight != 1])
 
   # A plain launch template does for one type, bought on demand; all else is said by a policy.
-  mixed = var.launch == "template" && (length(var.instance_types) > 1 || local.weighted || var.market.kind != "on-demand")
+  mixed = var.launch == "template" && (length(var.instance_types) > 1 || local.weighted || contains(["spot", "mixed"], var.market.kind))
 
   on_demand = {
-    on-demand = { base = 0, percent = 100 }
-    spot      = { base = 0, percent = 0 }
-    mixed     = { base = var.market.on_demand_base, percent = var.market.on_demand_percent }
+    on-demand      = { base = 0, percent = 100 }
+    capacity-block = { base = 0, percent = 100 }
+    spot           = { base = 0, percent = 0 }
+    mixed          = { base = var.market.on_demand_base, percent = var.market.on_demand_percent }
   }[var.market.kind]
 
   group_tags = merge(
@@ -29,7 +30,8 @@ resource "aws_placement_group" "this" {
 
   tags = merge(var.tags, { Name = "${var.name}-${each.key}" })
 
-  # The group leaves it before it goes.
+  # The group leaves it before it goes. The name carries what forces a new one, so that both can be there. AWS deletes
+  # it once its machines are gone.
   lifecycle {
     create_before_destroy = true
   }
@@ -90,8 +92,8 @@ resource "aws_autoscaling_group" "this" {
     }
   }
 
-  # A replacement starts when AWS foresees an interruption, while the node at risk still drains.
-  capacity_rebalance = var.market.kind != "on-demand"
+  # A replacement starts when AWS foresees an interruption, and the node at risk is drained and ended.
+  capacity_rebalance = var.capacity_rebalance
 
   # A group that is made smaller must not choose which machines end: some of them are at work. The autoscaler ends those
   # that it has drained, by name, which this does not hinder.

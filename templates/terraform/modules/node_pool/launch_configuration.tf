@@ -59,7 +59,7 @@ resource "aws_launch_configuration" "this" {
     }
 
     precondition {
-      condition     = var.market.kind != "mixed"
+      condition     = contains(["on-demand", "spot"], var.market.kind)
       error_message = "A launch configuration is either on demand or spot."
     }
 

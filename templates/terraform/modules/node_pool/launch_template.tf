@@ -66,6 +66,16 @@ resource "aws_launch_template" "this" {
     }
   }
 
+  # Machines of a Capacity Block are their own kind of purchase, and always name it.
+  dynamic "instance_market_options" {
+    for_each = [for kind in [var.market.kind] : kind if kind == "capacity-block"]
+    iterator = market
+
+    content {
+      market_type = market.value
+    }
+  }
+
   dynamic "capacity_reservation_specification" {
     for_each = var.capacity_reservation[*]
     iterator = reservation
@@ -112,6 +122,16 @@ resource "aws_launch_template" "this" {
     precondition {
       condition     = var.market.kind != "spot" || !local.reservation_targeted
       error_message = "Spot machines never run in reserved capacity: ${each.key} names a reservation."
+    }
+
+    precondition {
+      condition     = var.market.kind != "capacity-block" || local.reservation_targeted
+      error_message = "Machines of a Capacity Block need its id: ${each.key} names no reservation."
+    }
+
+    precondition {
+      condition     = var.market.kind != "capacity-block" || length(var.instance_types) == 1 && !local.weighted
+      error_message = "A Capacity Block is of one instance type, of weight 1: ${each.key}."
     }
   }
 }

@@ -76,7 +76,7 @@ variable "instance_types" {
 }
 
 variable "market" {
-  description = "How machines are bought. Kind mixed: on demand up to on_demand_base units and on_demand_percent of what is above. Strategy chooses among spot pools. max_price is in USD an hour; null for the on-demand price."
+  description = "How machines are bought. Kind mixed: on demand up to on_demand_base units and on_demand_percent of what is above. Kind capacity-block: from the Capacity Block that capacity_reservation names. Strategy chooses among spot pools. max_price is in USD an hour; null for the on-demand price."
   type = object({
     kind              = optional(string, "on-demand")
     on_demand_base    = optional(number, 0)
@@ -87,8 +87,8 @@ variable "market" {
   default = {}
 
   validation {
-    condition     = contains(["on-demand", "spot", "mixed"], var.market.kind)
-    error_message = "The kind of market is on-demand, spot or mixed."
+    condition     = contains(["on-demand", "spot", "mixed", "capacity-block"], var.market.kind)
+    error_message = "The kind of market is on-demand, spot, mixed or capacity-block."
   }
 
   validation {
@@ -105,6 +105,13 @@ variable "market" {
     condition     = var.market.max_price == null || try(tonumber(var.market.max_price) > 0, false)
     error_message = "max_price is a price in USD an hour, as text."
   }
+}
+
+variable "capacity_rebalance" {
+  description = "Whether AWS replaces a spot machine as soon as it expects to interrupt it, and ends the one at risk."
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "launch" {
@@ -185,7 +192,7 @@ variable "efa_interfaces" {
 }
 
 variable "capacity_reservation" {
-  description = "Reserved capacity: one reservation by id, a resource group of them by ARN, or by preference any that is open, or none. Null for AWS's default, open."
+  description = "Reserved capacity: one reservation by id, a resource group of them by ARN, or by preference any that is open, none, or nothing but reservations. Null for AWS's default, open."
   type = object({
     preference     = optional(string, "open")
     id             = optional(string)
@@ -194,8 +201,8 @@ variable "capacity_reservation" {
   default = null
 
   validation {
-    condition     = alltrue([for one in var.capacity_reservation[*] : contains(["open", "none"], one.preference)])
-    error_message = "The preference is open or none."
+    condition     = alltrue([for one in var.capacity_reservation[*] : contains(["open", "none", "capacity-reservations-only"], one.preference)])
+    error_message = "The preference is open, none or capacity-reservations-only."
   }
 
   validation {

@@ -45,6 +45,7 @@ module "node_pool" {
   instance_types        = each.value.instance_types
   market                = each.value.market
   launch                = each.value.launch
+  capacity_rebalance    = each.value.capacity_rebalance
   min                   = each.value.min
   max                   = each.value.max
   root_disk             = each.value.root_disk

@@ -117,6 +117,8 @@ variable "node_pools" {
     min     = number
     max     = number
     launch  = string
+
+    capacity_rebalance = bool
     instance_types = list(object({
       name   = string
       weight = number

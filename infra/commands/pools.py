@@ -1,0 +1,160 @@
+"""`invoke pool.drain`: empty a pool's groups before it is taken out of the spec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from infra.commands import world
+from infra.commands.cluster import working
+from infra.commands.environment import Understood
+from infra.commands.terminal import ask, note, say, say_json
+from infra.errors import DriveError, UsageError
+from infra.nearest import meant_one_of
+
+if TYPE_CHECKING:
+    from infra.commands.cluster.working import Reach
+    from infra.drive.aws import Aws
+    from infra.drive.pool_drain import Group
+
+Work: TypeAlias = Mapping[str, Sequence[str]]
+"""Instance → the pods at work on it."""
+Asked: TypeAlias = Callable[[Collection[str]], Work] | None
+
+
+def drain(
+    understood: Understood,
+    pool: str,
+    sites: Sequence[str],
+    *,
+    evict: bool,
+    timeout: int,
+    yes: bool,
+    json: bool,
+) -> int:
+    """Close a pool's groups, wait until its nodes have no work (or evict it), and terminate them."""
+    from infra.drive import pool_drain, pool_instances
+    from infra.drive.aws import Aws
+
+    environment, cluster = understood.environment, understood.cluster
+    if timeout < 1:
+        raise UsageError(f"--timeout {timeout}: pods need at least a second")
+    env = {**os.environ, **world.credentials(environment, cluster)}
+    aws = Aws(env)
+    look = partial(_groups, aws, understood, pool, tuple(sites))
+    groups = look()
+    count = sum(len(group.instances) for group in groups)
+    for group in groups:
+        note(
+            f"{group.site}: {group.name} has {len(group.instances)} instances "
+            f"({pool_instances.listed(group.instances) or 'none'})"
+        )
+    with _workloads(understood, evict=evict, timeout=timeout) as work:
+        if count and not yes:
+            what = "are terminated at once" if work is None else "are terminated once no pod works on them"
+            question = f"{count} instances {what}. Drain {pool}? Type yes:"
+            said = ask(question)
+            if said != "yes":
+                why = f"{said!r} is not 'yes'" if said else "not confirmed; use --yes"
+                raise UsageError(f"nothing was done: {why}")
+        try:
+            left = pool_drain.drain(
+                look, aws, work or _none, _heard, beat=1 if env.get("AWS_ENDPOINT_URL") else pool_drain.BEAT
+            )
+        except KeyboardInterrupt:
+            note(
+                f"{pool} starts no new nodes. Continue: invoke pool.drain {environment.options} --pool "
+                f"{pool}; undo: invoke apply {environment.options}, and cluster.drain --undo of its nodes"
+            )
+            raise
+    if json:
+        say_json({"pool": pool, "drained": count, "groups": [group.name for group in left]})
+        return 0
+    say(f"{pool} has no instances in {', '.join(sorted(group.site for group in left))}.")
+    for line in _next(understood, pool, [group.site for group in left]):
+        say(line)
+    return 0
+
+
+def _next(understood: Understood, pool: str, drained: Sequence[str]) -> Iterator[str]:
+    """What to delete now."""
+    environment, cluster = understood.environment, understood.cluster
+    found = next((each for each in cluster.pools if each.name == pool), None)
+    here = {group.region for group in found.groups} & set(drained) if found is not None else set()
+    if found is not None and here:
+        gone = (
+            [f"pools.{pool}"]
+            if here == {group.region for group in found.groups}
+            else [f"pools.{pool}.regions.{site}" for site in sorted(here)]
+        )
+        what = ", ".join(gone)
+        yield f"Delete {what} from {environment.spec_file}, then: invoke plan {environment.options}"
+        yield "As long as the spec has it, an apply sets its minimum and maximum again."
+    else:
+        yield f"Next: invoke plan {environment.options}"
+
+
+def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str]) -> list[Group]:
+    """The pool's groups in AWS; ``UsageError`` where there are none."""
+    from infra.drive import pool_drain
+
+    environment, cluster = understood.environment, understood.cluster
+    regions = dict.fromkeys(
+        [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
+    )
+    found = pool_drain.groups(aws, regions, environment=environment.name, pool=pool)
+    if not found:
+        hint = meant_one_of(pool, [each.name for each in cluster.pools])
+        raise UsageError(f"{pool}: no group of that pool found in {environment.name}; {hint}")
+    for site in sites:
+        if site not in {group.site for group in found}:
+            hint = meant_one_of(site, [group.site for group in found])
+            raise UsageError(f"{pool} has no group in {site}; {hint}")
+    return [group for group in found if not sites or group.site in sites]
+
+
+@contextmanager
+def _workloads(understood: Understood, *, evict: bool, timeout: int) -> Iterator[Asked]:
+    """What is at work on instances, their nodes cordoned; None where there is no cluster to ask."""
+    if world.is_embedded(understood.environment, understood.cluster):
+        note(f"{world.NO_MACHINES}: nothing works on the instances.")
+        yield None
+        return
+    with working.reach(understood) as there:
+        if not there.api.ready():
+            raise DriveError(
+                "the cluster's API does not answer, so the work on the pool's nodes is not known; see: "
+                f"invoke cluster.status {understood.environment.options}"
+            )
+        yield partial(_at_work, there, evict=evict, timeout=timeout)
+
+
+def _at_work(there: Reach, instances: Collection[str], *, evict: bool, timeout: int) -> Work:
+    """Keep new pods off the nodes of these instances; what is still on them. With ``evict``, nothing."""
+    from infra.drive.kubernetes import nodes
+
+    for name in nodes.of_instances(there.api, instances).values():
+        if evict:
+            nodes.drain(there.kubectl, name, seconds=timeout, on_line=lambda line: note(f"  {line}"))
+        elif not nodes.cordoned(there.api, name):
+            nodes.cordon(there.kubectl, name)
+    return nodes.work(there.api, instances)
+
+
+def _none(_instances: Collection[str]) -> Work:
+    return {}
+
+
+def _heard(group: Group, work: Work) -> None:
+    from infra.drive.pool_instances import listed
+
+    pods = [pod for each in work.values() for pod in each]
+    if pods:
+        note(f"{group.site}: {len(work)} of {len(group.instances)} instances have work: {listed(pods)}")
+    elif group.instances:
+        note(f"{group.site}: {len(group.instances)} instances without work are terminated")
+    else:
+        note(f"{group.site}: empty")

@@ -1,0 +1,142 @@
+"""Empty a pool's Auto Scaling groups: no new instances, and the present ones end once their work has.
+
+The groups are found by their tags, so that a pool already gone from the spec can be drained too. Each is
+closed first (minimum 0, maximum what it has); then an instance is terminated as soon as no pod works on it,
+which makes the group smaller. The autoscaler may do the same meanwhile: both end where nothing is left.
+
+https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
+from infra.errors import DriveError
+
+BEAT: Final = 10.0
+"""Seconds between two looks."""
+
+_NEEDS: Final = (
+    "autoscaling:DescribeAutoScalingGroups", "autoscaling:UpdateAutoScalingGroup",
+    "autoscaling:TerminateInstanceInAutoScalingGroup",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An Auto Scaling group of a pool, as it is now."""
+
+    region: str
+    """The AWS region."""
+    site: str
+    name: str
+    min: int
+    max: int
+    desired: int
+    instances: tuple[str, ...]
+    """Ids of those in the group, whatever their state."""
+    ending: frozenset[str]
+    """Those of them that are on their way out."""
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        return tuple(each for each in self.instances if each not in self.ending)
+
+
+def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str) -> list[Group]:
+    """The groups of a pool, by the tags that each of ours has. ``DriveError`` where AWS can't be asked."""
+    wanted = {"environment": environment, "managed-by": "causeway", "pool": pool}
+
+    def look(region: str) -> list[Group]:
+        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
+        with told(f"look for groups of {pool} in {region}", needs=_NEEDS, quoting=True):
+            pages = aws.client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
+            rows = [row for page in pages.paginate(Filters=filters) for row in page["AutoScalingGroups"]]
+        return [_group(region, row) for row in rows]
+
+    try:
+        return [one for found in each_region(regions, look).values() for one in found]
+    except RegionsError as problem:
+        raise DriveError(str(problem)) from None
+
+
+def close(aws: Aws, group: Group) -> None:
+    """Start no more instances in a group: at most as many as it wants now, and none at the least."""
+    if (group.min, group.max) == (0, group.desired):
+        return
+    with told(f"make {group.name} in {group.region} smaller", needs=_NEEDS, quoting=True):
+        aws.client("autoscaling", group.region).update_auto_scaling_group(
+            AutoScalingGroupName=group.name, MinSize=0, MaxSize=group.desired
+        )
+
+
+def terminate(aws: Aws, group: Group, instance: str) -> None:
+    """End an instance, and make its group smaller by it. One that is gone already is gone."""
+    client = aws.client("autoscaling", group.region)
+    for smaller in (True, False):
+        try:
+            with told(f"terminate {instance} in {group.region}", needs=_NEEDS, quoting=True):
+                client.terminate_instance_in_auto_scaling_group(
+                    InstanceId=instance, ShouldDecrementDesiredCapacity=smaller
+                )
+        except AwsError as problem:
+            if "not found" in str(problem).lower():
+                return
+            if not smaller or "min size" not in str(problem):
+                raise
+        else:
+            return
+
+
+def drain(
+    look: Callable[[], Sequence[Group]],
+    aws: Aws,
+    work: Callable[[Collection[str]], Mapping[str, Sequence[str]]],
+    heard: Callable[[Group, Mapping[str, Sequence[str]]], None],
+    *,
+    beat: float = BEAT,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Group]:
+    """Close the groups, then end each instance once ``work`` (instance → pods) has nothing on it; return
+    the groups when they are empty.
+
+    ``heard`` gets each group whenever its instances or their work changed. It may take as long as the
+    longest job; stopping it leaves the groups closed, and another run goes on.
+    """
+    said: dict[str, object] = {}
+    while True:
+        now = list(look())
+        for group in now:
+            close(aws, group)
+        pods = work([each for group in now for each in group.working])
+        for group in now:
+            mine = {each: pods[each] for each in group.working if pods.get(each)}
+            if said.get(group.name) != (group.instances, mine):
+                said[group.name] = (group.instances, mine)
+                heard(group, mine)
+            for each in group.working:
+                if each not in mine:
+                    terminate(aws, group, each)
+        if not any(group.instances or group.max for group in now):
+            return now
+        sleep(beat)
+
+
+def _group(region: str, row: Mapping[str, Any]) -> Group:
+    tags = {tag["Key"]: tag["Value"] for tag in row.get("Tags", ())}
+    return Group(
+        region=region,
+        site=str(tags.get("site", region)),
+        name=str(row["AutoScalingGroupName"]),
+        min=int(row["MinSize"]),
+        max=int(row["MaxSize"]),
+        desired=int(row["DesiredCapacity"]),
+        instances=tuple(sorted(each["InstanceId"] for each in row["Instances"])),
+        ending=frozenset(
+            each["InstanceId"] for each in row["Instances"] if each["LifecycleState"].startswith("Terminat")
+        ),
+    )

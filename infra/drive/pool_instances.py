@@ -1,0 +1,228 @@
+"""Instances of the groups that a plan would destroy, replace or take out of their placement group.
+
+A group can be made again, the work of its machines cannot. How many there are is the autoscaler's to say, and
+Terraform's state does not hold it: AWS is asked, when a plan is made and again before it is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from infra.drive.aws import Aws, each_region, told
+from infra.drive.plan import Change, Plan
+from infra.errors import CausewayError
+
+GROUP: Final = "aws_autoscaling_group"
+PLACEMENT: Final = "aws_placement_group"
+
+Kind: TypeAlias = Literal["aws_autoscaling_group", "aws_placement_group"]
+
+Jobs: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[str]]]
+"""Instance ids → the pods at work on each, ``namespace/name``. Raises our errors where the cluster does not
+answer."""
+
+_SHOWN: Final = 8
+"""Instances, and pods, that are named; the rest is counted."""
+_NAMES: Final = 50
+"""Groups in one call (DescribeAutoScalingGroups, DescribeInstances' filters)."""
+_PRESENT: Final = ["pending", "running", "stopping", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An Auto Scaling group, or a placement group, that a plan destroys or replaces."""
+
+    address: str
+    kind: Kind
+    region: str
+    """The AWS region."""
+    name: str
+    pool: str
+    instances: tuple[str, ...] = ()
+    """The ids of what is in it now. Of a placement group: without those that end with their Auto Scaling
+    group."""
+
+
+def ending(shown: Mapping[str, Any]) -> tuple[Ending, ...]:
+    """The groups that a plan (``terraform show -json``) destroys or replaces, not counted yet."""
+    found = []
+    for one in shown.get("resource_changes", ()):
+        before = one["change"].get("before") or {}
+        if one["type"] in (GROUP, PLACEMENT) and "delete" in one["change"]["actions"] and before.get("arn"):
+            found.append(
+                Ending(
+                    address=str(one["address"]),
+                    kind=one["type"],
+                    region=str(before["arn"]).split(":")[3],
+                    name=str(before["name"]),
+                    pool=_pool(before),
+                )
+            )
+    return tuple(found)
+
+
+def started(shown: Mapping[str, Any]) -> frozenset[str]:
+    """The pools that a plan makes a group for."""
+    return frozenset(
+        pool
+        for one in shown.get("resource_changes", ())
+        if one["type"] == GROUP and one["change"]["actions"] == ["create"]
+        if (pool := _pool(one["change"].get("after") or {}))
+    )
+
+
+def count(aws: Aws, groups: Iterable[Ending]) -> tuple[Ending, ...]:
+    """The same groups with the instances that are in them now. ``RegionsError`` where AWS can't be asked."""
+    groups = tuple(groups)
+
+    def look(region: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+        here = [one for one in groups if one.region == region]
+        return (
+            _in_groups(aws, region, [one.name for one in here if one.kind == GROUP]),
+            _in_placement(aws, region, [one.name for one in here if one.kind == PLACEMENT]),
+        )
+
+    looked = each_region([one.region for one in groups], look)
+    counted = []
+    for one in groups:
+        scaling, placement = looked[one.region]
+        if one.kind == GROUP:
+            counted.append(replace(one, instances=scaling.get(one.name, ())))
+        else:
+            end_anyway = {each for ids in scaling.values() for each in ids}
+            left = tuple(each for each in placement.get(one.name, ()) if each not in end_anyway)
+            counted.append(replace(one, instances=left))
+    return tuple(counted)
+
+
+def protect(
+    plan: Plan, groups: Iterable[Ending], *, new: Collection[str], jobs: Jobs | None, options: str
+) -> Plan:
+    """The plan with each group that has instances as a stateful thing, and what would be lost with it.
+
+    ``new`` are pools that get groups in the same plan: one of them may be a pool that was renamed.
+    """
+    busy = {one.address: one for one in groups if one.instances}
+    if not busy:
+        return plan
+    work, silent = _work(jobs, [each for one in busy.values() for each in one.instances])
+
+    def protected(change: Change) -> Change:
+        if change.address not in busy:
+            return change
+        return replace(change, loss=_loss(busy[change.address], work, silent, new, options))
+
+    return replace(plan, changes=tuple(map(protected, plan.changes)))
+
+
+def added(before: Iterable[Ending], now: Iterable[Ending]) -> tuple[Ending, ...]:
+    """Groups with instances that were not there when the plan was made; each with those alone."""
+    known = {one.address: set(one.instances) for one in before}
+    return tuple(
+        replace(one, instances=fresh)
+        for one in now
+        if (fresh := tuple(each for each in one.instances if each not in known.get(one.address, ())))
+    )
+
+
+def in_the_way(groups: Iterable[Ending]) -> tuple[Ending, ...]:
+    """Placement groups that AWS does not delete as long as their instances run."""
+    return tuple(one for one in groups if one.kind == PLACEMENT and one.instances)
+
+
+def listed(names: Sequence[str]) -> str:
+    """``i-1, i-2 and 3 more``."""
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def drain_command(one: Ending, options: str) -> str:
+    """What empties the group."""
+    return f"invoke pool.drain {options} --pool {one.pool or one.name}"
+
+
+# -- parts -----------------------------------------------------------------------------------------------
+
+
+def _loss(
+    one: Ending, work: Mapping[str, Sequence[str]], silent: str, new: Collection[str], options: str
+) -> str:
+    many = f"{len(one.instances)} instance{'s' * (len(one.instances) != 1)}"
+    if one.kind == PLACEMENT:
+        return (
+            f"AWS does not delete a placement group that has instances, and {many} run in it "
+            f"({listed(one.instances)}); drain the pool first: {drain_command(one, options)}"
+        )
+    pods = [pod for each in one.instances for pod in work.get(each, ())]
+    said = f"{many} are terminated ({listed(one.instances)})"
+    if silent:
+        said += f"; their jobs are not known, as the cluster does not answer ({silent})"
+    else:
+        said += f"; pods on them: {listed(pods)}" if pods else "; no pods run on them"
+    said += f"; to drain the pool first: {drain_command(one, options)}"
+    for name in sorted(set(new) - {one.pool}):
+        said += f"; if {name} is this pool under another name, add 'renamed_from: {one.pool}' to pools.{name}"
+    return said
+
+
+def _work(jobs: Jobs | None, instances: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], str]:
+    """Pods by instance, and why they are not known; empty if they are."""
+    if jobs is None:
+        return {}, "it was not asked"
+    try:
+        return jobs(instances), ""
+    except CausewayError as problem:
+        return {}, str(problem).splitlines()[0]
+
+
+def _in_groups(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    if not names:
+        return {}
+    found = {}
+    with told(
+        f"count the instances of groups in {region}",
+        needs=("autoscaling:DescribeAutoScalingGroups",),
+        quoting=True,
+    ):
+        pages = aws.client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
+        for some in _batches(names):
+            for page in pages.paginate(AutoScalingGroupNames=some):
+                for row in page["AutoScalingGroups"]:
+                    ids = (each["InstanceId"] for each in row["Instances"])
+                    found[str(row["AutoScalingGroupName"])] = tuple(sorted(ids))
+    return found
+
+
+def _in_placement(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    if not names:
+        return {}
+    found: dict[str, list[str]] = {}
+    with told(
+        f"count the instances of placement groups in {region}",
+        needs=("ec2:DescribeInstances",),
+        quoting=True,
+    ):
+        pages = aws.client("ec2", region).get_paginator("describe_instances")
+        for some in _batches(names):
+            filters = [
+                {"Name": "placement-group-name", "Values": some},
+                {"Name": "instance-state-name", "Values": _PRESENT},
+            ]
+            for page in pages.paginate(Filters=filters):
+                for reservation in page["Reservations"]:
+                    for row in reservation["Instances"]:
+                        found.setdefault(row["Placement"]["GroupName"], []).append(row["InstanceId"])
+    return {name: tuple(sorted(ids)) for name, ids in found.items()}
+
+
+def _batches(names: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _NAMES):
+        yield list(names[start : start + _NAMES])
+
+
+def _pool(values: Mapping[str, Any]) -> str:
+    """Of an Auto Scaling group, whose tags are blocks, or of anything else."""
+    tags = {str(each["key"]): str(each["value"]) for each in values.get("tag") or ()}
+    return tags.get("pool") or str((values.get("tags") or {}).get("pool", ""))

@@ -1,0 +1,166 @@
+"""Pools with instances at work: renamed, taken out of a region, moved to another placement group.
+
+Real Terraform on an embedded AWS of two regions, driven as a person does: two applies and four plans, about a
+minute of CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.drive import localaws
+from infra.drive.aws import Aws
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+BEFORE = """\
+version: 1
+name: tiny
+domain: tiny.internal
+aws: {embedded: true}
+kubernetes: {control_plane: {count: 1}}
+sites:
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+  us-east-1: {kind: aws, zones: [us-east-1a]}
+images: {cpu: {}}
+pools:
+  work: {image: cpu, instance_types: [m6i.large], regions: {us-west-2: {max: 4}, us-east-1: {max: 4}}}
+  tight: {image: cpu, instance_types: [m6i.large], placement_group: cluster, regions: {us-west-2: {max: 4}}}
+"""
+RENAMED = BEFORE.replace("  work: {", "  batch: {")
+EDITED = (
+    RENAMED.replace("  batch: {", "  batch: {renamed_from: work, ")
+    .replace(", us-east-1: {max: 4}}}", "}}")
+    .replace("placement_group: cluster", "placement_group: spread")
+)
+WORK = "tiny-us-west-2-work"
+GROUP = "aws_autoscaling_group.this"
+WEST = f'module.us_west_2.module.node_pool["work"].{GROUP}'
+EAST = f'module.us_east_1.module.node_pool["work"].{GROUP}'
+PLACEMENT = 'module.us_west_2.module.node_pool["tight"].aws_placement_group.this["cluster"]'
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+    aws: Aws
+
+    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "tiny"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout, done.stderr
+
+    def plan(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.invoke("plan", "--json")[0])
+        return found
+
+    def spec(self, text: str) -> None:
+        (self.folder / "environments" / "tiny.yaml").write_text(text)
+
+    def instances(self, region: str, name: str) -> set[str]:
+        groups = self.aws.client("autoscaling", region).describe_auto_scaling_groups(
+            AutoScalingGroupNames=[name]
+        )["AutoScalingGroups"]
+        return {each["InstanceId"] for group in groups for each in group["Instances"]}
+
+    def grow(self, region: str, name: str, count: int) -> set[str]:
+        self.aws.client("autoscaling", region).update_auto_scaling_group(
+            AutoScalingGroupName=name, MaxSize=4, DesiredCapacity=count
+        )
+        return self.instances(region, name)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    for name in list(os.environ):
+        if name.startswith(("TF_", "CAUSEWAY_", "AWS_", "INFRA_")) and name != "TF_CLI_CONFIG_FILE":
+            monkeypatch.delenv(name)
+    (tmp_path / "environments").mkdir()
+    aws = (tmp_path / "build" / "tiny" / "state" / "aws").absolute()
+    server = localaws.start(aws, "tiny")
+    project = Project(tmp_path, Aws(localaws.environment(server, "us-west-2")))
+    project.spec(BEFORE)
+    yield project
+    localaws.stop(aws)
+
+
+def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None:
+    project.invoke("apply", "--yes")
+    west = project.grow("us-west-2", WORK, 3)
+    (east,) = project.grow("us-east-1", "tiny-us-east-1-work", 1)
+    (tight,) = project.grow("us-west-2", "tiny-us-west-2-tight", 1)
+    assert len(west) == 3
+
+    # Renamed without a word: the groups and what is in them are named, and stay.
+    project.spec(RENAMED)
+    planned = project.plan()
+    assert set(planned["protected"]) == {WEST, EAST}
+    losses = {one["address"]: one["loss"] for one in planned["changes"]}
+    assert all(each in losses[WEST] for each in west)
+    assert east in losses[EAST]
+    assert "renamed_from: work" in losses[WEST]
+    assert "invoke pool.drain --env tiny --pool work" in losses[WEST]
+    assert "no cluster" in losses[WEST]  # which could say what works on them
+    _, said = project.invoke("apply", code=1)
+    assert f"--destroy '{WEST}'" in said
+    assert f"--destroy '{EAST}'" in said
+    assert project.instances("us-west-2", WORK) == west
+
+    # Renamed as it should be. Taken out of one region, and another placement group for another pool.
+    project.spec(EDITED)
+    planned = project.plan()
+    assert set(planned["protected"]) == {EAST, PLACEMENT}
+    moved = {one["previous_address"]: one["action"] for one in planned["changes"] if one["previous_address"]}
+    assert moved[WEST] == "update"
+    assert "replace" not in moved.values()
+    _, said = project.invoke("apply", "--destroy", EAST, "--destroy", PLACEMENT, code=1)
+    assert tight in said
+    assert "invoke pool.drain --env tiny --pool tight" in said
+
+    # A drain works for what the spec has no more.
+    said, _ = project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
+    assert "us-east-1" in said
+    assert not project.instances("us-east-1", "tiny-us-east-1-work")
+    assert project.instances("us-west-2", WORK) == west
+    project.invoke("pool.drain", "--pool", "tight", code=1)  # nobody agreed
+    assert project.instances("us-west-2", "tiny-us-west-2-tight") == {tight}
+    project.invoke("pool.drain", "--pool", "tight", "--yes")
+    assert not project.instances("us-west-2", "tiny-us-west-2-tight")
+    _, said = project.invoke("pool.drain", "--pool", "wrok", "--yes", code=1)
+    assert "batch" in said
+
+    # What starts between plan and apply is seen.
+    assert project.plan()["protected"] == []
+    (late,) = project.grow("us-east-1", "tiny-us-east-1-work", 1)
+    _, said = project.invoke("apply", code=1)
+    assert late in said
+    project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
+    said, _ = project.invoke("apply")
+    assert "Applied to tiny" in said
+    assert project.instances("us-west-2", WORK) == west
+    [group] = project.aws.client("autoscaling", "us-west-2").describe_auto_scaling_groups(
+        AutoScalingGroupNames=[WORK]
+    )["AutoScalingGroups"]
+    assert {"batch"} == {tag["Value"] for tag in group["Tags"] if tag["Key"] == "pool"}
+
+    # The word may go: the lock file has the name.
+    project.spec(EDITED.replace("renamed_from: work, ", ""))
+    assert project.plan()["changes"] == []
