@@ -103,7 +103,7 @@ def test_each_value_of_a_spec_and_where_it_comes_from() -> None:
     told = {line.strip(): origin for line, origin in lines.items()}
     assert told["kubernetes.version: 1.36"].startswith("environments/base.yaml:")
     assert told["kubernetes.control_plane.count: 3"].startswith("environments/research.yaml:")
-    assert told["network.interconnect: peering"] == "default"
+    assert told["network.routing: bgp"] == "default"
 
 
 def test_a_merged_spec_is_a_spec(project: Path) -> None:

@@ -156,7 +156,7 @@ def test_each_value_says_where_it_comes_from() -> None:
     assert str(found["domain"].position) == "environments/lab.yaml:3"
     assert found["pools.cpu.market"].value == "spot"
     assert "pools.cpu.market.kind" not in found
-    assert found["network.interconnect"].position is None
+    assert found["network.routing"].position is None
     assert found["pools.cpu.regions.us-west-2.min"].value == "0"
 
 

@@ -64,7 +64,7 @@ def test_a_call_has_the_tags_of_what_it_names_as_they_were(
 
 
 def test_associations_say_what_they_join(server: Server, client: Callable[[str], Any]) -> None:
-    ec2, east = client("ec2"), boto3.client("ec2", region_name="us-east-1")
+    ec2, east = client("ec2"), boto3.session.Session(region_name="us-east-1").client("ec2")
     server.control.record_calls()
     vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24", TagSpecifications=tagged("subnet"))

@@ -235,9 +235,9 @@ def test_what_all_machines_have_in_common_is_said_once() -> None:
     assert common["base"]["time_servers"] == ["10.120.0.2", "ntp.transit.example"]
     assert common["base"]["unattended_upgrades"] is False
     # Neighbours first, for every registry; then the spec's own mirrors.
-    mirrors = common["container_runtime"]["registry_mirrors"]
-    assert mirrors["_default"] == ["http://127.0.0.1:30020"]
-    assert mirrors["lab.example:5000"] == [*mirrors["_default"], "https://mirror.transit.example:8443"]
+    mirrors, neighbours = common["container_runtime"]["registry_mirrors"], "http://127.0.0.1:30020"
+    assert mirrors["_default"] == [neighbours, "https://mirror.transit.example"]
+    assert mirrors["lab.example:5000"] == [neighbours, "https://mirror.transit.example:8443"]
     # An attribute of a node replaces the environment's: an image's packages include those of all machines.
     assert common["base"]["packages"] == ["htop", "nvtop=3.1.0-1"]
     every = ["htop", "nvtop=3.1.0-1", "zstd"]

@@ -204,7 +204,8 @@ def test_many_places_are_drawn_in_brief_and_told_in_full(tmp_path: Path) -> None
     assert {f"bus/vpn/{site.name}" for site in cluster.sites} <= shown
     assert known["link/rack-07-eu-west-1"]["via"] == ["bus/vpn/rack-07", "bus/vpn/eu-west-1"]
     assert "1,500 VPN connections · 3,000 tunnels" in files["topology.svg"]
-    assert "Full mesh · 435 VPC peerings" in files["topology.svg"]
+    assert "Full mesh · 435 VPC peerings" not in files["topology.svg"]
+    assert "29 transit gateway peerings" in files["topology.svg"]
     assert "Full mesh · 1,225 tunnels between sites" in files["topology.svg"]
     assert {f"bus/sites/{site.name}" for site in cluster.sites} <= shown
     assert known["link/rack-07-rack-12"]["via"] == ["bus/sites/rack-07", "bus/sites/rack-12"]

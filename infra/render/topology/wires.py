@@ -243,6 +243,8 @@ def bus_words(cluster: Cluster) -> BusWords:
     sites = f"{wording.mesh(len(ends), len(pairs))}{wording.count(len(between), 'tunnel')} between sites"
     tunnels = sum(len(link.tunnels) for link in network.links)
     vpn = f"{wording.count(len(network.links), 'VPN connection')} · {wording.count(tunnels, 'tunnel')}"
-    mesh = f"Full mesh · {wording.count(len(network.peerings), wording.peering(network))}"
+    peerings = len(network.peerings)
+    joined = wording.mesh(len(cluster.regions), peerings)
+    mesh = f"{joined}{wording.count(peerings, wording.peering(network))}"
     servers = wording.count(len(cluster.access.vpn.servers), "VPN server")
     return BusWords(vpn, mesh, sites, f"Laptops · {servers}")
