@@ -159,7 +159,7 @@ def applied(environment: Environment) -> Mapping[str, Any] | None:
 
     folders = Folders(environment.build.absolute())
     about = ledger.about(folders)
-    if about is None or ("account" in about and "spec" not in about):
+    if about is None or about.get("begun"):
         return None  # a first apply that did not finish leaves the account alone
     try:
         values: Mapping[str, Any] = json.loads(about["spec"])

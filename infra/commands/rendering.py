@@ -54,7 +54,7 @@ def diff(environment: Environment, *, json: bool) -> int:
     from infra.errors import UsageError
 
     applied = ledger.recall(Folders(environment.build.absolute()))
-    if applied is None or "spec" not in applied.about:
+    if applied is None or applied.about.get("begun"):
         raise UsageError(f"{environment.name} was never applied from here: there is nothing to compare with")
     found = diffs.diff(applied.files, understand(environment, changeable=True).files)
     if json:

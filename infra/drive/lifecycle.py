@@ -311,7 +311,8 @@ def apply(
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
         if job.account and ledger.about(folders) is None:
             # Also an apply that fails half-way leaves resources in this account.
-            ledger.remember(folders, {}, {"environment": job.environment, "account": job.account})
+            begun = {"environment": job.environment, "account": job.account, "begun": True}
+            ledger.remember(folders, {}, begun)
             share(job)
         if plan.undeclared:
             # First: a rule that somebody added may be the one that Terraform is about to make again.
