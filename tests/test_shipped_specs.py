@@ -97,6 +97,8 @@ def test_from_nothing_to_everything_and_back(
 ) -> None:
     said = project.invoke("apply", "--yes")
     assert "Applied to" in said
+    if project.environment == "local":
+        assert [line for line in readme_plan() if line not in said.splitlines()] == []
     assert project.inventory()[site]
 
     if project.environment == NARROWED:
@@ -140,6 +142,15 @@ def test_from_nothing_to_everything_and_back(
         for name in names
     }
     assert {name for _, name in held} <= {STATES}, held
+
+
+def readme_plan() -> list[str]:
+    """The plan of `local` that README shows, without its last line, which asks to apply."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.partition("```text\nlocal: ")[2].partition("```")[0]
+    lines = f"local: {block}".splitlines()
+    assert lines[-1].startswith("Saved.")
+    return [line for line in lines[:-1] if line.strip() not in ("", "…")]
 
 
 STATES = "research-terraform-state-lab-example"
