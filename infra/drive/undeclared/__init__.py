@@ -85,7 +85,7 @@ def _look(
     looks, types, needs = kind
     if not any(declared.of(each, region) for each in types):
         return []
-    with told(f"look for what nobody declared in {region}", needs=needs, quoting=True):
+    with told(f"look for undeclared resources in {region}", needs=needs, quoting=True):
         return list(looks(aws, region, declared))
 
 
