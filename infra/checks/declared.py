@@ -38,10 +38,19 @@ for code, doc in {
     "NUM003": "A number is stated that is not the one the lock file holds.",
     # invoke plan
     "UPD001": "A field was changed that can't change after the first apply.",
+    # invoke doctor and the first plan: infra.checks.account_zones
+    "SITE034": "The account does not have a zone of the spec.",
+    "POOL049": "The account is not offered any instance type of a pool in the pool's zones.",
+    "ACC029": "The account is not offered the type of a machine with a name in the zone of the machine.",
 }.items():
     declare(code, Level.ERROR, doc)
 
 # invoke plan
 declare("STO026", Level.WARNING, "The state of a real account is a local file. An error where CI is set.")
+
+# invoke doctor and the first plan
+declare(
+    "POOL050", Level.WARNING, "The account is not offered some types of a pool, or none in one of its zones."
+)
 
 declare(UNUSED_WAIVER, Level.WARNING, "A waiver that no finding needs.")

@@ -13,6 +13,7 @@ and what they share::
 
     environment   a name → its files, and what they mean: load, resolve, render
     world         what a meaning is driven against: an account, or the embedded AWS; the secrets
+    account_zones the zones and instance types of a spec, held against those of its account
     marks         a plan's changes as marks on the topology picture
     provenance    each value of a spec and where it comes from
     terminal      problems, questions and JSON for the person, or the program, at the other end

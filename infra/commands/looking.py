@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infra.commands import world
+from infra.commands import account_zones, world
 from infra.commands.environment import Environment, understand
 from infra.commands.terminal import note, say, say_json
 from infra.commands.vpn import keeping
@@ -83,6 +83,8 @@ def doctor(environment: Environment, *, json: bool) -> int:
         vcpus=_vcpus(understood.loaded.spec),
     )
     findings = [*lost, *doctors.examine(patient)]
+    if patient.signed_in and not patient.embedded:
+        findings += account_zones.findings(understood, patient.env)
     findings += [
         doctors.Finding("certificates", "warn", note) for note in keeping.notes(understood, patient.env)
     ]

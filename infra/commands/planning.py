@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.commands import retiring, states, world
+from infra.commands import account_zones, retiring, states, world
 from infra.commands.cluster import working
 from infra.commands.environment import Environment, Understood
 from infra.commands.rendering import write
@@ -42,6 +42,8 @@ def ready(
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
     lifecycle.targets(world.modules(understood.cluster), only)
     states.local_state(understood)
+    if not changeable:
+        account_zones.require(understood)
     write(understood)
     understood, job = retiring.settle(understood, world.job(understood), changeable=changeable)
     return understood, states.same_account(understood, job)

@@ -64,7 +64,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
 
 
 def regions(patient: Patient) -> Iterator[Finding]:
-    if not _signed_in(patient) or not patient.regions:
+    if not patient.signed_in or not patient.regions:
         return
     try:
         said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
@@ -87,7 +87,7 @@ def regions(patient: Patient) -> Iterator[Finding]:
 
 
 def quotas(patient: Patient) -> Iterator[Finding]:
-    if patient.embedded or not _signed_in(patient):
+    if patient.embedded or not patient.signed_in:
         return
     from infra.catalogue import quotas as catalogue
 
@@ -121,7 +121,7 @@ def quotas(patient: Patient) -> Iterator[Finding]:
 
 
 def state_bucket(patient: Patient) -> Iterator[Finding]:
-    if not patient.bucket or not _signed_in(patient):
+    if not patient.bucket or not patient.signed_in:
         return
     from botocore.exceptions import ClientError
 
@@ -151,7 +151,3 @@ def state_bucket(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "state", "warn", f"bucket {patient.bucket} keeps no older versions: a broken state is lost", make
         )
-
-
-def _signed_in(patient: Patient) -> bool:
-    return patient.uses_aws and not isinstance(patient.identity, Exception)

@@ -63,6 +63,11 @@ class Patient:
             return problem
         return said
 
+    @property
+    def signed_in(self) -> bool:
+        """Whether there is an account to ask."""
+        return self.uses_aws and not isinstance(self.identity, Exception)
+
 
 Check: TypeAlias = Callable[[Patient], Iterator[Finding]]
 

@@ -1,0 +1,189 @@
+"""What the spec says of zones, held against what one account answers: zones differ between accounts.
+
+Not in the table of checks: the answers come from AWS (`infra.drive.account_zones`), in ``invoke doctor`` and
+before the first plan of an environment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+from infra.checks.registry import Finding
+from infra.checks.words import listed
+from infra.errors import Level, Path, Position, Problem, dotted
+from infra.model import Cluster
+from infra.model.machines import Instance, NodePool
+from infra.model.places import Region
+from infra.spec import Spec
+from infra.spec.sites import AwsSite
+
+NO_ZONE: Final = "SITE034"
+NO_OFFER: Final = "POOL049"
+SOME_OFFER: Final = "POOL050"
+MACHINE: Final = "ACC029"
+
+
+def instance_types(cluster: Cluster) -> dict[str, set[str]]:
+    """AWS region → the instance types that the cluster may run there; empty where it runs none."""
+    types: dict[str, set[str]] = {region.region: set() for region in cluster.regions}
+    regions = {region.name: region.region for region in cluster.regions}
+    for pool in cluster.pools:
+        for group in pool.groups:
+            types[regions[group.region]] |= {weighted.name for weighted in pool.instance_types}
+    for machine in _machines(cluster):
+        types[regions[machine.region]].add(machine.instance_type)
+    return types
+
+
+def problems(
+    spec: Spec,
+    cluster: Cluster,
+    zones: Mapping[str, Collection[str]],
+    offers: Mapping[str, Mapping[str, Collection[str]]],
+    position_of: Callable[[Path], Position | None],
+) -> tuple[Problem, ...]:
+    """Everything that does not fit the account, in the order of the file.
+
+    ``zones``: AWS region → the zones that the account has. ``offers``: AWS region → instance type → the zones
+    that offer it. A region that did not answer is in neither, and nothing is said about it.
+    """
+    findings = [
+        *_missing_zones(spec, cluster, zones),
+        *_pools(spec, cluster, zones, offers),
+        *_named_machines(cluster, zones, offers),
+    ]
+    found = [
+        Problem(
+            code,
+            dotted(finding.path),
+            finding.message,
+            Level.WARNING if code == SOME_OFFER else Level.ERROR,
+            position_of(finding.path),
+            finding.hint,
+        )
+        for code, finding in findings
+    ]
+    return tuple(sorted(found, key=lambda each: (each.position or Position("", 0), each.code, each.path)))
+
+
+def _missing_zones(
+    spec: Spec, cluster: Cluster, zones: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, Finding]]:
+    for region in cluster.regions:
+        has = zones.get(region.region)
+        site = spec.sites[region.name]
+        assert isinstance(site, AwsSite)
+        for zone in region.zones if has is not None else ():
+            if has is not None and zone not in has:
+                there = listed(sorted(has), most=8) or "none"
+                message = f"the account has no zone {zone}"
+                hint = f"its zones in {region.region} are {there}"
+                path: Path = ("sites", region.name)
+                if site.zones is not None:
+                    path = (*path, "zones", site.zones.index(zone))
+                else:
+                    message += f", which {region.name} uses by default"
+                    hint += "; name those to use with 'zones:'"
+                yield NO_ZONE, Finding(path, message, hint)
+
+
+def _pools(
+    spec: Spec,
+    cluster: Cluster,
+    zones: Mapping[str, Collection[str]],
+    offers: Mapping[str, Mapping[str, Collection[str]]],
+) -> Iterator[tuple[str, Finding]]:
+    regions = {region.name: region for region in cluster.regions}
+    for pool in cluster.pools:
+        for group in pool.groups:
+            region = regions[group.region]
+            used = _present(group.zones, region, zones)
+            if group.max and used and region.region in offers:
+                bounds = spec.pools[pool.name].regions[group.region]
+                path: Path = ("pools", pool.name, "regions", group.region)
+                if bounds.zones is not None:
+                    path = (*path, "zones")
+                yield from _group(pool, path, region, used, offers[region.region])
+
+
+def _group(
+    pool: NodePool,
+    path: Path,
+    region: Region,
+    used: tuple[str, ...],
+    offers: Mapping[str, Collection[str]],
+) -> Iterator[tuple[str, Finding]]:
+    """One Auto Scaling group. It launches where it can: it fails only when no zone has any of its types."""
+    names = [weighted.name for weighted in pool.instance_types]
+    absent = [name for name in names if not set(used) & set(offers.get(name, ()))]
+    code = NO_OFFER if len(absent) == len(names) else SOME_OFFER
+    for name in absent:
+        message = f"the account is not offered {name} in {listed(used, most=8)}"
+        yield code, Finding(path, message, _offered_in(name, region, offers))
+    if code == NO_OFFER:
+        return
+    for zone in used:
+        if not any(zone in offers.get(name, ()) for name in names):
+            message = (
+                f"the account is not offered {listed(names)} in {zone}: {pool.name} cannot use that zone"
+            )
+            elsewhere = sorted({place for name in names for place in offers.get(name, ())})
+            hint = f"zones of {region.region} that offer one of them: {listed(elsewhere, most=8)}"
+            yield SOME_OFFER, Finding(path, message, hint)
+
+
+def _named_machines(
+    cluster: Cluster,
+    zones: Mapping[str, Collection[str]],
+    offers: Mapping[str, Mapping[str, Collection[str]]],
+) -> Iterator[tuple[str, Finding]]:
+    regions = {region.name: region for region in cluster.regions}
+    refused: defaultdict[tuple[Path, str, str, str], list[str]] = defaultdict(list)
+    for machine in _machines(cluster):
+        region = regions[machine.region]
+        here = offers.get(region.region)
+        if (
+            here is not None
+            and _present((machine.zone,), region, zones)
+            and machine.zone not in here.get(machine.instance_type, ())
+        ):
+            key = _described(machine), machine.instance_type, machine.region, machine.zone
+            refused[key].append(machine.hostname)
+    for (path, kind, site, zone), hostnames in refused.items():
+        region = regions[site]
+        message = f"the account is not offered {kind} in {zone}, the zone of {listed(hostnames)}"
+        yield MACHINE, Finding(path, message, _offered_in(kind, region, offers[region.region]))
+
+
+def _machines(cluster: Cluster) -> tuple[Instance, ...]:
+    """The machines with a name of their own."""
+    masters = cluster.control_plane.masters if cluster.control_plane is not None else ()
+    return (*masters, *cluster.ssh_nodes, *cluster.access_gateways)
+
+
+def _described(machine: Instance) -> Path:
+    """Where the spec states the instance type of a machine."""
+    if machine.role == "control-plane":
+        return ("kubernetes", "control_plane", "instance_type")
+    if machine.role == "access-gateway":
+        return ("access", "vpn", "instance_type")
+    return ("access", "ssh_nodes", machine.hostname.rpartition("-")[0], "instance_type")
+
+
+def _present(used: tuple[str, ...], region: Region, zones: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Without the zones that the account does not have: those are a problem of their site."""
+    has = zones.get(region.region)
+    return used if has is None else tuple(zone for zone in used if zone in has)
+
+
+def _offered_in(kind: str, region: Region, offers: Mapping[str, Collection[str]]) -> str:
+    there = sorted(offers.get(kind, ()))
+    if not there:
+        return (
+            f"{region.region} has it in no zone of this account: take another type, or leave the region out"
+        )
+    return (
+        f"zones of {region.region} that offer it: {listed(there, most=8)}; use one of those, or another type"
+    )

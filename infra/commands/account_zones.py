@@ -1,0 +1,66 @@
+"""The zones of a spec, held against those that its account has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from infra.checks import account_zones as judging
+from infra.commands import world
+from infra.commands.environment import Understood, applied
+from infra.commands.terminal import note, tell
+from infra.errors import Problem, SpecError
+from infra.nearest import listed
+
+if TYPE_CHECKING:
+    from infra.drive.doctor import Finding
+
+
+def require(understood: Understood) -> None:
+    """Before the first plan on a real account: ``SpecError`` with every zone, and every instance type of a
+    zone, that the account does not have. A question that is not answered is a note.
+
+    Not asked of the embedded AWS, whose list of instance types is no account's.
+    """
+    environment, cluster = understood.environment, understood.cluster
+    if world.is_embedded(environment, cluster) or applied(environment) is not None:
+        return
+    problems, notes = examined(understood, {**os.environ, **world.credentials(environment, cluster)})
+    for line in notes:
+        note(f"note: {line}")
+    if any(problem.fatal for problem in problems):
+        raise SpecError(problems)
+    tell(problems)
+
+
+def examined(understood: Understood, env: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """What does not fit the account, and what it did not answer. ``env`` is as Terraform sees it."""
+    from infra.drive.account_zones import ask
+
+    loaded, cluster = understood.loaded, understood.cluster
+    answers = ask(env, judging.instance_types(cluster))
+    problems = judging.problems(loaded.spec, cluster, answers.zones, answers.offers, loaded.position)
+    notes = tuple(
+        f"not checked against the account in {listed(regions, most=8)}: {reason}"
+        for reason, regions in answers.refusals.items()
+    )
+    return problems, notes
+
+
+def findings(understood: Understood, env: Mapping[str, str]) -> list[Finding]:
+    """The same for ``invoke doctor``: one finding for each problem, or that all is well."""
+    from infra.drive.doctor import Finding
+
+    problems, notes = examined(understood, env)
+    found = [
+        Finding(
+            "zones",
+            "fail" if problem.fatal else "warn",
+            f"{problem.position}: {problem.path}: {problem.message} [{problem.code}]",
+            problem.hint,
+        )
+        for problem in problems
+    ]
+    found += [Finding("zones", "warn", line) for line in notes]
+    return found or [Finding("zones", "ok", "the account has all zones and instance types of the spec")]

@@ -1,0 +1,87 @@
+"""Which zones an account has, and which of them offer the instance types of a cluster.
+
+Both differ between accounts: AWS assigns the letters of zones for each account, and older accounts have zones
+that newer ones never get (EC2 User Guide, "Regions and Zones").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from infra.drive.aws import Aws, each_region, told
+from infra.errors import DriveError
+
+_T = TypeVar("_T")
+
+_VALUES: Final = 200
+"""Values of one filter that a call may have (EC2 User Guide, "Filtering resources")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the account says. A region that did not answer a question is missing from its mapping."""
+
+    zones: Mapping[str, frozenset[str]]
+    """AWS region → the names of its zones that are enabled."""
+    offers: Mapping[str, Mapping[str, frozenset[str]]]
+    """AWS region → instance type → the zones that offer it."""
+    refusals: Mapping[str, tuple[str, ...]]
+    """Why a question was not answered → the AWS regions where it was not."""
+
+
+def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers:
+    """The answers for each AWS region in ``types``: the instance types to ask about there.
+
+    ``env`` is as Terraform sees it. Never raises for a call that is denied or not answered.
+    """
+    aws = Aws(env, attempts=3, read_timeout=10)
+
+    def asked(region: str) -> tuple[frozenset[str] | DriveError, Mapping[str, frozenset[str]] | DriveError]:
+        return _attempt(lambda: _zones(aws, region)), _attempt(lambda: _offers(aws, region, types[region]))
+
+    zones, offers, refusals = {}, {}, dict[str, tuple[str, ...]]()
+    for region, (has, offered) in each_region(types, asked).items():
+        if isinstance(has, DriveError):
+            refusals[str(has)] = (*refusals.get(str(has), ()), region)
+        else:
+            zones[region] = has
+        if isinstance(offered, DriveError):
+            refusals[str(offered)] = (*refusals.get(str(offered), ()), region)
+        else:
+            offers[region] = offered
+    return Answers(zones, offers, refusals)
+
+
+def _attempt(call: Callable[[], _T]) -> _T | DriveError:
+    try:
+        return call()
+    except DriveError as problem:
+        return problem
+
+
+def _zones(aws: Aws, region: str) -> frozenset[str]:
+    needs = ("ec2:DescribeAvailabilityZones",)
+    with told("list the availability zones of the account", needs=needs, quoting=True):
+        rows = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
+    # Local Zones that the account opted in to are listed too.
+    return frozenset(
+        row["ZoneName"] for row in rows if row.get("ZoneType", "availability-zone") == "availability-zone"
+    )
+
+
+def _offers(aws: Aws, region: str, types: Collection[str]) -> dict[str, frozenset[str]]:
+    """Instance type → the zones that offer it, none for a type that the region does not have."""
+    ordered = sorted(types)
+    found: dict[str, set[str]] = {name: set() for name in ordered}
+    with told(
+        "list which zones offer an instance type", needs=("ec2:DescribeInstanceTypeOfferings",), quoting=True
+    ):
+        pages: Any = aws.client("ec2", region).get_paginator("describe_instance_type_offerings")
+        for start in range(0, len(ordered), _VALUES):
+            chosen = {"Name": "instance-type", "Values": ordered[start : start + _VALUES]}
+            for page in pages.paginate(LocationType="availability-zone", Filters=[chosen]):
+                for row in page["InstanceTypeOfferings"]:
+                    found[row["InstanceType"]].add(row["Location"])
+    return {name: frozenset(zones) for name, zones in found.items()}
