@@ -224,11 +224,15 @@ def test_a_denied_call_is_a_note_and_the_other_is_judged(
     assert "ec2:DescribeInstanceTypeOfferings" in line
 
 
-def test_an_account_that_does_not_answer_is_a_note(
-    lab: Understood, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("wrong", [{"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, {"AWS_PROFILE": "nobody"}])
+def test_an_account_that_can_not_be_asked_is_a_note(
+    lab: Understood,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wrong: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name, value in {"AWS_MAX_ATTEMPTS": "1", **wrong}.items():
+        monkeypatch.setenv(name, value)
     account_zones.require(lab)
     assert "not checked against the account" in capsys.readouterr().err
 
