@@ -196,7 +196,7 @@ def _parsed(environment: Environment, text: str) -> Lock:
 
 
 def _rehearsed(environment: Environment, lock: Lock) -> Lock:
-    """With the regions and zones of the last rehearsed apply: a rehearsal writes no lock file."""
+    """With what the last rehearsed apply decided: a rehearsal writes no lock file."""
     from infra.drive import ledger
     from infra.drive.folders import Folders
 
@@ -204,7 +204,14 @@ def _rehearsed(environment: Environment, lock: Lock) -> Lock:
     if about is None:
         return lock
     before = parse(str(about.get("lock", "")), str(environment.build))
-    return replace(lock, regions={**before.regions, **lock.regions}, zones={**before.zones, **lock.zones})
+    return replace(
+        lock,
+        blocks={**before.blocks, **lock.blocks},
+        numbers={**before.numbers, **lock.numbers},
+        regions={**before.regions, **lock.regions},
+        zones={**before.zones, **lock.zones},
+        pools={**before.pools, **lock.pools},
+    )
 
 
 def placed(problem: SpecError, loaded: Loaded) -> SpecError:

@@ -75,9 +75,9 @@ def test_pods_that_are_over_are_left_out(cluster: Cluster) -> None:
 
 def test_all_kinds_at_once_and_those_that_a_cluster_has_not(cluster: Cluster) -> None:
     with watched(cluster) as watcher:
+        until(lambda: watcher.parts().errors == {})  # a busy machine answers one late
         parts = watcher.parts()
         assert set(parts.objects) == {kind.name for kind in KINDS}
-        assert parts.errors == {}
         assert parts.objects["Workload"] == {}
         assert watcher.path("Workload") is None
         assert watcher.path("Node") == NODES
