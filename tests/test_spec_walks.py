@@ -111,7 +111,6 @@ WALKS: Mapping[str, tuple[str, list[list[str]]]] = {
         [
             ["add_site", "add_pool", "add_user", "add_storage", "change_gateway"],
             ["rename_pool", "reorder_sites", "reorder_zones", "add_image", "grow_pool"],
-            ["remove_site", "replace_pool", "change_market", "remove_user"],
         ],
     ),
 }

@@ -28,7 +28,7 @@ BACKEND = """\
     key          = "lab/terraform.tfstate"
     region       = "us-west-2"
     use_lockfile = true
-    max_retries  = 1
+    max_retries  = 4
   }
 """
 
