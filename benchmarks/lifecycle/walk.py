@@ -63,7 +63,7 @@ class Walk:
     project: Project
     random: Random
     steps: list[str] = field(default_factory=list)
-    """What was done so far, for whoever reads a failure."""
+    """The steps so far; they are part of the message when one fails."""
     refused: int = 0
 
     def start(self) -> None:

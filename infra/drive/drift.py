@@ -2,7 +2,7 @@
 
 A plan compares twice: the world with the state (``resource_drift``), and with the configuration
 (``resource_changes``). The second is drift too where the configuration is the one that was applied, because
-an apply writes into the state what it reads, whoever made it so.
+an apply writes into the state what it reads, no matter who changed it.
 """
 
 from __future__ import annotations
