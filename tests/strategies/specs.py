@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
+from infra.catalogue import instances
 from infra.catalogue import regions as catalogue
 
 Plain: TypeAlias = dict[str, Any]
@@ -191,7 +192,8 @@ def node_pools(draw: st.DrawFn, aws: tuple[str, ...], *, most: int) -> Plain:
         if not fit:
             continue
         market = draw(st.sampled_from(["on-demand", "spot", {"kind": "mixed", "base": 1}]))
-        plain = len(types) == 1 and market == "on-demand"
+        old = all(each.split(".")[0] in instances.BEFORE_2023 for each in types)
+        plain = len(types) == 1 and market == "on-demand" and old
         found[name] = written(
             image=image,
             instance_types=types,
