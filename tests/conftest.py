@@ -26,10 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Terraform's AWS provider lives for seconds, a fifth of which it would collect garbage. The limit has it
-    collect as ever where it grows."""
-    os.environ.setdefault("GOGC", "400")
-    os.environ.setdefault("GOMEMLIMIT", "600MiB")
+    """Terraform's AWS provider lives for seconds, a fifth of which it would collect garbage: it collects none
+    before its memory grows to the limit."""
+    os.environ.setdefault("GOGC", "off")
+    os.environ.setdefault("GOMEMLIMIT", "1GiB")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -72,7 +72,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
 def test_each_change_is_found_named_and_restored(job: Job) -> None:
     lifecycle.plan(job)
     apply_saved(job)
-    seen = World(job.aws(), declared(job.terraform().state(), job.sites, job.regions))
+    seen = World(job.aws(), declared(job.terraform().pull(), job.sites, job.regions))
     for change, _ in CHANGES.values():
         change(seen)
 
@@ -115,5 +115,5 @@ def test_each_change_is_found_named_and_restored(job: Job) -> None:
     apply_saved(job)
     left = lifecycle.drift(job)
     assert summary.drift_json(left.changes, left.undeclared) == []
-    assert undeclared.find(job.aws(), declared(job.terraform().state(), job.sites, job.regions)) == ()
+    assert undeclared.find(job.aws(), declared(job.terraform().pull(), job.sites, job.regions)) == ()
     assert lifecycle.plan(job).exit_code == 0

@@ -181,7 +181,7 @@ def plan(
             else:
                 (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
         position = saved.state_position(folders)
-        foreign = _undeclared(job, terraform, only)
+        foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
         ending = pool_instances.ending(shown)
         if ending:
@@ -398,7 +398,7 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
         look = job.folders.state / "drift.tfplan"
         try:
             changed = terraform.plan(look, refresh_only=not _is_applied(job)).has_changes
-            foreign = _undeclared(job, terraform, ())
+            foreign = _undeclared(job, ())
             changes = drifts.changes(terraform.show(look), job.sites) if changed else ()
             return Drift(changes, foreign)
         finally:
@@ -416,9 +416,9 @@ def _is_applied(job: Job) -> bool:
     return fingerprint(before.files) == fingerprint(job.files)
 
 
-def _undeclared(job: Job, terraform: Terraform, only: tuple[str, ...]) -> tuple[Undeclared, ...]:
+def _undeclared(job: Job, only: tuple[str, ...]) -> tuple[Undeclared, ...]:
     """What nobody declared, in ``only`` these sites or everywhere."""
-    held = declared(terraform.state(), job.sites, job.regions)
+    held = declared(_state(job), job.sites, job.regions)
     found = undeclared.find(job.aws(), held)
     return tuple(one for one in found if not only or one.site in only)
 

@@ -261,10 +261,6 @@ class Terraform:
             config.write_text(text, encoding="utf-8")
         return {"TF_CLI_CONFIG_FILE": str(config)}
 
-    def state(self) -> str:
-        """The state as it is stored, secrets too; empty when nothing was ever applied."""
-        return self._run("state pull", title="Reading").stdout
-
     def output(self) -> dict[str, Any]:
         """The outputs' values, sensitive ones too: not for logs."""
         self.init()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +42,7 @@ class State:
         )
 
     def found(self, aws: Aws) -> tuple[undeclared.Undeclared, ...]:
-        return undeclared.find(aws, declared(json.dumps({"resources": self.resources}), SITES, REGIONS))
+        return undeclared.find(aws, declared({"resources": self.resources}, SITES, REGIONS))
 
 
 def is_fixed(aws: Aws, state: State) -> None:
@@ -255,7 +254,7 @@ def test_settings_of_a_bucket(aws: Aws) -> None:
 
 def test_nothing_is_asked_of_what_is_not_there(aws: Aws) -> None:
     assert State().found(aws) == ()
-    assert undeclared.find(aws, declared("", SITES, REGIONS)) == ()
+    assert undeclared.find(aws, declared({}, SITES, REGIONS)) == ()
 
 
 def test_what_is_gone_is_left_to_terraform(aws: Aws) -> None:

@@ -37,7 +37,7 @@ def add(understood: Understood, name: str, *, login: str, fingerprint: str, json
             f"{machine.name} has the roles {', '.join(machine.roles)}: none of them makes it a node"
         )
     steps = Steps(f"invoke cluster.add-node {machine.name} {options}")
-    with working.reach(understood) as there:
+    with steps, working.reach(understood) as there:
         if not there.api.ready():
             raise DriveError("the API does not answer: there is no cluster to join; invoke cluster.status")
         if machine.physical is not None:
@@ -151,7 +151,7 @@ def remove(
 
     _require_seconds(timeout)
     steps = Steps(f"invoke cluster.remove {name} {understood.environment.options}{' --lost' if lost else ''}")
-    with working.reach(understood) as there:
+    with steps, working.reach(understood) as there:
         node, machine = _found(there, name)
         master = _is_master(machine, node)
         if master:

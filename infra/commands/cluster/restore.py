@@ -67,13 +67,14 @@ def restore(
     again = f"invoke cluster.restore {environment.options} --snapshot {copy.name}"
     steps = Steps(again + "".join(f" --lost {each}" for each in lost))
     names = [each.name for each in masters]
-    # All stop before one begins anew: a master that still runs would go on with the old data.
-    for master in masters:
-        steps.step(f"stop {master.name}", partial(_stop, master))
-    for master in masters:
-        steps.step(f"restore {master.name}", partial(_restore, master, copy.name, names))
-    with working.reach(understood) as there:
-        steps.step("the API answers", lambda: _answers(there))
+    with steps:
+        # All stop before one begins anew: a master that still runs would go on with the old data.
+        for master in masters:
+            steps.step(f"stop {master.name}", partial(_stop, master))
+        for master in masters:
+            steps.step(f"restore {master.name}", partial(_restore, master, copy.name, names))
+        with working.reach(understood) as there:
+            steps.step("the API answers", lambda: _answers(there))
     if json:
         say_json({"snapshot": copy.name, "taken": copy.taken.isoformat(), "steps": steps.done})
     else:

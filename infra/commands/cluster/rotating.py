@@ -33,7 +33,7 @@ def rotate(understood: Understood, *, yes: bool, json: bool) -> int:
     environment = understood.environment
     store = keeping.store(understood)
     steps = Steps(f"invoke cluster.rotate-encryption {environment.options}")
-    with working.reach(understood, store) as there:
+    with steps, working.reach(understood, store) as there:
         if not there.api.ready():
             raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
         masters = [each for each in choose(understood, "", ()) if "control-plane" in each.roles]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from infra.commands.terminal import note
 from infra.errors import CausewayError
@@ -18,7 +18,7 @@ Work: TypeAlias = Callable[[], str]
 
 @dataclass
 class Steps:
-    """A run. ``again`` is the command that takes it up where it stopped."""
+    """A run, entered for as long as it lasts. ``again`` is the command that takes it up where it stopped."""
 
     again: str
     done: list[dict[str, Any]] = field(default_factory=list)
@@ -26,19 +26,30 @@ class Steps:
     """What went wrong and stopped nothing else."""
     destroyed: set[str] = field(default_factory=set)
     """What was taken away, as ``--destroy`` names it."""
+    begun: str = ""
+    """The step that was begun last."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Say where a Ctrl-C stopped it: one comes between two steps as well."""
+        if kind is None or not issubclass(kind, KeyboardInterrupt) or not self.begun:
+            return
+        ended = bool(self.done) and self.done[-1]["step"] == self.begun
+        where = f"{'after' if ended else 'in'} step {len(self.done) + (not ended)}, {self.begun}"
+        note(f"    stopped {where}. What is done stays; go on with: {self.again}")
 
     def step(self, title: str, work: Work) -> None:
         """Do one. Whatever it raises is passed on, with where it stopped said. What it says itself goes to
         standard error: the other one is for the result of the whole run."""
         number = len(self.done) + 1
+        self.begun = title
         note(f"[{number}] {title}")
         began = time.monotonic()
         try:
             with redirect_stdout(sys.stderr):
                 said = work()
-        except KeyboardInterrupt:
-            note(f"    stopped in step {number}, {title}. What is done stays; go on with: {self.again}")
-            raise
         except CausewayError:
             note(
                 f"    failed in step {number}, {title}. What is done stays; mend it, and go on: {self.again}"

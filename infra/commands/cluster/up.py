@@ -58,21 +58,22 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
         return tell(understood, store, json=json)
     nodes = nodes_of(understood)
     masters = [each for each in nodes if "control-plane" in each.roles]
-    steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(understood, masters))
-    keys = secrets.made(store, keeping.now())
-    where = access.endpoint(understood.cluster)
-    with access.opened(understood.environment.build, where, keys.ca) as found:
-        there = Reach(understood, found)
-        _masters(there, steps, masters)
-        with lease.held(there.api, there.another(), access.who(), "cluster.up"):
-            _parts(there, steps, store, destroy)
-            _notices(there, steps, store)
-            _workers(there, steps, [each for each in nodes if each not in masters], at_once)
-            _charts(there, steps, keys.authorities["pages-ca"])
-            _after(there, steps, store, destroy)
-        from infra.commands.cluster.status import summary
+    with steps:
+        steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(understood, masters))
+        keys = secrets.made(store, keeping.now())
+        where = access.endpoint(understood.cluster)
+        with access.opened(understood.environment.build, where, keys.ca) as found:
+            there = Reach(understood, found)
+            _masters(there, steps, masters)
+            with lease.held(there.api, there.another(), access.who(), "cluster.up"):
+                _parts(there, steps, store, destroy)
+                _notices(there, steps, store)
+                _workers(there, steps, [each for each in nodes if each not in masters], at_once)
+                _charts(there, steps, keys.authorities["pages-ca"])
+                _after(there, steps, store, destroy)
+            from infra.commands.cluster.status import summary
 
-        state = summary(there)
+            state = summary(there)
     if json:
         say_json({"steps": steps.done, "failed": steps.failures, "status": state})
     else:

@@ -75,7 +75,8 @@ def upgrade(
         ):
             raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
         steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
-        with lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}"):
+        holding = lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}")
+        with steps, holding:
             _run(there, steps, store, work, to, pools=pools, gate=gate)
             left = () if pools else tuple(work.pools)
             if not left:

@@ -18,13 +18,13 @@ from infra.drive.undeclared.model import Declared, Resource
 _ALIAS = re.compile(r"\]\.([\w-]+)$")
 
 
-def declared(text: str, sites: Mapping[str, str], regions: Mapping[str, str]) -> Declared:
-    """From the state's text; nothing from an empty one.
+def declared(state: Mapping[str, Any], sites: Mapping[str, str], regions: Mapping[str, str]) -> Declared:
+    """From a state in Terraform's own form; nothing from an empty one.
 
     ``sites`` and ``regions`` as in `infra.drive.lifecycle.Job`. What belongs to a provider that is not one of
     theirs is left out: it can't be asked.
     """
-    return Declared(_resources(json.loads(text), sites, regions) if text.strip() else ())
+    return Declared(_resources(state, sites, regions))
 
 
 def _resources(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from drive.kubernetes.apiserver import NAME, Server
 
+from infra.commands.cluster.steps import wait_for
 from infra.commands.environment import find, understand
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.secrets import Keys
@@ -119,6 +120,8 @@ def lab(
     made = [each for documents in autoscaler.objects(cluster).values() for each in documents]
     for each in made:
         api.create(FOLDERS[each["kind"]], each)
+    requests = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
+    assert wait_for(lambda: api.find(requests) is not None, seconds=60, beat=0.1), "its CRD is not served"
     account = f"/api/v1/namespaces/{WORK}/serviceaccounts"
     if api.find(f"{account}/default") is None:
         api.create(account, {"metadata": {"name": "default"}})
