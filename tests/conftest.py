@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import sys
@@ -55,19 +54,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
             terminalreporter.write_line(f"{count:5}  {reason.removeprefix('Skipped: ')}")
 
 
-# Tests that share what takes long to start run on one worker: the beginnings of their names, the group, and
-# the minutes that it takes. A VM with the whole world of a spec in it, and a place for laptops, which asks
-# less of a kernel; a real API server; a cluster that is begun, grown and ended from test to test.
+# A file's tests run on one worker, one after the other: what they share is set up once. Some files share more
+# and are one group: the beginnings of their names, the group, and the minutes that it takes. A VM with the
+# whole world of a spec in it, and a place for laptops, which asks less of a kernel; a real API server.
 _TOGETHER = {
     "tests/network/test_algorithms.py": ("algorithms", 0),
     "tests/network/test_laptops_": ("laptops", 3),
     "tests/network/": ("lab", 8),
-    "tests/commands/test_cluster_commands.py": ("cluster commands", 3),
     "tests/drive/kubernetes/": ("API server of the drive", 2),
     "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
-    "tests/render/kubernetes/test_policies_live.py": ("API server with rules", 1),
-    "tests/render/kubernetes/test_features_live.py": ("API server with features", 1),
 }
+_ALONE = "tests/test_shipped_specs.py"
+"""A file whose tests share nothing, and take minutes each."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -78,24 +76,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that take minutes come first, the longest before the others, and each with a short one behind
-    it: workers are given tests in pairs, and the longest ones should run side by side while the others do
-    the rest."""
-    minutes = {
-        item: mark.kwargs.get("minutes", 2) for item in items if (mark := item.get_closest_marker("heavy"))
-    }
-    for group, whole in _TOGETHER.values():
-        first = next((item for item in items if _group(item.nodeid) == group), None)
-        if first and whole > 1:
-            minutes[first] = whole
-    heavy = sorted(minutes, key=lambda item: -minutes[item])
-    rest = [item for item in items if item not in minutes]
-    pairs = itertools.chain.from_iterable(zip(heavy, rest, strict=False))
-    items[:] = [*pairs, *heavy[len(rest) :], *rest[len(heavy) :]]
+    """Groups that take minutes come first, the longest before the others: none is left at the end."""
+    minutes: dict[str, float] = dict.fromkeys((_group(item.nodeid) for item in items), 0)
+    minutes.update((group, whole) for group, whole in _TOGETHER.values() if group in minutes)
+    for item in items:
+        if mark := item.get_closest_marker("heavy"):
+            group = _group(item.nodeid)
+            minutes[group] = max(minutes[group], mark.kwargs.get("minutes", 2))
+    place = {group: number for number, group in enumerate(sorted(minutes, key=lambda group: -minutes[group]))}
+    items.sort(key=lambda item: place[_group(item.nodeid)])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests go to workers one by one, in our order; a group's all to one.
+    """Groups go to workers one by one, in our order.
 
     xdist's own ``--dist loadgroup`` puts the group into a test's name, which pytest 9 does not read again.
     """
@@ -110,5 +103,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _group(nodeid: str) -> str:
-    """What runs on one worker: a group, or a test alone."""
-    return next((group for start, (group, _) in _TOGETHER.items() if nodeid.startswith(start)), nodeid)
+    """What runs on one worker: a group of files, a file, or a test."""
+    if nodeid.startswith(_ALONE):
+        return nodeid
+    file = nodeid.partition("::")[0]
+    return next((group for start, (group, _) in _TOGETHER.items() if file.startswith(start)), file)

@@ -16,12 +16,12 @@ from drive.behind_terraforms_back import CHANGES, World
 
 from infra.commands import world
 from infra.commands.environment import Environment, find, understand
-from infra.drive import lifecycle, localaws, summary, undeclared
+from infra.drive import lifecycle, localaws, saved, summary, undeclared
 from infra.drive.lifecycle import Job
 from infra.drive.settle import settle
 from infra.drive.undeclared.state import declared
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3), pytest.mark.timeout(900)]
 
 SPEC = """\
 version: 1
@@ -76,8 +76,12 @@ def test_each_change_is_found_named_and_restored(job: Job) -> None:
     for change, _ in CHANGES.values():
         change(seen)
 
+    state = saved.local_state(job.folders)
+    assert state is not None
+    before = state.read_bytes()
     found = lifecycle.drift(job)
     assert found.exit_code == 2
+    assert state.read_bytes() == before
     rows = summary.drift_json(found.changes, found.undeclared)
     said = [
         (

@@ -53,6 +53,10 @@ VPC = "module.a.aws_vpc.this"
         ([change(VPC, "replace")], [a(VPC)], [a(VPC, "x-2")], 0),
         ([change(VPC, "update", size=2)], [a(VPC, size=1)], [a(VPC, size=2)], 0),
         ([change(VPC, "update", size=2)], [a(VPC, size=1)], [a(VPC, size=1)], 1),
+        ([change(VPC, "update", of=[{"a": 1, "b": None}])], [a(VPC)], [a(VPC, of=[{"a": 1, "b": 2}])], 0),
+        ([change(VPC, "update", of=[{"a": 1}])], [a(VPC)], [a(VPC, of=[{"a": 2}])], 1),
+        ([change(VPC, "update", of=[1, 2])], [a(VPC)], [a(VPC, of=[2, 1])], 0),
+        ([change(VPC, "update", of=[1])], [a(VPC)], [a(VPC, of=[1, 1])], 1),
         ([change(VPC, "no-op", previous="module.b.aws_vpc.this")], [a("module.b.aws_vpc.this")], [a(VPC)], 0),
         ([], [a("module.b.aws_vpc.this")], [a(VPC)], 2),
     ],
@@ -103,14 +107,15 @@ def test_each_edit_gives_a_spec_that_is_sound_or_refused_in_words(
 
 
 WALKS: Mapping[str, tuple[str, list[list[str]]]] = {
-    # Many edits in few steps: an apply takes what its longest wait takes, however much it does. The embedded
-    # AWS has no ModifyVpnConnection, and forgets the routes of endpoints that are changed: so no gateway
-    # changes its address here, and a region gains no zone before it goes.
-    "people, pools and zones": (
+    # Many edits in few steps: an apply takes what its longest wait takes, however much it does.
+    "a region and a gateway come and go": (
         "minimal",
         [
             ["add_site", "add_pool", "add_user", "add_storage", "change_gateway"],
-            ["rename_pool", "reorder_sites", "reorder_zones", "add_image", "grow_pool"],
+            [
+                *("remove_site", "reorder_sites", "add_zone", "reorder_zones", "change_gateway"),
+                *("rename_pool", "change_market", "grow_pool", "add_image", "remove_user"),
+            ],
         ],
     ),
 }

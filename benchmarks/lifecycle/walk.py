@@ -4,8 +4,8 @@
 - The plan is truthful: what appears in the state, goes from it or is replaced is what the plan named, and
   each attribute that it said would have a value has it.
 - Nothing stateful goes unnamed: what a person cannot recover went because its address was given.
-- Then the plan says "no changes", and the world does not differ from the state.
-- In the end, destroy leaves nothing.
+- Then the plan says "no changes", and finds nothing that the spec does not have.
+- In the end, the world does not differ from the state, and destroy leaves nothing.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class Walk:
 
     def finish(self, outlives: Iterable[str] = ()) -> None:
         """Destroy it all; ``outlives`` are identifiers of what was there before the first apply."""
+        drift = self._ok(self.project.run("drift", "--json"), codes=(0, 2))
+        if json.loads(drift.out):
+            raise self._wrong(f"applied, and there is drift\n{drift}")
         self.steps.append("destroy")
         self._ok(self.project.run("destroy", "--confirm", self.project.environment))
         left = {
@@ -112,12 +115,9 @@ class Walk:
         after = self.state()
         for wrong in (*untruths(plan, before, after), *unnamed(before, after, named)):
             raise self._wrong(wrong)
-        again = self.project.run("plan", "--detailed-exitcode")
-        if again.code != 0:
-            raise self._wrong(f"applied, and the plan still has changes\n{again}")
-        drift = self._ok(self.project.run("drift", "--json"), codes=(0, 2))
-        if json.loads(drift.out):
-            raise self._wrong(f"applied, and there is drift\n{drift}")
+        again = self.project.run("plan", "--json", "--detailed-exitcode")
+        if again.code != 0 or json.loads(again.out)["undeclared"]:
+            raise self._wrong(f"applied, and the plan still has changes, or finds what is not ours\n{again}")
 
     def _plan(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The plan, and the addresses that it asked to be named."""
@@ -225,22 +225,35 @@ def untruths(
             continue
         for attribute in change["attributes"]:
             path, wanted = attribute["path"], attribute["after"]
-            # An empty value says nothing: AWS may choose one (the credits of a burstable instance).
-            if wanted in (ONLY_AFTER_APPLY, MASKED, None, "", [], {}) or not path.isidentifier():
+            if wanted in (ONLY_AFTER_APPLY, MASKED) or not path.isidentifier():
                 continue
             if not _equal(wanted, after[address].values.get(path)):
                 yield f"{address}.{path} is {after[address].values.get(path)!r}; the plan said {wanted!r}"
 
 
 def _equal(planned: Any, present: Any) -> bool:
-    """As values: JSON may be spaced differently, and sets come in any order."""
+    """As values: JSON may be spaced differently, and sets come in any order.
+
+    An empty value says nothing: AWS may choose one (the credits of a burstable instance), and what is not
+    known before an apply is left out.
+    """
+    if planned in (None, "", [], {}):
+        return True
     if isinstance(planned, str) and isinstance(present, str) and planned[:1] in ("{", "["):
         try:
             return bool(json.loads(planned) == json.loads(present))
         except ValueError:
             return planned == present
     if isinstance(planned, list) and isinstance(present, list):
-        return sorted(map(repr, planned)) == sorted(map(repr, present))
+        rest = list(present)
+        for one in planned:
+            found = next((each for each in rest if _equal(one, each)), None)
+            if found is None:
+                return False
+            rest.remove(found)
+        return not rest
+    if isinstance(planned, dict) and isinstance(present, dict):
+        return all(_equal(value, present.get(name)) for name, value in planned.items())
     return bool(planned == present)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def outputs(environment: Environment, *, json: bool) -> int:
     """What AWS decided in the last apply."""
+    from infra.drive import lifecycle
     from infra.drive import outputs as kept
 
     understood = understand(environment, changeable=True)
@@ -26,7 +27,7 @@ def outputs(environment: Environment, *, json: bool) -> int:
             f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
         )
     job = world.job(understood)
-    values = job.terraform().output()
+    values = lifecycle.outputs(job)
     if values:
         kept.keep(job.folders, values)
     if json:

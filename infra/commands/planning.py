@@ -127,7 +127,7 @@ def _handed_over(understood: Understood, job: Job) -> frozenset[str]:
     from infra.drive import ledger, lifecycle
     from infra.drive import outputs as kept
 
-    kept.keep(job.folders, job.terraform().output())
+    kept.keep(job.folders, lifecycle.outputs(job))
     complete = replace(understood)  # with these outputs
     changed = trees.prepare(complete, keeping.store(understood, {**os.environ, **job.env}))
     ledger.refile(job.folders, complete.files)

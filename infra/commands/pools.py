@@ -30,12 +30,14 @@ def drain(
     pool: str,
     sites: Sequence[str],
     *,
+    zone: str,
     evict: bool,
     timeout: int,
     yes: bool,
     json: bool,
 ) -> int:
-    """Close a pool's groups, wait until its nodes have no work (or evict it), and terminate them."""
+    """Close a pool's groups, or a zone of them, wait until the nodes there have no work (or evict it), and
+    terminate them."""
     from infra.drive import pool_drain, pool_instances
     from infra.drive.aws import Aws
 
@@ -44,7 +46,9 @@ def drain(
         raise UsageError(f"--timeout {timeout}: pods need at least a second")
     env = {**os.environ, **world.credentials(environment, cluster)}
     aws = Aws(env)
-    look = partial(_groups, aws, understood, pool, tuple(sites))
+    look = partial(_groups, aws, understood, pool, tuple(sites), zone)
+    where = f"{pool} in {zone}" if zone else pool
+    again = f"--pool {pool}" + (f" --zone {zone}" if zone else "")
     groups = look()
     count = sum(len(group.instances) for group in groups)
     for group in groups:
@@ -55,7 +59,7 @@ def drain(
     with _workloads(understood, evict=evict, timeout=timeout) as work:
         if count and not yes:
             what = "are terminated at once" if work is None else "are terminated once no pod works on them"
-            question = f"{count} instances {what}. Drain {pool}? Type yes:"
+            question = f"{count} instances {what}. Drain {where}? Type yes:"
             said = ask(question)
             if said != "yes":
                 why = f"{said!r} is not 'yes'" if said else "not confirmed; use --yes"
@@ -66,12 +70,18 @@ def drain(
             )
         except KeyboardInterrupt:
             note(
-                f"{pool} starts no new nodes. Continue: invoke pool.drain {environment.options} --pool "
-                f"{pool}; undo: invoke apply {environment.options}, and cluster.drain --undo of its nodes"
+                f"{where} starts no new nodes. Continue: invoke pool.drain {environment.options} {again}; "
+                f"undo: invoke apply {environment.options}, and cluster.drain --undo of its nodes"
             )
             raise
+    plan = f"invoke plan {environment.options}"
     if json:
         say_json({"pool": pool, "drained": count, "groups": [group.name for group in left]})
+        return 0
+    if zone:
+        say(f"{pool} has no instances in {zone}, and starts none there.")
+        say(f"Remove {zone} from the site's zones in {environment.spec_file}, then: {plan}")
+        say("As long as the spec has it, an apply gives it to the pool again.")
         return 0
     say(f"{pool} has no instances in {', '.join(sorted(group.site for group in left))}.")
     for line in _next(understood, pool, [group.site for group in left]):
@@ -97,15 +107,20 @@ def _next(understood: Understood, pool: str, drained: Sequence[str]) -> Iterator
         yield f"Next: invoke plan {environment.options}"
 
 
-def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str]) -> list[Group]:
-    """The pool's groups in AWS; ``UsageError`` where there are none."""
+def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str], zone: str) -> list[Group]:
+    """The pool's groups in AWS, or what they have in a zone; ``UsageError`` where there are none."""
     from infra.drive import pool_drain
 
     environment, cluster = understood.environment, understood.cluster
     regions = dict.fromkeys(
-        [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
+        region
+        for region in [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
+        if not zone or zone.startswith(region)  # us-west-2a, and the local zone us-west-2-lax-1a
     )
-    found = pool_drain.groups(aws, regions, environment=environment.name, pool=pool)
+    if not regions:
+        hint = meant_one_of(zone, [each for region in cluster.regions for each in region.zones])
+        raise UsageError(f"{zone}: a zone of no region of {environment.name}; {hint}")
+    found = pool_drain.groups(aws, regions, environment=environment.name, pool=pool, zone=zone)
     if not found:
         hint = meant_one_of(pool, [each.name for each in cluster.pools])
         raise UsageError(f"{pool}: no group of that pool found in {environment.name}; {hint}")

@@ -364,6 +364,12 @@ def apply(
         return Outcome(restored, settled, share(job))
 
 
+def outputs(job: Job) -> dict[str, Any]:
+    """The values that the last apply left, sensitive ones too: not for logs. Empty before the first one."""
+    job.terraform().init()
+    return {name: one["value"] for name, one in _state(job).get("outputs", {}).items()}
+
+
 def share(job: Job) -> str:
     """Store the ledger beside the state; why that failed, or nothing. What was applied stays applied."""
     try:
@@ -556,16 +562,19 @@ def _require_drained(job: Job, plan: SavedPlan) -> None:
     now = pool_instances.count(_aws(job), plan.ending)
     if started := pool_instances.added(plan.ending, now):
         said = "; ".join(f"{one.name}: {pool_instances.listed(one.instances)}" for one in started)
-        raise saved.stale(
-            plan, f"instances have started since in groups that it destroys ({said})", job.named
-        )
+        raise saved.stale(plan, f"instances have started since in what it destroys ({said})", job.named)
     if held := pool_instances.in_the_way(now):
         raise ProtectedError(
-            "AWS does not delete a placement group that has instances:\n"
+            "AWS does not delete a placement group or a subnet that has instances:\n"
             + "\n".join(f"  {one.name}: {pool_instances.listed(one.instances)}" for one in held)
             + "\nDrain first, then plan again:\n"
-            + "\n".join(f"  {pool_instances.drain_command(one, job.named)}" for one in held)
+            + "\n".join(f"  {command}" for command in _drains(job, held))
         )
+
+
+def _drains(job: Job, held: Iterable[pool_instances.Ending]) -> Iterable[str]:
+    commands = (command for one in held for command in pool_instances.drain_commands(one, job.named))
+    return dict.fromkeys(commands) or ("terminate these instances: they are of no pool",)
 
 
 def _aws(job: Job) -> Aws:

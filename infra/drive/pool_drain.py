@@ -1,7 +1,9 @@
-"""Empty a pool's Auto Scaling groups: no new instances, and the present ones end once their work has.
+"""Empty a pool's Auto Scaling groups, or a zone of them: no new instances there, and the present ones end
+once their work has.
 
 The groups are found by their tags, so that a pool already gone from the spec can be drained too. Each is
-closed first (minimum 0, maximum what it has); then an instance is terminated as soon as no pod works on it,
+closed first (minimum 0, maximum what it has; of one zone of several, its subnets are taken from the group and
+its size stays); then an instance is terminated as soon as no pod works on it,
 which makes the group smaller. The autoscaler may do the same meanwhile: both end where nothing is left.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
@@ -20,6 +22,7 @@ from infra.errors import DriveError
 BEAT: Final = 10.0
 """Seconds between two looks."""
 
+_SUBNETS: Final = ("ec2:DescribeSubnets",)
 _NEEDS: Final = (
     "autoscaling:DescribeAutoScalingGroups", "autoscaling:UpdateAutoScalingGroup",
     "autoscaling:TerminateInstanceInAutoScalingGroup",
@@ -28,7 +31,7 @@ _NEEDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An Auto Scaling group of a pool, as it is now."""
+    """An Auto Scaling group of a pool, or one zone of it, as it is now."""
 
     region: str
     """The AWS region."""
@@ -38,17 +41,26 @@ class Group:
     max: int
     desired: int
     instances: tuple[str, ...]
-    """Ids of those in the group, whatever their state."""
+    """Ids of those in the group, or in the zone, whatever their state."""
     ending: frozenset[str]
     """Those of them that are on their way out."""
+    subnets: tuple[str, ...] = ()
+    """Where it starts instances."""
+    staying: tuple[str, ...] = ()
+    """Where it goes on starting them, of a zone that is drained; empty where the group ends as a whole."""
 
     @property
     def working(self) -> tuple[str, ...]:
         return tuple(each for each in self.instances if each not in self.ending)
 
+    @property
+    def is_drained(self) -> bool:
+        return not self.instances and (self.subnets == self.staying if self.staying else not self.max)
 
-def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str) -> list[Group]:
-    """The groups of a pool, by the tags that each of ours has. ``DriveError`` where AWS can't be asked."""
+
+def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str, zone: str = "") -> list[Group]:
+    """The groups of a pool, by the tags that each of ours has; or what they have in one zone. ``DriveError``
+    where AWS can't be asked."""
     wanted = {"environment": environment, "managed-by": "causeway", "pool": pool}
 
     def look(region: str) -> list[Group]:
@@ -56,7 +68,10 @@ def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str) -> 
         with told(f"look for groups of {pool} in {region}", needs=_NEEDS, quoting=True):
             pages = aws.client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
             rows = [row for page in pages.paginate(Filters=filters) for row in page["AutoScalingGroups"]]
-        return [_group(region, row) for row in rows]
+        found = [_group(region, row) for row in rows]
+        if zone:
+            return [_in_zone(aws, one, row, zone) for one, row in zip(found, rows, strict=True)]
+        return found
 
     try:
         return [one for found in each_region(regions, look).values() for one in found]
@@ -65,12 +80,16 @@ def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str) -> 
 
 
 def close(aws: Aws, group: Group) -> None:
-    """Start no more instances in a group: at most as many as it wants now, and none at the least."""
-    if (group.min, group.max) == (0, group.desired):
+    """Start no more instances in a group: at most as many as it wants now, and none at the least. Of a zone:
+    none there."""
+    wanted: dict[str, Any] = {"MinSize": 0, "MaxSize": group.desired}
+    if group.staying:
+        wanted = {"VPCZoneIdentifier": ",".join(group.staying)}
+    if group.subnets == group.staying if group.staying else (group.min, group.max) == (0, group.desired):
         return
     with told(f"make {group.name} in {group.region} smaller", needs=_NEEDS, quoting=True):
         aws.client("autoscaling", group.region).update_auto_scaling_group(
-            AutoScalingGroupName=group.name, MinSize=0, MaxSize=group.desired
+            AutoScalingGroupName=group.name, **wanted
         )
 
 
@@ -121,7 +140,7 @@ def drain(
             for each in group.working:
                 if each not in mine:
                     terminate(aws, group, each)
-        if not any(group.instances or group.max for group in now):
+        if all(group.is_drained for group in now):
             return now
         sleep(beat)
 
@@ -139,4 +158,15 @@ def _group(region: str, row: Mapping[str, Any]) -> Group:
         ending=frozenset(
             each["InstanceId"] for each in row["Instances"] if each["LifecycleState"].startswith("Terminat")
         ),
+        subnets=tuple(filter(None, str(row.get("VPCZoneIdentifier", "")).split(","))),
     )
+
+
+def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group:
+    """What a group has in one zone."""
+    there = tuple(sorted(one["InstanceId"] for one in row["Instances"] if one["AvailabilityZone"] == zone))
+    with told(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
+        asked = aws.client("ec2", group.region).describe_subnets(SubnetIds=list(group.subnets))
+    zones = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
+    staying = tuple(each for each in group.subnets if zones[each] != zone)
+    return replace(group, instances=there, staying=staying)

@@ -1,4 +1,5 @@
-"""Instances of the groups that a plan would destroy, replace or take out of their placement group.
+"""Instances of the groups that a plan would destroy, replace or take out of their placement group, and of the
+subnets that it would destroy.
 
 A group can be made again, the work of its machines cannot. How many there are is the autoscaler's to say, and
 Terraform's state does not hold it: AWS is asked, when a plan is made and again before it is applied.
@@ -16,8 +17,9 @@ from infra.errors import CausewayError
 
 GROUP: Final = "aws_autoscaling_group"
 PLACEMENT: Final = "aws_placement_group"
+SUBNET: Final = "aws_subnet"
 
-Kind: TypeAlias = Literal["aws_autoscaling_group", "aws_placement_group"]
+Kind: TypeAlias = Literal["aws_autoscaling_group", "aws_placement_group", "aws_subnet"]
 
 Jobs: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[str]]]
 """Instance ids → the pods at work on each, ``namespace/name``. Raises our errors where the cluster does not
@@ -32,34 +34,52 @@ _PRESENT: Final = ["pending", "running", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """An Auto Scaling group, or a placement group, that a plan destroys or replaces."""
+    """An Auto Scaling group, a placement group or a subnet that a plan destroys or replaces."""
 
     address: str
     kind: Kind
     region: str
     """The AWS region."""
     name: str
-    pool: str
+    """Of a subnet: its id."""
+    pools: tuple[str, ...]
+    """Whose it is; of a subnet: the pools of its instances."""
     instances: tuple[str, ...] = ()
-    """The ids of what is in it now. Of a placement group: without those that end with their Auto Scaling
-    group."""
+    """The ids of what is in it now. Of a placement group and a subnet: without those that end with their Auto
+    Scaling group, or that the plan destroys itself."""
+    site: str = ""
+    """Of a subnet."""
+    zone: str = ""
+    """The same."""
+    leaving: tuple[str, ...] = ()
+    """Of a subnet: instances that the plan destroys itself."""
 
 
 def ending(shown: Mapping[str, Any]) -> tuple[Ending, ...]:
     """The groups that a plan (``terraform show -json``) destroys or replaces, not counted yet."""
+    going = [
+        (one, one["change"].get("before") or {})
+        for one in shown.get("resource_changes", ())
+        if "delete" in one["change"]["actions"]
+    ]
+    leaving = tuple(sorted(str(before.get("id")) for one, before in going if one["type"] == "aws_instance"))
     found = []
-    for one in shown.get("resource_changes", ()):
-        before = one["change"].get("before") or {}
-        if one["type"] in (GROUP, PLACEMENT) and "delete" in one["change"]["actions"] and before.get("arn"):
-            found.append(
-                Ending(
-                    address=str(one["address"]),
-                    kind=one["type"],
-                    region=str(before["arn"]).split(":")[3],
-                    name=str(before["name"]),
-                    pool=_pool(before),
-                )
-            )
+    for one, before in going:
+        if one["type"] not in (GROUP, PLACEMENT, SUBNET) or not before.get("arn"):
+            continue
+        made = Ending(
+            address=str(one["address"]),
+            kind=one["type"],
+            region=str(before["arn"]).split(":")[3],
+            name=str(before["id" if one["type"] == SUBNET else "name"]),
+            pools=(),
+        )
+        if one["type"] == SUBNET:
+            site = str((before.get("tags_all") or {}).get("site") or made.region)
+            made = replace(made, site=site, zone=str(before["availability_zone"]), leaving=leaving)
+        elif pool := _pool(before):
+            made = replace(made, pools=(pool,))
+        found.append(made)
     return tuple(found)
 
 
@@ -77,23 +97,25 @@ def count(aws: Aws, groups: Iterable[Ending]) -> tuple[Ending, ...]:
     """The same groups with the instances that are in them now. ``RegionsError`` where AWS can't be asked."""
     groups = tuple(groups)
 
-    def look(region: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-        here = [one for one in groups if one.region == region]
-        return (
-            _in_groups(aws, region, [one.name for one in here if one.kind == GROUP]),
-            _in_placement(aws, region, [one.name for one in here if one.kind == PLACEMENT]),
-        )
+    def look(region: str) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
+        def names(kind: Kind) -> list[str]:
+            return [one.name for one in groups if (one.region, one.kind) == (region, kind)]
+
+        inside = _inside(aws, region, "placement-group-name", names(PLACEMENT))
+        inside |= _inside(aws, region, "subnet-id", names(SUBNET))
+        return _in_groups(aws, region, names(GROUP)), inside
 
     looked = each_region([one.region for one in groups], look)
     counted = []
     for one in groups:
-        scaling, placement = looked[one.region]
+        scaling, inside = looked[one.region]
         if one.kind == GROUP:
             counted.append(replace(one, instances=scaling.get(one.name, ())))
-        else:
-            end_anyway = {each for ids in scaling.values() for each in ids}
-            left = tuple(each for each in placement.get(one.name, ()) if each not in end_anyway)
-            counted.append(replace(one, instances=left))
+            continue
+        end_anyway = {*one.leaving, *(each for ids in scaling.values() for each in ids)}
+        left = {each: pool for each, pool in inside.get(one.name, {}).items() if each not in end_anyway}
+        pools = one.pools or tuple(sorted({pool for pool in left.values() if pool}))
+        counted.append(replace(one, instances=tuple(sorted(left)), pools=pools))
     return tuple(counted)
 
 
@@ -128,8 +150,8 @@ def added(before: Iterable[Ending], now: Iterable[Ending]) -> tuple[Ending, ...]
 
 
 def in_the_way(groups: Iterable[Ending]) -> tuple[Ending, ...]:
-    """Placement groups that AWS does not delete as long as their instances run."""
-    return tuple(one for one in groups if one.kind == PLACEMENT and one.instances)
+    """Placement groups and subnets, which AWS does not delete as long as instances run in them."""
+    return tuple(one for one in groups if one.kind != GROUP and one.instances)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -138,9 +160,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def drain_command(one: Ending, options: str) -> str:
-    """What empties the group."""
-    return f"invoke pool.drain {options} --pool {one.pool or one.name}"
+def drain_commands(one: Ending, options: str) -> tuple[str, ...]:
+    """What empties it; of a subnet none where its instances are of no pool."""
+    if one.kind == SUBNET:
+        where = f" --site {one.site} --zone {one.zone}"
+        return tuple(f"invoke pool.drain {options} --pool {pool}{where}" for pool in one.pools)
+    return (f"invoke pool.drain {options} --pool {one.pools[0] if one.pools else one.name}",)
 
 
 # -- parts -----------------------------------------------------------------------------------------------
@@ -150,10 +175,12 @@ def _loss(
     one: Ending, work: Mapping[str, Sequence[str]], silent: str, new: Collection[str], options: str
 ) -> str:
     many = f"{len(one.instances)} instance{'s' * (len(one.instances) != 1)}"
-    if one.kind == PLACEMENT:
+    drain = "; ".join(drain_commands(one, options)) or "terminate them"
+    if one.kind != GROUP:
+        what = f"subnet ({one.zone})" if one.kind == SUBNET else "placement group"
         return (
-            f"AWS does not delete a placement group that has instances, and {many} run in it "
-            f"({listed(one.instances)}); drain the pool first: {drain_command(one, options)}"
+            f"AWS does not delete a {what} that has instances, and {many} run in it "
+            f"({listed(one.instances)}); drain first: {drain}"
         )
     pods = [pod for each in one.instances for pod in work.get(each, ())]
     said = f"{many} are terminated ({listed(one.instances)})"
@@ -161,9 +188,11 @@ def _loss(
         said += f"; their jobs are not known, as the cluster does not answer ({silent})"
     else:
         said += f"; pods on them: {listed(pods)}" if pods else "; no pods run on them"
-    said += f"; to drain the pool first: {drain_command(one, options)}"
-    for name in sorted(set(new) - {one.pool}):
-        said += f"; if {name} is this pool under another name, add 'renamed_from: {one.pool}' to pools.{name}"
+    said += f"; to drain the pool first: {drain}"
+    for name in sorted(set(new) - set(one.pools)):
+        said += (
+            f"; if {name} is this pool under another name, add 'renamed_from: {one.pools[0]}' to pools.{name}"
+        )
     return said
 
 
@@ -195,26 +224,26 @@ def _in_groups(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[s
     return found
 
 
-def _in_placement(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _inside(aws: Aws, region: str, what: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Instance → its pool, of each of these placement groups or subnets: ``what`` is the filter of
+    DescribeInstances that takes ``names``."""
     if not names:
         return {}
-    found: dict[str, list[str]] = {}
-    with told(
-        f"count the instances of placement groups in {region}",
-        needs=("ec2:DescribeInstances",),
-        quoting=True,
-    ):
+    found: dict[str, dict[str, str]] = {}
+    with told(f"count instances by {what} in {region}", needs=("ec2:DescribeInstances",), quoting=True):
         pages = aws.client("ec2", region).get_paginator("describe_instances")
         for some in _batches(names):
             filters = [
-                {"Name": "placement-group-name", "Values": some},
+                {"Name": what, "Values": some},
                 {"Name": "instance-state-name", "Values": _PRESENT},
             ]
             for page in pages.paginate(Filters=filters):
                 for reservation in page["Reservations"]:
                     for row in reservation["Instances"]:
-                        found.setdefault(row["Placement"]["GroupName"], []).append(row["InstanceId"])
-    return {name: tuple(sorted(ids)) for name, ids in found.items()}
+                        name = row["SubnetId"] if what == "subnet-id" else row["Placement"]["GroupName"]
+                        tags = {each["Key"]: each["Value"] for each in row.get("Tags", ())}
+                        found.setdefault(name, {})[row["InstanceId"]] = tags.get("pool", "")
+    return found
 
 
 def _batches(names: Sequence[str]) -> Iterator[list[str]]:

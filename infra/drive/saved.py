@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 from infra.drive.folders import Folders
 from infra.drive.pool_instances import Ending
@@ -16,6 +17,8 @@ from infra.errors import StalePlanError
 
 _PLAN = "plan.tfplan"
 _ABOUT = "plan.json"
+_VERSION: Final = 2
+"""Of what is written there: a plan in another form can't be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +95,26 @@ def save(folders: Folders, saved: SavedPlan, plan_file: Path) -> SavedPlan:
     (folders.plan / _ABOUT).unlink(missing_ok=True)
     plan_file.replace(folders.plan / _PLAN)
     fresh = folders.plan / f"{_ABOUT}.new"
-    fresh.write_text(json.dumps({"version": 1, **asdict(told)}, indent=1) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps({"version": _VERSION, **asdict(told)}, indent=1) + "\n", encoding="utf-8")
     fresh.replace(folders.plan / _ABOUT)
     return told
+
+
+def _ending(told: dict[str, Any]) -> Ending:
+    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Ending(**{**told, **lists})
 
 
 def load(folders: Folders) -> SavedPlan | None:
     """The saved plan, or None when there is none (that can be used)."""
     try:
         told = json.loads((folders.plan / _ABOUT).read_text(encoding="utf-8"))
-        if told.pop("version") != 1:
+        if told.pop("version") != _VERSION:
             return None
         told["inputs"] = Inputs(**told["inputs"])
         told["state"] = StatePosition(**told["state"]) if told["state"] else None
         told["protected"] = tuple(Protected(**one) for one in told["protected"])
-        told["ending"] = tuple(
-            Ending(**{**one, "instances": tuple(one["instances"])}) for one in told["ending"]
-        )
+        told["ending"] = tuple(_ending(one) for one in told["ending"])
         told["named"] = tuple(told["named"])
         told["only"] = tuple(told["only"])
         told["undeclared"] = tuple(

@@ -261,12 +261,6 @@ class Terraform:
             config.write_text(text, encoding="utf-8")
         return {"TF_CLI_CONFIG_FILE": str(config)}
 
-    def output(self) -> dict[str, Any]:
-        """The outputs' values, sensitive ones too: not for logs."""
-        self.init()
-        shown = json.loads(self._run("output", title="Reading", json=_flag(), no_color=_flag()).stdout)
-        return {name: one["value"] for name, one in shown.items()}
-
     def pull(self) -> dict[str, Any]:
         """The state itself, wherever it is kept; empty before the first apply. It holds secrets: not for
         logs. Its form is Terraform's own (version 4), which names each resource's provider configuration.

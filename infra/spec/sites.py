@@ -217,8 +217,8 @@ class AwsSite(Part):
         tuple[Text, ...] | None,
         Field(min_length=1),
         IN_PLACE(
-            "a zone that goes takes its subnets along; the API's load balancer cannot leave one: it is "
-            "replaced, which has to be named"
+            "a zone that goes takes its subnets along, once it is drained; the API's load balancer cannot "
+            "leave one: it is replaced, which has to be named"
         ),
     ] = None
     """Availability zones, by full name. Default: the region's first three."""

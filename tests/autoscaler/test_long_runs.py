@@ -25,6 +25,8 @@ from infra.autoscaler.simulate.policy import Decide
 from infra.autoscaler.simulate.world import World
 from infra.autoscaler.world import Snapshot
 
+pytestmark = pytest.mark.heavy(minutes=1)
+
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_work_is_done_and_nothing_is_left(seed: int) -> None:

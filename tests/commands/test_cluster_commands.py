@@ -35,7 +35,7 @@ from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.pki import Pki
 from infra.drive.secrets.local import LocalStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=6)]
 
 ROOT = Path(__file__).parents[2]
 

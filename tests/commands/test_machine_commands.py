@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from drive.machines.hosts import Hosts, running
 
+pytestmark = pytest.mark.heavy(minutes=2)
+
 ROOT = Path(__file__).parents[2]
 
 SPEC = """\
@@ -154,6 +156,16 @@ def test_enroll_asks_compares_and_installs(project: Path, hosts: Hosts, tmp_path
     hosts.known.write_text(known)
 
 
+@pytest.fixture(scope="module")
+def passphrase(project: Path, hosts: Hosts) -> str:
+    """That of the PKI, which is made for it."""
+    said = "correct horse battery staple"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CAUSEWAY_PKI_PASSPHRASE", said)
+        invoke(project, hosts, "vpn.init", env="cloud")
+    return said
+
+
 def test_what_a_spec_says_anew_reaches_an_instance(project: Path, hosts: Hosts) -> None:
     spec = project / "environments" / "cloud.yaml"
     out, _ = invoke(project, hosts, "converge", "--site", "us-west-2", "--nodes", "login-*", env="cloud")
@@ -185,10 +197,9 @@ def test_what_a_spec_says_anew_reaches_an_instance(project: Path, hosts: Hosts) 
 
 
 def test_a_vpn_server_in_a_region_gets_its_keys(
-    project: Path, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+    project: Path, hosts: Hosts, passphrase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", "correct horse battery staple")
-    invoke(project, hosts, "vpn.init", env="cloud")
+    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", passphrase)
     invoke(project, hosts, "converge", "--nodes", "vpn-us-east-1", env="cloud")
     tree = "/var/lib/causeway/chef/trees/openvpn"
     secrets = hosts["vpn-us-east-1"].shell(f"cd {tree}/etc/openvpn/server && find . -type f -perm 0600")
@@ -200,11 +211,9 @@ def test_a_vpn_server_in_a_region_gets_its_keys(
 
 
 def test_a_colleague_without_the_keys_sees_no_drift(
-    project: Path, hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, hosts: Hosts, passphrase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", "correct horse battery staple")
-    if not (project / "build" / "cloud" / "openvpn").exists():
-        invoke(project, hosts, "vpn.init", env="cloud")
+    monkeypatch.setenv("CAUSEWAY_PKI_PASSPHRASE", passphrase)
     invoke(project, hosts, "converge", "--nodes", "vpn-us-east-1", env="cloud")
     shutil.copytree(project / "environments", tmp_path / "environments")
     for name in ("cookbooks", "packer"):

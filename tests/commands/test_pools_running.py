@@ -1,7 +1,7 @@
-"""Pools with instances at work: renamed, taken out of a region, moved to another placement group.
+"""Pools with instances at work: renamed, taken out of a region and a zone, moved to another placement group.
 
-Real Terraform on an embedded AWS of two regions, driven as a person does: two applies and four plans, about a
-minute of CPU.
+Real Terraform on an embedded AWS of two regions, driven as a person does: two applies and six plans, two
+minutes of CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from infra.drive import localaws
 from infra.drive.aws import Aws
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=4)]
 
 ROOT = Path(__file__).parents[2]
 BEFORE = """\
@@ -30,23 +30,29 @@ domain: tiny.internal
 aws: {embedded: true}
 kubernetes: {control_plane: {count: 1}}
 sites:
-  us-west-2: {kind: aws, primary: true, zones: [us-west-2a]}
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a, us-west-2b]}
   us-east-1: {kind: aws, zones: [us-east-1a]}
 images: {cpu: {}}
 pools:
   work: {image: cpu, instance_types: [m6i.large], regions: {us-west-2: {max: 4}, us-east-1: {max: 4}}}
-  tight: {image: cpu, instance_types: [m6i.large], placement_group: cluster, regions: {us-west-2: {max: 4}}}
+  tight:
+    image: cpu
+    instance_types: [m6i.large]
+    placement_group: cluster
+    regions: {us-west-2: {max: 4, zones: [us-west-2a]}}
 """
 RENAMED = BEFORE.replace("  work: {", "  batch: {")
 EDITED = (
     RENAMED.replace("  batch: {", "  batch: {renamed_from: work, ")
     .replace(", us-east-1: {max: 4}}}", "}}")
     .replace("placement_group: cluster", "placement_group: spread")
+    .replace("[us-west-2a, us-west-2b]", "[us-west-2a]")
 )
 WORK = "tiny-us-west-2-work"
 GROUP = "aws_autoscaling_group.this"
 WEST = f'module.us_west_2.module.node_pool["work"].{GROUP}'
 EAST = f'module.us_east_1.module.node_pool["work"].{GROUP}'
+LOAD_BALANCER = 'module.us_west_2.module.control_plane["this"].aws_lb.this'
 PLACEMENT = 'module.us_west_2.module.node_pool["tight"].aws_placement_group.this["cluster"]'
 
 
@@ -68,8 +74,8 @@ class Project:
         assert "Traceback" not in done.stderr
         return done.stdout, done.stderr
 
-    def plan(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.invoke("plan", "--json")[0])
+    def plan(self, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.invoke("plan", "--json", *words)[0])
         return found
 
     def spec(self, text: str) -> None:
@@ -81,11 +87,18 @@ class Project:
         )["AutoScalingGroups"]
         return {each["InstanceId"] for group in groups for each in group["Instances"]}
 
-    def grow(self, region: str, name: str, count: int) -> set[str]:
-        self.aws.client("autoscaling", region).update_auto_scaling_group(
-            AutoScalingGroupName=name, MaxSize=4, DesiredCapacity=count
+    def grow(self, region: str, name: str, count: int, zone: str = "") -> set[str]:
+        """To so many instances; the new ones in this zone."""
+        client = self.aws.client("autoscaling", region)
+        [group] = client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        all_of_it, before = group["VPCZoneIdentifier"], self.instances(region, name)
+        subnets = self.aws.client("ec2", region).describe_subnets(SubnetIds=all_of_it.split(","))["Subnets"]
+        [only] = [each["SubnetId"] for each in subnets if each["AvailabilityZone"] == zone] or [all_of_it]
+        client.update_auto_scaling_group(
+            AutoScalingGroupName=name, MaxSize=4, DesiredCapacity=count, VPCZoneIdentifier=only
         )
-        return self.instances(region, name)
+        client.update_auto_scaling_group(AutoScalingGroupName=name, VPCZoneIdentifier=all_of_it)
+        return self.instances(region, name) - before
 
 
 @pytest.fixture
@@ -104,9 +117,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
 
 def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None:
     project.invoke("apply", "--yes")
-    west = project.grow("us-west-2", WORK, 3)
+    west = project.grow("us-west-2", WORK, 3, "us-west-2a")
     (east,) = project.grow("us-east-1", "tiny-us-east-1-work", 1)
-    (tight,) = project.grow("us-west-2", "tiny-us-west-2-tight", 1)
+    (tight,) = project.grow("us-west-2", "tiny-us-west-2-tight", 1, "us-west-2a")
+    (far,) = project.grow("us-west-2", WORK, 4, "us-west-2b")
     assert len(west) == 3
 
     # Renamed without a word: the groups and what is in them are named, and stay.
@@ -114,7 +128,7 @@ def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None
     planned = project.plan()
     assert set(planned["protected"]) == {WEST, EAST}
     losses = {one["address"]: one["loss"] for one in planned["changes"]}
-    assert all(each in losses[WEST] for each in west)
+    assert all(each in losses[WEST] for each in {far, *west})
     assert east in losses[EAST]
     assert "renamed_from: work" in losses[WEST]
     assert "invoke pool.drain --env tiny --pool work" in losses[WEST]
@@ -122,24 +136,38 @@ def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None
     _, said = project.invoke("apply", code=1)
     assert f"--destroy '{WEST}'" in said
     assert f"--destroy '{EAST}'" in said
-    assert project.instances("us-west-2", WORK) == west
+    assert project.instances("us-west-2", WORK) == {far, *west}
 
-    # Renamed as it should be. Taken out of one region, and another placement group for another pool.
+    # Renamed as it should be. Taken out of one region and a zone, another placement group for another pool.
     project.spec(EDITED)
-    planned = project.plan()
-    assert set(planned["protected"]) == {EAST, PLACEMENT}
+    _, said = project.invoke("plan", code=1)  # it can't leave a zone
+    assert f"--destroy '{LOAD_BALANCER}'" in said
+    agreed = ("--destroy", LOAD_BALANCER)
+    planned = project.plan(*agreed)
+    [subnet] = set(planned["protected"]) - {EAST, PLACEMENT, LOAD_BALANCER}
+    losses = {one["address"]: one["loss"] for one in planned["changes"]}
+    assert "aws_subnet" in subnet
+    assert far in losses[subnet]
+    assert not any(each in losses[subnet] for each in west)
+    zone = ("--pool", "work", "--site", "us-west-2", "--zone", "us-west-2b")
+    assert f"invoke pool.drain --env tiny {' '.join(zone)}" in losses[subnet]
     moved = {one["previous_address"]: one["action"] for one in planned["changes"] if one["previous_address"]}
     assert moved[WEST] == "update"
     assert "replace" not in moved.values()
-    _, said = project.invoke("apply", "--destroy", EAST, "--destroy", PLACEMENT, code=1)
+    named = [word for each in (EAST, PLACEMENT, LOAD_BALANCER, subnet) for word in ("--destroy", each)]
+    _, said = project.invoke("apply", *named, code=1)
     assert tight in said
+    assert far in said
     assert "invoke pool.drain --env tiny --pool tight" in said
 
     # A drain works for what the spec has no more.
     said, _ = project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
     assert "us-east-1" in said
     assert not project.instances("us-east-1", "tiny-us-east-1-work")
+    project.invoke("pool.drain", *zone, "--yes")
     assert project.instances("us-west-2", WORK) == west
+    _, said = project.invoke("pool.drain", "--pool", "work", "--zone", "eu-west-1a", "--yes", code=1)
+    assert "us-west-2a" in said
     project.invoke("pool.drain", "--pool", "tight", code=1)  # nobody agreed
     assert project.instances("us-west-2", "tiny-us-west-2-tight") == {tight}
     project.invoke("pool.drain", "--pool", "tight", "--yes")
@@ -148,12 +176,12 @@ def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None
     assert "batch" in said
 
     # What starts between plan and apply is seen.
-    assert project.plan()["protected"] == []
+    assert set(project.plan(*agreed)["protected"]) <= {LOAD_BALANCER}
     (late,) = project.grow("us-east-1", "tiny-us-east-1-work", 1)
-    _, said = project.invoke("apply", code=1)
+    _, said = project.invoke("apply", *agreed, code=1)
     assert late in said
     project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
-    said, _ = project.invoke("apply")
+    said, _ = project.invoke("apply", *agreed)
     assert "Applied to tiny" in said
     assert project.instances("us-west-2", WORK) == west
     [group] = project.aws.client("autoscaling", "us-west-2").describe_auto_scaling_groups(

@@ -15,7 +15,7 @@ from cookbooks.etcd_lab import Lab, Master
 
 from infra.drive import localaws
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2)]
 
 
 @pytest.fixture(scope="module")

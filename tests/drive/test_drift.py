@@ -1,90 +1,54 @@
-"""The world and the state: Terraform's AWS provider against moto."""
+"""What a plan's JSON says of changes behind Terraform's back.
+
+``tests/test_behind_terraforms_back.py`` makes such changes, and has real Terraform plan them.
+"""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import boto3
-import pytest
-from drive.applying import apply_saved
-from moto.server import ThreadedMotoServer
+from infra.drive import drift, summary
 
-from infra.drive import lifecycle, summary, workspace
-from infra.drive.engine import Engine
-from infra.drive.lifecycle import Job
+SITES = {"us_west_2": "us-west-2"}
+TOPIC = {"name": "alerts", "display_name": "as we said"}
 
-pytestmark = pytest.mark.slow
 
-ROOT = """\
-terraform {
-  required_providers {
-    aws = {
-      source = "hashicorp/aws"
+def row(kind: str, actions: list[str], before: Any, after: Any) -> dict[str, Any]:
+    return {
+        "address": f"module.us_west_2.{kind}.this",
+        "module_address": "module.us_west_2",
+        "mode": "managed",
+        "type": kind,
+        "name": "this",
+        "provider_name": "registry.terraform.io/hashicorp/aws",
+        "change": {"actions": actions, "before": before, "after": after},
     }
-  }
-}
-
-provider "aws" {
-  region = "us-west-2"
-}
-
-resource "aws_sns_topic" "kept" {
-  name         = "NAME-kept"
-  display_name = "as we said"
-}
-
-resource "aws_sns_topic" "lost" {
-  name = "NAME-lost"
-}
-"""
 
 
-@pytest.fixture
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def text(**shown: list[dict[str, Any]]) -> list[str]:
+    found = drift.changes({"terraform_version": "1.11.0", **shown}, SITES)
+    return summary.drift_text(found, environment="lab", options="--env lab").splitlines()
 
 
-def test_drift_is_seen_and_nothing_is_changed(tmp_path: Path, engine: Engine, endpoint: str) -> None:
-    name = f"drift-{zlib.crc32(str(tmp_path).encode())}"
-    files = {"terraform/main.tf": ROOT.replace("NAME", name)}
-    env = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    build = tmp_path / "lab"
-    workspace.write(build, files)
-    job = Job("lab", build, engine, files, spec="", lock="", env=env)
-    lifecycle.plan(job)
-    apply_saved(job)
-    assert lifecycle.drift(job).exit_code == 0
-
-    library: Any = boto3
-    sns = library.client(
-        "sns",
-        region_name="us-west-2",
-        endpoint_url=endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    topics = (one["TopicArn"] for one in sns.list_topics()["Topics"])
-    kept, lost = sorted(topic for topic in topics if name in topic)
-    sns.set_topic_attributes(TopicArn=kept, AttributeName="DisplayName", AttributeValue="by hand")
-    sns.delete_topic(TopicArn=lost)
-
-    found = lifecycle.drift(job)
-    assert found.exit_code == 2
-    assert summary.drift_text(found.changes, environment="lab", options="--env lab").splitlines()[:4] == [
+def test_what_has_changed_and_what_is_gone() -> None:
+    changed = row("aws_sns_topic", ["update"], TOPIC, {**TOPIC, "display_name": "by hand"})
+    gone = row("aws_sqs_queue", ["delete"], {"name": "work"}, None)
+    assert text(resource_drift=[changed, gone])[:4] == [
         "lab: 2 resources changed outside of Terraform",
-        "  ~ aws_sns_topic.kept",
+        "  ~ module.us_west_2.aws_sns_topic.this",
         '      display_name: "as we said" → "by hand"',
-        "  - aws_sns_topic.lost is gone",
+        "  - module.us_west_2.aws_sqs_queue.this is gone",
     ]
-    planned = lifecycle.plan(job).plan
-    assert [(one.action, one.address) for one in planned.changes] == [
-        ("update", "aws_sns_topic.kept"),
-        ("create", "aws_sns_topic.lost"),
-    ]
+
+
+def test_an_echo_of_another_resource_is_no_drift() -> None:
+    table = row("aws_route_table", ["update"], {"route": []}, {"route": [{"gateway_id": "igw-1"}]})
+    assert drift.changes({"terraform_version": "1.11.0", "resource_drift": [table]}, SITES) == ()
+
+
+def test_what_differs_from_what_was_applied_is_drift_too() -> None:
+    """An apply that ran meanwhile has read it into the state: there is no drift between the state and AWS."""
+    planned = row("aws_sns_topic", ["update"], {**TOPIC, "display_name": "by hand"}, TOPIC)
+    said = text(resource_changes=[planned])
+    assert said[1] == "  ~ module.us_west_2.aws_sns_topic.this"
+    assert said[2] == '      display_name: "as we said" → "by hand"'

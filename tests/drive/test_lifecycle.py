@@ -38,7 +38,7 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
 
     apply_saved(job)
     assert saved.load(job.folders) is None
-    assert job.terraform().output() == {"text": "one"}
+    assert lifecycle.outputs(job) == {"text": "one"}
     remembered = ledger.recall(job.folders)
     assert remembered is not None
     assert remembered.files == job.files
@@ -336,9 +336,9 @@ def test_errors_name_file_line_and_address(make_job: MakeJob) -> None:
 
 
 def test_state_can_be_shown_before_there_is_one(make_job: MakeJob) -> None:
-    terraform = make_job().terraform()
-    assert terraform.output() == {}
-    assert "values" not in terraform.show()
+    job = make_job()
+    assert lifecycle.outputs(job) == {}
+    assert "values" not in job.terraform().show()
 
 
 def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> None:

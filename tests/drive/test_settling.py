@@ -22,7 +22,7 @@ from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.localaws.faults import absent, slow
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
 
 ROOT = """\
 terraform {

@@ -12,7 +12,7 @@ from infra.drive.images.bake import BakeError
 from infra.drive.images.shelf import BAKE, INPUTS, SOURCE
 from infra.localaws.faults import Fault, no_capacity, refused
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
 
 
 def test_an_image_in_every_region_and_nothing_else(world: World) -> None:

@@ -17,7 +17,7 @@ from images.oven import REGIONS, ROOT, SPEC, World
 from infra.drive import localaws
 from infra.drive.images.journal import new_id
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
 
 LOCK = """\
 version: 1

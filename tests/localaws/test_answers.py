@@ -176,3 +176,48 @@ def test_a_network_load_balancers_arn_says_so_and_keeps_its_tags(client: Callabl
         assert described["LoadBalancerArn"] == made["LoadBalancerArn"]
         [row] = elb.describe_tags(ResourceArns=[made["LoadBalancerArn"]])["TagDescriptions"]
         assert row["Tags"] == tags
+
+
+def test_a_vpn_connection_gets_another_gateway_and_keeps_its_tunnels(client: Callable[[str], Any]) -> None:
+    ec2 = client("ec2")
+    ours = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]
+    first, second = (
+        ec2.create_customer_gateway(Type="ipsec.1", IpAddress=address, BgpAsn=65077, DeviceName=address)[
+            "CustomerGateway"
+        ]["CustomerGatewayId"]
+        for address in ("198.51.100.71", "198.51.100.72")
+    )
+    before = ec2.create_vpn_connection(Type="ipsec.1", CustomerGatewayId=first, VpnGatewayId=ours)
+    connection = before["VpnConnection"]["VpnConnectionId"]
+    ec2.modify_vpn_connection(VpnConnectionId=connection, CustomerGatewayId=second)
+    (after,) = ec2.describe_vpn_connections(VpnConnectionIds=[connection])["VpnConnections"]
+    assert (after["CustomerGatewayId"], after["VpnGatewayId"]) == (second, ours)
+    assert after["Options"]["TunnelOptions"] == before["VpnConnection"]["Options"]["TunnelOptions"]
+    unknown = {"VpnConnectionId": connection, "TransitGatewayId": "tgw-0123456789abcdef0"}
+    assert code(ec2.modify_vpn_connection, **unknown) == "InvalidTransitGatewayID.NotFound"
+
+
+def test_a_gateway_endpoints_routes_follow_its_tables(client: Callable[[str], Any]) -> None:
+    ec2 = client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    one, two = (ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"] for _ in range(2))
+    made = ec2.create_vpc_endpoint(
+        VpcId=vpc, ServiceName=f"com.amazonaws.{REGION}.s3", RouteTableIds=[one], VpcEndpointType="Gateway"
+    )
+    endpoint = made["VpcEndpoint"]["VpcEndpointId"]
+
+    def routed() -> set[str]:
+        tables = ec2.describe_route_tables(RouteTableIds=[one, two])["RouteTables"]
+        return {
+            table["RouteTableId"]
+            for table in tables
+            if any(route.get("GatewayId") == endpoint for route in table["Routes"])
+        }
+
+    assert routed() == {one}
+    ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, AddRouteTableIds=[two])
+    assert routed() == {one, two}
+    ec2.modify_vpc_endpoint(VpcEndpointId=endpoint, RemoveRouteTableIds=[one])
+    assert routed() == {two}
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint])
+    assert routed() == set()

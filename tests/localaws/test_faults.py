@@ -11,6 +11,8 @@ from infra.drive import localaws as process
 from infra.localaws.faults import no_capacity, refused, throttling
 from localaws.place import Place
 
+pytestmark = pytest.mark.heavy(minutes=1)
+
 
 def held(place: Place) -> set[str]:
     """Resource types in the state."""

@@ -11,6 +11,8 @@ import pytest
 from infra.drive import localaws as process
 from localaws.place import Place
 
+pytestmark = pytest.mark.heavy(minutes=2)
+
 ROOTS = ("services", "storage", "vpn", "interconnect", "network", "nodes")
 """Those that take longest go first."""
 

@@ -25,7 +25,7 @@ from infra.drive.aws import Aws
 from infra.drive.images import packer
 from infra.errors import DriveError
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=5), pytest.mark.timeout(3000)]
 
 MORE = """\
 pools:

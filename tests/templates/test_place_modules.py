@@ -24,7 +24,7 @@ NAMES = (
     "identity", "storage", "dns", "network", "vpn_gateway", "peering", "transit_gateway", "transit_peering",
 )  # fmt: skip
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
 
 TAGS = {"cluster": "lab", "environment": "test", "managed-by": "causeway"}
 ZONES = ("us-west-2a", "us-west-2b")

@@ -29,6 +29,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "EnableVgwRoutePropagation": "vgw_route_propagation",
         "ModifyNetworkInterfaceAttribute": "instance_groups",
         "ModifySecurityGroupRules": "security_group_rules",
+        "ModifyVpcEndpoint": "vpc_endpoints",
         "MonitorInstances": "monitoring",
         "RunInstances": "run_instances",
         "TerminateInstances": "instance_bodies",

@@ -1,10 +1,11 @@
 """CreateVpnConnection keeps its options and tunnel options, ModifyVpnTunnelOptions changes them, and tunnels
-have telemetry; CreateVpnConnectionRoute and its deletion.
+have telemetry; ModifyVpnConnection; CreateVpnConnectionRoute and its deletion.
 
 AWS gives each tunnel an outside address, takes the second address of a tunnel's /30 for the customer's side
 and the first for its own, and invents the inside block and the key where none was asked for.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVpnConnection.html
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyVpnConnection.html
 https://docs.aws.amazon.com/vpn/latest/s2svpn/VPNTunnels.html
 """
 
@@ -16,7 +17,7 @@ from xml.etree import ElementTree
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
-from moto.ec2.exceptions import InvalidParameterValueError
+from moto.ec2.exceptions import InvalidParameterValueError, InvalidTransitGatewayID
 from moto.ec2.models.vpn_connections import VPNConnection
 from moto.ec2.responses.vpn_connections import VPNConnections
 from moto.moto_api._internal import mock_random
@@ -77,6 +78,22 @@ def install() -> None:
                 tunnel.update(_answered(self._get_param("TunnelOptions", {})))
                 return ActionResult({"VpnConnection": connection})
         raise InvalidParameterValueError(outside)
+
+    @method(VPNConnections)
+    def modify_vpn_connection(self: Any) -> ActionResult:
+        """Another gateway at either end: the tunnels stay, with their addresses and keys."""
+        connection = _connection(self)
+        if customer := self._get_param("CustomerGatewayId"):
+            self.ec2_backend.get_customer_gateway(customer)
+            connection.customer_gateway_id = customer
+        if gateway := self._get_param("VpnGatewayId"):
+            self.ec2_backend.get_vpn_gateway(gateway)
+            connection.vpn_gateway_id, connection.transit_gateway_id = gateway, None
+        if hub := self._get_param("TransitGatewayId"):
+            if hub not in self.ec2_backend.transit_gateways:
+                raise InvalidTransitGatewayID(hub)
+            connection.vpn_gateway_id, connection.transit_gateway_id = None, hub
+        return ActionResult({"VpnConnection": connection})
 
     setattr(VPNConnection, "customer_gateway_configuration", property(_configuration))  # noqa: B010, mypy
 

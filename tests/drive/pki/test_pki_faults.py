@@ -21,6 +21,8 @@ from infra.drive.pki import Pki, PkiError, sealed
 from infra.drive.secrets.local import LocalStore
 from infra.errors import DriveError
 
+pytestmark = pytest.mark.heavy(minutes=1)
+
 WRONG = "wrong horse battery"
 
 
