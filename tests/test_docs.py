@@ -501,3 +501,14 @@ def test_the_policies_are_those_of_the_reference_environment() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in [*APPLY, PLAN])
     assert f"arn:aws:s3:::{cluster.state.bucket}/{cluster.state.key}" in text
     assert f"parameter{cluster.secrets.prefix}/*" in text
+
+
+def test_every_heavy_file_is_in_the_table_of_costs() -> None:
+    told = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^(pytestmark = .*|@)pytest\.mark\.heavy", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert len(marked) > 10
+    assert {file for file in marked if f"`{file}`" not in told} == set()
