@@ -60,7 +60,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 _TOGETHER = {
     "tests/network/test_algorithms.py": ("algorithms", 0),
     "tests/network/test_laptops_": ("laptops", 3),
-    "tests/network/": ("lab", 8),
+    # What draws networks of its own, beside what shares the whole one.
+    "tests/network/test_lab.py": ("lab of variants", 5),
+    "tests/network/test_sites_commands.py": ("lab of variants", 5),
+    "tests/network/test_sites_variants.py": ("lab of variants", 5),
+    "tests/network/": ("lab", 5),
     "tests/drive/kubernetes/": ("API server of the drive", 2),
     "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
 }
@@ -70,7 +74,7 @@ _ALONE = "tests/test_shipped_specs.py"
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The lab's daemons keep time by seconds, so what runs beside them stands back."""
-    if _group(item.nodeid) not in ("laptops", "lab") and "PYTEST_XDIST_WORKER" in os.environ:
+    if not item.nodeid.startswith("tests/network/") and "PYTEST_XDIST_WORKER" in os.environ:
         os.nice(10 - os.nice(0))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from drive.applying import apply_saved
 from drive.behind_terraforms_back import CHANGES, World
+from permissions.recorded import recording
 
 from infra.commands import world
 from infra.commands.environment import Environment, find, understand
@@ -69,7 +70,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     localaws.stop(world.embedded_folder(environment).absolute())
 
 
-def test_each_change_is_found_named_and_restored(job: Job) -> None:
+def test_each_change_is_found_named_and_restored(job: Job, request: pytest.FixtureRequest) -> None:
+    """What restores them is allowed by the shipped policies."""
     lifecycle.plan(job)
     apply_saved(job)
     seen = World(job.aws(), declared(job.terraform().pull(), job.sites, job.regions))
@@ -114,9 +116,12 @@ def test_each_change_is_found_named_and_restored(job: Job) -> None:
     assert {one.id for one in again.undeclared} == {one.id for one in found.undeclared}
     assert "max_size" in {each.path for one in again.changes for each in one.attributes}
 
-    planned = lifecycle.plan(job)
-    assert planned.saved.has_changes
-    apply_saved(job)
+    aws = localaws.status(Path("build/doors/state/aws").absolute())
+    assert aws is not None
+    with recording(aws, "behind", update=request.config.getoption("--update-golden")):
+        planned = lifecycle.plan(job)
+        assert planned.saved.has_changes
+        apply_saved(job)
     left = lifecycle.drift(job)
     assert summary.drift_json(left.changes, left.undeclared) == []
     assert undeclared.find(job.aws(), declared(job.terraform().pull(), job.sites, job.regions)) == ()

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from permissions.recorded import PLAN, recording
 
 from benchmarks.lifecycle.project import Project
+from infra.drive import localaws
+from infra.drive.localaws import Server
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +29,16 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
     made = Project.copied(tmp_path, request.param)
     yield made
     made.invoke("local.down")
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+def aws(project: Project) -> Server:
+    """The embedded AWS of a project, before anything is in it."""
+    return localaws.start(project.build / "state/aws", project.environment)
 
 
 def edit(project: Project, old: str, new: str) -> None:
@@ -80,8 +93,13 @@ ONE_SIZE = {
 
 @pytest.mark.heavy(minutes=6)
 @pytest.mark.parametrize("project", ["research"], indirect=True)
-def test_from_nothing_to_everything_and_back(project: Project) -> None:
-    """All that we render, in three regions: applied, edited, gone without a trace."""
+def test_from_nothing_to_everything_and_back(project: Project, update: bool) -> None:
+    """All that we render, in three regions: applied, edited, gone; the shipped policies allow each call."""
+    with recording(aws(project), "research", update=update):
+        there_and_back(project)
+
+
+def there_and_back(project: Project) -> None:
     assert "Applied to" in project.invoke("apply", "--yes")
     assert project.inventory()["us-west-2"]
     outputs = json.loads(project.invoke("outputs", "--json"))
@@ -113,18 +131,20 @@ def test_from_nothing_to_everything_and_back(project: Project) -> None:
 
 @pytest.mark.heavy(minutes=4)
 @pytest.mark.parametrize("project", ["local"], indirect=True)
-def test_what_the_readme_plans_is_applied_and_does_not_drift(project: Project) -> None:
-    """The spec without an account: as README has it, then an edit that is planned in its site alone."""
-    said = project.invoke("apply", "--yes")
+def test_what_the_readme_plans_is_applied_and_does_not_drift(project: Project, update: bool) -> None:
+    """The spec without an account: as README has it, then an edit that is planned in its site alone, which
+    somebody may do who may only look."""
+    with recording(aws(project), "local", update=update):
+        said = project.invoke("apply", "--yes")
     assert [line for line in readme_plan() if line not in said.splitlines()] == []
     assert "Applied to" in said
-    assert json.loads(project.invoke("drift", "--json")) == []
     edit(project, "us-east-1: {max: 8}", "us-east-1: {max: 9}")
+    with recording(aws(project), "local-plan", PLAN, update=update):
+        only = ("--only", "us-east-1")
+        planned = project.invoke("plan", "--json", "--detailed-exitcode", *only, code=2)
+        larger(json.loads(planned), "us-east-1", "gpu")
+        assert json.loads(project.invoke("drift", "--json")) == []
     assert changed_files(project) == ONE_SIZE
-    only = ("--only", "us-east-1")
-    larger(
-        json.loads(project.invoke("plan", "--json", "--detailed-exitcode", *only, code=2)), "us-east-1", "gpu"
-    )
 
 
 def readme_plan() -> list[str]:

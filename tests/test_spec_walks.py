@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from permissions.recorded import recording
 
 from benchmarks.lifecycle.edits import EDITS
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import Resource, drawn, unnamed, untruths, walk
 from infra.commands.environment import Environment, understand
+from infra.drive import localaws
 from infra.errors import SpecError
 
 ROOT = Path(__file__).parents[1]
@@ -125,11 +127,13 @@ WALKS: Mapping[str, tuple[str, list[list[str]]]] = {
 @pytest.mark.heavy(minutes=6)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WALKS)
-def test_a_walk_through_edits(name: str, tmp_path: Path) -> None:
+def test_a_walk_through_edits(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     environment, steps = WALKS[name]
     project = Project.copied(tmp_path, environment)
+    aws = localaws.start(project.build / "state/aws", environment)
     try:
-        walked = walk(project, 1, steps)
+        with recording(aws, f"{environment}-walk", update=request.config.getoption("--update-golden")):
+            walked = walk(project, 1, steps)
         assert not walked.refused
     finally:
         project.run("local.down")

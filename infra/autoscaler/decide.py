@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import failures, misfits, ordering, scale_in, scale_up, telling
+from infra.autoscaler import failures, flavours, misfits, ordering, scale_in, scale_up, telling
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
 from infra.autoscaler.memory import Memory, Resize
@@ -32,6 +32,7 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     seen = _without(snapshot, learned.shrink)
     view = ordering.build(seen, learned.memory, config, now)
     growth = scale_up.plan(view, seen, learned.memory, config, now)
+    closed = flavours.exhausted(view, growth.held)
     less = scale_in.plan(view, growth.held, growth.sizes, seen, learned.memory, config, now)
 
     sizes = _sizes(snapshot, learned.shrink, growth.sizes, growth.verdicts, learned.lessons)
@@ -45,7 +46,8 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
             **{each.group: Resize(now, each.was, each.desired) for each in sizes},
         },
     )
-    actions: tuple[Action, ...] = (*sizes, *growth.answers, *less.actions)
+    holds = flavours.changes(snapshot.flavors, closed)
+    actions: tuple[Action, ...] = (*sizes, *holds, *growth.answers, *less.actions)
     stopped = _stopped(view, config)
     if stopped is not None:
         # Nothing is done, so nothing of it is remembered as done.

@@ -97,8 +97,16 @@ class Answer(Struct, frozen=True, tag=True):
     message: str
 
 
+class HoldFlavor(Struct, frozen=True, tag=True):
+    """Close a flavour of Kueue's to new work, or open it again."""
+
+    flavor: str
+    held: bool
+    reason: str
+
+
 Action: TypeAlias = (
-    SetDesired | TaintNode | FreeNode | Evict | Tell | Terminate | Release | RemoveNode | Answer
+    SetDesired | TaintNode | FreeNode | Evict | Tell | Terminate | Release | RemoveNode | Answer | HoldFlavor
 )
 
 

@@ -19,6 +19,7 @@ from infra.autoscaler.decision import (
     Decision,
     Evict,
     FreeNode,
+    HoldFlavor,
     Release,
     RemoveNode,
     SetDesired,
@@ -36,7 +37,7 @@ _AT_ONCE: Final = 8
 class Kube(Protocol):
     """The Kubernetes side. All of it may be called from several threads."""
 
-    def do(self, action: TaintNode | FreeNode | Evict | Tell | RemoveNode | Answer) -> Result:
+    def do(self, action: TaintNode | FreeNode | Evict | Tell | RemoveNode | Answer | HoldFlavor) -> Result:
         """Write; what the API says is a result."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:
@@ -104,18 +105,20 @@ class _Run:
         """Where it is done; empty for what concerns no group."""
         if isinstance(action, SetDesired | Terminate | Release):
             return self._regions.get(action.group, "")
-        if isinstance(action, Answer):
+        if isinstance(action, Answer | HoldFlavor):
             return ""
         return self._regions.get(self._groups.get(action.node, ""), "")
 
     def _one_region(self, numbers: Sequence[int]) -> dict[int, Done]:
-        """Sizes first, then node by node: two nodes of a group do not wait for each other."""
+        """Sizes and flavours first, then node by node: two nodes of a group do not wait for each other."""
         sizes: dict[str, list[int]] = defaultdict(list)
         nodes: dict[str, list[int]] = defaultdict(list)
         for number in numbers:
             action = self._actions[number]
             if isinstance(action, SetDesired):
                 sizes[action.group].append(number)
+            elif isinstance(action, HoldFlavor):  # before Kueue hears that a request failed
+                sizes[action.flavor].append(number)
             elif isinstance(action, Answer):
                 nodes[action.gang].append(number)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from infra.autoscaler import flavours
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer
 from infra.autoscaler.demand import Item, Wanted, bare
@@ -201,6 +202,7 @@ def settle(
         elif standing.placed and not standing.up:
             late = deadline if deadline is not None and not standing.started else now + config.boot_timeout
             waiting[key] = late
+    nowhere = flavours.exhausted(view, {name for booking in bookings.values() for name in booking.machines})
     for key in sorted(snapshot.gangs):
         gang = snapshot.gangs[key]
         if gang.kind != REQUEST:
@@ -218,6 +220,9 @@ def settle(
                     continue
                 if standing_of.never:
                     answers.append(_answer(gang, "Failed", "NeverFits", standing_of.never))
+                elif not standing_of.placed and (why := nowhere.get(flavours.of(gang, snapshot.flavors))):
+                    # Kueue gives it another flavour: this one is closed meanwhile.
+                    answers.append(_answer(gang, "Failed", "NoCapacity", f"there are no machines: {why}"))
                 elif standing_of.placed and standing_of.up:
                     until = now + config.booking
                     bookings[key] = Booking(standing_of.machines, until)

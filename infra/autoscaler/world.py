@@ -20,6 +20,8 @@ GPU = "nvidia.com/gpu"
 PODS = "pods"
 
 DRAIN_TAINT = f"{OURS}/scale-in"
+NO_CAPACITY = f"{OURS}/no-capacity"
+"""The taint of a Kueue flavour whose machines can't be had."""
 """Our own taint; its value is when it was put on, in seconds since the epoch. Nobody else's cordon is ever
 touched."""
 
@@ -317,6 +319,16 @@ class GroupState(Struct, frozen=True):
     deleting: bool = False
 
 
+class Flavor(Struct, frozen=True):
+    """A ResourceFlavor of Kueue's."""
+
+    name: str
+    pool: str = ""
+    """Empty for machines that are of no pool."""
+    held: bool = False
+    """Whether it has our taint."""
+
+
 class Snapshot(Struct, frozen=True):
     """All that one loop knows."""
 
@@ -340,3 +352,5 @@ class Snapshot(Struct, frozen=True):
     """Spot prices seen: ``us-west-2a/p3.8xlarge`` → USD an hour."""
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces, for selectors over them."""
+    flavors: Mapping[str, Flavor] = {}
+    """By name; none without Kueue."""

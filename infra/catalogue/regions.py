@@ -4,6 +4,7 @@ Source: ``ec2 describe-availability-zones`` and ``describe-instance-type-offerin
 ``offers.json``. In most regions AWS deals out zone letters anew to each account
 (https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html): which *letters* offer a type
 is that of the account that was asked, so a zone that seems to lack one deserves a warning, not a refusal.
+A zone's id, as ``usw2-az1``, is the same zone in every account.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from infra.catalogue.tables import table
 from infra.nearest import nearest
@@ -32,7 +34,25 @@ class Region:
     """For people: ``US West (Oregon)``."""
 
     def has_zone(self, zone: str) -> bool:
+        """Whether that may be one of its zones; which ids there are, only the account knows."""
+        if is_zone_id(zone):
+            return zone.startswith(f"{zone_id_prefix(self.name)}-az")
         return zone in self.zones or zone in self.older_zones
+
+
+_ZONE_ID: Final = re.compile(r"[a-z]+\d-az\d{1,2}")
+_DIRECTION: Final = {"gov": "g", "northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"}
+
+
+def is_zone_id(zone: str) -> bool:
+    """Whether it is an id, as ``usw2-az1``, not a name, as ``us-west-2a``."""
+    return _ZONE_ID.fullmatch(zone) is not None
+
+
+def zone_id_prefix(region: str) -> str:
+    """What the ids of a region's zones begin with: ``usw2`` for us-west-2."""
+    area, *words, number = region.split("-")
+    return area + "".join(_DIRECTION.get(word, word[0]) for word in words) + number
 
 
 @cache

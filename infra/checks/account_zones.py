@@ -7,9 +7,10 @@ before the first plan of an environment.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from infra.catalogue.regions import is_zone_id
 from infra.checks.registry import Finding
 from infra.checks.words import listed
 from infra.errors import Level, Path, Position, Problem, dotted
@@ -46,8 +47,9 @@ def problems(
 ) -> tuple[Problem, ...]:
     """Everything that does not fit the account, in the order of the file.
 
-    ``zones``: AWS region → the zones that the account has. ``offers``: AWS region → instance type → the zones
-    that offer it. A region that did not answer is in neither, and nothing is said about it.
+    ``zones``: AWS region → the zones that the account has, by name and by id. ``offers``: AWS region →
+    instance type → the zones that offer it, likewise. A region that did not answer is in neither, and nothing
+    is said about it.
     """
     findings = [
         *_missing_zones(spec, cluster, zones),
@@ -77,7 +79,7 @@ def _missing_zones(
         assert isinstance(site, AwsSite)
         for zone in region.zones if has is not None else ():
             if has is not None and zone not in has:
-                there = listed(sorted(has), most=8) or "none"
+                there = listed(_alike(has, zone), most=8) or "none"
                 message = f"the account has no zone {zone}"
                 hint = f"its zones in {region.region} are {there}"
                 path: Path = ("sites", region.name)
@@ -121,7 +123,7 @@ def _group(
     code = NO_OFFER if len(absent) == len(names) else SOME_OFFER
     for name in absent:
         message = f"the account is not offered {name} in {listed(used, most=8)}"
-        yield code, Finding(path, message, _offered_in(name, region, offers))
+        yield code, Finding(path, message, _offered_in(name, region, used[0], offers))
     if code == NO_OFFER:
         return
     for zone in used:
@@ -129,7 +131,7 @@ def _group(
             message = (
                 f"the account is not offered {listed(names)} in {zone}: {pool.name} cannot use that zone"
             )
-            elsewhere = sorted({place for name in names for place in offers.get(name, ())})
+            elsewhere = _alike({place for name in names for place in offers.get(name, ())}, zone)
             hint = f"zones of {region.region} that offer one of them: {listed(elsewhere, most=8)}"
             yield SOME_OFFER, Finding(path, message, hint)
 
@@ -154,7 +156,7 @@ def _named_machines(
     for (path, kind, site, zone), hostnames in refused.items():
         region = regions[site]
         message = f"the account is not offered {kind} in {zone}, the zone of {listed(hostnames)}"
-        yield MACHINE, Finding(path, message, _offered_in(kind, region, offers[region.region]))
+        yield MACHINE, Finding(path, message, _offered_in(kind, region, zone, offers[region.region]))
 
 
 def _machines(cluster: Cluster) -> tuple[Instance, ...]:
@@ -178,8 +180,13 @@ def _present(used: tuple[str, ...], region: Region, zones: Mapping[str, Collecti
     return used if has is None else tuple(zone for zone in used if zone in has)
 
 
-def _offered_in(kind: str, region: Region, offers: Mapping[str, Collection[str]]) -> str:
-    there = sorted(offers.get(kind, ()))
+def _alike(zones: Iterable[str], like: str) -> list[str]:
+    """Those that are called by what ``like`` is: name or id."""
+    return sorted(zone for zone in zones if is_zone_id(zone) == is_zone_id(like))
+
+
+def _offered_in(kind: str, region: Region, like: str, offers: Mapping[str, Collection[str]]) -> str:
+    there = _alike(offers.get(kind, ()), like)
     if not there:
         return (
             f"{region.region} has it in no zone of this account: take another type, or leave the region out"

@@ -143,7 +143,8 @@ def offered_in_zones(facts: Facts) -> Iterator[Finding]:
     for group in facts.groups:
         for typed in group.machines.types:
             offers = regions.offered(typed.type.name, group.place.region)
-            if offers and group.zones and not set(group.zones) & set(offers):
+            named = [zone for zone in group.zones if not regions.is_zone_id(zone)]
+            if offers and named and not set(named) & set(offers):
                 message = f"{typed.type.name} is not offered in {listed(group.zones)}"
                 path = group.at("zones") if group.bounds.zones is not None else group.at()
                 hint = f"{group.place.region} has it in {listed(offers)} (letters differ between accounts)"

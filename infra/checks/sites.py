@@ -47,8 +47,11 @@ def known_zone(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, zone in enumerate(place.site.zones or ()):
             if place.known is not None and not place.known.has_zone(zone):
-                near = regions.suggest_zone(place.region, zone)
-                hint = f"did you mean {near}? There are {listed(place.known.zones, most=8)}"
+                if regions.is_zone_id(zone):
+                    hint = f"ids of its zones begin with {regions.zone_id_prefix(place.region)}-az"
+                else:
+                    near = regions.suggest_zone(place.region, zone)
+                    hint = f"did you mean {near}? There are {listed(place.known.zones, most=8)}"
                 yield Finding(place.at("zones", index), f"{zone} is no zone of {place.region}", hint)
 
 
@@ -57,6 +60,16 @@ def zone_twice(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, zone in repeated(place.site.zones or ()):
             yield Finding(place.at("zones", index), f"{zone} is named already", "take one out")
+
+
+@check("SITE035", Level.ERROR, "A site has zones by name and by id.", waivable=False)
+def zones_by_name_and_id(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        zones = place.site.zones or ()
+        named = [index for index, zone in enumerate(zones) if not regions.is_zone_id(zone)]
+        if named and len(named) < len(zones):
+            message = f"{zones[named[0]]} is a name, and others have ids: two may be the same zone"
+            yield Finding(place.at("zones", named[0]), message, "name all zones, or give the ids of all")
 
 
 @check("SITE006", Level.ERROR, "Subnets are stated for a zone that the site does not use.")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from infra.catalogue.regions import zone_id_prefix
 from infra.commands import world
 from infra.commands.cluster import working
 from infra.commands.environment import Understood
@@ -115,7 +116,8 @@ def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str], z
     regions = dict.fromkeys(
         region
         for region in [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
-        if not zone or zone.startswith(region)  # us-west-2a, and the local zone us-west-2-lax-1a
+        # us-west-2a, the local zone us-west-2-lax-1a, and by id usw2-az1.
+        if not zone or zone.startswith((region, f"{zone_id_prefix(region)}-"))
     )
     if not regions:
         hint = meant_one_of(zone, [each for region in cluster.regions for each in region.zones])

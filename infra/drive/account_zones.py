@@ -1,4 +1,4 @@
-"""Which zones an account has, and which of them offer the instance types of a cluster.
+"""Which zones an account has, by name and by id, and which of them offer the instance types of a cluster.
 
 Both differ between accounts: AWS assigns the letters of zones for each account, and older accounts have zones
 that newer ones never get (EC2 User Guide, "Regions and Zones").
@@ -6,7 +6,7 @@ that newer ones never get (EC2 User Guide, "Regions and Zones").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -24,9 +24,9 @@ class Answers:
     """What the account says. A region that did not answer a question is missing from its mapping."""
 
     zones: Mapping[str, frozenset[str]]
-    """AWS region → the names of its zones that are enabled."""
+    """AWS region → the names and the ids of its zones that are enabled."""
     offers: Mapping[str, Mapping[str, frozenset[str]]]
-    """AWS region → instance type → the zones that offer it."""
+    """AWS region → instance type → the zones that offer it; by name alone where ``zones`` is not known."""
     refusals: Mapping[str, tuple[str, ...]]
     """Why a question was not answered → the AWS regions where it was not."""
 
@@ -38,20 +38,29 @@ def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers
     """
     aws = Aws(env, attempts=3, read_timeout=10)
 
-    def asked(region: str) -> tuple[frozenset[str] | DriveError, Mapping[str, frozenset[str]] | DriveError]:
+    def asked(
+        region: str,
+    ) -> tuple[Mapping[str, str] | DriveError, Mapping[str, frozenset[str]] | DriveError]:
         return _attempt(lambda: _zones(aws, region)), _attempt(lambda: _offers(aws, region, types[region]))
 
     zones, offers, refusals = {}, {}, dict[str, tuple[str, ...]]()
     for region, (has, offered) in each_region(types, asked).items():
+        ids: Mapping[str, str] = {}
         if isinstance(has, DriveError):
             refusals[str(has)] = (*refusals.get(str(has), ()), region)
         else:
-            zones[region] = has
+            ids = has
+            zones[region] = _both(has, ids)
         if isinstance(offered, DriveError):
             refusals[str(offered)] = (*refusals.get(str(offered), ()), region)
         else:
-            offers[region] = offered
+            offers[region] = {kind: _both(there, ids) for kind, there in offered.items()}
     return Answers(zones, offers, refusals)
+
+
+def _both(names: Iterable[str], ids: Mapping[str, str]) -> frozenset[str]:
+    """Names of zones, and their ids."""
+    return frozenset(both for name in names for both in (name, ids.get(name, name)))
 
 
 def _attempt(call: Callable[[], _T]) -> _T | DriveError:
@@ -61,14 +70,17 @@ def _attempt(call: Callable[[], _T]) -> _T | DriveError:
         return problem
 
 
-def _zones(aws: Aws, region: str) -> frozenset[str]:
+def _zones(aws: Aws, region: str) -> dict[str, str]:
+    """Name → id."""
     needs = ("ec2:DescribeAvailabilityZones",)
     with told("list the availability zones of the account", needs=needs, quoting=True):
         rows = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
     # Local Zones that the account opted in to are listed too.
-    return frozenset(
-        row["ZoneName"] for row in rows if row.get("ZoneType", "availability-zone") == "availability-zone"
-    )
+    return {
+        row["ZoneName"]: row["ZoneId"]
+        for row in rows
+        if row.get("ZoneType", "availability-zone") == "availability-zone"
+    }
 
 
 def _offers(aws: Aws, region: str, types: Collection[str]) -> dict[str, frozenset[str]]:

@@ -34,7 +34,12 @@ def parse(values: Mapping[str, Any]) -> Outputs:
         for site, named in (values.get("file_systems") or {}).items()
         if named
     }
-    return Outputs(tunnels, instances, file_systems)
+    zones = {
+        site: dict(network["zones"])
+        for site, network in (values.get("networks") or {}).items()
+        if network.get("zones")
+    }
+    return Outputs(tunnels, instances, file_systems, zones)
 
 
 def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
@@ -56,6 +61,9 @@ def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
                     for name, one in sorted(named.items())
                 }
                 for site, named in sorted(outputs.file_systems.items())
+            },
+            "networks": {
+                site: {"zones": dict(sorted(zones.items()))} for site, zones in sorted(outputs.zones.items())
             },
         },
         indent=1,

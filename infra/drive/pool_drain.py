@@ -164,9 +164,16 @@ def _group(region: str, row: Mapping[str, Any]) -> Group:
 
 def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group:
     """What a group has in one zone."""
-    there = tuple(sorted(one["InstanceId"] for one in row["Instances"] if one["AvailabilityZone"] == zone))
     with told(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
         asked = aws.client("ec2", group.region).describe_subnets(SubnetIds=list(group.subnets))
-    zones = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
-    staying = tuple(each for each in group.subnets if zones[each] != zone)
+    ids = {subnet["AvailabilityZone"]: subnet["AvailabilityZoneId"] for subnet in asked["Subnets"]}
+    names = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
+    there = tuple(
+        sorted(
+            one["InstanceId"]
+            for one in row["Instances"]
+            if zone in (one["AvailabilityZone"], ids.get(one["AvailabilityZone"]))
+        )
+    )
+    staying = tuple(each for each in group.subnets if zone not in (names[each], ids[names[each]]))
     return replace(group, instances=there, staying=staying)

@@ -38,6 +38,8 @@ class Outputs:
     """Host name → addresses of masters, SSH nodes and VPN servers."""
     file_systems: Mapping[str, Mapping[str, FileSystemIds]] = field(default_factory=dict)
     """Site → the name of an EFS file system → its ids."""
+    zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Site → zone as the spec has it → its name in the account."""
 
     def remote(self, tunnel: SiteTunnel) -> IPv4Address | None:
         """The public address of a tunnel's other end; None while only AWS knows it."""
@@ -45,6 +47,10 @@ class Outputs:
             return tunnel.remote
         pair = self.tunnels.get(tunnel.link)
         return pair[tunnel.number - 1] if pair else None
+
+    def zone(self, site: str, zone: str) -> str:
+        """The name of a zone, for what knows no ids; as the spec has it while only AWS knows it."""
+        return self.zones.get(site, {}).get(zone, zone)
 
 
 NO_OUTPUTS: Final = Outputs()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from infra.catalogue.regions import is_zone_id
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.ipsec import Ipsec
@@ -189,7 +190,12 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
     return {
         "block": str(region.vpc),
         "subnets": {
-            each.name: {"tier": each.tier, "zone": each.zone, "block": str(each.block)}
+            each.name: {
+                "tier": each.tier,
+                "zone": each.zone,
+                **({"zone_id": each.zone} if is_zone_id(each.zone) else {}),
+                "block": str(each.block),
+            }
             for each in region.subnets
         },
         "nat": dict(region.nat),

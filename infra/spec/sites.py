@@ -221,7 +221,8 @@ class AwsSite(Part):
             "leave one: it is replaced, which has to be named"
         ),
     ] = None
-    """Availability zones, by full name. Default: the region's first three."""
+    """Availability zones, by full name (``us-west-2a``) or by id (``usw2-az1``), which is the same zone in
+    every account. Default: the region's first three."""
     cidr: Annotated[Cidr | None, NEVER("can't change on a live VPC")] = None
     """The VPC's block. Default: allocated from the supernet, and kept by the lock file."""
     prefix: Annotated[Int, Field(ge=16, le=28), NEVER("can't change on a live VPC")] = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from golden_folders import scenarios
 from infra.autoscaler import config
 from infra.autoscaler.kube import store
 from infra.load import load
-from infra.model import Cluster
+from infra.model import Cluster, Outputs
 from infra.render.kubernetes import autoscaler
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
@@ -54,6 +55,25 @@ def check(cluster: Cluster) -> None:
         assert {kind.quota_on_demand for kind in each.types}
     assert read.slack == cluster.autoscaler.slack
     assert read.webhook == (cluster.autoscaler.webhook is not None)
+
+
+def test_zones_by_id_have_the_names_that_nodes_have() -> None:
+    cluster = shipped("local")
+    here = cluster.regions[0].name
+    pools = tuple(
+        replace(
+            pool,
+            groups=tuple(
+                replace(group, zones=("usw2-az1", "usw2-az2")) if group.region == here else group
+                for group in pool.groups
+            ),
+        )
+        for pool in cluster.pools
+    )
+    names = {"usw2-az1": "us-west-2b", "usw2-az2": "us-west-2a"}
+    text = autoscaler.configuration(replace(cluster, pools=pools), Outputs(zones={here: names}))
+    zones = {each.zones for each in config.parse(text).groups if each.site == here}
+    assert zones == {("us-west-2b", "us-west-2a")}
 
 
 def test_settings_arrive() -> None:

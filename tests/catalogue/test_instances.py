@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from infra.catalogue import gpus, instances, regions
 from infra.catalogue.instances import Gpu, InstanceType
@@ -204,6 +205,20 @@ def test_older_accounts_have_zones_that_new_ones_lack() -> None:
     assert region.has_zone("us-west-1c")
     assert "us-west-1c" not in region.zones
     assert not region.has_zone("us-west-1d")
+
+
+def test_ids_of_zones_are_those_of_their_region() -> None:
+    """Of all that moto knows from AWS."""
+    for name, zones in RegionsAndZonesBackend.zones.items():
+        region = regions.find(name)
+        for zone in zones if region is not None else ():
+            assert regions.is_zone_id(zone.zone_id)
+            assert not regions.is_zone_id(zone.name)
+            assert region is not None
+            assert region.has_zone(zone.zone_id)
+    us_west = regions.find("us-west-2")
+    assert us_west is not None
+    assert not us_west.has_zone("use1-az1")
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,19 @@ def test_a_first_plan_is_refused_with_all_that_the_account_lacks(lab: Understood
 
 
 @pytest.mark.usefixtures("lacking")
+def test_zones_by_id_are_judged_and_told_by_id(lab: Understood) -> None:
+    text = SPEC.replace("us-west-2a", "usw2-az2").replace("us-west-2b", "usw2-az1")
+    lab.environment.spec_file.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        account_zones.require(understand(find("lab")))
+    by_code = {each.code: each for each in caught.value.problems if each.path != "sites.eu-west-1"}
+    assert list(by_code) == ["SITE034", "POOL049", "POOL050", "ACC029"]
+    assert "usw2-az1" in by_code["SITE034"].message
+    assert by_code["SITE034"].hint.endswith("usw2-az2, usw2-az3 and usw2-az4")
+    assert "zones of us-west-2 that offer it: usw2-az4;" in by_code["POOL049"].hint
+
+
+@pytest.mark.usefixtures("lacking")
 def test_what_is_applied_is_not_asked_about_again(lab: Understood) -> None:
     folders = Folders(lab.environment.build.absolute())
     ledger.remember(folders, {}, {"account": "123456789012", "begun": True})
@@ -194,7 +207,7 @@ class Denying(BaseHTTPRequestHandler):
             self.send_response(200)
             body = (
                 '<DescribeAvailabilityZonesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
-                "<availabilityZoneInfo><item><zoneName>us-west-2a</zoneName></item></availabilityZoneInfo>"
+                "<availabilityZoneInfo><item><zoneName>us-west-2a</zoneName><zoneId>usw2-az2</zoneId></item></availabilityZoneInfo>"
                 "</DescribeAvailabilityZonesResponse>"
             )
         self.end_headers()

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from permissions.recorded import recording
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
+from infra.drive.localaws import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=4)]
 
@@ -28,10 +30,12 @@ version: 1
 name: tiny
 domain: tiny.internal
 aws: {embedded: true}
+secrets: {store: ssm}
+network: {interconnect: transit-gateway}
 kubernetes: {control_plane: {count: 1}}
 sites:
-  us-west-2: {kind: aws, primary: true, zones: [us-west-2a, us-west-2b]}
-  us-east-1: {kind: aws, zones: [us-east-1a]}
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a, us-west-2b], kms_key: KEY}
+  us-east-1: {kind: aws, zones: [use1-az6]}
 images: {cpu: {}}
 pools:
   work: {image: cpu, instance_types: [m6i.large], regions: {us-west-2: {max: 4}, us-east-1: {max: 4}}}
@@ -40,6 +44,7 @@ pools:
     instance_types: [m6i.large]
     placement_group: cluster
     regions: {us-west-2: {max: 4, zones: [us-west-2a]}}
+  old: {image: cpu, instance_types: [m5.large], launch: configuration, regions: {us-east-1: {max: 1}}}
 """
 RENAMED = BEFORE.replace("  work: {", "  batch: {")
 EDITED = (
@@ -59,7 +64,10 @@ PLACEMENT = 'module.us_west_2.module.node_pool["tight"].aws_placement_group.this
 @dataclass(frozen=True)
 class Project:
     folder: Path
+    server: Server
     aws: Aws
+    key: str
+    """A customer-managed key."""
 
     def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
         done = subprocess.run(
@@ -79,7 +87,7 @@ class Project:
         return found
 
     def spec(self, text: str) -> None:
-        (self.folder / "environments" / "tiny.yaml").write_text(text)
+        (self.folder / "environments" / "tiny.yaml").write_text(text.replace("KEY", self.key))
 
     def instances(self, region: str, name: str) -> set[str]:
         groups = self.aws.client("autoscaling", region).describe_auto_scaling_groups(
@@ -109,14 +117,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     (tmp_path / "environments").mkdir()
     aws = (tmp_path / "build" / "tiny" / "state" / "aws").absolute()
     server = localaws.start(aws, "tiny")
-    project = Project(tmp_path, Aws(localaws.environment(server, "us-west-2")))
+    clients = Aws(localaws.environment(server, "us-west-2"))
+    key = clients.client("kms", "us-west-2").create_key()["KeyMetadata"]["Arn"]
+    project = Project(tmp_path, server, clients, key)
     project.spec(BEFORE)
     yield project
     localaws.stop(aws)
 
 
-def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None:
-    project.invoke("apply", "--yes")
+def test_instances_at_work_outlive_edits_of_their_pool(
+    project: Project, request: pytest.FixtureRequest
+) -> None:
+    """What it is made of also needs the rarer statements of the shipped policies."""
+    update = request.config.getoption("--update-golden")
+    with recording(project.server, "tiny", update=update):
+        project.invoke("apply", "--yes")
+    networks = json.loads(project.invoke("outputs", "--json")[0])["networks"]
+    assert networks["us-east-1"]["zones"] == {"use1-az6": "us-east-1a"}
     west = project.grow("us-west-2", WORK, 3, "us-west-2a")
     (east,) = project.grow("us-east-1", "tiny-us-east-1-work", 1)
     (tight,) = project.grow("us-west-2", "tiny-us-west-2-tight", 1, "us-west-2a")
@@ -161,8 +178,8 @@ def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None
     assert "invoke pool.drain --env tiny --pool tight" in said
 
     # A drain works for what the spec has no more.
-    said, _ = project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
-    assert "us-east-1" in said
+    said, _ = project.invoke("pool.drain", "--pool", "work", "--zone", "use1-az6", "--yes")
+    assert "use1-az6" in said
     assert not project.instances("us-east-1", "tiny-us-east-1-work")
     project.invoke("pool.drain", *zone, "--yes")
     assert project.instances("us-west-2", WORK) == west
@@ -181,7 +198,8 @@ def test_instances_at_work_outlive_edits_of_their_pool(project: Project) -> None
     _, said = project.invoke("apply", *agreed, code=1)
     assert late in said
     project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
-    said, _ = project.invoke("apply", *agreed)
+    with recording(project.server, "tiny-edited", update=update):
+        said, _ = project.invoke("apply", *agreed)
     assert "Applied to tiny" in said
     assert project.instances("us-west-2", WORK) == west
     [group] = project.aws.client("autoscaling", "us-west-2").describe_auto_scaling_groups(

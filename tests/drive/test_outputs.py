@@ -33,6 +33,10 @@ VALUES: dict[str, Any] = {
         "us-east-1": {},
     },
     "dns": {"zone_id": "Z1"},
+    "networks": {
+        "us-west-2": {"vpc_id": "vpc-1", "zones": {"usw2-az1": "us-west-2b"}},
+        "us-east-1": {"vpc_id": None, "zones": {}},
+    },
 }
 
 
@@ -44,7 +48,14 @@ def test_what_was_not_made_yet_is_left_out() -> None:
     )
     assert outputs.instances["master-1"].public is None
     assert outputs.file_systems == {"us-west-2": {"home": FileSystemIds("fs-1", {"homes": "fsap-1"})}}
+    assert outputs.zones == {"us-west-2": {"usw2-az1": "us-west-2b"}}
     assert parse({}) == NO_OUTPUTS
+
+
+def test_a_zone_is_called_as_the_account_calls_it_once_that_is_known() -> None:
+    outputs = parse(VALUES)
+    assert outputs.zone("us-west-2", "usw2-az1") == "us-west-2b"
+    assert outputs.zone("us-east-1", "use1-az1") == "use1-az1"
 
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:

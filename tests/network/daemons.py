@@ -85,6 +85,13 @@ class Charon:
             found.setdefault(name, []).append(IkeSa(sa["state"].decode(), spis, len(_installed(sa))))
         return found
 
+    def end(self, *orphans: IkeSa) -> None:
+        """Ends these, which the other end does not know any more."""
+        spis = {each.spis[0] for each in orphans}
+        for _, sa in self._sas():
+            if sa["initiator-spi"].decode() in spis:
+                self.node.run("swanctl", "--terminate", "--ike-id", sa["uniqueid"].decode(), "--force")
+
     def _sas(self) -> list[tuple[str, Any]]:
         node = self.node
         told = node.machine.ask("vici", node=node.first, command="list-sas", event="list-sa")["events"]

@@ -130,6 +130,9 @@ def _ec2(call: Recorded, action: str, parameters: Parameters, context: Context) 
             yield Request(action, arn, _context(context, _has(call.tags.get(name))))
     for role in _values(parameters, "IamInstanceProfile.Name"):
         yield _pass_role(role, "ec2", context)
+    for key in _values(parameters, r"(?:BlockDeviceMapping\.\d+\.Ebs\.)?KmsKeyId"):
+        if call.action in ("CreateVolume", "RunInstances"):
+            yield from _disk_key(key, call.region, context)
     for arn in _values(parameters, "DeliverLogsPermissionArn"):
         yield _pass_role(arn.rpartition("/")[2], "vpc-flow-logs", context)
 
@@ -219,10 +222,35 @@ def _launched(call: Recorded, context: Context) -> Iterator[Request]:
     ids += re.findall(r"\b(?:ami|sg|cr)-[0-9a-f]{8,17}\b", json.dumps(data))
     for name in dict.fromkeys(ids):
         yield Request(action, _ec2_arn(call, name), _context(context, _has(call.tags.get(name))))
+    keys = {str(disk.get("Ebs", {}).get("KmsKeyId", "")) for disk in data.get("BlockDeviceMappings", ())}
+    for key in sorted(keys - {""}):
+        yield from _disk_key(key, call.region, context)
     for role in [data["IamInstanceProfile"]["Name"]] if "IamInstanceProfile" in data else []:
         yield _pass_role(role, "ec2", context)
     if "OnDemandPercentageAboveBaseCapacity" in call.text:
         yield _service_linked("spot", context)
+
+
+# -- Keys -------------------------------------------------------------------------------------------------
+
+
+def _kms(call: Recorded, action: str, parameters: Parameters, context: Context) -> Iterator[Request]:
+    body = _body(call)
+    grantee = {"kms:GranteePrincipal": body["GranteePrincipal"]} if call.action == "CreateGrant" else {}
+    yield Request(action, _key_arn(str(body["KeyId"]), call.region), _context(context, grantee))
+
+
+def _key_arn(key: str, region: str) -> str:
+    return key if key.startswith("arn:") else f"arn:aws:kms:{region}:{ACCOUNT}:key/{key}"
+
+
+def _disk_key(key: str, region: str, context: Context) -> Iterator[Request]:
+    """What EC2 does with a disk's key in the caller's name (EBS User Guide, "Requirements for Amazon EBS
+    encryption")."""
+    via = {"kms:ViaService": f"ec2.{region}.amazonaws.com"}
+    actions = "CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext"
+    for name in (*actions, "ReEncryptFrom", "ReEncryptTo"):
+        yield Request(f"kms:{name}", _key_arn(key, region), _context(context, via))
 
 
 # -- Load balancing ---------------------------------------------------------------------------------------
@@ -307,6 +335,11 @@ def _efs(call: Recorded, action: str, parameters: Parameters, context: Context) 
         yield Request(tag, f"{place}:file-system/*", _context(context, asked, made_by))
     elif not ids:
         yield Request(action, "*", _context(context))
+    if call.action == "CreateFileSystem" and "KmsKeyId" in body:
+        # EFS User Guide, "Encrypting data at rest": permissions.
+        via = {"kms:ViaService": f"elasticfilesystem.{call.region}.amazonaws.com"}
+        for name in ("CreateGrant", "DescribeKey"):
+            yield Request(f"kms:{name}", _key_arn(body["KmsKeyId"], call.region), _context(context, via))
     for name in ids if call.action != "CreateFileSystem" else ():
         kind = "access-point" if name.startswith("fsap-") else "file-system"
         arn = f"{place}:{kind}/{name}"
@@ -379,6 +412,7 @@ _SERVICES = {
     "elasticfilesystem": _efs,
     "elasticloadbalancing": _load_balancing,
     "iam": _iam,
+    "kms": _kms,
     "logs": _logs,
     "route53": _route53,
     "s3": _s3,

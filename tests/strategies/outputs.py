@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
 
+from infra.catalogue.regions import is_zone_id
 from infra.model import Cluster, Outputs
 from infra.model.outputs import Addresses, FileSystemIds
 
@@ -33,4 +34,11 @@ def outputs_for(cluster: Cluster) -> Outputs:
             for number, point in enumerate(system.access_points, start=1)
         }
         file_systems.setdefault(system.region, {})[system.name] = FileSystemIds(f"fs-{index:017x}", points)
-    return Outputs(tunnels, instances, file_systems)
+    zones = {
+        region.name: {
+            zone: f"{region.region}{'abcdef'[index]}" if is_zone_id(zone) else zone
+            for index, zone in enumerate(region.zones)
+        }
+        for region in cluster.regions
+    }
+    return Outputs(tunnels, instances, file_systems, zones)

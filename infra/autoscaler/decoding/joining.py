@@ -55,6 +55,7 @@ def snapshot(
         faults={**(faults or {}), **found.faults, **_stood_in(pods)},
         prices=prices,
         namespaces=caches.get("Namespace", {}),
+        flavors=caches.get("ResourceFlavor", {}),
     )
 
 

@@ -14,9 +14,11 @@ from infra.autoscaler.decoding.shapes import Shapes, node_terms, selector
 from infra.autoscaler.fitting import CURRENT, REGION, ZONE
 from infra.autoscaler.quantity import offered
 from infra.autoscaler.world import (
+    NO_CAPACITY,
     PODS,
     Budget,
     DaemonSet,
+    Flavor,
     Node,
     NodeTerm,
     Owner,
@@ -25,7 +27,7 @@ from infra.autoscaler.world import (
     Shape,
     Taint,
 )
-from infra.catalogue.labels import GPU_SICK, GPU_SICK_CONDITION, OURS
+from infra.catalogue.labels import GPU_SICK, GPU_SICK_CONDITION, OURS, POOL
 
 GANG: Final = f"{OURS}/gang"
 GANG_MIN: Final = f"{OURS}/gang-min"
@@ -318,6 +320,14 @@ class Reader:
             annotations={**annotations, **ours(meta.annotations)},
         )
 
+    def flavor(self, found: wire.ResourceFlavor) -> Flavor:
+        taints = found.spec.node_taints or ()
+        return Flavor(
+            found.metadata.name,
+            (found.spec.node_labels or {}).get(POOL, ""),
+            any(each.key == NO_CAPACITY for each in taints),
+        )
+
     def provisioning_request(self, found: wire.ProvisioningRequest) -> facts.ProvisioningRequest:
         meta, spec, status = found.metadata, found.spec, found.status or wire.ProvisioningStatus()
         newest: facts.Condition = ""
@@ -405,6 +415,7 @@ def kinds(reader: Reader) -> Mapping[str, tuple[type, Make]]:
         "JobSet": (wire.JobSet, reader.job_set),
         "PodGroup": (wire.PodGroup, reader.pod_group),
         "Workload": (wire.Workload, reader.workload),
+        "ResourceFlavor": (wire.ResourceFlavor, reader.flavor),
         "ProvisioningRequest": (wire.ProvisioningRequest, reader.provisioning_request),
         "PodTemplate": (wire.PodTemplate, reader.pod_template),
         "PodDisruptionBudget": (wire.PodDisruptionBudget, reader.budget),

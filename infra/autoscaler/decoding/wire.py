@@ -449,6 +449,16 @@ class Workload(Struct, gc=False):
     status: WorkloadStatus | None = None
 
 
+class FlavorSpec(Struct, rename="camel", gc=False):
+    node_labels: dict[str, str] | None = None
+    node_taints: list[Taint] | None = None
+
+
+class ResourceFlavor(Struct, gc=False):
+    metadata: PlainMeta
+    spec: FlavorSpec = msgspec.field(default_factory=FlavorSpec)
+
+
 class TemplateReference(Struct, gc=False):
     name: str
 

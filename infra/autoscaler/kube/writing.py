@@ -14,14 +14,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNode, TaintNode, Tell
+from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, HoldFlavor, RemoveNode, TaintNode, Tell
 from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeError, RefusedError
 from infra.autoscaler.results import Result
-from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT
+from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT, NO_CAPACITY
 
 _ROUNDS: Final = 4
 """Times that an object is read again because somebody else wrote it in between."""
 _REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
+_FLAVORS: Final = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 _REASON: Final = re.compile(r"[^A-Za-z0-9_,:]+")
 
 
@@ -40,6 +41,15 @@ class _Taint(Struct, rename="camel", omit_defaults=True):
 
 class _NodeSpec(Struct):
     taints: list[_Taint] | None = None
+
+
+class _FlavorSpec(Struct, rename="camel"):
+    node_taints: list[_Taint] | None = None
+
+
+class _Flavor(Struct):
+    metadata: _Meta
+    spec: _FlavorSpec = msgspec.field(default_factory=_FlavorSpec)
 
 
 class _Node(Struct):
@@ -99,6 +109,8 @@ class KubeWriter:
                     return self._remove(action)
                 case Answer():
                     return self._answer(action)
+                case HoldFlavor():
+                    return self._hold(action)
                 case _:
                     return Result("refused", f"{type(action).__name__} is none of the cluster's")
         except _NotOursError:
@@ -116,6 +128,27 @@ class KubeWriter:
             return self._annotated(namespace, pod, uid, notes)
         except _NotOursError:
             return Result("stale", "the lease is not ours any more")
+
+    # Flavours.
+
+    def _hold(self, action: HoldFlavor) -> Result:
+        path = f"{_FLAVORS}/{action.flavor}"
+
+        def once() -> Result:
+            body = self._client.find(path, tries=2, total=self._total)
+            if body is None:
+                return Result("stale", f"there is no flavour {action.flavor}")
+            found = msgspec.json.decode(body, type=_Flavor)
+            others = [each for each in found.spec.node_taints or [] if each.key != NO_CAPACITY]
+            wanted = [*others, _Taint(NO_CAPACITY, effect="NoSchedule")] if action.held else others
+            if wanted == (found.spec.node_taints or []):
+                return Result("needless")
+            meta = {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
+            changed = {"metadata": meta, "spec": {"nodeTaints": wanted or None}}
+            self._write("PATCH", path, changed, content=MERGE)
+            return Result("done")
+
+        return self._rounds(once, f"flavour {action.flavor}")
 
     # Nodes.
 

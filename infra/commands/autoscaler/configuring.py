@@ -24,7 +24,7 @@ def text(understood: Understood) -> str:
     from infra.render.kubernetes import autoscaler
 
     scalable(understood)
-    return autoscaler.configuration(understood.cluster)
+    return autoscaler.configuration(understood.cluster, understood.outputs)
 
 
 def config(understood: Understood) -> Config:

@@ -43,7 +43,7 @@ _GROUP: Final = "autoscaling.x-k8s.io"
 _LOOK: Final = ("list", "watch")
 
 
-def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     """``kinds.yaml``, and where it runs its rights, its configuration and the controller.
 
     The kind is there before Kueue is, which looks for it once, when it starts.
@@ -53,7 +53,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     kinds = {"kinds.yaml": [_requests()]}
     if not is_scaled(cluster):
         return kinds
-    config = configuration(cluster)
+    config = configuration(cluster, outputs)
     return {
         **kinds,
         "rights.yaml": _rights(),
@@ -67,7 +67,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 # -- What it is told ----------------------------------------------------------------------------------------
 
 
-def configuration(cluster: Cluster) -> str:
+def configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> str:
     """``config.json``: infra.autoscaler.config.Config, a setting a line and a group a line."""
     settings = cluster.autoscaler
     told = {
@@ -93,7 +93,7 @@ def configuration(cluster: Cluster) -> str:
         "provisioning_class": PROVISIONING_CLASS,
     }
     lines = [f"  {json.dumps(key)}: {_line(value)}" for key, value in told.items()]
-    rows = ",\n".join(f"    {_line(each)}" for each in _groups(cluster))
+    rows = ",\n".join(f"    {_line(each)}" for each in _groups(cluster, outputs))
     lines.append(f'  "groups": [\n{rows}\n  ]')
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -102,7 +102,7 @@ def _line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _groups(cluster: Cluster) -> Iterator[dict[str, Any]]:
+def _groups(cluster: Cluster, outputs: Outputs) -> Iterator[dict[str, Any]]:
     """In overflow order: regions by the spec's order, in one region pools by priority."""
     order = {region.name: region.order for region in cluster.regions}
     regions = {region.name: region.region for region in cluster.regions}
@@ -110,10 +110,11 @@ def _groups(cluster: Cluster) -> Iterator[dict[str, Any]]:
     for pool, group in sorted(
         pairs, key=lambda pair: (order[pair[1].region], -pair[0].priority, pair[0].name)
     ):
-        yield _group(pool, group, regions[group.region], order[group.region])
+        zones = [outputs.zone(group.region, zone) for zone in group.zones]
+        yield _group(pool, group, regions[group.region], order[group.region], zones)
 
 
-def _group(pool: NodePool, group: NodeGroup, region: str, order: int) -> dict[str, Any]:
+def _group(pool: NodePool, group: NodeGroup, region: str, order: int, zones: list[str]) -> dict[str, Any]:
     return {
         "name": group.name,
         "pool": pool.name,
@@ -123,7 +124,7 @@ def _group(pool: NodePool, group: NodeGroup, region: str, order: int) -> dict[st
         "priority": pool.priority,
         "min": group.min,
         "max": group.max,
-        "zones": list(group.zones),
+        "zones": zones,
         "types": [_type(each, region) for each in pool.instance_types],
         "on_demand_base": pool.market.on_demand_base,
         "on_demand_percent": pool.market.on_demand_percent,
@@ -181,7 +182,7 @@ def _rights() -> list[Object]:
         _rule("apps", ["daemonsets"], _LOOK),
         _rule("batch", ["jobs"], _LOOK),
         _rule("jobset.x-k8s.io", ["jobsets"], _LOOK),
-        _rule("kueue.x-k8s.io", ["workloads"], _LOOK),
+        _rule("kueue.x-k8s.io", ["workloads", "resourceflavors"], _LOOK),
         _rule("policy", ["poddisruptionbudgets"], _LOOK),
         _rule("scheduling.k8s.io", ["priorityclasses"], _LOOK),
         _rule("scheduling.sigs.k8s.io", ["podgroups"], _LOOK),
@@ -194,6 +195,7 @@ def _rights() -> list[Object]:
         _rule("", ["pods/eviction"], ["create"]),
         _rule(_GROUP, ["provisioningrequests"], ["get"]),
         _rule(_GROUP, ["provisioningrequests/status"], ["get", "patch"]),
+        _rule("kueue.x-k8s.io", ["resourceflavors"], ["get", "patch"]),
         _rule("events.k8s.io", ["events"], ["create", "patch"]),
     ]
     # Names can't be asked of what is only about to be made (Kubernetes, "Using RBAC Authorization").

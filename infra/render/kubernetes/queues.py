@@ -1,10 +1,12 @@
 """Queues: cards shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
 
 What there is
-    are flavours: machines of ours with one model of card, and each pool in each region. A job is given one
-    flavour, the first with room: ours, which cost nothing more, then pools by their priority, regions in
-    the order of overflow, the cheaper card first. Places (site, zone or rack, machine) let a job ask to be
-    near to itself: annotation ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
+    are flavours: machines of ours with one model of card, and each pool. A job is given one flavour, the
+    first with room: ours, which cost nothing more, then pools by their priority, by the first region that
+    they are in, the cheaper card first. In which of its pool's regions it starts is the autoscaler's choice,
+    which knows where there is capacity; where there is none in any, it taints the flavour, and Kueue takes
+    the next one. Places (site, zone or rack, machine) let a job ask to be near to itself: annotation
+    ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
 Who gets it
     is a queue a group, all in one cohort. What a group is sure of (``gpu_quota``) is its queue's own, of the
     first flavours first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
@@ -28,6 +30,7 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import Taint
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
+from infra.render.kubernetes import queue_policies
 from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.scaling import is_scaled
 from infra.render.kubernetes.scheduling import GPU_TAINT
@@ -108,7 +111,8 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     # One that writes nothing answers no request either, and jobs would wait for ever.
     asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
-        "flavours.yaml": [_topology(), *(_flavour(each, asked=asked) for each in found)],
+        "policies.yaml": list(queue_policies.policies(cluster)),
+        "flavours.yaml": [_topology(), *map(_flavour, found)],
         "classes.yaml": list(_classes(cluster)),
         "checks.yaml": list(_checks()) if asked else [],
         "queues.yaml": list(_queues(cluster, found, asked=asked)),
@@ -127,15 +131,8 @@ def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
         ((pool, group) for pool in cluster.pools for group in pool.groups if group.max),
         key=lambda entry: (-entry[0].priority, order[entry[1].region], *_price(entry[1]), entry[0].name),
     )
-    if len(ours) + len(groups) <= MOST_FLAVOURS:
-        return (*ours, *(_of_groups(f"{pool.name}.{group.region}", pool, [group]) for pool, group in groups))
-    pools = list(dict.fromkeys(pool.name for pool, _ in groups))
-    by_name = {pool.name: pool for pool in cluster.pools}
-    merged = [
-        _of_groups(name, by_name[name], [group for group in by_name[name].groups if group.max])
-        for name in pools
-    ]
-    return (*ours, *merged)[:MOST_FLAVOURS]
+    pools = {pool.name: pool for pool, _ in groups}
+    return (*ours, *map(_of_pool, pools.values()))[:MOST_FLAVOURS]
 
 
 def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
@@ -158,12 +155,13 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
     return found
 
 
-def _of_groups(name: str, pool: NodePool, groups: Sequence[NodeGroup]) -> Flavour:
+def _of_pool(pool: NodePool) -> Flavour:
+    groups = [group for group in pool.groups if group.max]
     labels = dict(set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups)))
     # A group's bounds are units of capacity, of which a machine may be several (EC2 Auto Scaling, weights).
     lightest = min(each.weight for each in pool.instance_types)
     amount = sum((_amount(group.allocatable).times(-(-group.max // lightest)) for group in groups), Amount())
-    return Flavour(name, _chosen(labels), pool.taints, amount, cloud=True)
+    return Flavour(pool.name, _chosen(labels), pool.taints, amount, cloud=True)
 
 
 def _chosen(labels: Mapping[str, str], most: int = _MOST_LABELS) -> dict[str, str]:
@@ -192,13 +190,11 @@ def _topology() -> Object:
     return of(_API, "Topology", TOPOLOGY, spec={"levels": [{"nodeLabel": level} for level in _LEVELS]})
 
 
-def _flavour(flavour: Flavour, *, asked: bool) -> Object:
+def _flavour(flavour: Flavour) -> Object:
     taints = [
         {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
         for taint in flavour.taints
     ]
-    # Kueue reckons a machine's place by nodes that are there, or that the autoscaler has promised.
-    near = flavour.amount.cards and (asked or not flavour.cloud)
     return of(
         _API,
         "ResourceFlavor",
@@ -211,7 +207,8 @@ def _flavour(flavour: Flavour, *, asked: bool) -> Object:
                 if any(taint.key == GPU_TAINT for taint in flavour.taints)
                 else {}
             ),
-            **({"topologyName": TOPOLOGY} if near else {}),
+            # With every flavour of cards, also where nobody answers requests: Kueue never takes it back.
+            **({"topologyName": TOPOLOGY} if flavour.amount.cards else {}),
         },
     )
 
@@ -233,11 +230,12 @@ def _checks() -> Iterator[Object]:
         spec={
             "provisioningClassName": PROVISIONING_CLASS,
             "managedResources": [_CARDS],
-            # Work waits for capacity for as long as it takes; it is never given up.
+            # Work waits for capacity for as long as it takes; it is never given up. A request fails when its
+            # pool has no machines in any region, and the next flavour is to be tried soon.
             "retryStrategy": {
                 "backoffLimitCount": 1000,
-                "backoffBaseSeconds": 60,
-                "backoffMaxSeconds": 1800,
+                "backoffBaseSeconds": 10,
+                "backoffMaxSeconds": 600,
             },
         },
     )

@@ -13,6 +13,7 @@ from autoscaler.kube.clusters import Cluster, until
 from golden_clusters import golden
 
 from infra.autoscaler.kube.client import KubeError
+from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 from infra.render.kubernetes.manifests import SYSTEM
 
@@ -29,10 +30,10 @@ _FOLDERS = {
 
 
 @contextmanager
-def account(admin: Cluster) -> Iterator[Path]:
+def account(admin: Cluster, spec: Spec | None = None) -> Iterator[Path]:
     """The kubeconfig that the controller's pod would have, with its service account's token. Afterwards the
     cluster is as it was, apart from the namespace."""
-    documents = autoscaler.objects(golden("research"))
+    documents = autoscaler.objects(spec or golden("research"))
     made = [*documents["kinds.yaml"], *documents["rights.yaml"]]
     admin.ensure("/api/v1/namespaces", {"metadata": {"name": SYSTEM}})
     for each in made:

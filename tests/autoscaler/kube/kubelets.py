@@ -172,7 +172,7 @@ class Kubelets:
     # Pods.
 
     def _pods(self) -> None:
-        found = self._cluster.get("/api/v1/namespaces/default/pods")
+        found = self._cluster.get("/api/v1/pods")
         assert found is not None
         pods: list[Object] = found["items"]
         self._watch(pods)

@@ -16,6 +16,7 @@ from kube_tools import need
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.secrets.local import LocalStore
+from infra.model import Cluster as Spec
 
 _CONTROLLERS = (
     "job-controller",
@@ -24,15 +25,16 @@ _CONTROLLERS = (
     "disruption-controller",
     "garbage-collector-controller",
     "pod-garbage-collector-controller",
+    "resourcequota-controller",
 )
 """Not the one of nodes' lifecycle: here kubelets say themselves when they are gone."""
 
 
 @contextmanager
-def planes(folder: Path) -> Iterator[tuple[Cluster, Path]]:
+def planes(folder: Path, spec: Spec | None = None) -> Iterator[tuple[Cluster, Path]]:
     """An administrator's way in, and the kubeconfig of the autoscaler's own account with its own rights.
 
-    Skips where one of the programs is missing.
+    ``spec``: whose autoscaler it is; without, the golden ``research``. Skips where a program is missing.
     """
     programs = {name: need(name) for name in ("kube-controller-manager", "kube-scheduler")}
     keys = secrets.made(
@@ -54,4 +56,4 @@ def planes(folder: Path) -> Iterator[tuple[Cluster, Path]]:
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
-        yield cluster, stack.enter_context(account(cluster))
+        yield cluster, stack.enter_context(account(cluster, spec))

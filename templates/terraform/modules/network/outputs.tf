@@ -27,6 +27,11 @@ output "routed_subnets" {
   ]
 }
 
+output "zones" {
+  description = "Names of the zones, by what they are called here: by name, or by id."
+  value       = { for name, subnet in var.subnets : subnet.zone => aws_subnet.this[name].availability_zone if subnet.tier == "private" }
+}
+
 output "route_tables" {
   description = "Route table ids by name: public, and private-<zone>."
   value       = { for name, table in aws_route_table.this : name => table.id }

@@ -11,7 +11,8 @@ resource "aws_subnet" "this" {
 
   vpc_id                  = aws_vpc.this.id
   cidr_block              = each.value.block
-  availability_zone       = each.value.zone
+  availability_zone       = each.value.zone_id == null ? each.value.zone : null
+  availability_zone_id    = each.value.zone_id
   map_public_ip_on_launch = false
 
   tags = merge(var.tags, { Name = "${var.name}-${each.key}", tier = each.value.tier })

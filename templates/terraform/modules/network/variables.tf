@@ -31,11 +31,12 @@ variable "block" {
 }
 
 variable "subnets" {
-  description = "Subnets by name. Tier public has a way to and from the internet; private and pods go out through NAT, if at all."
+  description = "Subnets by name, each in a zone by its name, or by its id where it has one. Tier public has a way to and from the internet; private and pods go out through NAT, if at all."
   type = map(object({
-    tier  = string
-    zone  = string
-    block = string
+    tier    = string
+    zone    = string
+    zone_id = optional(string)
+    block   = string
   }))
 
   validation {

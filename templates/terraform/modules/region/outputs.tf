@@ -1,9 +1,10 @@
 output "network" {
-  description = "The VPC's id, block, subnets and route tables (ids by name), security groups (ids by role) and the public addresses of its NAT gateways (by zone)."
+  description = "The VPC's id, block, subnets and route tables (ids by name), zones (names by what the spec calls them), security groups (ids by role) and the public addresses of its NAT gateways (by zone)."
   value = {
     vpc_id          = module.network.vpc_id
     block           = module.network.block
     subnets         = module.network.subnets
+    zones           = module.network.zones
     route_tables    = module.network.route_tables
     security_groups = module.network.security_groups
     nat_addresses   = module.network.nat_addresses

@@ -14,9 +14,10 @@ variable "network" {
   type = object({
     block = string
     subnets = map(object({
-      tier  = string
-      zone  = string
-      block = string
+      tier    = string
+      zone    = string
+      zone_id = optional(string)
+      block   = string
     }))
     nat                 = map(string)
     gateway_endpoints   = map(string)

@@ -1,5 +1,5 @@
 output "networks" {
-  description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
+  description = "By site: the VPC's id, block, subnets, zones, route tables, security groups and public NAT addresses."
   value = {
     "us-west-2" = module.us_west_2.network
     "us-east-1" = module.us_east_1.network

@@ -1,5 +1,5 @@
 output "networks" {
-  description = "By site: the VPC's id, block, subnets, route tables, security groups and public NAT addresses."
+  description = "By site: the VPC's id, block, subnets, zones, route tables, security groups and public NAT addresses."
   value = {
     "main"    = module.main.network
     "far"     = module.far.network

@@ -1,0 +1,145 @@
+"""Kueue itself, with its chart's kinds and webhooks and the rendered configuration and queues."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from autoscaler.kube.clusters import Cluster, Object, until
+from kube_tools import helm, need
+from ports import reserved
+
+from infra.autoscaler.kube.client import KubeError
+from infra.drive.kubernetes import certificates
+from infra.model import NO_OUTPUTS
+from infra.model import Cluster as Spec
+from infra.render.kubernetes import charts, namespaces, queues, scheduling
+from infra.render.kubernetes.charts.queues import configuration
+
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_APPLY = "application/apply-patch+yaml"
+
+
+@contextmanager
+def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
+    """The controller, its kinds, and all that is rendered for it. Skips without it, or its chart."""
+    program = need("kueue")
+    now, life = datetime.now(UTC), timedelta(hours=12)
+    authority = certificates.authority("kueue", now)
+    pair = certificates.server(authority, "kueue", ["localhost"], now, life)
+    # Where Kueue looks for that of its metrics, without a setting.
+    serving = folder / "etc/kueue/metrics/certs"
+    serving.mkdir(parents=True)
+    (serving / "tls.crt").write_text(pair.certificate)
+    (serving / "tls.key").write_text(pair.key)
+    (folder / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    # An /etc of its own, and begun again until its kinds are served, as its kubelet would.
+    alone = ["unshare", *(["--map-root-user"] if os.geteuid() else []), "--mount", "--", "sh", "-c"]
+    alone += ['mount --bind "$0" /etc && until "$@"; do sleep 0.5; done', str(folder / "etc")]
+    with ExitStack() as stack:
+        webhooks, health, metrics = stack.enter_context(reserved(3))
+        chart = _templated(spec, folder)
+        for each in chart:
+            if each["kind"] == "CustomResourceDefinition":
+                each["spec"].pop("conversion", None)  # We speak one version.
+                apply(admin, each)
+        config = configuration(spec) | {
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+            "metrics": {"bindAddress": f"127.0.0.1:{metrics}"},
+            "webhook": {"port": webhooks, "host": "127.0.0.1", "certDir": str(serving)},
+            # One process, with a certificate of ours, and no Service before it.
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+        }
+        (folder / "kueue.yaml").write_text(yaml.safe_dump(config))
+        log = stack.enter_context((folder / "kueue.log").open("ab"))
+        process = subprocess.Popen(
+            [*alone, program, "--config=kueue.yaml", "--feature-gates=VisibilityOnDemand=false"],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder,
+            env={**os.environ, "KUBECONFIG": str(admin.kubeconfig)}, start_new_session=True,
+        )  # fmt: skip
+        stack.callback(process.wait)
+        stack.callback(os.killpg, process.pid, signal.SIGKILL)
+        for each in chart:
+            if each["kind"] in _WEBHOOKS:
+                apply(admin, _here(each, webhooks, authority.certificate))
+        for module in (namespaces, scheduling, queues):
+            for some in module.objects(spec, NO_OUTPUTS).values():
+                for one in some:
+                    until(partial(_applied, admin, one))
+        for one in queues.objects(spec)["ways-in.yaml"]:
+            path = f"{collection(one)}/{one['metadata']['name']}"
+            until(partial(_active, admin, path))
+        yield
+
+
+def _active(admin: Cluster, path: str) -> bool:
+    said = (admin.get(path) or {}).get("status", {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("Active", "True") for each in said)
+
+
+def apply(admin: Cluster, each: Mapping[str, Any]) -> None:
+    """As kubectl does on the server's side."""
+    path = f"{collection(each)}/{each['metadata']['name']}?fieldManager=causeway&force=true"
+    admin.client.call("PATCH", path, body=dict(each), content=_APPLY)
+
+
+def collection(each: Mapping[str, Any]) -> str:
+    """The path of an object's siblings."""
+    kind, version = each["kind"].lower(), each["apiVersion"]
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}{'es' if kind.endswith('s') else 's'}"
+    namespace = each["metadata"].get("namespace")
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{'/api/v1' if version == 'v1' else f'/apis/{version}'}{within}/{plural}"
+
+
+def _applied(admin: Cluster, each: Object) -> bool:
+    """False while its kind, its namespace or its webhook is still to come."""
+    try:
+        apply(admin, each)
+    except KubeError as problem:
+        if any(
+            word in str(problem) for word in ("not yet ready", "failed calling webhook", "404", "not found")
+        ):
+            return False
+        raise
+    return True
+
+
+def _templated(spec: Spec, folder: Path) -> list[Object]:
+    """What its chart makes of our values."""
+    charts_folder = os.environ.get("CAUSEWAY_CHARTS")
+    if not charts_folder or not Path(charts_folder, "kueue").is_dir():
+        pytest.skip("CAUSEWAY_CHARTS names no folder with the chart kueue")
+    (folder / "values.yaml").write_text(yaml.safe_dump(charts.values(spec)["kueue"]))
+    words = ["template", "kueue", str(Path(charts_folder, "kueue")), "--include-crds"]
+    done = subprocess.run(
+        [helm(), *words, "--namespace", "kueue-system", "--values", str(folder / "values.yaml")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def _here(each: Object, port: int, authority: str) -> Object:
+    """Its webhooks at a port of this machine instead of a Service."""
+    each["metadata"].pop("namespace", None)  # The chart says one of what has none.
+    for hook in each["webhooks"]:
+        path = hook["clientConfig"].pop("service")["path"]
+        hook["clientConfig"] = {
+            "url": f"https://localhost:{port}{urlsplit(path).path}",
+            "caBundle": base64.b64encode(authority.encode()).decode(),
+        }
+    return each

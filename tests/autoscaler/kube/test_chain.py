@@ -1,0 +1,308 @@
+"""From ``kubectl apply`` to a machine and back: policies, Kueue, the autoscaler and AWS, each in earnest.
+
+A real API server with its controllers and scheduler, Kueue with the rendered configuration and queues, the
+autoscaler's process with its own rights, AWS over HTTP. Only the machines are made up: see `kubelets`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from autoscaler.embedded import EmbeddedAws
+from autoscaler.kube.clusters import Cluster, Object
+from autoscaler.kube.kubelets import SECONDS, Kubelets
+from autoscaler.kube.plane import planes
+from autoscaler.kube.queueing import kueue
+
+from infra.autoscaler import config as configuration
+from infra.autoscaler.config import Config
+from infra.load import load
+from infra.localaws import faults
+from infra.render.kubernetes import autoscaler
+from infra.render.kubernetes.manifests import SYSTEM
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2), pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[3]
+MINE = "user-ada"
+JOBS = f"/apis/batch/v1/namespaces/{MINE}/jobs"
+WORKLOADS = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{MINE}/workloads"
+FLAVOURS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/autoscaler"
+MEMORY = f"/api/v1/namespaces/{SYSTEM}/configmaps/autoscaler-memory"
+
+SPEC = """\
+version: 1
+extends: base.yaml
+name: chain
+domain: chain.internal
+sites:
+  us-west-2: {kind: aws, primary: true}
+  us-east-1: {kind: aws, overflow: 1}
+images: {gpu: {ubuntu: 24.04, gpu: {driver: 580}}}
+pools:
+  ones:
+    image: gpu
+    instance_types: [g5.xlarge]
+    priority: 1
+    taints: &gpu [{key: nvidia.com/gpu, value: present}]
+    regions: {us-west-2: {max: 4}, us-east-1: {max: 4}}
+  fours:
+    image: gpu
+    instance_types: [g5.12xlarge]
+    taints: *gpu
+    regions: {us-west-2: {max: 2}, us-east-1: {max: 2}}
+  cpu: {image: cpu, instance_types: [m6i.xlarge], regions: {us-west-2: {max: 4}}}
+access:
+  users:
+    ada: {name: Ada Lovelace, email: ada@lab.example, uid: 10001, groups: [researchers]}
+    alan: {name: Alan Turing, email: alan@lab.example, uid: 10002, groups: [engineers]}
+autoscaler: {image: "registry.lab.example/autoscaler:1"}
+"""
+
+FAST: dict[str, Any] = {
+    "interval": 1,
+    "idle": 5,
+    "settle": 1,
+    "boot_timeout": 60,
+    "backoff_min": 20,
+    "backoff_max": 20,
+    "booking": 60,
+    "max_scale_in_percent": 100,
+    "max_cluster_scale_in_percent": 100,
+}
+
+
+@dataclass
+class Chain:
+    """A cluster without a machine, and all that finds some."""
+
+    cluster: Cluster
+    aws: EmbeddedAws
+    config: Config
+    log: Path
+
+    def submit(self, name: str, *, gpus: int = 1, pods: int = 1, seconds: float = 1, **more: Any) -> None:
+        """What a person would: a job, and how long it runs, for the machines that are made up."""
+        job: Object = yaml.safe_load(first_job())
+        job["metadata"] = {"name": name, "namespace": MINE, **more.pop("metadata", {})}
+        template = job["spec"]["template"]
+        template["metadata"] = {"annotations": {SECONDS: str(seconds)}}
+        template["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+        template["spec"].update(more.pop("pod", {}))
+        job["spec"].update(parallelism=pods, completions=pods, **more)
+        self.cluster.create(JOBS, job)
+
+    def job(self, name: str) -> Object:
+        return self.cluster.get(f"{JOBS}/{name}") or {}
+
+    def done(self, *names: str) -> bool:
+        found = [self.job(name) for name in names]
+        return all(each["status"].get("succeeded") == each["spec"]["completions"] for each in found)
+
+    def running(self, name: str) -> int:
+        return int(self.job(name).get("status", {}).get("ready", 0))
+
+    def workload(self, name: str) -> Object:
+        """Kueue's, of a job."""
+        found = self.cluster.get(WORKLOADS) or {"items": []}
+        uid = self.job(name)["metadata"]["uid"]
+        return next(
+            (
+                each
+                for each in found["items"]
+                if any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences", ()))
+            ),
+            {},
+        )
+
+    def flavour(self, name: str) -> str:
+        """Of its cards; empty while it has none."""
+        admission = self.workload(name).get("status", {}).get("admission", {})
+        for each in admission.get("podSetAssignments", ()):
+            return str(each.get("flavors", {}).get("nvidia.com/gpu", ""))
+        return ""
+
+    def born(self, pool: str, region: str) -> int:
+        """How many machines a group has."""
+        return sum(
+            len(self.aws.instances(each))
+            for each in self.config.groups
+            if (each.pool, each.region) == (pool, region)
+        )
+
+    def machines(self, pool: str) -> set[str]:
+        """All that a pool has, by instance."""
+        groups = [each for each in self.config.groups if each.pool == pool]
+        return {name for each in groups for name in self.aws.instances(each)}
+
+    def evictions(self, name: str) -> int:
+        """How often Kueue took a job's place away."""
+        return sum(
+            each["count"]
+            for each in self.workload(name)["status"].get("schedulingStats", {}).get("evictions", ())
+        )
+
+    def exhausted(self, kind: str, *regions: str) -> None:
+        """AWS has no machine of a type there."""
+        for region in regions:
+            self.aws.order(faults.Fault(
+                faults.CAPACITY, faults.FOREVER, region=region, holding=(kind,), status=500,
+                code="InsufficientInstanceCapacity",
+                message=f"We currently do not have sufficient {kind} capacity in the Availability Zone you "
+                "requested.",
+            ))  # fmt: skip
+
+    def until(self, true: Callable[[], Any], what: str, seconds: float = 90.0) -> None:
+        """Waits; tells what Kueue and the autoscaler said where it never comes to be."""
+        ends = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > ends:
+                tail = "\n".join(self.log.read_text().splitlines()[-20:])
+                said = [
+                    (each["metadata"]["name"], each.get("status"))
+                    for each in (self.cluster.get(WORKLOADS) or {"items": []})["items"]
+                ]
+                raise AssertionError(f"{what} never comes to be: {said}\n{tail}")
+            time.sleep(0.1)
+
+
+def first_job() -> str:
+    """README's."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"```yaml\n(apiVersion: batch/v1\nkind: Job\n.*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory, embedded: EmbeddedAws) -> Iterator[Chain]:
+    folder = tmp_path_factory.mktemp("chain")
+    base = (ROOT / "environments/base.yaml").read_text(encoding="utf-8")
+    (folder / "base.yaml").write_text(base, encoding="utf-8")
+    (folder / "chain.yaml").write_text(SPEC, encoding="utf-8")
+    spec, _ = resolve(load(folder / "chain.yaml").spec, Lock(), "chain")
+    config = configuration.parse(autoscaler.configuration(spec))
+    config = msgspec.structs.replace(config, **FAST)
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    embedded.make(*config.groups, cluster=config.cluster)
+    (folder / "kueue").mkdir()
+    with planes(folder / "plane", spec) as (cluster, account), kueue(cluster, spec, folder / "kueue"):
+        kubelets = Kubelets(cluster, embedded, config.groups, boot=1.0, cards=1.0)
+        kubelets.start()
+        log = folder / "autoscaler.log"
+        words = ["--config", str(folder / "config.json"), "--kubeconfig", str(account), "--port", "0"]
+        with log.open("ab") as lines:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "infra.autoscaler", "run", *words],
+                stderr=lines,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        try:
+            yield Chain(cluster, embedded, config, log)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(60)
+            kubelets.stop()
+
+
+@pytest.fixture(autouse=True)
+def quiet(chain: Chain) -> Iterator[None]:
+    """A test leaves neither jobs nor machines, nor what the autoscaler has learned of AWS."""
+    yield
+    chain.cluster.client.call("DELETE", JOBS, body={"propagationPolicy": "Background"})
+    faults.FAULTS.clear()
+    chain.until(lambda: not any(chain.aws.instances(each) for each in chain.config.groups), "an empty cloud")
+    chain.until(lambda: not held(chain), "free flavours")
+
+
+def held(chain: Chain) -> set[str]:
+    """Flavours that the autoscaler keeps work from."""
+    found = chain.cluster.get(FLAVOURS) or {"items": []}
+    return {
+        each["metadata"]["name"]
+        for each in found["items"]
+        for taint in each["spec"].get("nodeTaints", ())
+        if taint["key"] == "causeway.dev/no-capacity"
+    }
+
+
+def test_the_readmes_first_job_gets_a_machine_runs_and_the_machine_goes(chain: Chain) -> None:
+    chain.submit("first")
+    chain.until(lambda: chain.done("first"), "the end of the first job")
+    assert chain.flavour("first") == "ones"
+    chain.until(lambda: not chain.born("ones", "us-west-2"), "the end of its machine")
+
+
+def test_work_without_cards_runs_beside_it(chain: Chain) -> None:
+    chain.submit("plain", gpus=0)
+    chain.until(lambda: chain.done("plain"), "its end")
+    assert not chain.born("ones", "us-west-2")
+
+
+def test_without_capacity_it_starts_in_the_next_region(chain: Chain) -> None:
+    chain.exhausted("g5.xlarge", "us-west-2")
+    chain.submit("moved", seconds=3)
+    chain.until(lambda: chain.running("moved"), "its start")
+    assert chain.born("ones", "us-east-1") == 1
+    assert chain.flavour("moved") == "ones"
+
+
+def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain) -> None:
+    chain.exhausted("g5.xlarge", "us-west-2", "us-east-1")
+    chain.submit("moved-on", seconds=3)
+    chain.until(lambda: "ones" in held(chain), "word that there is no capacity")
+    chain.until(lambda: chain.running("moved-on"), "its start", 180)
+    assert chain.flavour("moved-on") == "fours"
+
+
+def test_a_gang_starts_in_one_region_or_not_at_all(chain: Chain) -> None:
+    """Three machines, of which the first region has two."""
+    chain.submit("gang", gpus=4, pods=2, completionMode="Indexed", seconds=3)
+    chain.until(lambda: chain.running("gang") == 2, "its start")
+    sites = [chain.born("fours", region) for region in ("us-west-2", "us-east-1")]
+    assert sorted(sites) == [0, 2]
+
+
+def test_pods_are_kept_out_of_pools_whose_machines_are_too_small(chain: Chain) -> None:
+    chain.submit("large", gpus=4, seconds=1)
+    chain.until(lambda: chain.done("large"), "its end")
+    assert chain.flavour("large") == "fours"
+    assert not chain.born("ones", "us-west-2")
+
+
+def test_higher_work_takes_the_place_of_lower_and_that_comes_back(chain: Chain) -> None:
+    """Kueue evicts: the pool's quota is used up, and its group's own queue has both."""
+    busy: dict[str, Any] = {"completionMode": "Indexed", "pods": 2, "gpus": 4}
+    low, high = {"kueue.x-k8s.io/priority-class": "low"}, {"kueue.x-k8s.io/priority-class": "high"}
+    chain.submit("low-1", seconds=20, metadata={"labels": low}, **busy)
+    chain.submit("low-2", seconds=20, metadata={"labels": low}, **busy)
+    chain.until(lambda: chain.running("low-1") == chain.running("low-2") == 2, "four busy machines")
+    chain.submit("high", gpus=4, seconds=1, metadata={"labels": high})
+    chain.until(lambda: chain.done("high"), "the end of the higher work")
+    evicted = [name for name in ("low-1", "low-2") if chain.evictions(name)]
+    assert len(evicted) == 1
+    chain.until(lambda: chain.done("low-1", "low-2"), "the end of the lower work", 180)
+
+
+def test_work_on_a_machine_that_dies_starts_again_on_another(chain: Chain) -> None:
+    chain.submit("hit", seconds=8, backoffLimit=3)
+    chain.until(lambda: chain.running("hit"), "its start")
+    (machine,) = chain.machines("ones")
+    chain.aws.client("ec2", "us-west-2").terminate_instances(InstanceIds=[machine])
+    chain.until(lambda: chain.machines("ones") - {machine}, "another machine", 180)
+    chain.until(lambda: chain.done("hit"), "its end", 180)

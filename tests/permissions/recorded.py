@@ -1,0 +1,87 @@
+"""What IAM was asked while an environment came and went, and what the shipped policies say to it.
+
+``recordings/<scenario>.txt`` has each question once: an action, a resource, and the conditions that policies
+look at. Names of environments, regions and ids are those of the policies' example, so that a question is the
+same in each run. A test that drives a real Terraform records; whether each statement of the policies is
+needed can then be said without one (``test_recorded_calls.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from permissions.policy import Request, Statement, allowing, read_files
+from permissions.requests import requests
+
+from infra.drive.localaws import Server
+from infra.localaws.recording import Recorded
+
+RECORDINGS = Path(__file__).parent / "recordings"
+POLICIES = Path(__file__).parents[2] / "docs/iam"
+PLAN = (POLICIES / "plan.json",)
+APPLY = (*PLAN, *sorted(POLICIES.glob("apply-*.json")))
+
+EXAMPLE, REGION = "research", "us-west-2"
+"""The environment and the region that the policies are written for, and questions are noted with."""
+
+_REGION = re.compile(r"\b(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-\d\b")
+_ID = re.compile(r"(?<=-)(?:[0-9a-f]{17}|[0-9a-f]{8})\b|(?<=hostedzone/)[A-Z0-9]+|(?<=change/)[A-Z0-9]+")
+_CONDITIONS = (
+    "aws:RequestTag/environment",
+    "aws:ResourceTag/environment",
+    "ec2:CreateAction",
+    "elasticfilesystem:CreateAction",
+    "iam:AWSServiceName",
+    "iam:PassedToService",
+    "kms:GranteePrincipal",
+    "kms:ViaService",
+)
+
+
+@contextmanager
+def recording(
+    server: Server, scenario: str, policies: Sequence[Path] = APPLY, *, update: bool = False
+) -> Iterator[None]:
+    """All calls made inside are allowed by ``policies``, and known to the scenario's recording.
+
+    ``update`` writes what is new into the recording.
+    """
+    server.control.record_calls()
+    yield
+    seen = {*questions(server.control.calls(), server.environment)}
+    if refused := denied(read_files(*policies), map(question, seen)):
+        raise AssertionError("\n".join(("the policies deny:", *refused)))
+    path = RECORDINGS / f"{scenario}.txt"
+    known = {*path.read_text(encoding="utf-8").splitlines()} if path.exists() else set()
+    if new := sorted(seen - known):
+        if update:
+            path.write_text("".join(f"{line}\n" for line in sorted(seen | known)), encoding="utf-8")
+        raise AssertionError("\n".join(("'pytest --update-golden' records what is new:", *new)))
+
+
+def questions(calls: Iterable[Recorded], environment: str) -> Iterator[str]:
+    """What IAM was asked, as text; ``environment`` is the one that the calls were made for."""
+    name = re.compile(rf"(?<![a-z0-9]){re.escape(environment)}(?![a-z0-9])")
+    for call in calls:
+        for request in requests(call):
+            context = [f"{key}={value}" for key, value in request.context if key in _CONDITIONS]
+            line = " ".join((request.action, request.resource, *context))
+            yield _ID.sub("0", _REGION.sub(REGION, name.sub(EXAMPLE, line)))
+
+
+def question(line: str) -> Request:
+    """Of a line of a recording."""
+    action, resource, *context = line.split(" ")
+    pairs = dict(pair.split("=", 1) for pair in context)
+    return Request(action, resource, (("aws:RequestedRegion", REGION), *pairs.items()))
+
+
+def recorded(scenario: str) -> list[Request]:
+    return [question(line) for line in (RECORDINGS / f"{scenario}.txt").read_text("utf-8").splitlines()]
+
+
+def denied(statements: Sequence[Statement], asked: Iterable[Request]) -> list[str]:
+    return sorted(str(request) for request in asked if not allowing(statements, request))

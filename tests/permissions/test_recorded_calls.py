@@ -1,0 +1,51 @@
+"""The shipped policies against recorded calls: each call is allowed, and each statement is needed."""
+
+from __future__ import annotations
+
+import pytest
+from permissions.policy import Statement, read_files
+from permissions.recorded import APPLY, PLAN, RECORDINGS, denied, recorded
+
+SCENARIOS = sorted(path.stem for path in RECORDINGS.glob("*.txt"))
+
+PLANS = [name for name in SCENARIOS if name.endswith("-plan")]
+
+
+def rule(statement: Statement) -> tuple[object, ...]:
+    """What a statement allows, wherever it stands and whatever it is called: each policy must serve alone."""
+    return (statement.actions, statement.resources, statement.conditions)
+
+
+def test_there_are_recordings_of_plans_and_of_applies() -> None:
+    assert PLANS
+    assert len(PLANS) < len(SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_call_is_allowed(scenario: str) -> None:
+    assert denied(read_files(*(PLAN if scenario in PLANS else APPLY)), recorded(scenario)) == []
+
+
+def test_each_statement_is_needed() -> None:
+    """Some call is allowed by it, and by no other."""
+    statements = read_files(*APPLY)
+    needed = set()
+    for scenario in SCENARIOS:
+        for request in recorded(scenario):
+            allowing = {rule(statement) for statement in statements if statement.allows(request)}
+            if len(allowing) == 1:
+                needed |= allowing
+    assert [f"{each.policy}: {each.sid}" for each in statements if rule(each) not in needed] == []
+
+
+def test_each_kind_of_resource_is_needed() -> None:
+    """Of a statement that names several."""
+    statements = read_files(*APPLY)
+    asked = [request for scenario in SCENARIOS for request in recorded(scenario)]
+    unneeded = []
+    for each in statements:
+        for resource in each.resources:
+            only = Statement(each.policy, each.sid, each.actions, (resource,), each.conditions)
+            if not any(only.allows(request) for request in asked):
+                unneeded.append(f"{each.policy}: {each.sid}: {resource}")
+    assert unneeded == []

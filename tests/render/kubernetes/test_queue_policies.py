@@ -1,0 +1,160 @@
+"""What a real API server writes into work for queues: jobs, pods and JobSets, each template by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from golden_clusters import golden
+from kube_tools import helm
+from render.kubernetes.policy_world import RefusedError, World, collection, job, pod, until, world
+
+from infra.render.kubernetes import queue_policies
+from infra.render.kubernetes.queue_policies import PREFERRED
+
+pytestmark = pytest.mark.slow
+
+ADA = "user-ada"
+POOL, CLASS = "causeway.dev/pool", "causeway.dev/gpu-class"
+NEAR = {PREFERRED: "kubernetes.io/hostname"}
+SMALL = ["gpu-g5", "gpu-p3"]
+"""Pools of ``research`` with four cards a machine; the others have eight."""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("queue-policies")
+    with world(golden("research"), folder) as found:
+        for kind in job_set_kind():
+            found.admin.apply(kind)
+        for each in queue_policies.policies(golden("research")):
+            found.admin.apply(each)
+        for form in (lambda each: each, job, job_set):
+            until(partial(written, found, form))
+        yield found
+
+
+def job_set_kind() -> list[dict[str, Any]]:
+    """Of JobSet's chart; its webhooks are not here."""
+    charts = os.environ.get("CAUSEWAY_CHARTS")
+    if not charts or not Path(charts, "jobset").is_dir():
+        pytest.skip("CAUSEWAY_CHARTS names no folder with the chart jobset")
+    words = [helm(), "template", "jobset", str(Path(charts, "jobset")), "--include-crds"]
+    made = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return [each for each in yaml.safe_load_all(made) if each and each["kind"] == "CustomResourceDefinition"]
+
+
+def job_set(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": parts[0]["metadata"],
+        "spec": {
+            "replicatedJobs": [
+                {"name": f"part-{number}", "template": {"spec": job(part)["spec"]}}
+                for number, part in enumerate(parts)
+            ]
+        },
+    }
+
+
+def written(here: World, form: Any) -> str | None:
+    try:
+        made = here.admin.create(form(pod("x", ADA, cards=1, of="low")), dry=True)
+    except RefusedError:
+        return None
+    return "" if all(notes(each) == NEAR for each in templates(made)) else None
+
+
+def templates(made: dict[str, Any]) -> list[dict[str, Any]]:
+    match made["kind"]:
+        case "Pod":
+            return [made]
+        case "Job":
+            return [made["spec"]["template"]]
+        case _:
+            return [each["template"]["spec"]["template"] for each in made["spec"]["replicatedJobs"]]
+
+
+def notes(template: dict[str, Any]) -> dict[str, str]:
+    found = template.get("metadata", {}).get("annotations", {})
+    return {key: value for key, value in found.items() if key.startswith("kueue.x-k8s.io/podset-")}
+
+
+def rules(template: dict[str, Any]) -> list[dict[str, Any]]:
+    """What every alternative demands."""
+    affinity = template["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+    all_of_them = [
+        [rule for key in (CLASS, POOL) for rule in term.get("matchExpressions", []) if rule["key"] == key]
+        for term in terms
+    ]
+    assert all(one == all_of_them[0] for one in all_of_them)
+    return all_of_them[0] if all_of_them else []
+
+
+OLD = {"key": CLASS, "operator": "In", "values": ["old"]}
+NEWER = {"key": CLASS, "operator": "In", "values": ["new", "standard"]}
+LARGE = {"key": POOL, "operator": "NotIn", "values": SMALL}
+
+
+@pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
+@pytest.mark.parametrize(("cards", "demands"), [(1, [OLD]), (4, [OLD]), (8, [OLD, LARGE])])
+def test_work_with_cards_is_near_to_itself_and_on_machines_that_are_large_enough(
+    here: World, form: Any, cards: int, demands: list[dict[str, Any]]
+) -> None:
+    (template,) = templates(here.admin.create(form(pod("x", ADA, cards=cards, of="low")), dry=True))
+    assert notes(template) == NEAR
+    assert rules(template) == demands
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kueue.x-k8s.io/podset-required-topology": "causeway.dev/site"},
+        {PREFERRED: "topology.kubernetes.io/zone"},
+        {"kueue.x-k8s.io/podset-unconstrained-topology": "true"},
+    ],
+)
+def test_what_a_person_asks_for_stays(here: World, asked: dict[str, str]) -> None:
+    each = job(pod("x", ADA, cards=1, of="low"))
+    each["spec"]["template"]["metadata"] = {"annotations": asked}
+    (template,) = templates(here.admin.create(each, dry=True))
+    assert notes(template) == asked
+
+
+def test_all_alternatives_demand_it(here: World) -> None:
+    own = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}, {
+        "matchExpressions": [{"key": "lab.example/fast", "operator": "Exists"}]
+    }]  # fmt: skip
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}}
+    each = job(pod("x", ADA, cards=8, of="low", affinity={"nodeAffinity": affinity}))
+    (template,) = templates(here.admin.create(each, dry=True))
+    assert rules(template) == [OLD, LARGE]
+
+
+@pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
+def test_work_without_cards_is_left_as_it_is(here: World, form: Any) -> None:
+    (template,) = templates(here.admin.create(form(pod("x", ADA, of="low")), dry=True))
+    assert notes(template) == {}
+    assert not [rule for rule in rules(template) if rule["key"] in (POOL, CLASS)]
+
+
+def test_each_part_of_a_job_set_by_itself(here: World) -> None:
+    parts = pod("x", ADA, of="low"), pod("x", ADA, cards=1, of="low"), pod("x", ADA, cards=8, of="high")
+    first, second, third = templates(here.admin.create(job_set(*parts), dry=True))
+    assert (notes(first), rules(first)) == ({}, [])
+    assert (notes(second), rules(second)) == (NEAR, [OLD])
+    assert (notes(third), rules(third)) == (NEAR, [NEWER, LARGE])
+
+
+def test_the_policies_are_as_the_api_server_types_them(here: World) -> None:
+    for each in queue_policies.policies(golden("research")):
+        found = here.admin.call("GET", f"{collection(each)}/{each['metadata']['name']}")
+        assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
