@@ -30,7 +30,6 @@ version: 1
 name: tiny
 domain: tiny.internal
 aws: {embedded: true}
-secrets: {store: ssm}
 network: {interconnect: transit-gateway}
 kubernetes: {control_plane: {count: 1}}
 sites:

@@ -24,6 +24,7 @@ Parameters = Mapping[str, str]
 
 ACTIONS = {
     "s3": {
+        "DeleteBucketCors": "PutBucketCORS",
         "DeleteBucketEncryption": "PutEncryptionConfiguration",
         "DeleteBucketLifecycle": "PutLifecycleConfiguration",
         "DeleteBucketOwnershipControls": "PutBucketOwnershipControls",
@@ -162,7 +163,7 @@ def _specified(parameters: Parameters) -> dict[str, Context]:
     kinds = {
         key.removesuffix(".ResourceType"): value
         for key, value in parameters.items()
-        if re.fullmatch(r"TagSpecification\.\d+\.ResourceType", key)
+        if re.fullmatch(r"TagSpecifications?\.\d+\.ResourceType", key)
     }
     return {kind: _tags(parameters, f"{prefix}.Tag") for prefix, kind in kinds.items()}
 
