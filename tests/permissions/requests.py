@@ -223,6 +223,9 @@ def _launched(call: Recorded, context: Context) -> Iterator[Request]:
     ids += re.findall(r"\b(?:ami|sg|cr)-[0-9a-f]{8,17}\b", json.dumps(data))
     for name in dict.fromkeys(ids):
         yield Request(action, _ec2_arn(call, name), _context(context, _has(call.tags.get(name))))
+    for name in _values(_parameters(call), "PlacementGroup"):
+        arn = f"arn:aws:ec2:{call.region}:{ACCOUNT}:placement-group/{name}"
+        yield Request(action, arn, _context(context, _has(call.tags.get(name))))
     keys = {str(disk.get("Ebs", {}).get("KmsKeyId", "")) for disk in data.get("BlockDeviceMappings", ())}
     for key in sorted(keys - {""}):
         yield from _disk_key(key, call.region, context)

@@ -855,3 +855,12 @@ def test_public_zone_is_made_or_adopted_or_left_out(planned: Planned, terraform:
     assert after["adopted"]["public_zone_id"] == terraform.environment["TF_VAR_existing_zone"]
     assert len(after["adopted"]["public_name_servers"]) == 4
     assert (after["no_public"]["public_zone_id"], after["no_public"]["public_name_servers"]) == (None, [])
+
+
+def test_each_policy_of_a_role_is_among_those_that_it_may_have() -> None:
+    """One that is not would be taken away by the apply that gives it."""
+    folder = MODULES / "identity"
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.tf")))
+    given = set(re.findall(r'^resource "aws_iam_role_policy" "(\w+)"', text, re.MULTILINE))
+    (listed,) = re.findall(r"^  policies = concat\((.*?)^  \)", text, re.MULTILINE | re.DOTALL)
+    assert given == set(re.findall(r"aws_iam_role_policy\.(\w+)", listed))

@@ -60,6 +60,7 @@ locals {
     values(aws_iam_role_policy.images),
     values(aws_iam_role_policy.file_systems),
     values(aws_iam_role_policy.buckets),
+    values(aws_iam_role_policy.keys),
     values(aws_iam_role_policy.snapshots),
     values(aws_iam_role_policy.volumes),
   )
