@@ -60,11 +60,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 _TOGETHER = {
     "tests/network/test_algorithms.py": ("algorithms", 0),
     "tests/network/test_laptops_": ("laptops", 3),
-    # What draws networks of its own, beside what shares the whole one.
-    "tests/network/test_lab.py": ("lab of variants", 5),
-    "tests/network/test_sites_commands.py": ("lab of variants", 5),
-    "tests/network/test_sites_variants.py": ("lab of variants", 5),
-    "tests/network/": ("lab", 5),
+    "tests/network/": ("lab", 8),
     "tests/drive/kubernetes/": ("API server of the drive", 2),
     "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from infra.autoscaler.demand import Kind
 from infra.autoscaler.fitting import holds_term, label, somewhere, tolerates
 from infra.autoscaler.world import NodeTerm, Taint, Toleration
 
+_T = TypeVar("_T", np.int64, np.bool_)
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -51,6 +52,12 @@ class _Rule:
     rows: Flags
     upto: int
     templates: Flags
+
+
+def _kept(array: NDArray[_T]) -> NDArray[_T]:
+    """An answer that others get too: who wants another copies it."""
+    array.flags.writeable = False
+    return array
 
 
 class Grounds:
@@ -132,7 +139,7 @@ class Grounds:
         if key not in self._domains:
             self._domains[key] = None
             self.template_domain(key)  # from now on all of its values are known
-        return self._column(key)[: self._n]
+        return _kept(self._column(key)[: self._n])
 
     def template_domain(self, key: str) -> Ints:
         """The same for templates."""
@@ -142,7 +149,7 @@ class Grounds:
         if found is None:
             found = np.array([self._value(key, each.labels) for each in self.templates], np.int64)
             self._column(key)
-            self._of_templates[key] = found
+            self._of_templates[key] = _kept(found)
         return found
 
     def domains(self) -> Iterable[str]:
@@ -183,14 +190,14 @@ class Grounds:
             allowed[place] = all(
                 label(labels, key) == value for key, value in found.selector
             ) and self._terms(found, labels, "")
-        found.templates = allowed
+        found.templates = _kept(allowed)
         return found
 
     def _rows(self, rule: _Rule) -> Flags:
         if rule.upto < self._n:
             self._look(rule, rule.upto, self._n)
             rule.upto = self._n
-        return rule.rows[: self._n]
+        return _kept(rule.rows[: self._n])
 
     def _look(self, rule: _Rule, first: int, end: int) -> None:
         allowed = self._tolerated(rule, self._taints[first:end])

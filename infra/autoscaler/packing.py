@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from infra.autoscaler import topology
 from infra.autoscaler.board import BOOTING, COMING, NEW, READY, Board, Flags, Ints, Moved, Opened
@@ -25,6 +27,8 @@ from infra.autoscaler.stock import Stock, Unit
 from infra.autoscaler.view import GroupView, View
 from infra.autoscaler.world import Snapshot
 from infra.autoscaler.zones import Zones
+
+Floats: TypeAlias = NDArray[np.float64]
 
 _TRIES = 16
 """How often machines are shared out anew between zones, when one of them gives less than it should."""
@@ -86,6 +90,34 @@ class Packer:
             Misfits(self.board, self.groups, kept, misfits),
         )
         self.exchange = Exchanger(self.board, self.stock, self.choose, self.base)
+        self._wanted = self._sought(demand)
+
+    def _sought(self, demand: Demand) -> Floats:
+        """For each row that comes: how much of it would be taken by all for whom it would do, spread evenly.
+
+        It was bought for some of them. Work with a choice leaves it to work that has less of one, for which
+        another machine would be bought, in each loop again.
+        """
+        board, base = self.board, self.base
+        found = np.zeros(base, np.float64)
+        comes = board.tier[:base] >= BOOTING
+        if not comes.any():
+            return found
+        sorts: dict[tuple[object, ...], tuple[Kind, float]] = {}
+        for item in demand.items:
+            for each in item.wanted:
+                kind, shape = each.kind, each.kind.shape
+                if kind.lost:
+                    continue
+                sign = (shape.selector, shape.affinity, shape.tolerations, kind.volumes, kind.gpus)
+                known = sorts.get(sign, (kind, 0.0))
+                sorts[sign] = known[0], known[1] + each.count * (kind.gpus or self.choose.size(kind))
+        cards = np.maximum(board.cards[:base], 1)
+        for kind, amount in sorts.values():
+            rows = board.fits(kind)[:base] & comes & (board.cards[:base] >= kind.gpus)
+            if count := int(rows.sum()):
+                found[rows] += amount / count / (cards[rows] if kind.gpus else 1)
+        return found.round(6)
 
     # --- one kind -----------------------------------------------------------------------------------------
 
@@ -139,13 +171,15 @@ class Packer:
         rows, room = rows[some], room[some]
         if len(rows) > 1:
             tier = board.tier[rows]
+            wanted = np.zeros(len(rows), np.float64)
+            wanted[rows < self.base] = self._wanted[rows[rows < self.base]]
             if kind.gpus:
                 # The fewest cards left: whole machines are kept for those that need them.
-                order = np.lexsort((room, self._liking(kind, rows), tier))
+                order = np.lexsort((room, wanted, self._liking(kind, rows), tier))
             elif kind.shape.preferred or board.cards[rows].any():
-                order = np.lexsort((board.cards[rows] > 0, self._liking(kind, rows), tier))
+                order = np.lexsort((wanted, board.cards[rows] > 0, self._liking(kind, rows), tier))
             else:
-                order = np.argsort(tier, kind="stable")
+                order = np.lexsort((wanted, tier))
             rows, room = rows[order], room[order]
         return rows, room
 
@@ -351,7 +385,7 @@ class Packer:
                 break
             if limits:
                 # What was opened has room for more, which the next machine need not have.
-                fits = board.fits(kind)
+                fits = board.fits(kind).copy()
                 fits[: self.base] = False
                 if scope.site is not None:
                     fits = fits & (board.site[: board.n] == board.sites.get(scope.site, -1))

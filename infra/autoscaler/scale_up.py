@@ -28,7 +28,8 @@ from infra.autoscaler.world import Snapshot
 
 _LAPS = 3
 """How often a plan is looked at again, once machines are asked for."""
-
+_TURNS = 3
+"""How often those that need new machines choose first among what comes."""
 
 _FAULTS = 20
 """How much work may fail us before the loop does."""
@@ -97,6 +98,19 @@ class Plan:
     def left(self) -> bool:
         """Whether some of it has no place."""
         return any(each.count < each.item.count for each in self.results)
+
+    @property
+    def wanting(self) -> frozenset[int]:
+        """Kinds of single pods that stand on machines to be started, or nowhere."""
+        found = set()
+        for each in self.results:
+            if each.item.key is None:
+                kind = each.item.wanted[0].kind.index
+                if each.count < each.item.count or any(
+                    (put.rows >= self.packer.base).any() for put in each.puts
+                ):
+                    found.add(kind)
+        return frozenset(found)
 
     @property
     def worth(self) -> tuple[tuple[int, ...], float, int]:
@@ -209,10 +223,19 @@ def _best(
     view: View, snapshot: Snapshot, demand: Demand, config: Config, barred: Mapping[str, Backoff]
 ) -> Plan:
     found = _plan(view, snapshot, demand, config, fresh=False, barred=barred)
-    if _underway(view) and (found.new or found.left):
-        fresh = _plan(view, snapshot, demand, config, fresh=True, barred=barred)
-        return min(found, fresh, key=lambda each: each.worth)
-    return found
+    if not (_underway(view) and (found.new or found.left)):
+        return found
+    plans = [found, _plan(view, snapshot, demand, config, fresh=True, barred=barred)]
+    # What comes was bought for somebody. Others that would do with any machine must not take it from those
+    # that would not, and have one more bought in each loop: who needs a new one chooses first.
+    turns: Counter[int] = Counter()
+    for _ in range(_TURNS):
+        if not found.wanting:
+            break
+        turns.update(found.wanting)
+        found = _plan(view, snapshot, demand, config, fresh=False, barred=barred, turns=turns)
+        plans.append(found)
+    return min(plans, key=lambda each: each.worth)
 
 
 def _grown(view: View, asked: Mapping[int, int]) -> View:
@@ -238,11 +261,12 @@ def _plan(
     *,
     fresh: bool,
     barred: Mapping[str, Backoff] = MappingProxyType({}),
+    turns: Mapping[int, int] = MappingProxyType({}),
 ) -> Plan:
     packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
     results = []
     oldest = _oldest_gangs(demand)
-    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest)):
+    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest, turns)):
         mark = packer.board.mark()
         try:
             if item.key is not None:
@@ -270,9 +294,11 @@ def _oldest_gangs(demand: Demand) -> dict[int, float]:
     return found
 
 
-def _order(packer: Packer, item: Item, gangs: Mapping[int, float]) -> tuple[object, ...]:
+def _order(
+    packer: Packer, item: Item, gangs: Mapping[int, float], turns: Mapping[int, int]
+) -> tuple[object, ...]:
     """Higher priorities first; then what is promised; pods that wait for longer than any gang, gangs, and
-    other pods; of pods the harder to place.
+    other pods; of pods those whose turn it is, and the harder to place.
 
     The scheduler goes by priority and age: machines that were bought for pods go to these, not to a gang that
     came later.
@@ -280,15 +306,16 @@ def _order(packer: Packer, item: Item, gangs: Mapping[int, float]) -> tuple[obje
     if item.key is not None:
         return -item.priority, 0 if item.booked else 2, item.created, 0, 0.0, 0.0, item.key
     kind = item.wanted[0].kind
-    first = item.wanted[0].pods[0]
+    example = item.wanted[0].pods[0]
     return (
         -item.priority,
         1 if item.created < gangs.get(item.priority, 0.0) else 3,
+        -turns.get(kind.index, 0),
         -kind.gpus,
         _hardness(kind),
         -packer.choose.size(kind),
         item.created,
-        f"{first.namespace}/{first.name}",
+        f"{example.namespace}/{example.name}",
     )
 
 

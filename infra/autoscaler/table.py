@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from infra.autoscaler.decision import Action, Decision, Verdict
 from infra.autoscaler.explaining import Explained
 
+_PLACES = ("group", "was", "desired", "instance", "node", "namespace", "pod")
 _HEAD = ("PODS", "OUTCOME", "WHERE", "WHAT")
 
 
@@ -64,7 +65,7 @@ def _row(verdict: Verdict) -> tuple[str, str, str, str]:
 def _action(action: Action) -> tuple[str, str, str]:
     fields = [
         f"{name} {value}"
-        for name in ("group", "was", "desired", "instance", "node", "namespace", "pod", "name", "condition")
+        for name in (*_PLACES, "name", "condition", "flavor")
         if (value := getattr(action, name, "")) != ""
     ]
     return type(action).__name__, ", ".join(fields), str(action.reason)
