@@ -345,7 +345,7 @@ def _bought(of: Config, waiting: list[Pod], sizes: dict[str, int], loops: int) -
 
 
 def test_a_pinned_pod_gets_the_machine_that_was_bought_for_it() -> None:
-    """Eleven are needed. Pods that may go anywhere took the pinned one's once, and one more came each loop."""
+    """Eleven are needed. Pods that may go anywhere took the pinned one, and one more came each loop."""
     west, east = group(max=100), group("us-east-1", max=100)
     free = pods(10, "free", gpus=4)
     pinned = pods(1, "pinned", gpus=4, selector=(("causeway.dev/site", "us-east-1"),))

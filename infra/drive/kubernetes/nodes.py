@@ -209,7 +209,8 @@ def require_quorum(members: list[Member], leaving: str) -> None:
 
 def forget_member(kubectl: Kubectl, through: str, name: str) -> bool:
     """Take a master that is lost out of etcd, through the pod of another one's. False if it was no member."""
-    inside = ("exec", "--namespace=kube-system", through, "--", *ETCDCTL)
+    # etcd's own 5 s are short for members that have just lost one, and choose a leader.
+    inside = ("exec", "--namespace=kube-system", through, "--", *ETCDCTL, "--command-timeout=30s")
     members = json.loads(kubectl.run(*inside, "member", "list", "--write-out=json"))["members"]
     for each in members:
         if each.get("name") == name:
