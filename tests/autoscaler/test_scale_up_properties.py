@@ -189,6 +189,21 @@ def test_02_a_second_loop_changes_nothing(part: int) -> None:
         assert _left(second) <= _left(first), seed
 
 
+@seeds
+def test_the_order_of_pods_and_nodes_is_no_matter(part: int) -> None:
+    for seed, of, seen in _worlds(part):
+        chance = Random(seed)
+        pods_of, nodes = list(seen.pods), list(seen.nodes)
+        chance.shuffle(pods_of)
+        chance.shuffle(nodes)
+        plans = _plan(of, seen), _plan(of, changed(seen, pods=tuple(pods_of), nodes=tuple(nodes)))
+        first, second = (
+            (each.sizes, sorted((one.count, one.outcome, one.where) for one in each.verdicts))
+            for each in plans
+        )
+        assert first == second, seed
+
+
 def _left(growth: Growth) -> int:
     return sum(each.count for each in growth.verdicts if each.outcome in ("waits", "never"))
 
