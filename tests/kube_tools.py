@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from infra.catalogue import releases
 
@@ -50,6 +53,26 @@ def kubectl() -> str:
 
 def helm() -> str:
     return need("helm")
+
+
+def chart(name: str) -> Path:
+    """A chart's folder below the one that CAUSEWAY_CHARTS names, each as ``helm pull --untar`` leaves it.
+    Without it, the test is skipped and says so."""
+    folder = os.environ.get("CAUSEWAY_CHARTS")
+    if not folder:
+        pytest.skip("CAUSEWAY_CHARTS names no folder of charts")
+    path = Path(folder) / name
+    if not path.is_dir():
+        pytest.skip(f"{folder} has no chart {name}")
+    return path
+
+
+def templated(name: str, values: Mapping[str, Any] | None = None, *options: str) -> list[dict[str, Any]]:
+    """What Helm makes of a chart and these values, with its kinds."""
+    words = ["template", name, str(chart(name)), "--include-crds", "--values", "-", *options]
+    text = yaml.safe_dump(dict(values or {}))
+    done = subprocess.run([helm(), *words], input=text, check=True, capture_output=True, text=True)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 @cache

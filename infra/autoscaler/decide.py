@@ -32,7 +32,6 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     seen = _without(snapshot, learned.shrink)
     view = ordering.build(seen, learned.memory, config, now)
     growth = scale_up.plan(view, seen, learned.memory, config, now)
-    closed = flavours.exhausted(view, growth.held)
     less = scale_in.plan(view, growth.held, growth.sizes, seen, learned.memory, config, now)
 
     sizes = _sizes(snapshot, learned.shrink, growth.sizes, growth.verdicts, learned.lessons)
@@ -46,7 +45,7 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
             **{each.group: Resize(now, each.was, each.desired) for each in sizes},
         },
     )
-    holds = flavours.changes(snapshot.flavors, closed)
+    holds = flavours.changes(snapshot.flavors, growth.exhausted)
     actions: tuple[Action, ...] = (*sizes, *holds, *growth.answers, *less.actions)
     stopped = _stopped(view, config)
     if stopped is not None:

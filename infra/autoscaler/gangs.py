@@ -175,6 +175,8 @@ class Kept:
     waiting: dict[str, float]
     failed: dict[str, str]
     """Gangs whose time is up in this loop → since when they waited, for people."""
+    exhausted: Mapping[str, str]
+    """Pools of which no machine can be had anywhere → why."""
 
 
 def settle(
@@ -202,7 +204,8 @@ def settle(
         elif standing.placed and not standing.up:
             late = deadline if deadline is not None and not standing.started else now + config.boot_timeout
             waiting[key] = late
-    nowhere = flavours.exhausted(view, {name for booking in bookings.values() for name in booking.machines})
+    booked = {name for each in memory.bookings.values() if each.until > now for name in each.machines}
+    exhausted = flavours.exhausted(view, booked)
     for key in sorted(snapshot.gangs):
         gang = snapshot.gangs[key]
         if gang.kind != REQUEST:
@@ -220,9 +223,9 @@ def settle(
                     continue
                 if standing_of.never:
                     answers.append(_answer(gang, "Failed", "NeverFits", standing_of.never))
-                elif not standing_of.placed and (why := nowhere.get(flavours.of(gang, snapshot.flavors))):
+                elif not standing_of.placed and (why := exhausted.get(flavours.of(gang, snapshot.flavors))):
                     # Kueue gives it another flavour: this one is closed meanwhile.
-                    answers.append(_answer(gang, "Failed", "NoCapacity", f"there are no machines: {why}"))
+                    answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {why}"))
                 elif standing_of.placed and standing_of.up:
                     until = now + config.booking
                     bookings[key] = Booking(standing_of.machines, until)
@@ -253,7 +256,7 @@ def settle(
                     bookings[key] = Booking(machines, booking.until)
             case _:
                 pass
-    return Kept(tuple(answers), bookings, waiting, failed)
+    return Kept(tuple(answers), bookings, waiting, failed, exhausted)
 
 
 def _answer(gang: Gang, condition: str, reason: str, message: str) -> Answer:

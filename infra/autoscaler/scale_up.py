@@ -28,8 +28,7 @@ from infra.autoscaler.world import Snapshot
 
 _LAPS = 3
 """How often a plan is looked at again, once machines are asked for."""
-_TURNS = 3
-"""How often those that need new machines choose first among what comes."""
+
 
 _FAULTS = 20
 """How much work may fail us before the loop does."""
@@ -58,6 +57,8 @@ class Growth:
     waiting: dict[str, float] = field(default_factory=dict)
     """Gang → by when all of it is to be up."""
     notices: tuple[Notice, ...] = ()
+    exhausted: Mapping[str, str] = field(default_factory=dict)
+    """Pools of which no machine can be had anywhere → why: `flavours.exhausted`."""
     misfits: Mapping[str, str] = field(default_factory=dict)
     """Groups whose machines turn out not to take some work: `misfits.Misfits.found`."""
 
@@ -204,6 +205,7 @@ def _growth(
         answers=kept.answers,
         bookings=kept.bookings,
         waiting=kept.waiting,
+        exhausted=kept.exhausted,
         misfits=unfit,
         notices=(
             *misfits.notices(unfit),
@@ -228,13 +230,8 @@ def _best(
     plans = [found, _plan(view, snapshot, demand, config, fresh=True, barred=barred)]
     # What comes was bought for somebody. Others that would do with any machine must not take it from those
     # that would not, and have one more bought in each loop: who needs a new one chooses first.
-    turns: Counter[int] = Counter()
-    for _ in range(_TURNS):
-        if not found.wanting:
-            break
-        turns.update(found.wanting)
-        found = _plan(view, snapshot, demand, config, fresh=False, barred=barred, turns=turns)
-        plans.append(found)
+    if found.wanting:
+        plans.append(_plan(view, snapshot, demand, config, fresh=False, barred=barred, first=found.wanting))
     return min(plans, key=lambda each: each.worth)
 
 
@@ -261,12 +258,12 @@ def _plan(
     *,
     fresh: bool,
     barred: Mapping[str, Backoff] = MappingProxyType({}),
-    turns: Mapping[int, int] = MappingProxyType({}),
+    first: frozenset[int] = frozenset(),
 ) -> Plan:
     packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
     results = []
     oldest = _oldest_gangs(demand)
-    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest, turns)):
+    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest, first)):
         mark = packer.board.mark()
         try:
             if item.key is not None:
@@ -295,10 +292,10 @@ def _oldest_gangs(demand: Demand) -> dict[int, float]:
 
 
 def _order(
-    packer: Packer, item: Item, gangs: Mapping[int, float], turns: Mapping[int, int]
+    packer: Packer, item: Item, gangs: Mapping[int, float], first: frozenset[int]
 ) -> tuple[object, ...]:
     """Higher priorities first; then what is promised; pods that wait for longer than any gang, gangs, and
-    other pods; of pods those whose turn it is, and the harder to place.
+    other pods; of pods those whose kind is in ``first``, and the harder to place.
 
     The scheduler goes by priority and age: machines that were bought for pods go to these, not to a gang that
     came later.
@@ -310,7 +307,7 @@ def _order(
     return (
         -item.priority,
         1 if item.created < gangs.get(item.priority, 0.0) else 3,
-        -turns.get(kind.index, 0),
+        kind.index not in first,
         -kind.gpus,
         _hardness(kind),
         -packer.choose.size(kind),

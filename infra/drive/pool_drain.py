@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from infra.catalogue.regions import is_zone_id
 from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
 from infra.errors import DriveError
 
@@ -23,6 +24,7 @@ BEAT: Final = 10.0
 """Seconds between two looks."""
 
 _SUBNETS: Final = ("ec2:DescribeSubnets",)
+_ZONES: Final = ("ec2:DescribeAvailabilityZones",)
 _NEEDS: Final = (
     "autoscaling:DescribeAutoScalingGroups", "autoscaling:UpdateAutoScalingGroup",
     "autoscaling:TerminateInstanceInAutoScalingGroup",
@@ -70,7 +72,8 @@ def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str, zon
             rows = [row for page in pages.paginate(Filters=filters) for row in page["AutoScalingGroups"]]
         found = [_group(region, row) for row in rows]
         if zone:
-            return [_in_zone(aws, one, row, zone) for one, row in zip(found, rows, strict=True)]
+            name = _zone_name(aws, region, zone)
+            return [_in_zone(aws, one, row, name) for one, row in zip(found, rows, strict=True)]
         return found
 
     try:
@@ -163,17 +166,19 @@ def _group(region: str, row: Mapping[str, Any]) -> Group:
 
 
 def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group:
-    """What a group has in one zone."""
+    """What a group has in one zone, given by its name."""
+    there = tuple(sorted(one["InstanceId"] for one in row["Instances"] if one["AvailabilityZone"] == zone))
     with told(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
         asked = aws.client("ec2", group.region).describe_subnets(SubnetIds=list(group.subnets))
-    ids = {subnet["AvailabilityZone"]: subnet["AvailabilityZoneId"] for subnet in asked["Subnets"]}
-    names = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
-    there = tuple(
-        sorted(
-            one["InstanceId"]
-            for one in row["Instances"]
-            if zone in (one["AvailabilityZone"], ids.get(one["AvailabilityZone"]))
-        )
-    )
-    staying = tuple(each for each in group.subnets if zone not in (names[each], ids[names[each]]))
+    zones = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
+    staying = tuple(each for each in group.subnets if zones[each] != zone)
     return replace(group, instances=there, staying=staying)
+
+
+def _zone_name(aws: Aws, region: str, zone: str) -> str:
+    """The account's name of a zone, which may be given by its id: groups and instances say names alone."""
+    if not is_zone_id(zone):
+        return zone
+    with told(f"look for the zone {zone} in {region}", needs=_ZONES, quoting=True):
+        asked = aws.client("ec2", region).describe_availability_zones(ZoneIds=[zone])
+    return str(asked["AvailabilityZones"][0]["ZoneName"])

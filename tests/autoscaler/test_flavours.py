@@ -16,11 +16,12 @@ from autoscaler.making import (
     snapshot,
     state,
 )
+from msgspec import structs
 
 from infra.autoscaler import decide as deciding
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Answer, Decision, HoldFlavor
-from infra.autoscaler.memory import Backoff, Memory
+from infra.autoscaler.memory import Backoff, Booking, Memory
 from infra.autoscaler.world import Flavor
 from infra.catalogue.labels import POOL
 
@@ -87,6 +88,17 @@ def test_a_machine_that_nobody_uses_keeps_it_open() -> None:
     one = [state(WEST, 1, 1), state(EAST), state(CPU)]
     found = decided(barred(WEST.name, EAST.name), nodes=[node(WEST, 1)], groups=one)
     assert holds(found) == []
+
+
+def test_a_machine_that_is_booked_does_not() -> None:
+    like = request().sets[0].shape
+    other = gang("other", count=1, like=like, kind="ProvisioningRequest", condition="Provisioned")
+    booking = Booking((node(WEST, 1).name,), NOW + 60)
+    memory = structs.replace(barred(WEST.name, EAST.name), bookings={other.key: booking})
+    one = [state(WEST, 1, 1), state(EAST), state(CPU)]
+    found = decided(memory, nodes=[node(WEST, 1)], groups=one, gangs=[other, request()])
+    assert holds(found) == [(WEST.pool, True)]
+    assert answers(found) == [("Failed", "NoCapacity")]
 
 
 @pytest.mark.parametrize("now", [NOW + 601, NOW + 5000])

@@ -50,7 +50,7 @@ def recording(
 ) -> Iterator[None]:
     """All calls made inside are allowed by ``policies``. ``update`` adds those that are new to the recording.
 
-    A recording that lacks one is no error: in which order things are tagged is not the same each time.
+    A call that the recording lacks is not an error: the order in which Terraform tags resources varies.
     """
     server.control.record_calls()
     yield

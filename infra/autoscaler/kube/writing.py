@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,7 @@ from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT, NO_CAPACITY
 _ROUNDS: Final = 4
 """Times that an object is read again because somebody else wrote it in between."""
 _REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
+_NODES: Final = "/api/v1/nodes"
 _FLAVORS: Final = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 _REASON: Final = re.compile(r"[^A-Za-z0-9_,:]+")
 
@@ -39,22 +40,16 @@ class _Taint(Struct, rename="camel", omit_defaults=True):
     time_added: str | None = None
 
 
-class _NodeSpec(Struct):
+class _Taints(Struct, rename="camel"):
+    """Of a node, or of a flavour."""
+
     taints: list[_Taint] | None = None
-
-
-class _FlavorSpec(Struct, rename="camel"):
     node_taints: list[_Taint] | None = None
 
 
-class _Flavor(Struct):
+class _Tainted(Struct):
     metadata: _Meta
-    spec: _FlavorSpec = msgspec.field(default_factory=_FlavorSpec)
-
-
-class _Node(Struct):
-    metadata: _Meta
-    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+    spec: _Taints = msgspec.field(default_factory=_Taints)
 
 
 class _Condition(Struct, rename="camel", omit_defaults=True):
@@ -129,69 +124,58 @@ class KubeWriter:
         except _NotOursError:
             return Result("stale", "the lease is not ours any more")
 
-    # Flavours.
-
-    def _hold(self, action: HoldFlavor) -> Result:
-        path = f"{_FLAVORS}/{action.flavor}"
-
-        def once() -> Result:
-            body = self._client.find(path, tries=2, total=self._total)
-            if body is None:
-                return Result("stale", f"there is no flavour {action.flavor}")
-            found = msgspec.json.decode(body, type=_Flavor)
-            others = [each for each in found.spec.node_taints or [] if each.key != NO_CAPACITY]
-            wanted = [*others, _Taint(NO_CAPACITY, effect="NoSchedule")] if action.held else others
-            if wanted == (found.spec.node_taints or []):
-                return Result("needless")
-            meta = {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
-            changed = {"metadata": meta, "spec": {"nodeTaints": wanted or None}}
-            self._write("PATCH", path, changed, content=MERGE)
-            return Result("done")
-
-        return self._rounds(once, f"flavour {action.flavor}")
-
-    # Nodes.
+    # Nodes, and flavours of them.
 
     def _taint(self, action: TaintNode) -> Result:
-        def tainted(node: _Node) -> list[_Taint] | None:
-            there = node.spec.taints or []
+        def tainted(there: list[_Taint]) -> list[_Taint]:
             if any(each.key == DRAIN_TAINT for each in there):
-                return None
+                return there
             return [*there, _Taint(DRAIN_TAINT, str(int(self._now())), "NoSchedule")]
 
-        return self._retainted(action.node, tainted)
+        return self._retainted(f"{_NODES}/{action.node}", "taints", f"node {action.node}", tainted)
 
     def _free(self, action: FreeNode) -> Result:
-        def freed(node: _Node) -> list[_Taint] | None:
-            there = node.spec.taints or []
-            rest = [each for each in there if each.key != DRAIN_TAINT]
-            return None if len(rest) == len(there) else rest
+        def freed(there: list[_Taint]) -> list[_Taint]:
+            return [each for each in there if each.key != DRAIN_TAINT]
 
-        return self._retainted(action.node, freed)
+        return self._retainted(f"{_NODES}/{action.node}", "taints", f"node {action.node}", freed)
 
-    def _retainted(self, name: str, change: Callable[[_Node], list[_Taint] | None]) -> Result:
-        path = f"/api/v1/nodes/{name}"
+    def _hold(self, action: HoldFlavor) -> Result:
+        def held(there: list[_Taint]) -> list[_Taint]:
+            others = [each for each in there if each.key != NO_CAPACITY]
+            return [*others, _Taint(NO_CAPACITY, effect="NoSchedule")] if action.held else others
 
+        path = f"{_FLAVORS}/{action.flavor}"
+        return self._retainted(path, "nodeTaints", f"flavour {action.flavor}", held)
+
+    def _retainted(
+        self,
+        path: str,
+        field: Literal["taints", "nodeTaints"],
+        what: str,
+        change: Callable[[list[_Taint]], list[_Taint]],
+    ) -> Result:
         def once() -> Result:
             body = self._client.find(path, tries=2, total=self._total)
             if body is None:
-                return Result("stale", f"there is no node {name}")
-            node = msgspec.json.decode(body, type=_Node)
-            taints = change(node)
-            if taints is None:
+                return Result("stale", f"there is no {what}")
+            found = msgspec.json.decode(body, type=_Tainted)
+            there = (found.spec.taints if field == "taints" else found.spec.node_taints) or []
+            taints = change(there)
+            if taints == there:
                 return Result("needless")
             # With the version in it the API merges it into that one or not at all.
-            meta = {"resourceVersion": node.metadata.resource_version, "uid": node.metadata.uid}
-            self._write("PATCH", path, {"metadata": meta, "spec": {"taints": taints or None}}, content=MERGE)
+            meta = {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
+            self._write("PATCH", path, {"metadata": meta, "spec": {field: taints or None}}, content=MERGE)
             return Result("done")
 
-        return self._rounds(once, f"node {name}")
+        return self._rounds(once, what)
 
     def _remove(self, action: RemoveNode) -> Result:
         try:
             self._write(
                 "DELETE",
-                f"/api/v1/nodes/{action.node}",
+                f"{_NODES}/{action.node}",
                 {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}},
             )
         except RefusedError as problem:

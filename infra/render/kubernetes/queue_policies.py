@@ -5,9 +5,11 @@ Near to itself
     that does not, where a queue has both (Kueue, "Topology Aware Scheduling"). Flavours with cards have a
     topology; so work with cards that asks for nothing prefers one machine, then one rack or zone, then one
     site.
-Machines that are large enough
-    A pool is one flavour, and Kueue counts its cards, not those of a machine: it would give a pod of eight
-    cards to a pool of four-card machines, where it waits for ever. Such pools are excluded.
+Pools that can run it
+    A flavour is a whole pool. Its quota counts all of its GPUs, not those of a node, and its labels name no
+    site: Kueue would assign a pool whose nodes have too few GPUs for one pod, or which is not in the site
+    that ``nodeSelector`` names, and the job would wait without end. Such pools are excluded, and physical
+    nodes where the site is a region.
 Cards of its class
     Jobs and pods have them by `infra.render.kubernetes.scheduling`. Queues decide by a JobSet, whose jobs
     come later, so the same is written into its templates.
@@ -16,11 +18,11 @@ Cards of its class
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from infra.catalogue.labels import GPU_CLASS, OURS, POOL
+from infra.catalogue.labels import CAPACITY, GPU_CLASS, OURS, POOL, SITE
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
 from infra.render.kubernetes.manifests import Object, mutating_api, of
@@ -68,12 +70,6 @@ _KINDS: Final = (
 def policies(cluster: Cluster) -> Iterator[Object]:
     """A policy and its binding for each kind of work."""
     api = mutating_api(cluster.kubernetes.version)
-    # Pool → the cards of one of its machines.
-    largest = {
-        pool.name: max(int(group.allocatable.get(_CARDS, "0")) for group in pool.groups)
-        for pool in cluster.pools
-        if pool.groups
-    }
     for kind in _KINDS:
         name = f"queues-of-{kind.resources}.{OURS}"
         rules = {
@@ -93,7 +89,7 @@ def policies(cluster: Cluster) -> Iterator[Object]:
                 "reinvocationPolicy": "IfNeeded",
                 "variables": [
                     {"name": variable, "expression": expression}
-                    for variable, expression in _variables(kind, largest, classes).items()
+                    for variable, expression in _variables(kind, cluster, classes).items()
                 ],
                 "mutations": [
                     {"patchType": "JSONPatch", "jsonPatch": {"expression": " + ".join(_patches(kind))}}
@@ -108,7 +104,19 @@ def policies(cluster: Cluster) -> Iterator[Object]:
         )
 
 
-def _variables(kind: _Kind, largest: Mapping[str, int], classes: tuple[PriorityClass, ...]) -> dict[str, str]:
+def _pools(cluster: Cluster) -> str:
+    """In CEL: each pool's name, the GPUs of one of its nodes, and its sites. A list, as CEL iterates over a
+    map in random order."""
+    rows = []
+    for pool in sorted(cluster.pools, key=lambda each: each.name):
+        groups = [group for group in pool.groups if group.max]
+        cards = max((int(group.allocatable.get(_CARDS, "0")) for group in groups), default=0)
+        sites = _cel(sorted(group.region for group in groups))
+        rows.append(f"{{'name': dyn({_cel(pool.name)}), 'cards': dyn({cards}), 'sites': dyn({sites})}}")
+    return f"[{', '.join(rows)}]"
+
+
+def _variables(kind: _Kind, cluster: Cluster, classes: tuple[PriorityClass, ...]) -> dict[str, str]:
     """Lists, of which each has an entry for each template."""
     limits = "has(c.resources) && has(c.resources.limits)"
     amount = "quantity(string(c.resources.limits[{}]))"
@@ -133,15 +141,16 @@ def _variables(kind: _Kind, largest: Mapping[str, int], classes: tuple[PriorityC
         "templates": kind.templates,
         "wants": f"variables.templates.map(t, {wants})",
         "terms": f"variables.templates.map(t, {terms})",
-        # A list, as the order of a map in CEL is not the same each time.
-        "pools": "["
-        + ", ".join(
-            f"{{'name': dyn({_cel(name)}), 'cards': dyn({most})}}"
-            for name, most in sorted(largest.items())
-            if most
-        )
-        + "]",
-        "small": f"variables.templates.map(t, variables.pools.filter(p, p.cards < {cards}).map(p, p.name))",
+        "sites": "variables.templates.map(t,"
+        f" has(t.spec.nodeSelector) && {_cel(SITE)} in t.spec.nodeSelector ?"
+        f" t.spec.nodeSelector[{_cel(SITE)}] : '')",
+        "needed": f"variables.templates.map(t, {cards})",
+        "pools": _pools(cluster),
+        "unsuited": f"{_every()}.map(i, variables.pools.filter(p,"
+        " (p.cards > 0 && p.cards < variables.needed[i])"
+        " || (variables.sites[i] != '' && !(variables.sites[i] in p.sites))).map(p, p.name))",
+        "owned": f"variables.sites.map(s, s in {_cel(sorted(each.name for each in cluster.regions))} ?"
+        " ['physical'] : [])",
         "cardsOfClasses": _cel(
             {each.name: list(each.gpu_classes) for each in classes if len(each.gpu_classes) < 3}
         ),
@@ -150,11 +159,12 @@ def _variables(kind: _Kind, largest: Mapping[str, int], classes: tuple[PriorityC
     }
     if not classes:
         del found["cardsOfClasses"], found["cards"]
-    if not any(largest.values()):
-        del found["pools"], found["small"]
+    if not cluster.pools:
+        del found["sites"], found["needed"], found["pools"], found["unsuited"], found["owned"]
     requirements = [
-        *([_requirement("small", POOL, "NotIn", "false")] if "small" in found else []),
-        *([_requirement("cards", GPU_CLASS, "In", "true")] if "cards" in found else []),
+        *([_requirement("unsuited", POOL, "NotIn")] if cluster.pools else []),
+        *([_requirement("owned", CAPACITY, "NotIn")] if cluster.pools else []),
+        *([f"(variables.wants[i] ? {_requirement('cards', GPU_CLASS, 'In')} : [])"] if classes else []),
     ]
     # What its required affinity is to have and has not yet.
     found["requirements"] = f"{_every()}.map(i, {' + '.join(requirements) or '[]'})"
@@ -165,16 +175,16 @@ def _every() -> str:
     return "lists.range(size(variables.templates))"
 
 
-def _requirement(values: str, key: str, operator: str, subset: str) -> str:
-    """A requirement in CEL, in a list, or none. ``subset``: whether it may name fewer values already."""
+def _requirement(values: str, key: str, operator: Literal["In", "NotIn"]) -> str:
+    """A requirement in CEL, in a list; none where the template has it, or a stricter one."""
     wanted = f"variables.{values}[i]"
-    listed = f"e.values.all(v, v in {wanted})" if subset == "true" else f"{wanted}.all(v, v in e.values)"
+    listed = f"e.values.all(v, v in {wanted})" if operator == "In" else f"{wanted}.all(v, v in e.values)"
     there = (
         "size(variables.terms[i]) > 0 && variables.terms[i].all(t, has(t.matchExpressions) &&"
         f" t.matchExpressions.exists(e, e.key == {_cel(key)} && e.operator == {_cel(operator)} && {listed}))"
     )
     made = f"{{'key': dyn({_cel(key)}), 'operator': dyn({_cel(operator)}), 'values': dyn({wanted})}}"
-    return f"(variables.wants[i] && size({wanted}) > 0 && !({there}) ? [{made}] : [])"
+    return f"(size({wanted}) > 0 && !({there}) ? [{made}] : [])"
 
 
 def _patches(kind: _Kind) -> Iterator[str]:

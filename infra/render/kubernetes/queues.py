@@ -54,12 +54,14 @@ _MOST_LABELS: Final = 8
 """Of a flavour (Kueue, ``ResourceFlavor``)."""
 _LABELS: Final = (
     POOL,
-    SITE,
     GPU_MODEL,
     GPU_CLASS,
     WITHOUT_GPUS,
 )
-"""What tells flavours from each other, and what classes of work go by. Labels of the spec come next."""
+"""What tells flavours from each other, and what classes of work go by. Labels of the spec come next.
+
+Not the site: if any flavour has a label, Kueue assigns work that selects by it only flavours that have it,
+and a pool may be in several sites."""
 _NOT_OURS: Final = ("kubernetes.io", "k8s.io", OURS)
 
 

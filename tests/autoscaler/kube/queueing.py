@@ -6,19 +6,18 @@ import base64
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import yaml
 from autoscaler.kube.clusters import Cluster, Object, until
-from kube_tools import helm, need
+from kube_tools import need, templated
 from ports import reserved
+from render.kubernetes.policy_world import collection
 
 from infra.autoscaler.kube.client import KubeError
 from infra.drive.kubernetes import certificates
@@ -49,7 +48,7 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
     alone += ['mount --bind "$0" /etc && until "$@"; do sleep 0.5; done', str(folder / "etc")]
     with ExitStack() as stack:
         webhooks, health, metrics = stack.enter_context(reserved(3))
-        chart = _templated(spec, folder)
+        chart = templated("kueue", charts.values(spec)["kueue"], "--namespace=kueue-system")
         for each in chart:
             if each["kind"] == "CustomResourceDefinition":
                 each["spec"].pop("conversion", None)  # We speak one version.
@@ -89,19 +88,10 @@ def _active(admin: Cluster, path: str) -> bool:
     return any((each["type"], each["status"]) == ("Active", "True") for each in said)
 
 
-def apply(admin: Cluster, each: Mapping[str, Any]) -> None:
+def apply(admin: Cluster, each: Object) -> None:
     """As kubectl does on the server's side."""
     path = f"{collection(each)}/{each['metadata']['name']}?fieldManager=causeway&force=true"
-    admin.client.call("PATCH", path, body=dict(each), content=_APPLY)
-
-
-def collection(each: Mapping[str, Any]) -> str:
-    """The path of an object's siblings."""
-    kind, version = each["kind"].lower(), each["apiVersion"]
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}{'es' if kind.endswith('s') else 's'}"
-    namespace = each["metadata"].get("namespace")
-    within = f"/namespaces/{namespace}" if namespace else ""
-    return f"{'/api/v1' if version == 'v1' else f'/apis/{version}'}{within}/{plural}"
+    admin.client.call("PATCH", path, body=each, content=_APPLY)
 
 
 def _applied(admin: Cluster, each: Object) -> bool:
@@ -115,22 +105,6 @@ def _applied(admin: Cluster, each: Object) -> bool:
             return False
         raise
     return True
-
-
-def _templated(spec: Spec, folder: Path) -> list[Object]:
-    """What its chart makes of our values."""
-    charts_folder = os.environ.get("CAUSEWAY_CHARTS")
-    if not charts_folder or not Path(charts_folder, "kueue").is_dir():
-        pytest.skip("CAUSEWAY_CHARTS names no folder with the chart kueue")
-    (folder / "values.yaml").write_text(yaml.safe_dump(charts.values(spec)["kueue"]))
-    words = ["template", "kueue", str(Path(charts_folder, "kueue")), "--include-crds"]
-    done = subprocess.run(
-        [helm(), *words, "--namespace", "kueue-system", "--values", str(folder / "values.yaml")],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 def _here(each: Object, port: int, authority: str) -> Object:

@@ -31,7 +31,6 @@ from infra.autoscaler.config import Config
 from infra.load import load
 from infra.localaws import faults
 from infra.render.kubernetes import autoscaler
-from infra.render.kubernetes.manifests import SYSTEM
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
@@ -42,8 +41,6 @@ MINE = "user-ada"
 JOBS = f"/apis/batch/v1/namespaces/{MINE}/jobs"
 WORKLOADS = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{MINE}/workloads"
 FLAVOURS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/autoscaler"
-MEMORY = f"/api/v1/namespaces/{SYSTEM}/configmaps/autoscaler-memory"
 
 SPEC = """\
 version: 1
@@ -265,9 +262,15 @@ def test_without_capacity_it_starts_in_the_next_region(chain: Chain) -> None:
 def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain) -> None:
     chain.exhausted("g5.xlarge", "us-west-2", "us-east-1")
     chain.submit("moved-on", seconds=3)
-    chain.until(lambda: "ones" in held(chain), "word that there is no capacity")
+    chain.until(lambda: "ones" in held(chain), "a flavour without capacity")
     chain.until(lambda: chain.running("moved-on"), "its start")
     assert chain.flavour("moved-on") == "fours"
+
+
+def test_work_that_selects_a_region_starts_there(chain: Chain) -> None:
+    chain.submit("there", seconds=1, pod={"nodeSelector": {"causeway.dev/site": "us-east-1"}})
+    chain.until(lambda: chain.running("there") or chain.done("there"), "its start")
+    assert chain.born("ones", "us-west-2") == 0
 
 
 def test_a_gang_starts_in_one_region_or_not_at_all(chain: Chain) -> None:

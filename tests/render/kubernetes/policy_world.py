@@ -93,7 +93,7 @@ def collection(each: dict[str, Any]) -> str:
     """The path of an object's siblings."""
     version = each["apiVersion"]
     kinds = each["kind"].lower()
-    plural = f"{kinds[:-1]}ies" if kinds.endswith("policy") else f"{kinds}{'es' if kinds[-1] == 's' else 's'}"
+    plural = f"{kinds[:-1]}ies" if kinds.endswith("y") else f"{kinds}{'es' if kinds[-1] == 's' else 's'}"
     namespace = each["metadata"].get("namespace")
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"{'/api/v1' if version == 'v1' else f'/apis/{version}'}{within}/{plural}"

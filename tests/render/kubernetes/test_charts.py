@@ -5,7 +5,6 @@ Charts are found below the folder that CAUSEWAY_CHARTS names, each as ``helm pul
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -57,17 +56,7 @@ RELEASES = sorted({row["name"] for name in ("minimal", "local", "research") for 
 
 @pytest.fixture
 def chart() -> Any:
-    folder = os.environ.get("CAUSEWAY_CHARTS")
-    if not folder:
-        pytest.skip("CAUSEWAY_CHARTS names no folder of charts")
-
-    def find(name: str) -> Path:
-        path = Path(folder) / name
-        if not path.is_dir():
-            pytest.skip(f"{folder} has no chart {name}")
-        return path
-
-    return find
+    return kube_tools.chart
 
 
 @pytest.mark.parametrize("name", ["minimal", "local", "research"])

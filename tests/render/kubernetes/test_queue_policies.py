@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from golden_clusters import golden
-from kube_tools import helm
+from kube_tools import templated
 from render.kubernetes.policy_world import RefusedError, World, collection, job, pod, until, world
 
 from infra.render.kubernetes import queue_policies
@@ -31,23 +27,14 @@ SMALL = ["gpu-g5", "gpu-p3"]
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("queue-policies")
     with world(golden("research"), folder) as found:
-        for kind in job_set_kind():
-            found.admin.apply(kind)
+        for each in templated("jobset"):
+            if each["kind"] == "CustomResourceDefinition":
+                found.admin.apply(each)
         for each in queue_policies.policies(golden("research")):
             found.admin.apply(each)
         for form in (lambda each: each, job, job_set):
             until(partial(written, found, form))
         yield found
-
-
-def job_set_kind() -> list[dict[str, Any]]:
-    """Of JobSet's chart; its webhooks are not here."""
-    charts = os.environ.get("CAUSEWAY_CHARTS")
-    if not charts or not Path(charts, "jobset").is_dir():
-        pytest.skip("CAUSEWAY_CHARTS names no folder with the chart jobset")
-    words = [helm(), "template", "jobset", str(Path(charts, "jobset")), "--include-crds"]
-    made = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    return [each for each in yaml.safe_load_all(made) if each and each["kind"] == "CustomResourceDefinition"]
 
 
 def job_set(*parts: dict[str, Any]) -> dict[str, Any]:
@@ -158,3 +145,28 @@ def test_the_policies_are_as_the_api_server_types_them(here: World) -> None:
     for each in queue_policies.policies(golden("research")):
         found = here.admin.call("GET", f"{collection(each)}/{each['metadata']['name']}")
         assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
+
+
+def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World) -> None:
+    """Of ``research``, gpu-p5 is in us-west-2 alone."""
+    region = {"causeway.dev/site": "us-east-1"}
+    for form in (job, job_set):
+        (template,) = templates(
+            here.admin.create(form(pod("x", ADA, cards=8, of="high", nodeSelector=region)), dry=True)
+        )
+        (excluded,) = (rule["values"] for rule in rules(template) if rule["key"] == POOL)
+        assert {"gpu-p5", *SMALL} <= {*excluded}
+        (term,) = template["spec"]["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]["nodeSelectorTerms"]
+        physical = {"key": "causeway.dev/capacity-type", "operator": "NotIn", "values": ["physical"]}
+        assert physical in term["matchExpressions"]
+
+
+def test_work_that_selects_a_rack_goes_to_no_pool(here: World) -> None:
+    rack = {"causeway.dev/site": "rack-a"}
+    (template,) = templates(
+        here.admin.create(job(pod("x", ADA, cards=1, of="low", nodeSelector=rack)), dry=True)
+    )
+    (excluded,) = (rule["values"] for rule in rules(template) if rule["key"] == POOL)
+    assert {*excluded} == {pool.name for pool in golden("research").pools}
