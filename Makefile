@@ -14,8 +14,8 @@ plan: install ## an embedded AWS on this machine, and the plan of a hybrid clust
 # The network lab's daemons keep time by seconds, so nothing else runs beside it. What fails is tried once more, and
 # listed as RERUN where it passes then: hundreds of real daemons share two cores.
 test: install packages lint policy ## everything that CI runs
-	$(BIN)/pytest --numprocesses 4 --durations=15 --reruns 1 -rRfExX --ignore=tests/network
-	$(BIN)/pytest --numprocesses 2 --durations=5 --reruns 1 -rRfExX tests/network
+	$(BIN)/pytest --numprocesses 4 --durations=15 --reruns 1 --rerun-show-tracebacks -rfExX --ignore=tests/network
+	$(BIN)/pytest --numprocesses 2 --durations=5 --reruns 1 --rerun-show-tracebacks -rfExX tests/network
 
 coverage: install packages ## which lines of infra no test runs
 	$(BIN)/pytest --numprocesses 4 --cov --cov-report=term:skip-covered

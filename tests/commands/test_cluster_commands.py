@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -631,11 +632,18 @@ def members(lab: Lab, tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[byt
                 **body["metadata"], "namespace": "kube-system"}})  # fmt: skip
             running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
             lab.api.patch(f"/api/v1/namespaces/kube-system/pods/etcd-{name}/status", {"status": running})
-        endpoints = ",".join(f"http://127.0.0.1:{client}" for client, _ in ports.values())
-        health = [need("etcdctl"), f"--endpoints={endpoints}", "endpoint", "health", "--dial-timeout=20s",
-                  "--command-timeout=60s"]  # fmt: skip
-        subprocess.run(health, check=True, capture_output=True, env={"ETCDCTL_API": "3"})
+        wait_until_well(lab)
         yield found
+
+
+def wait_until_well(lab: Lab) -> None:
+    """All members answer, and have a leader."""
+    endpoints = ",".join(each.read_text() for each in (lab.folder / "etcd").iterdir())
+    words = [need("etcdctl"), f"--endpoints={endpoints}", "endpoint", "health"]
+    deadline = time.monotonic() + 120
+    while (done := subprocess.run(words, capture_output=True, env={"ETCDCTL_API": "3"})).returncode:
+        assert time.monotonic() < deadline, done.stderr
+        time.sleep(1)
 
 
 def member_names(lab: Lab, through: str) -> list[str]:
@@ -651,6 +659,8 @@ def forget_pod(lab: Lab, master: str) -> None:
     lab.api._call("DELETE", path, query={"gracePeriodSeconds": "0"})
 
 
+# Once begun, there are no longer three masters to begin with again.
+@pytest.mark.flaky(reruns=0)
 def test_masters_leave_etcd_while_most_of_it_stays(
     lab: Lab, members: dict[str, subprocess.Popen[bytes]]
 ) -> None:
@@ -661,6 +671,7 @@ def test_masters_leave_etcd_while_most_of_it_stays(
     _, err = lab.invoke("cluster.remove", "master-1", "--yes", code=1)
     assert "without master-1, 1 of 2 members of etcd would be well, which is no majority" in err
     members["master-2"].send_signal(signal.SIGCONT)
+    wait_until_well(lab)
     # One that can be reached, and whose reset did not take the member out.
     _, err = lab.invoke("cluster.remove", "master-3", "--yes")
     assert "master-3 leaves etcd" in err

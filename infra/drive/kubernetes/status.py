@@ -214,7 +214,9 @@ def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
     for name in names:
         try:
             inside = ("exec", "--namespace=kube-system", name, "--", *ETCDCTL)
-            listed = json.loads(kubectl.run(*inside, "member", "list", "--write-out=json"))["members"]
+            # etcd's own 5 s are short for members that have just lost one, and choose a leader.
+            listing = ("--command-timeout=30s", "member", "list", "--write-out=json")
+            listed = json.loads(kubectl.run(*inside, *listing))["members"]
             named = {int(each["ID"]): each for each in listed}
             # With an exit code for members that do not answer, and the others on standard output all the
             # same.
