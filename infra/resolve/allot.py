@@ -52,8 +52,13 @@ class Numbers:
 
 
 def kind_of(owner: str) -> str:
-    """The kind of an owner's number: ``asn`` of ``sites/us-west-2/asn``."""
-    return owner.rpartition("/")[2]
+    """The kind of an owner's number: ``asn`` of ``sites/us-west-2/asn``.
+
+    A gid is of the same kind as a uid: each user has a group of their own with the user's number, and a
+    group's namespace works under the group's.
+    """
+    kind = owner.rpartition("/")[2]
+    return "uid" if kind == "gid" else kind
 
 
 def allot(wanted: Iterable[Wanted], held: Mapping[str, int]) -> Numbers:
@@ -126,7 +131,7 @@ class _Allotter:
             walk = walks.setdefault((kind, one.ranges), chain.from_iterable(one.ranges))
             number = next((each for each in walk if each not in self.owners[kind]), None)
             if number is None:
-                self._wrong("NUM002", owner, f"no {kind} is left for {owner}", "state one")
+                self._wrong("NUM002", owner, f"no number is left for {owner}", "state one")
             else:
                 self.owners[kind][number] = owner
                 found[owner] = number

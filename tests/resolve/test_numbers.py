@@ -77,8 +77,14 @@ def test_the_lowest_free_one_in_order_of_names_then_the_next_range() -> None:
 
 
 def test_two_stated_alike_are_both_named() -> None:
-    plan = allot([wanted("a/uid", 7), wanted("b/uid", 7), wanted("b/gid", 7)], {})
+    plan = allot([wanted("a/uid", 7), wanted("b/uid", 7), wanted("b/asn", 7)], {})
     assert said(plan) == [("NUM001", "b.uid", "b/uid and a/uid are both 7")]
+
+
+def test_no_group_has_a_users_number_which_the_group_of_that_user_has() -> None:
+    plan = allot([wanted("a/gid", 10), wanted("b/uid", 10), wanted("c/uid")], {})
+    assert said(plan) == [("NUM001", "b.uid", "b/uid and a/gid are both 10")]
+    assert plan.numbers["c/uid"] == 11
 
 
 def test_a_stated_number_does_not_push_another_away() -> None:
@@ -105,7 +111,7 @@ def test_a_live_number_cannot_be_changed_unless_its_field_may() -> None:
 
 def test_none_left() -> None:
     plan = allot([Wanted("a/uid", (range(1),)), Wanted("b/uid", (range(1),))], {})
-    assert said(plan) == [("NUM002", "", "no uid is left for b/uid")]
+    assert said(plan) == [("NUM002", "", "no number is left for b/uid")]
 
 
 def test_the_reference_states_some_and_keeps_the_rest() -> None:

@@ -86,6 +86,7 @@ STORAGE: dict[str, Any] = {
     "name": "lab-us-west-2",
     "tags": TAGS,
     "security_group_ids": ["sg-efs"],
+    "client_roles": [f"arn:aws:iam::123456789012:role/lab-{role}" for role in ("node", "ssh-node")],
     "root_roles": ["arn:aws:iam::123456789012:role/lab-ssh-node"],
     "file_systems": {
         "home": {
@@ -630,7 +631,7 @@ def test_file_systems(planned: Planned) -> None:
     assert len(planned.all("storage", "aws_efs_file_system_policy")) == 2
 
 
-def test_root_on_a_file_system_is_for_the_roles_that_are_named(planned: Planned) -> None:
+def test_a_file_system_is_for_the_roles_that_are_named_and_its_root_for_fewer(planned: Planned) -> None:
     documents = [
         one["values"]["statement"]
         for one in planned.modules["storage"]
@@ -640,7 +641,9 @@ def test_root_on_a_file_system_is_for_the_roles_that_are_named(planned: Planned)
     named = []
     for statements in documents:
         by_id = {statement["sid"]: statement for statement in statements}
-        assert set(by_id) == {"MountFromInside", "RootOfSome", "OnlyOverTls"}
+        assert set(by_id) == {"MountByMachines", "RootOfSome", "OnlyOverTls"}
+        (client,) = by_id["MountByMachines"]["principals"]
+        assert set(client["identifiers"]) == {*STORAGE["client_roles"]}
         rooted = [sid for sid, one in by_id.items() if "elasticfilesystem:ClientRootAccess" in one["actions"]]
         assert rooted == ["RootOfSome"]
         (principal,) = by_id["RootOfSome"]["principals"]

@@ -41,6 +41,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "problems",
     "access",
     "guards",
+    "identities",
     "upgrades",
     "volumes",
     "homes",

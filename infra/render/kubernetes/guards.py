@@ -4,6 +4,9 @@ A name of an internal page
     leads to that page and to nobody's own: an Ingress of a namespace may not claim it, nor every name.
 A claim on the paths of machines
     stays (``volumes.py``): the volume behind it is kept for it alone, and would have to be freed for another.
+A place in a queue
+    is what the queue gives: a person may take a workload out of it, and change nothing else of it. What a
+    controller has made for work that was let in is let in with it, so nobody else may say that it has.
 """
 
 from __future__ import annotations
@@ -16,12 +19,22 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import MANAGED_BY, Documents, Object, of
 from infra.render.kubernetes.tenants import OF_TENANTS
 
+_SYSTEM: Final = (
+    "request.userInfo.username.startsWith('system:')"
+    " && !request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
+)
+"""Whether Kubernetes' own parts or a controller ask, in CEL; a pod of the namespace is neither."""
+
+_ENGINEER: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues').check('update').allowed()"
+"""Whether who asks may change the queues themselves, in CEL."""
+
 _API: Final = "admissionregistration.k8s.io/v1"
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """``names.yaml`` and ``claims.yaml``."""
-    return {"names.yaml": _names(cluster), "claims.yaml": _claims(cluster)}
+    """``names.yaml``, ``claims.yaml`` and ``queues.yaml``."""
+    queued = [*_workloads(), *_owners()] if cluster.kubernetes.has("kueue") else []
+    return {"names.yaml": _names(cluster), "claims.yaml": _claims(cluster), "queues.yaml": queued}
 
 
 def _names(cluster: Cluster) -> list[Object]:
@@ -56,8 +69,7 @@ def _claims(cluster: Cluster) -> list[Object]:
             "resources": ["persistentvolumeclaims"],
         },
         # The cluster's own controllers may, as a namespace ends with its claims; so may who could free it.
-        "request.userInfo.username.startsWith('system:')"
-        " || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
+        f"({_SYSTEM}) || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
         " || !has(oldObject.metadata.labels)"
         f" || !('{label}' in oldObject.metadata.labels)"
         f" || oldObject.metadata.labels['{label}'] != '{value}'",
@@ -65,11 +77,66 @@ def _claims(cluster: Cluster) -> list[Object]:
     )
 
 
-def _policy(name: str, rule: dict[str, Any], expression: str, message: str) -> list[Object]:
+def _workloads() -> list[Object]:
+    changed = " && ".join(
+        f"(has(object.metadata.{field}) ? has(oldObject.metadata.{field})"
+        f" && object.metadata.{field} == oldObject.metadata.{field} : !has(oldObject.metadata.{field}))"
+        for field in ("labels", "annotations", "ownerReferences", "finalizers")
+    )
+    return _policy(
+        f"workloads.{OURS}",
+        {
+            "apiGroups": ["kueue.x-k8s.io"],
+            "apiVersions": ["v1beta2"],
+            "operations": ["UPDATE"],
+            "resources": ["workloads"],
+        },
+        f"({_SYSTEM}) || {_ENGINEER} || (dyn(object).spec.all(k, k == 'active'"
+        " || (k in dyn(oldObject).spec && dyn(object).spec[k] == dyn(oldObject).spec[k]))"
+        f" && dyn(oldObject).spec.all(k, k == 'active' || k in dyn(object).spec) && {changed})",
+        "of a workload people may change spec.active alone: its place in the queue is the queue's to give",
+    )
+
+
+def _owners() -> list[Object]:
+    def controller(of: str) -> str:
+        return (
+            f"(has({of}.metadata.ownerReferences) ? {of}.metadata.ownerReferences"
+            ".filter(o, has(o.controller) && o.controller).map(o, o.uid) : [])"
+        )
+
+    return _policy(
+        f"owners.{OURS}",
+        [
+            {
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": list(resources),
+            }
+            for group, resources in (
+                ("", ("pods",)),
+                ("batch", ("jobs",)),
+                ("apps", ("replicasets", "statefulsets")),
+                ("jobset.x-k8s.io", ("jobsets",)),
+            )
+        ],
+        f"({_SYSTEM}) || {_ENGINEER} ||"
+        f" {controller('object')} == (oldObject == null ? [] : {controller('oldObject')})",
+        "only controllers make what a controller owns: leave ownerReferences with controller: true out",
+    )
+
+
+def _policy(
+    name: str, rules: dict[str, Any] | list[dict[str, Any]], expression: str, message: str
+) -> list[Object]:
     """A rule of people's namespaces, in force."""
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [rule]},
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "resourceRules": rules if isinstance(rules, list) else [rules],
+        },
         "validations": [{"expression": expression, "message": message, "reason": "Forbidden"}],
     }
     bound = {

@@ -7,20 +7,24 @@ itself, monitoring and internal pages, and laptops; ``firewall`` is what enforce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Any, Final
 
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.tenants import TEAM, TENANT, team_of
+from infra.render.kubernetes.tenants import TEAM, TENANT, ids_of, ids_of_group, team_of
 
 _ADMISSION: Final = "pod-security.kubernetes.io"
 _METADATA: Final = "169.254.169.254/32"
 """Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
 Hop limit 1 shuts the way as well, save where pods of Mountpoint for S3 ask (``node_pool``, metadata_hops)."""
 _EVERYWHERE: Final = "0.0.0.0/0"
+_NFS: Final = 2049
+"""The port of NFS servers and of EFS's mount targets. They believe a client's word on who it is, which a
+machine's kernel gives truthfully and a program in a pod need not."""
+_LAST: Final = 65535
 
 _ASKED: Final = {"cpu": "500m", "memory": "1Gi"}
 """What a container asks for that does not say. No limits: whoever forgets one is not killed for it."""
@@ -38,17 +42,23 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "teams.yaml": [
             each
             for group in cluster.access.groups
-            for each in _tenant(cluster, "team", group.namespace, group.namespace, group.pod_security)
+            for each in _tenant(
+                cluster, "team", group.namespace, group.namespace, group.pod_security, ids_of_group(group)
+            )
         ],
         "people.yaml": [
             each
             for user in cluster.access.users
-            for each in _tenant(cluster, "user", user.namespace, team_of(cluster, user), "baseline")
+            for each in _tenant(
+                cluster, "user", user.namespace, team_of(cluster, user), "baseline", ids_of(cluster, user)
+            )
         ],
     }
 
 
-def _tenant(cluster: Cluster, kind: str, name: str, team: str, security: str) -> Iterator[Object]:
+def _tenant(
+    cluster: Cluster, kind: str, name: str, team: str, security: str, ids: Mapping[str, str]
+) -> Iterator[Object]:
     version = f"v{cluster.kubernetes.version}"
     yield of(
         "v1",
@@ -63,6 +73,7 @@ def _tenant(cluster: Cluster, kind: str, name: str, team: str, security: str) ->
             f"{_ADMISSION}/warn": "restricted",
             f"{_ADMISSION}/warn-version": version,
         },
+        annotations=ids,
     )
     yield of(
         "v1",
@@ -106,7 +117,14 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
         "egress": [
             # Pods' side of the rule: whom they may reach is for the others' own policies to say.
             {"to": [{"namespaceSelector": {}}]},
-            {"to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [_METADATA]}}]},
+            {
+                "to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [_METADATA]}}],
+                "ports": [
+                    {"protocol": protocol, "port": first, "endPort": last}
+                    for protocol in ("TCP", "UDP")
+                    for first, last in ((1, _NFS - 1), (_NFS + 1, _LAST))
+                ],
+            },
         ],
     }
 

@@ -69,7 +69,8 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
                 "ensureUniqueDirectory": "true",
                 "directoryPerms": "0770",
             }
-            yield _class(name, "efs.csi.aws.com", parameters, ["tls"])
+            # As a machine mounts it: by its role, which the file system's policy asks for.
+            yield _class(name, "efs.csi.aws.com", parameters, ["tls", "iam"])
     if reached:
         yield from _kept_near(cluster.kubernetes.version, reached)
 
@@ -150,6 +151,16 @@ def _quoted(names: Iterable[str]) -> str:
 # -- The paths of machines ---------------------------------------------------------------------------------
 
 
+def claims_on_paths(cluster: Cluster) -> list[str]:
+    """The names of claims, in namespaces of people and groups, that show a path of the machines."""
+    return sorted({claim(mount.path) for mounts in cluster.storage.mounts.values() for mount in mounts})
+
+
+def claim(path: str) -> str:
+    """The name of the claim on a path: ``data-sets`` on ``/data/sets``."""
+    return path.strip("/").replace("/", "-")
+
+
 def _volumes(cluster: Cluster) -> Iterator[Object]:
     access, storage = cluster.access, cluster.storage
     mounted: dict[str, set[str]] = {}
@@ -163,13 +174,12 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
     for user in access.users:
         if _HOME in mounted:
             sites = mounted[_HOME]
-            yield from _shown("home", user.namespace, f"{_HOME}/{user.login}", False, sites, everywhere)
+            yield from _shown(claim(_HOME), user.namespace, f"{_HOME}/{user.login}", False, sites, everywhere)
     namespaces = _namespaces(cluster)
     shared = sorted(path for path in mounted if path != _HOME)
     for namespace in namespaces:
         for path in shared:
-            claim = path.strip("/").replace("/", "-")
-            yield from _shown(claim, namespace, path, read_only[path], mounted[path], everywhere)
+            yield from _shown(claim(path), namespace, path, read_only[path], mounted[path], everywhere)
     if any(addon.name == "s3-csi-driver" for addon in cluster.kubernetes.addons):
         places = {region.name: region.region for region in cluster.regions}
         for bucket in storage.s3:
@@ -178,7 +188,7 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
 
 
 def _shown(
-    claim: str,
+    name: str,
     namespace: str,
     path: str,
     read_only: bool,
@@ -192,7 +202,7 @@ def _shown(
     }
     if sites != everywhere:
         source["nodeAffinity"] = {"required": matching([at(sites)])}
-    yield from _bound(claim, namespace, ["ReadOnlyMany" if read_only else "ReadWriteMany"], source)
+    yield from _bound(name, namespace, ["ReadOnlyMany" if read_only else "ReadWriteMany"], source)
 
 
 def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:

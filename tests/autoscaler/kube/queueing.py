@@ -23,7 +23,7 @@ from infra.autoscaler.kube.client import KubeError
 from infra.drive.kubernetes import certificates
 from infra.model import NO_OUTPUTS
 from infra.model import Cluster as Spec
-from infra.render.kubernetes import charts, namespaces, queues, scheduling
+from infra.render.kubernetes import access, charts, guards, identities, namespaces, queues, scheduling
 from infra.render.kubernetes.charts.queues import configuration
 
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -73,7 +73,7 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
         for each in chart:
             if each["kind"] in _WEBHOOKS:
                 apply(admin, _here(each, webhooks, authority.certificate))
-        for module in (namespaces, scheduling, queues):
+        for module in (namespaces, scheduling, access, guards, identities, queues):
             for some in module.objects(spec, NO_OUTPUTS).values():
                 for one in some:
                     until(partial(_applied, admin, one))

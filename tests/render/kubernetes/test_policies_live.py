@@ -306,18 +306,18 @@ def test_pods_of_people_are_no_roots_of_machines(here: World) -> None:
 
 
 def test_what_training_on_cards_needs_runs(here: World) -> None:
-    """As root in its container, shared memory, a claim, a port."""
+    """As root in its container (with no path of the machines), shared memory, a volume on demand, a port."""
     train = pod("x", ALAN, cards=8)
     train["spec"]["volumes"] = [
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
-        {"name": "home", "persistentVolumeClaim": {"claimName": "home"}},
+        {"name": "own", "persistentVolumeClaim": {"claimName": "own"}},
     ]
     train["spec"]["containers"][0] |= {
         "securityContext": {"runAsUser": 0},
         "ports": [{"containerPort": 29500}],
         "volumeMounts": [
             {"name": "memory", "mountPath": "/dev/shm"},
-            {"name": "home", "mountPath": "/home/alan"},
+            {"name": "own", "mountPath": "/own"},
         ],
     }
     assert here.admin.create(train, dry=True)

@@ -144,6 +144,7 @@ module "storage" {
     })
   }
   security_group_ids = [module.network.security_groups["efs"]]
+  client_roles       = [for role in ["node", "control-plane", "ssh-node"] : var.roles[role]]
   root_roles         = [var.roles["ssh-node"]]
   buckets            = var.storage.buckets
   kms_key            = var.kms_key

@@ -31,6 +31,11 @@ resource "aws_efs_file_system" "this" {
       condition     = length(var.security_group_ids) > 0
       error_message = "security_group_ids: mount targets without a group of their own would get the VPC's default one, which lets nobody in."
     }
+
+    precondition {
+      condition     = length(var.client_roles) > 0
+      error_message = "client_roles: a file system that no machine may mount is of no use."
+    }
   }
 }
 
@@ -97,13 +102,14 @@ resource "aws_efs_backup_policy" "this" {
   }
 }
 
-# Machines in racks have no AWS identity, so whoever gets through the mount targets' security groups may read and
-# write, as EFS has it by default, but only over TLS, and never as root: that takes a role that is named here.
+# EFS believes a client's word on whose files it asks for, so that it must be a machine of ours: one that says by its
+# role who it is, over TLS. A pod has no role, and a program in it could give any number for its own. Root is a matter
+# of further roles.
 data "aws_iam_policy_document" "file_system" {
   for_each = var.file_systems
 
   statement {
-    sid = "MountFromInside"
+    sid = "MountByMachines"
     actions = [
       "elasticfilesystem:ClientMount",
       "elasticfilesystem:ClientWrite",
@@ -112,7 +118,7 @@ data "aws_iam_policy_document" "file_system" {
 
     principals {
       type        = "AWS"
-      identifiers = ["*"]
+      identifiers = var.client_roles
     }
 
     condition {

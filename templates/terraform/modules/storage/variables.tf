@@ -73,6 +73,13 @@ variable "security_group_ids" {
   default     = []
 }
 
+variable "client_roles" {
+  description = "ARNs of the roles of machines that mount file systems. Needed where there are file systems."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
 variable "root_roles" {
   description = "ARNs of the roles whose root is root on all file systems."
   type        = list(string)

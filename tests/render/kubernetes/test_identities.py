@@ -1,0 +1,335 @@
+"""Alan at Ada's files, as a real API server lets him: every way that people's rights leave open.
+
+NFS from a pod itself is a matter of network policies, whose program can't run here: the rule is read as it is
+rendered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from golden_clusters import golden
+from kube_tools import templated
+from render.kubernetes.policy_world import Api, RefusedError, World, job, pod, until, world
+from render.kubernetes.test_queue_policies import job_set
+
+from infra.model import Cluster
+from infra.render.kubernetes import guards, identities, namespaces
+from infra.render.kubernetes.tenants import GIDS, UID
+
+pytestmark = pytest.mark.slow
+
+ALAN = "user-alan"
+TEAM = "team-researchers"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return golden("research")
+
+
+@pytest.fixture(scope="module")
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(cluster, tmp_path_factory.mktemp("identities")) as found:
+        for each in (*templated("jobset"), *templated("kueue")):
+            if each["kind"] == "CustomResourceDefinition":
+                # Nobody is there to convert, nor anything to be converted.
+                found.admin.apply({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}})
+        for documents in (identities.objects(cluster), guards.objects(cluster)):
+            for some in documents.values():
+                for each in some:
+                    found.admin.apply(each)
+        until(lambda: "" if _in_force(found) else None)
+        yield found
+
+
+def _in_force(here: World) -> bool:
+    """Whether the API server goes by all rules: it hears of them one by one."""
+    alan = here.somebody("alan")
+    owned = home()
+    owned["metadata"]["ownerReferences"] = [OWNER]
+    said = [
+        refusal(alan, each) for each in (home(runAsUser=0), volume(nfs={"server": "x", "path": "/"}), owned)
+    ]
+    return all(said) and refusal(alan, home()) == ""
+
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "0", "controller": True}
+
+
+@pytest.fixture
+def alan(here: World) -> Api:
+    return here.somebody("alan", "causeway:researchers")
+
+
+def home(namespace: str = ALAN, claim: str = "home", **context: Any) -> dict[str, Any]:
+    """A pod with a path of the machines, which says of itself what it would be."""
+    found = pod("x", namespace, volumes=[{"name": "files", "persistentVolumeClaim": {"claimName": claim}}])
+    if context:
+        found["spec"]["securityContext"] = context
+    return found
+
+
+def inner(kind: str = "containers", **context: Any) -> dict[str, Any]:
+    """The same, said by a container."""
+    found = home()
+    container = {"name": "inner", "image": "none", "securityContext": context}
+    found["spec"][kind] = [container, *found["spec"].get(kind, [])]
+    return found
+
+
+def volume(**source: Any) -> dict[str, Any]:
+    return pod("x", ALAN, volumes=[{"name": "files", **source}])
+
+
+def cron_job(of: dict[str, Any]) -> dict[str, Any]:
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": job(of)["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": of["metadata"], "spec": spec}
+
+
+def deployment(of: dict[str, Any], kind: str = "Deployment") -> dict[str, Any]:
+    labels = {"app": "x"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": of["spec"]},
+    }
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": of["metadata"], "spec": spec}
+
+
+def refusal(who: Api, each: dict[str, Any]) -> str:
+    """Why, or nothing."""
+    try:
+        who.create(each, dry=True)
+    except RefusedError as problem:
+        return str(problem)
+    return ""
+
+
+def adas(cluster: Cluster) -> int:
+    return next(user.uid for user in cluster.access.users if user.login == "ada")
+
+
+def tries(ada: int) -> dict[str, dict[str, Any]]:
+    nfs = {"nfs": {"server": "titan-01.rack-a.research.internal", "path": "/srv/home/ada"}}
+    by_driver = {
+        "csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "x", "share": "/srv/home"}}
+    }
+    return {
+        "an NFS volume": volume(**nfs),
+        "an NFS volume of a job": job(volume(**nfs)),
+        "an NFS volume of a JobSet": job_set(volume(**nfs)),
+        "an NFS volume of a CronJob": cron_job(volume(**nfs)),
+        "an NFS volume of a deployment": deployment(volume(**nfs)),
+        "a volume of NFS's driver in line": volume(**by_driver),
+        "a disk by its name": volume(awsElasticBlockStore={"volumeID": "vol-1"}),
+        "a host path": volume(hostPath={"path": "/home/ada"}),
+        "a file system by Ceph": volume(cephfs={"monitors": ["10.0.0.1"]}),
+        "as Ada": home(runAsUser=ada),
+        "as Ada, in a job": job(home(runAsUser=ada)),
+        "as Ada, in the second part of a JobSet": job_set(home(), home(runAsUser=ada)),
+        "as Ada, in a CronJob": cron_job(home(runAsUser=ada)),
+        "as Ada, in a deployment": deployment(home(runAsUser=ada)),
+        "as Ada, in a stateful set": deployment(home(runAsUser=ada), "StatefulSet"),
+        "as Ada, in one container": inner(runAsUser=ada),
+        "as Ada, in an init container": inner("initContainers", runAsUser=ada),
+        "as root": home(runAsUser=0),
+        "as root, in an init container of a job": job(inner("initContainers", runAsUser=0)),
+        "as Ada, in the group's results": home(TEAM, "results", runAsUser=ada),
+        "as Ada, in the own results": home(claim="results", runAsUser=ada),
+        "in Ada's group, as the first": home(runAsGroup=ada),
+        "in Ada's group, as the first of a container": inner(runAsGroup=ada),
+        "in Ada's group, besides": home(supplementalGroups=[ada]),
+        "in Ada's group, by the volume": home(fsGroup=ada),
+        "in groups of the image": home(supplementalGroupsPolicy="Merge"),
+        "by sudo": inner(allowPrivilegeEscalation=True),
+        "by sudo, in an init container": inner("initContainers", allowPrivilegeEscalation=True),
+        "by a capability": inner(allowPrivilegeEscalation=False, capabilities={"add": ["SETUID"]}),
+        "in her namespace": home("user-ada"),
+    }  # fmt: skip
+
+
+TRIES = sorted(tries(0))
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_alan_gets_none_of_adas_files(alan: Api, cluster: Cluster, name: str) -> None:
+    assert refusal(alan, tries(adas(cluster))[name]).startswith("403"), name
+
+
+def test_nor_by_a_container_that_joins_a_pod_of_his(here: World, alan: Api, cluster: Cluster) -> None:
+    made = home()
+    alan.create(made)
+    try:
+        where = f"/api/v1/namespaces/{ALAN}/pods/x/ephemeralcontainers?dryRun=All"
+
+        def join(**context: Any) -> dict[str, Any]:
+            spec = {"ephemeralContainers": [{"name": "y", "image": "none", "securityContext": context}]}
+            found: dict[str, Any] = alan.call(
+                "PATCH", where, {"spec": spec}, "application/strategic-merge-patch+json"
+            )
+            return found
+
+        for context in ({"runAsUser": adas(cluster)}, {"runAsUser": 0}, {"allowPrivilegeEscalation": True}):
+            with pytest.raises(RefusedError, match=r"^403"):
+                join(**context)
+        (joined,) = join()["spec"]["ephemeralContainers"]
+        assert joined["securityContext"] == {"allowPrivilegeEscalation": False}
+    finally:
+        here.admin.delete(made)
+
+
+def test_nor_by_a_change_of_a_template_or_of_the_numbers(alan: Api, here: World, cluster: Cluster) -> None:
+    made = deployment(home())
+    alan.create(made)
+    try:
+        changed = {"spec": {"template": {"spec": {"securityContext": {"runAsUser": adas(cluster)}}}}}
+        with pytest.raises(RefusedError, match="run as user"):
+            alan.call(
+                "PATCH",
+                f"/apis/apps/v1/namespaces/{ALAN}/deployments/x?dryRun=All",
+                changed,
+                "application/merge-patch+json",
+            )
+    finally:
+        here.admin.delete(made)
+    with pytest.raises(RefusedError, match=r"^403"):
+        alan.call(
+            "PATCH",
+            f"/api/v1/namespaces/{ALAN}",
+            {"metadata": {"annotations": {UID: str(adas(cluster))}}},
+            "application/merge-patch+json",
+        )
+
+
+def test_a_pod_with_files_need_not_say_whose_it_is(alan: Api, cluster: Cluster) -> None:
+    user = next(each for each in cluster.access.users if each.login == "alan")
+    groups = [each.gid for each in cluster.access.groups if each.name in user.groups]
+    made = alan.create(inner("initContainers"), dry=True)
+    assert made["spec"]["securityContext"] == {
+        "runAsUser": user.uid,
+        "runAsGroup": user.uid,
+        "supplementalGroups": [user.uid, *groups],
+        "supplementalGroupsPolicy": "Strict",
+    }
+    for container in (*made["spec"]["containers"], *made["spec"]["initContainers"]):
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False}
+    # What it says of itself stays, within what it may.
+    (gid,) = groups
+    made = alan.create(home(runAsGroup=gid, fsGroup=gid), dry=True)
+    assert made["spec"]["securityContext"]["runAsGroup"] == gid
+    for form in (job, cron_job, deployment, job_set):
+        assert refusal(alan, form(home())) == ""
+        assert refusal(alan, form(home(runAsUser=user.uid))) == ""
+
+
+def test_a_group_uses_files_as_itself(alan: Api, cluster: Cluster) -> None:
+    (group,) = (each for each in cluster.access.groups if each.namespace == TEAM)
+    made = alan.create(home(TEAM, "results"), dry=True)
+    assert made["spec"]["securityContext"] | {"supplementalGroupsPolicy": ""} == {
+        "runAsUser": group.gid,
+        "runAsGroup": group.gid,
+        "supplementalGroups": [group.gid],
+        "supplementalGroupsPolicy": "",
+    }
+    assert group.gid not in {user.uid for user in cluster.access.users}
+
+
+def test_without_files_a_container_is_what_its_image_says(alan: Api) -> None:
+    made = alan.create(pod("x", ALAN, securityContext={"runAsUser": 0}), dry=True)
+    assert made["spec"]["securityContext"] == {"runAsUser": 0}
+
+
+def test_each_namespace_has_the_numbers_of_its_people(cluster: Cluster) -> None:
+    found = namespaces.objects(cluster)
+    numbers = {
+        each["metadata"]["name"]: each["metadata"]["annotations"]
+        for each in (*found["people.yaml"], *found["teams.yaml"])
+        if each["kind"] == "Namespace"
+    }
+    uids = [each[UID] for each in numbers.values()]
+    assert len(set(uids)) == len(uids) == len(cluster.access.users) + len(cluster.access.groups)
+    assert all(each[GIDS] for each in numbers.values())
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+def test_no_pod_speaks_nfs_to_what_is_no_pod(cluster: Cluster, protocol: str) -> None:
+    """Read, not tried: the program that enforces it is no part of these tests."""
+    for each in namespaces.objects(cluster)["people.yaml"]:
+        if each["kind"] == "NetworkPolicy":
+            (_, outside) = each["spec"]["egress"]
+            ports = [row for row in outside["ports"] if row["protocol"] == protocol]
+            open_to = {port for row in ports for port in range(row["port"], row["endPort"] + 1)}
+            assert set(range(1, 65536)) - open_to == {2049}
+
+
+# -- Places in queues ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "form", [lambda each: each, job, job_set, lambda each: deployment(each, "StatefulSet")]
+)
+def test_nobody_says_that_a_controller_has_made_it(here: World, alan: Api, form: Any) -> None:
+    made = form(pod("x", ALAN))
+    made["metadata"] = {**made["metadata"], "ownerReferences": [OWNER]}
+    assert "only controllers make" in refusal(alan, made)
+    controller = here.somebody("system:serviceaccount:kube-system:job-controller", "system:masters")
+    assert refusal(controller, made) == ""
+    own = here.somebody(f"system:serviceaccount:{ALAN}:default", "system:masters")
+    if form is job:
+        # Who is an administrator by whatever way may.
+        assert refusal(own, made) == ""
+    made["metadata"]["ownerReferences"] = [{**OWNER, "controller": False}]
+    assert refusal(alan, made) == ""
+
+
+def workload(**spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "x", "image": "x"}], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": ALAN, "labels": {"a": "b"}},
+        "spec": {
+            "active": True,
+            "queueName": "gpus",
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+            **spec,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"spec": {"priority": 100000}},
+        {"spec": {"preemptionGates": [{"name": "x.example/y"}]}},
+        {"spec": {"queueName": "another"}},
+        {"spec": {"active": False, "priority": 7}},
+        {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "x"}}},
+        {"metadata": {"annotations": {"kueue.x-k8s.io/priority-boost": "9"}}},
+        {"metadata": {"finalizers": ["x.example/y"]}},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+def test_people_take_their_work_out_of_a_queue_and_do_not_move_it(
+    here: World, alan: Api, changed: dict[str, Any]
+) -> None:
+    here.admin.create(workload())
+    where = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{ALAN}/workloads/w"
+
+    def patch(who: Api, body: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = who.call("PATCH", f"{where}?dryRun=All", body, "application/merge-patch+json")
+        return found
+
+    try:
+        with pytest.raises(RefusedError, match=r"spec\.active alone"):
+            patch(alan, changed)
+        assert patch(alan, {"spec": {"active": False}})["spec"]["active"] is False
+        # Kueue itself, and who runs the cluster.
+        kueue = here.somebody("system:serviceaccount:kueue-system:kueue-controller-manager", "system:masters")
+        assert patch(kueue, changed)
+        assert patch(here.somebody("ada"), changed)
+    finally:
+        here.admin.call("DELETE", where)
