@@ -38,23 +38,29 @@ class Joined:
 def with_mounts(
     storage: Storage, regions: tuple[Region, ...], sites: tuple[PhysicalSite, ...], joined: Joined
 ) -> Storage:
-    """The same storage with every site's mounts, and each export's clients: the places that mount it."""
+    """The same storage with every site's mounts, and each export's clients: the places that mount it.
+
+    An export has a class of volumes where the masters' region reaches it, which is then a client too: the
+    driver makes volumes there.
+    """
     aws = {region.name: region for region in regions}
     blocks = {**{site.name: site.lan for site in sites}, **{name: each.vpc for name, each in aws.items()}}
     reach = {export.site: joined.reach(export.site) for export in storage.nfs}
     chosen = {site: _nearest(storage, site, aws, reach) for site in blocks}
-    served = {
-        export.name: tuple(
-            collapse_addresses(
-                blocks[site]
-                for site, mounts in chosen.items()
-                if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
-            )
-        )
-        for export in storage.nfs
-    }
-    exports = tuple(replace(export, clients=_sorted(served[export.name])) for export in storage.nfs)
-    return replace(storage, nfs=exports, mounts=dict(sorted(chosen.items())))
+    masters = regions[0].name if regions else None
+    exports = []
+    for export in storage.nfs:
+        served = {
+            site
+            for site, mounts in chosen.items()
+            if any(mount.kind == "nfs" and mount.name == export.name for mount in mounts)
+        }
+        made = export.storage_class if masters in reach[export.site] else None
+        if made is not None and masters is not None:
+            served.add(masters)
+        clients = tuple(collapse_addresses(blocks[site] for site in served))
+        exports.append(replace(export, clients=_sorted(clients), storage_class=made))
+    return replace(storage, nfs=tuple(exports), mounts=dict(sorted(chosen.items())))
 
 
 def _nearest(

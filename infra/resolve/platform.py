@@ -47,7 +47,7 @@ def resolve_storage(
             backup=each.backup,
             access_points=tuple(
                 made.AccessPoint(point, at.path, at.uid, at.gid, at.mode)
-                for point, at in sorted(each.access_points.items())
+                for point, at in sorted(_access_points(each).items())
             ),
             subnets=tuple(subnet.name for subnet in by_name[site].tier("private")),
             storage_class=_efs_class(spec, name, each, site, regions),
@@ -92,6 +92,14 @@ def resolve_storage(
         spec.storage.volumes_quota,
     )
     return with_mounts(storage, regions, sites, joined)
+
+
+def _access_points(efs: written.Efs) -> Mapping[str, written.AccessPoint]:
+    """A new file system belongs to root, and few machines' root is root on it: so that all may write,
+    machines mount a directory that EFS makes for them. Homes are made by such a root."""
+    if efs.access_points or efs.path == HOMES:
+        return efs.access_points
+    return {"shared": written.AccessPoint(path="/shared", mode="1777")}
 
 
 def _efs_class(spec: Spec, name: str, efs: written.Efs, site: str, regions: tuple[Region, ...]) -> str | None:

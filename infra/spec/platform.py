@@ -56,7 +56,8 @@ class Efs(Part):
     backup: Annotated[Bool, IN_PLACE] = True
     """Automatic daily backups (AWS Backup)."""
     access_points: Annotated[dict[Name, AccessPoint], IN_PLACE] = Field(default_factory=dict)
-    """Directories with an owner."""
+    """Directories with an owner. Where there is one, machines mount it. Default: ``shared``, in which
+    everybody may write (mode 1777); none for ``/home``."""
 
 
 class Bucket(Part):

@@ -257,7 +257,7 @@ Version: TypeAlias = Annotated[
 
 Octal: TypeAlias = Annotated[
     str,
-    _text(r"0?[0-7]{3}", "a file mode such as 0750"),
+    _text(r"[0-7]{3,4}", "a file mode such as 0750"),
     WithJsonSchema({"type": ["string", "integer"], "examples": ["0750"]}),
 ]
 """A POSIX file mode in octal digits."""

@@ -308,7 +308,8 @@ def test_an_export_names_its_node_and_the_sites_that_mount_it() -> None:
     sites = environment(golden("research"))["default_attributes"]["storage"]["sites"]
     [home, results] = sites["rack-a"]["exports"]
     assert (home["node"], home["clients"]) == ("storage-a", ["10.200.0.0/21"])
-    assert results["clients"] == ["10.1.0.0/16", "10.200.0.0/21"]
+    # us-west-2 mounts its own, and makes volumes on this one.
+    assert results["clients"] == ["10.1.0.0/16", "10.2.0.0/16", "10.200.0.0/21"]
     assert sites["rack-b"]["exports"] == []
 
 

@@ -3,7 +3,8 @@
 # Site → {'mounts' => […], 'exports' => […]}: what a machine of that site mounts, and what its servers
 # export. A mount: {'path', 'kind' => 'nfs' | 'efs' | 's3', 'name', 'read_only'}, and by its kind 'server' and
 # 'export'; 'file_system' (nil until there is one), 'region', 'access_point' and 'tls'; 'bucket', 'region' and
-# 'prefix'. An export: {'name', 'export' (its path), 'clients' => [blocks], 'read_only', 'node'}. `copies`: what its
+# 'prefix'. An export: {'name', 'export' (its path), 'clients' => [blocks], 'read_only', 'volumes' (whether a driver
+# of Kubernetes makes volumes in it), 'node'}. `copies`: what its
 # servers copy at night: {'name', 'source', 'bucket', 'region', 'prefix', 'at', 'node'}.
 default['storage']['sites'] = {}
 
@@ -60,11 +61,13 @@ default['storage']['mount_s3'] = {
 # The NFS server. nil `path`: the folder above the exports, where disks of use `nfs` are mounted. nil
 # `threads`: four a CPU, 16 to 128. In exports that `homes` names, everyone in the users' data bag has a
 # folder: root of a client is nobody there, and could not make one. `home_quota`: the MiB that each of these may
-# hold, by a project of XFS; nil: no limit.
+# hold, by a project of XFS; nil: no limit. `deleted_volumes_days`: for how many days volumes that were deleted in
+# Kubernetes are kept.
 default['storage']['server'] = {
   'path' => nil,
   'filesystem' => 'xfs',
   'threads' => nil,
   'homes' => ['home'],
   'home_quota' => nil,
+  'deleted_volumes_days' => 7,
 }

@@ -20,6 +20,22 @@ module Causeway
       path.gsub(/[\s\\"#]/) { |char| format('\\%03o', char.ord) }
     end
 
+    # A service that deletes what has been in these folders, below one of a namespace, for some days. A rename sets a
+    # folder's ctime (rename(2)).
+    def emptying(folders, days)
+      find = "/usr/bin/find %s -mindepth 2 -maxdepth 2 -ctime +#{days - 1} -exec rm -rf {} +"
+      {
+        'Unit' => { 'Description' => 'Deletes volumes that were deleted some days ago' },
+        'Service' => {
+          'Type' => 'oneshot',
+          # Before the first one is deleted there is no such folder.
+          'ExecStart' => folders.map { |folder| "-#{format(find, folder)}" },
+          'Nice' => '19',
+          'IOSchedulingClass' => 'idle',
+        },
+      }
+    end
+
     # Names of exports that were written by us: others' (ZFS has its own there) are theirs.
     def ours(folder)
       files = Dir.glob("#{folder}/*.exports").select { |file| ::File.read(file).start_with?(MARK) }

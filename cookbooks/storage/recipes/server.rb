@@ -59,7 +59,19 @@ exports.each do |export|
     clients export['clients'].to_a
     read_only export['read_only'] || false
     mountpoint base unless disks.empty?
+    # As /tmp: everyone may add to it, and take their own away.
+    mode '1777' unless export['read_only'] || server['homes'].include?(export['name'])
     notifies :run, 'execute[exportfs]', :delayed
+  end
+
+  if export['volumes']
+    # The driver comes as root of a machine, who is nobody here. Nobody else goes in: a volume is seen by pods that
+    # have it mounted.
+    directory "#{export['export']}/volumes" do
+      owner 'nobody'
+      group 'nogroup'
+      mode '0700'
+    end
   end
 
   next unless server['homes'].include?(export['name'])
@@ -82,6 +94,24 @@ exports.each do |export|
       not_if { disks.empty? || server['filesystem'] != 'xfs' }
     end
   end
+end
+
+deleted = exports.select { |each| each['volumes'] }.map { |each| "#{each['export']}/volumes/archived-live" }
+
+# The driver moves deleted volumes there: it may not delete what others have written.
+systemd_unit 'causeway-deleted-volumes.service' do
+  content(Causeway::Exports.emptying(deleted, server['deleted_volumes_days']))
+  verify true
+  action deleted.empty? ? :delete : :create
+end
+
+systemd_unit 'causeway-deleted-volumes.timer' do
+  content(
+    'Unit' => { 'Description' => 'Volumes that were deleted some days ago' },
+    'Timer' => { 'OnCalendar' => 'daily', 'RandomizedDelaySec' => '1h', 'Persistent' => 'true' },
+    'Install' => { 'WantedBy' => 'timers.target' }
+  )
+  action deleted.empty? ? %i(stop disable delete) : %i(create enable start)
 end
 
 copies = settings['sites'].values.flat_map { |site| site['copies'].to_a }.select { |each| each['node'] == name }

@@ -153,6 +153,7 @@ def _export(export: NfsExport) -> dict[str, Any]:
         "export": export.export,
         "clients": [str(block) for block in export.clients],
         "read_only": export.read_only,
+        "volumes": export.storage_class is not None,
         "node": export.node,
     }
 

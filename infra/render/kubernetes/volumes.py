@@ -52,8 +52,13 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
             ]
             parameters = {
                 "server": export.server,
-                "share": export.export,
-                "subDir": "volumes/${pvc.metadata.namespace}/${pvc.metadata.name}",
+                # The driver is nobody on the server, and owns this folder, into which nobody else may go. A
+                # volume is open to whoever has it mounted.
+                "share": f"{export.export}/volumes",
+                "subDir": "live/${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
+                "mountPermissions": "0777",
+                # Nobody may not delete what others have written. The server does, some days later.
+                "onDelete": "archive",
             }
             yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
     for system in storage.efs:

@@ -13,6 +13,10 @@ describe 'storage::server' do
   default_attributes['storage']['sites']['lab']['exports'] = [
     { 'name' => 'home', 'export' => '/srv/home', 'clients' => %w(10.0.0.0/8 192.0.2.0/24), 'node' => 'storage-a' },
     {
+      'name' => 'results', 'export' => '/srv/results', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-a',
+      'volumes' => true,
+    },
+    {
       'name' => 'sets', 'export' => '/srv/sets', 'clients' => ['10.0.0.0/8'], 'node' => 'storage-a',
       'read_only' => true,
     },
@@ -41,6 +45,18 @@ describe 'storage::server' do
       expect(chef_run).to render_file('/etc/exports.d/sets.exports').with_content("10.0.0.0/8(ro,#{options})")
       expect(chef_run).not_to create_storage_export('other')
     end
+  end
+
+  it 'lets everyone add to an export that is no home' do
+    expect(chef_run).to create_storage_export('results').with(mode: '1777')
+    expect(chef_run).to create_storage_export('home').with(mode: '0755')
+    expect(chef_run).to create_storage_export('sets').with(mode: '0755')
+  end
+
+  it 'has a folder for volumes, and empties what was deleted' do
+    expect(chef_run).to create_directory('/srv/results/volumes').with(owner: 'nobody', mode: '0700')
+    expect(chef_run).not_to create_directory('/srv/home/volumes')
+    expect(chef_run).to enable_systemd_unit('causeway-deleted-volumes.timer')
   end
 
   it 'limits the homes that are on its own disks' do
