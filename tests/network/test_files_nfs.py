@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cookbooks.kitchen import COOKBOOKS
 from cookbooks.libraries import ask
 from golden_clusters import golden
 from network.lab import Lab
 from network.machine import Result
-from network.node import Node
+from network.node import Node, wait_for
 from strategies.outputs import outputs_for
 
 from infra.render.kubernetes import volumes
@@ -24,6 +25,20 @@ SERVER, MASTER, WORKER = "10.200.0.5", "10.200.0.6", "10.200.0.7"
 ADA, ALAN = 10001, 10002
 EXPORT = "/srv/results"
 OPTIONS = "nfsvers=4.2,proto=tcp,hard,noatime,nosuid,nodev"
+
+POD = """
+ip link add cni0 type bridge
+ip address add 10.128.7.1/24 dev cni0
+ip link set cni0 up
+ip netns add pod
+ip link add veth0 type veth peer name eth0 netns pod
+ip link set veth0 master cni0 up
+ip -n pod address add 10.128.7.2/24 dev eth0
+ip -n pod link set eth0 up
+ip -n pod route add default via 10.128.7.1
+sysctl -q net.ipv4.ip_forward=1
+"""
+"""A pod behind a node's bridge, as flannel's plugin makes it."""
 
 SERVE = """
 modprobe nfsd
@@ -86,6 +101,38 @@ def nodes(lab: Lab) -> Iterator[tuple[Node, Node, Node]]:
 def mount(node: Node, what: str, where: str) -> None:
     node.check("mkdir", "-p", where)
     node.check("mount", "-t", "nfs4", "-o", OPTIONS, f"{SERVER}:{what}", where, timeout=60)
+
+
+def test_no_pod_speaks_nfs_not_even_to_its_own_node(nodes: tuple[Node, Node, Node]) -> None:
+    """With the node's own rules alone, as before the program of network policies runs."""
+    server, _, worker = nodes
+    worker.write("/etc/causeway/pods.nft", (COOKBOOKS / "kubernetes/files/pods.nft").read_text())
+    for _ in range(2):  # again at each run of Chef that changes it
+        worker.check("nft", "--file", "/etc/causeway/pods.nft")
+    worker.check("sh", "-ec", POD)
+    server.check("ip", "route", "add", "10.128.7.0/24", "via", WORKER)
+
+    def reaches(address: str, port: int) -> bool:
+        words = (
+            "ip",
+            "netns",
+            "exec",
+            "pod",
+            "socat",
+            "-u",
+            "OPEN:/dev/null",
+            f"TCP:{address}:{port},connect-timeout=5",
+        )
+        return worker.run(*words).ok
+
+    for port in (2049, 8049):
+        worker.start("socat", f"TCP-LISTEN:{port},fork,reuseaddr", "OPEN:/dev/null")
+    server.start("socat", "TCP-LISTEN:8049,fork,reuseaddr", "OPEN:/dev/null")
+    wait_for(lambda: reaches(SERVER, 8049), "the pod's network")
+    assert not reaches(SERVER, 2049)
+    wait_for(lambda: reaches("10.128.7.1", 8049), "the pod's own node")
+    assert not reaches("10.128.7.1", 2049)
+    assert worker.check("ls", "/srv/mnt/results")  # and the node itself does
 
 
 def by(node: Node, uid: int, script: str) -> Result:

@@ -106,6 +106,39 @@ execute 'logind reads its configuration' do
   action :nothing
 end
 
+package 'nftables'
+
+directory '/etc/causeway' do
+  mode '0755'
+end
+
+cookbook_file '/etc/causeway/pods.nft' do
+  source 'pods.nft'
+  mode '0644'
+  notifies :restart, 'systemd_unit[causeway-pods.service, now]', :delayed
+end
+
+systemd_unit 'causeway-pods.service' do
+  content(
+    'Unit' => {
+      'Description' => 'What pods may not send', 'Before' => 'kubelet.service', 'After' => 'network-pre.target',
+    },
+    'Service' => {
+      'Type' => 'oneshot', 'RemainAfterExit' => 'yes', 'ExecStart' => '/usr/sbin/nft --file /etc/causeway/pods.nft',
+    },
+    'Install' => { 'WantedBy' => 'multi-user.target' }
+  )
+  verify true
+  action %i(create enable)
+end
+
+# A container has its host's kernel, whose rules are not ours.
+systemd_unit 'causeway-pods.service, now' do
+  unit_name 'causeway-pods.service'
+  action :start
+  not_if 'systemd-detect-virt --container --quiet'
+end
+
 # Once it has joined, it runs. Before, its unit waits for what kubeadm writes.
 service 'kubelet' do
   action ::File.exist?('/etc/kubernetes/kubelet.conf') ? %i(enable start) : :enable

@@ -288,8 +288,19 @@ def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collec
 
     part = permitted(store, part)
     done = apply.apply(there.kubectl, there.api, part, destroy=destroy)
-    apply.wait(there.kubectl, part, placed=placed(there))
+    missing = apply.wait(there.kubectl, there.api, part, placed=placed(there), on_line=_progress)
+    _without(missing)
     return _said(steps, done)
+
+
+def _progress(line: str) -> None:
+    note(f"    {line}")
+
+
+def _without(missing: Sequence[str]) -> None:
+    """Dead nodes are told by the status at the end, and stop nothing."""
+    for each in missing:
+        note(f"    ! goes on without {each}")
 
 
 def _said(steps: Steps, done: Applied) -> str:
@@ -338,14 +349,23 @@ def _charts(there: Reach, steps: Steps, pages: Pair) -> None:
 
 
 def _release(there: Reach, release: Release, had: Installed | None) -> str:
+    from infra.drive.kubernetes import rollout
+
     if there.helm.current(release, had):
         return "as it is wanted"
     if had is not None and had.pending:
         note(f"    it was left {had.status} by a run that was cut off: taken back first")
         there.helm.recover(had)
-    wait = placed(there)
-    there.helm.install(release, wait=wait)
-    return "installed" + ("" if wait else "; not waited for: no node takes ordinary pods yet")
+    there.helm.install(release)
+    able = placed(there)
+    try:
+        made = rollout.workloads(there.helm.workloads(release), placed=able)
+        _without(rollout.wait(there.api, made, seconds=release.seconds, on_line=_progress))
+    except DriveError:
+        note("    taken back: what was before stays")
+        there.helm.go_back(release, had)
+        raise
+    return "installed" + ("" if able else "; not waited for: no node takes ordinary pods yet")
 
 
 def _uninstall(there: Reach, each: Installed) -> str:

@@ -8,14 +8,16 @@ controllers copy labels to. An object leaves the list only when it is gone. kube
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from infra.drive import private
+from infra.drive.kubernetes import rollout
 from infra.drive.kubernetes.api import Api, ApiError
 from infra.drive.kubernetes.kubectl import Kubectl
+from infra.drive.kubernetes.refs import Ref, ref
 from infra.errors import DriveError
 
 NAMESPACE: Final = "causeway-system"
@@ -28,38 +30,6 @@ PRECIOUS: Final = frozenset(
 )
 """Kinds that hold people's work, or whose end is the end of what others made of them: never deleted
 unnamed."""
-
-_WORKLOADS: Final = {"Deployment": "deployment", "DaemonSet": "daemonset", "StatefulSet": "statefulset"}
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
-    """An object's name."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
-
-    @property
-    def word(self) -> str:
-        """As a person names it on a command line: ``Namespace/user-ada``."""
-        return "/".join(filter(None, (self.kind, self.namespace, self.name)))
-
-    def stub(self) -> dict[str, Any]:
-        """The least by which kubectl finds it."""
-        place = {"namespace": self.namespace} if self.namespace else {}
-        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": self.name, **place}}
-
-    @property
-    def same(self) -> tuple[str, str, str, str]:
-        """What stays the same when its API goes from v1beta1 to v1."""
-        group = self.api_version.rpartition("/")[0]
-        return group, self.kind, self.namespace, self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +52,6 @@ class Applied:
     pruned: tuple[Ref, ...]
     kept: tuple[Ref, ...]
     """No longer rendered, and still there: they hold people's work."""
-
-
-def ref(thing: Mapping[str, Any]) -> Ref:
-    about = thing["metadata"]
-    place = str(about.get("namespace", ""))
-    return Ref(str(thing["apiVersion"]), str(thing["kind"]), place, str(about["name"]))
 
 
 def parts(folder: Path) -> list[Part]:
@@ -175,27 +139,26 @@ def listed(api: Api, part: str) -> frozenset[Ref]:
         ) from None
 
 
-def wait(kubectl: Kubectl, part: Part, *, placed: bool, seconds: int = 300) -> None:
-    """Until a part is ready: its CRDs are served, its workloads have come up. ``DriveError`` otherwise.
+def wait(
+    kubectl: Kubectl,
+    api: Api,
+    part: Part,
+    *,
+    placed: bool,
+    seconds: int = 300,
+    on_line: Callable[[str], None] = lambda _line: None,
+) -> list[str]:
+    """Until a part is ready: its CRDs are served, its workloads have come up. What is missing, as nodes are
+    not ready (``rollout.wait``); ``DriveError`` for all else.
 
-    ``placed``: whether there is a node that takes ordinary pods; without one only DaemonSets can come up.
+    ``placed``: whether there is a node that takes ordinary pods.
     """
     crds = [each.name for each in part.refs if each.kind == "CustomResourceDefinition"]
     if crds:
         kubectl.follow(
             "wait", "--for=condition=Established", f"--timeout={seconds}s", *(f"crd/{name}" for name in crds)
         )
-    for each in part.refs:
-        kind = _WORKLOADS.get(each.kind)
-        if kind is None or (kind != "daemonset" and not placed):
-            continue
-        kubectl.follow(
-            "rollout",
-            "status",
-            f"{kind}/{each.name}",
-            f"--namespace={each.namespace}",
-            f"--timeout={seconds}s",
-        )
+    return rollout.wait(api, rollout.workloads(part.refs, placed=placed), seconds=seconds, on_line=on_line)
 
 
 # -- parts -------------------------------------------------------------------------------------------------

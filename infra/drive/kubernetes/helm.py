@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from infra.drive import child
 from infra.drive.kubernetes.access import Access
+from infra.drive.kubernetes.refs import Ref, ref
 from infra.errors import DriveError, ToolError
 
 MINIMUM: Final = (3, 14, 0)
@@ -41,6 +42,14 @@ class Release:
     values: Path
     timeout: str
     """As Helm takes it: ``10m``."""
+
+    @property
+    def seconds(self) -> float:
+        """The same in seconds."""
+        units = {"h": 3600, "m": 60, "s": 1}
+        return float(
+            sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)([hms])", self.timeout))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +152,16 @@ class Helm:
         wanted = yaml.safe_load(release.values.read_text(encoding="utf-8")) or {}
         return bool((self.values(release.name, release.namespace) or {}) == wanted)
 
-    def install(self, release: Release, *, wait: bool) -> None:
-        """Install or upgrade. One that does not come up goes back to what was before.
+    def install(self, release: Release) -> None:
+        """Install or upgrade; whether it comes up is another question (``rollout.wait``).
 
-        A Ctrl-C is passed on once; Helm then takes its half-done work back, which takes a moment.
+        A Ctrl-C is passed on once.
         """
         words = [
             "upgrade", "--install", release.name, *self._chart(release),
             "--version", release.version, "--namespace", release.namespace, "--create-namespace",
             "--values", str(release.values), "--timeout", release.timeout, "--history-max", "5",
             "--labels", LABEL,
-            *self._gate(wait),
         ]  # fmt: skip
         done = child.run(
             [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)],
@@ -164,6 +172,20 @@ class Helm:
             raise KeyboardInterrupt
         if done.exit_code:
             raise HelmError(("helm", *words[:3]), done.exit_code, done.stderr)
+
+    def workloads(self, release: Release) -> list[Ref]:
+        """What a release has made, those of its objects that have pods among them."""
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        text = self._run("get", "manifest", release.name, "--namespace", release.namespace)
+        found = [ref(each) for each in yaml.load_all(text, loader) if each]
+        return [replace(each, namespace=each.namespace or release.namespace) for each in found]
+
+    def go_back(self, release: Release, had: Installed | None) -> None:
+        """To what was before a release that does not come up: the revision before, or none."""
+        name, namespace = release.name, release.namespace
+        self._run("uninstall" if had is None else "rollback", name, "--namespace", namespace, timeout=600)
 
     def recover(self, there: Installed) -> None:
         """Take a release out of the state in which a Helm that was killed left it: nothing else would touch
@@ -185,12 +207,6 @@ class Helm:
         if release.repository.startswith(("https://", "http://")):
             return [release.chart, "--repo", release.repository]
         return [release.repository or release.chart]
-
-    def _gate(self, wait: bool) -> list[str]:
-        if not wait:
-            return []
-        # Helm 4 has renamed --atomic.
-        return ["--rollback-on-failure"] if self.program.version >= (4, 0, 0) else ["--atomic"]
 
     def _every(self) -> list[str]:
         # Helm 3 lists only what is deployed or failed unless it is told; Helm 4 lists all.

@@ -1,8 +1,9 @@
 """What enforces network policies: flannel carries packets and refuses none.
 
 kube-network-policies (kubernetes-sigs) runs on every node where people's pods do. It sees the first packet
-of each connection to or from a pod that a policy selects, and lets it pass or not (nftables, NFQUEUE). While
-it is away, on an upgrade of itself, packets pass: a network that stops for that costs more than it saves.
+of each connection to or from a pod that a policy selects, and lets it pass or not (nftables, NFQUEUE). Where
+it is too busy to answer, or has crashed, packets are dropped; on an upgrade of itself it takes its rules away
+first, and they pass. What must hold then as well is in the cookbook ``kubernetes``, ``pods.nft``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ def _spec(cluster: Cluster) -> Object:
     container = {
         "name": _NAME,
         "image": addons.image(_NAME, cluster.kubernetes.version),
-        "args": ["/bin/netpol", "--hostname-override=$(NODE)", f"--nfqueue-id={_QUEUE}", "--v=2"],
+        "args": [
+            "/bin/netpol",
+            "--hostname-override=$(NODE)",
+            f"--nfqueue-id={_QUEUE}",
+            "--fail-open=false",
+            "--v=2",
+        ],
         "env": [field("NODE", "spec.nodeName")],
         "resources": requests("100m", "64Mi"),
         # It writes nftables of the node, and looks into pods' network namespaces.

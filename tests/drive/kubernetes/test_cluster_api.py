@@ -17,8 +17,9 @@ from drive.kubernetes.apiserver import NAME, Server, node, pod
 from infra.drive.kubernetes import access, apply, certificates, joining, kubeconfig, lease, secrets, status
 from infra.drive.kubernetes.access import Access, Endpoint
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
-from infra.drive.kubernetes.apply import Part, Ref
+from infra.drive.kubernetes.apply import Part
 from infra.drive.kubernetes.kubectl import Kubectl
+from infra.drive.kubernetes.refs import Ref
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
 from infra.errors import DriveError, UsageError

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from kube_tools import helm as helm_program
 
-from infra.drive.kubernetes import helm
+from infra.drive.kubernetes import helm, rollout
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.helm import Helm, Installed, Program, Release
+from infra.drive.kubernetes.refs import Ref
 from infra.errors import DriveError
 
 CONFIG_MAP = """\
@@ -65,13 +66,13 @@ def test_a_release_is_installed_changed_left_alone_and_taken_away(
 ) -> None:
     wanted = chart(tmp_path, "small", CONFIG_MAP)
     assert not charts.current(wanted, there(charts, "small"))
-    charts.install(wanted, wait=True)
+    charts.install(wanted)
     assert charts.current(wanted, there(charts, "small"))
     where = "/api/v1/namespaces/charts/configmaps/small"
     assert api.get(where)["data"] == {"word": "first"}
     wanted.values.write_text("word: second\n")
     assert not charts.current(wanted, there(charts, "small"))
-    charts.install(wanted, wait=True)
+    charts.install(wanted)
     assert api.get(where)["data"] == {"word": "second"}
     assert not charts.current(replace(wanted, version="1.0.1"), there(charts, "small"))
     ours = charts.releases(ours=True)
@@ -82,12 +83,22 @@ def test_a_release_is_installed_changed_left_alone_and_taken_away(
 
 
 def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
-    charts: Helm, tmp_path: Path
+    charts: Helm, api: Api, tmp_path: Path
 ) -> None:
     wanted = chart(tmp_path, "never", NEVER_READY)
-    with pytest.raises(DriveError, match="helm upgrade --install never"):
-        charts.install(replace(wanted, timeout="3s"), wait=True)
-    assert not charts.current(wanted, there(charts, "never"))
+    charts.install(wanted)
+    assert charts.workloads(wanted) == [Ref("apps/v1", "Deployment", "charts", "never")]
+    with pytest.raises(DriveError, match="Deployment charts/never: 0 of 1 pods"):
+        rollout.wait(api, charts.workloads(wanted), seconds=1)
+    charts.go_back(wanted, None)
+    assert there(charts, "never") is None
+    small = chart(tmp_path, "back", CONFIG_MAP.replace("name: small", "name: back"))
+    charts.install(small)
+    had = there(charts, "back")
+    small.values.write_text("word: second\n")
+    charts.install(small)
+    charts.go_back(small, had)
+    assert api.get("/api/v1/namespaces/charts/configmaps/back")["data"] == {"word": "first"}
     cut = subprocess.Popen(
         [charts.program.path, "upgrade", "--install", "never", wanted.repository, "--namespace", "charts",
          "--create-namespace", "--wait", "--timeout", "300s", "--kubeconfig", str(charts.access.kubeconfig)],
@@ -102,8 +113,13 @@ def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
     assert found is not None
     assert found.pending
     charts.recover(found)
-    charts.install(wanted, wait=False)
+    charts.install(wanted)
     assert charts.current(wanted, there(charts, "never"))
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("10m", 600), ("90s", 90), ("1h30m", 5400)])
+def test_how_long_a_release_may_take(said: str, seconds: float) -> None:
+    assert Release("x", "x", "x", "1", "", Path(), said).seconds == seconds
 
 
 def test_what_is_to_be_installed_is_read_in_its_order(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ describe 'kubernetes::default' do
   let(:installed) { '1.36.2-1.1' }
 
   before do
+    stub_command('systemd-detect-virt --container --quiet').and_return(false)
     allow(File).to receive(:exist?).and_call_original
     allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(joined)
     allow(Causeway::Packages).to receive(:installed).and_return(installed)
@@ -31,6 +32,12 @@ describe 'kubernetes::default' do
       expect(chef_run).to render_file(config).with_content('effect: NoSchedule')
       expect(chef_run).to render_file('/etc/default/kubelet')
         .with_content('"--config-dir=/etc/kubernetes/kubelet.conf.d --node-labels=gpu-class=old"')
+    end
+
+    it 'keeps pods from speaking NFS before the kubelet starts any' do
+      expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('dport 2049')
+      expect(chef_run).to enable_systemd_unit('causeway-pods.service')
+      expect(chef_run).to start_systemd_unit('causeway-pods.service, now')
     end
 
     it 'turns swap off' do

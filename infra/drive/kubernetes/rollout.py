@@ -1,0 +1,161 @@
+"""Whether workloads have come up, wherever they can.
+
+``kubectl rollout status`` and ``helm --wait`` wait for every pod, also of a node that is dead: one machine
+without power would hold up the whole cluster. Here what is on a node that is not ready is told, not waited
+for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.drive.kubernetes import status
+from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.refs import Ref
+from infra.errors import DriveError
+from infra.nearest import listed
+
+_PLURALS: Final = {"Deployment": "deployments", "DaemonSet": "daemonsets", "StatefulSet": "statefulsets"}
+_BEAT: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a workload has come."""
+
+    ref: Ref
+    seen: bool
+    """Whether its controller has seen what is asked for now."""
+    wanted: int
+    """Pods."""
+    updated: int
+    """Those of the present template."""
+    available: int
+    away: tuple[str, ...]
+    """Nodes that are not there and have a pod of it; of a Deployment, one for each pod."""
+
+    @property
+    def whole(self) -> bool:
+        """All of it is up."""
+        return self.seen and min(self.updated, self.available) >= self.wanted
+
+    @property
+    def settled(self) -> bool:
+        """All of it is up, and new, that can be."""
+        return self.seen and min(self.updated, self.available) >= self.wanted - len(self.away)
+
+    @property
+    def held_up(self) -> bool:
+        """All is up that can be, some of it as before: nodes that are away keep it from being replaced."""
+        return self.seen and bool(self.away) and self.available >= self.wanted - len(self.away)
+
+    def __str__(self) -> str:
+        up = min(self.updated, self.available) if self.seen else 0
+        away = f"; away: {listed(sorted(set(self.away)))}" if self.away else ""
+        return f"{self.ref}: {up} of {self.wanted} pods{away}"
+
+
+def workloads(refs: Iterable[Ref], *, placed: bool) -> list[Ref]:
+    """Those that come up by pods. ``placed``: whether there is a node that takes ordinary pods; without one
+    only DaemonSets can."""
+    return [each for each in refs if each.kind == "DaemonSet" or (placed and each.kind in _PLURALS)]
+
+
+def standing(api: Api, ref: Ref, gone: Collection[str]) -> Standing:
+    """How far a workload has come. ``gone``: nodes that are away. ``ApiError`` where there is none."""
+    found = api.get(f"/apis/apps/v1/namespaces/{ref.namespace}/{_PLURALS[ref.kind]}/{ref.name}")
+    spec, now = found["spec"], found.get("status") or {}
+    if ref.kind == "DaemonSet":
+        wanted = int(now.get("desiredNumberScheduled", 0))
+        updated, available = int(now.get("updatedNumberScheduled", 0)), int(now.get("numberAvailable", 0))
+        if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+            updated = wanted
+    else:
+        wanted = int(spec.get("replicas", 1))
+        updated, available = int(now.get("updatedReplicas", 0)), int(now.get("availableReplicas", 0))
+    return Standing(
+        ref,
+        int(now.get("observedGeneration", 0)) >= int(found["metadata"]["generation"]),
+        wanted,
+        updated,
+        available,
+        _away(api, ref, spec["selector"], gone) if gone else (),
+    )
+
+
+def _away(api: Api, ref: Ref, selector: Mapping[str, Any], gone: Collection[str]) -> tuple[str, ...]:
+    pods = api.list(f"/api/v1/namespaces/{ref.namespace}/pods", labelSelector=_words(selector))
+    nodes = [str((pod.get("spec") or {}).get("nodeName", "")) for pod in pods]
+    found = [each for each in nodes if each in gone]
+    # A DaemonSet has one on each; the old one of a dead node never quite ends, and stands beside the new one.
+    return tuple(sorted(set(found) if ref.kind == "DaemonSet" else found))
+
+
+def _words(selector: Mapping[str, Any]) -> str:
+    """A selector as the API's query has it."""
+    said = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or []:
+        key, values = each["key"], f"({','.join(each.get('values') or [])})"
+        operator = each["operator"]
+        said.append(
+            key
+            if operator == "Exists"
+            else f"!{key}"
+            if operator == "DoesNotExist"
+            else f"{key} {'in' if operator == 'In' else 'notin'} {values}"
+        )
+    return ",".join(said)
+
+
+def wait(
+    api: Api,
+    refs: Sequence[Ref],
+    *,
+    seconds: float,
+    on_line: Callable[[str], None] = lambda _line: None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[str]:
+    """Until all workloads have settled; what is missing then, a line each.
+
+    A node that nobody has heard of for a while (condition ``Ready`` is ``Unknown``) is not waited for. One
+    that says itself that it is not ready may be about to become so: it is, until the time is up.
+
+    ``DriveError`` when the time is up and pods are missing from nodes that are ready, or no node is. A dead
+    node may hold up other nodes' pods, as a DaemonSet's controller replaces only so many at a time: that is
+    told too, and no error.
+    """
+    deadline = clock() + seconds
+    waiting = list(refs)
+    missing: list[str] = []
+    told: dict[Ref, str] = {}
+    while waiting:
+        over = clock() >= deadline
+        states = {
+            str(each["metadata"]["name"]): status.condition(each, "Ready")
+            for each in api.list("/api/v1/nodes")
+        }
+        gone = {name for name, ready in states.items() if ready == "Unknown" or (over and ready != "True")}
+        if "True" not in states.values():
+            gone = set()
+        found = [standing(api, each, gone) for each in waiting]
+        missing += [str(each) for each in found if each.settled and not each.whole]
+        late = [each for each in found if not each.settled]
+        if over and late:
+            if stuck := [each for each in late if not each.held_up]:
+                raise DriveError(
+                    f"not up after {seconds:.0f} s: {'; '.join(map(str, stuck))}. Why: kubectl get events "
+                    f"--namespace {stuck[0].ref.namespace}"
+                )
+            return missing + [str(each) for each in late]
+        for each in late:
+            if told.get(each.ref) != str(each):
+                told[each.ref] = str(each)
+                on_line(f"waiting for {each}")
+        waiting = [each.ref for each in late]
+        if waiting:
+            sleep(_BEAT)
+    return missing
