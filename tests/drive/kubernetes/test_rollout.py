@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drive.kubernetes.apiserver import node
+from drive.kubernetes.apiserver import Server, node, running
 from kube_tools import need
 
 from infra.drive.kubernetes import rollout
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.kubernetes.refs import Ref
+from infra.drive.kubernetes.secrets import Keys
 from infra.errors import DriveError
 
 pytestmark = pytest.mark.slow
@@ -84,6 +85,13 @@ def controllers(admin: Access, folder: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
+    """With no other nodes."""
+    with running(tmp_path_factory.mktemp("rollout"), keys) as found:
+        yield found
 
 
 def says(api: Api, name: str, ready: str) -> None:
