@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.autoscaler.demand import Demand, Kind
+from infra.autoscaler.demand import Demand, Even, Kind
 from infra.autoscaler.fitting import ZONE
 from infra.autoscaler.grounds import Flags, Grounds, Ints, Template
 from infra.autoscaler.view import GroupView, Machine
@@ -363,9 +363,9 @@ class Board:
         """Which rows would take it, by labels and taints."""
         return self.grounds.rows(kind)
 
-    def eligible(self, kind: Kind) -> Flags:
-        """Which rows its selectors are about, whatever their taints: spreads are counted over these."""
-        return self.grounds.eligible(kind)
+    def eligible(self, kind: Kind, even: Even) -> Flags:
+        """The rows over which a spread is counted."""
+        return self.grounds.eligible(kind, even)
 
     def fits_templates(self, kind: Kind) -> Flags:
         """Which templates would take it."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.autoscaler.fitting import HOSTNAME
-from infra.autoscaler.selectors import matches
+from infra.autoscaler.selectors import matches, reaches
 from infra.autoscaler.view import View
-from infra.autoscaler.world import GPU, Gang, NodeTerm, Pod, Selector, Shape, Snapshot
+from infra.autoscaler.world import GPU, Gang, NodeTerm, Pod, PodTerm, Selector, Shape, Snapshot
 
 ANYWHERE = ("*",)
 
@@ -35,6 +35,10 @@ class Even:
     least: int
     own: bool
     """Whether the pod is one of those that are counted."""
+    affinity: bool = True
+    """Whether it is counted over nodes alone that the pod's selectors are about (``nodeAffinityPolicy``)."""
+    taints: bool = False
+    """And whose taints it tolerates (``nodeTaintsPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,23 @@ class Signer:
 class _Counted:
     """Selectors and terms by number, as they are come upon."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self._namespaces = namespaces
         self.chosen: dict[Chosen, int] = {}
         self.terms: dict[tuple[str, int], int] = {}
 
     def select(self, namespaces: tuple[str, ...], selector: Selector) -> int:
         return self.chosen.setdefault(Chosen(namespaces, selector), len(self.chosen))
+
+    def meant(self, term: PodTerm, selector: Selector) -> int:
+        """The pods that a term is about."""
+        if term.among is None:
+            return self.select(term.namespaces, selector)
+        names = {
+            *term.namespaces,
+            *(each for each in self._namespaces if reaches(term, each, self._namespaces)),
+        }
+        return self.select(tuple(sorted(names)), selector)
 
     def learn(self, shape: Shape) -> None:
         for even in shape.spread:
@@ -188,15 +203,13 @@ class _Counted:
                 self.select((shape.namespace,), even.selector)
         for near in shape.together:
             if near.selector is not None:
-                self.select(near.namespaces, near.selector)
+                self.meant(near, near.selector)
         self.own(shape)
 
     def own(self, shape: Shape) -> tuple[int, ...]:
         """Its terms of anti-affinity: they count for others too."""
         return tuple(
-            self.terms.setdefault(
-                (term.topology, self.select(term.namespaces, term.selector)), len(self.terms)
-            )
+            self.terms.setdefault((term.topology, self.meant(term, term.selector)), len(self.terms))
             for term in shape.apart
             if term.selector is not None
         )
@@ -207,7 +220,7 @@ def gather(view: View, snapshot: Snapshot, gangs: Iterable[Item]) -> Demand:
 
     Of an item that comes in, `wanted` has a kind for each shape only in name: see `gangs.items`.
     """
-    counted = _Counted()
+    counted = _Counted(snapshot.namespaces)
     items = list(gangs)
     held = {pod.uid for item in items for each in item.wanted for pod in each.pods}
     single = [pod for pod in view.pending if pod.uid not in held]
@@ -310,7 +323,7 @@ class _Kinds:
             lost=lost,
             chosen=sign,
             even=tuple(
-                Even(e.topology, e.max_skew, number, e.min_domains, number in sign)
+                Even(e.topology, e.max_skew, number, e.min_domains, number in sign, e.affinity, e.taints)
                 for e in shape.spread
                 if e.selector is not None
                 for number in (select((shape.namespace,), e.selector),)
@@ -319,13 +332,13 @@ class _Kinds:
                 Near(e.topology, number, number in sign)
                 for e in shape.together
                 if e.selector is not None
-                for number in (select(e.namespaces, e.selector),)
+                for number in (self._counted.meant(e, e.selector),)
             ),
             apart=tuple(
                 Near(e.topology, number, number in sign)
                 for e in shape.apart
                 if e.selector is not None
-                for number in (select(e.namespaces, e.selector),)
+                for number in (self._counted.meant(e, e.selector),)
             ),
             owned=owned,
             barred=tuple(sorted(term for number in sign for term in self._of_chosen.get(number, ()))),

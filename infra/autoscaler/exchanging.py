@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class Exchanger:
             if not kind.plain:
                 if kind.shape.ports:
                     room = np.minimum(room, board.capacity(kind, at))
-                room = topology.caps(board, kind, at, room, n, board.eligible(kind), None)
+                room = topology.caps(board, kind, at, room, n, partial(board.eligible, kind), None)
             # The roomiest first: as few as possible are exchanged.
             for place in np.argsort(-room, kind="stable").tolist():
                 if room[place] <= 0 or sum(count for _, count in found) >= n:

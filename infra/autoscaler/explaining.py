@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from infra.autoscaler.decision import Decision, Obstacle, SetDesired, Verdict
-from infra.autoscaler.world import Pod, Snapshot
+from infra.autoscaler.world import SCHEDULER, Pod, Snapshot
 from infra.errors import UsageError
 from infra.nearest import nearest
 
@@ -90,6 +90,8 @@ def _judged(pod: Pod, decision: Decision) -> tuple[str, str, Verdict | None]:
         return "runs", f"it is on {pod.node}", None
     if pod.gated:
         return "held", "a scheduling gate holds it back: its queue has not let it in yet", None
+    if pod.scheduler != SCHEDULER:
+        return "held", f"the scheduler {pod.scheduler} places it, by rules that are not known here", None
     if pod.nominated:
         return "nominated", f"the scheduler makes room for it on {pod.nominated}", None
     if pod.daemon:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.autoscaler.demand import Kind
+from infra.autoscaler.demand import Even, Kind
 from infra.autoscaler.fitting import holds_term, label, somewhere, tolerates
 from infra.autoscaler.world import NodeTerm, Taint, Toleration
 
@@ -78,7 +78,7 @@ class Grounds:
         self._template_taints: Ints = np.array([self._taint_id(e.taints) for e in templates], np.int64)
         self._rules: dict[tuple[object, ...], _Rule] = {}
         self._of_kind: dict[int, _Rule] = {}
-        self._tolerant: dict[int, _Rule] = {}
+        self._of_spread: dict[tuple[int, bool, bool], _Rule] = {}
         self._domains: dict[str, None] = {}
 
     # --- rows ---------------------------------------------------------------------------------------------
@@ -127,11 +127,14 @@ class Grounds:
         """Which templates would. Kinds of equal selectors and tolerations get the same array."""
         return self._rule(kind).templates
 
-    def eligible(self, kind: Kind) -> Flags:
-        """Which rows its selectors are about, whatever their taints: spreads are counted over these."""
-        found = self._tolerant.get(kind.index)
+    def eligible(self, kind: Kind, even: Even) -> Flags:
+        """The rows over which a spread is counted: by default those that the pod's selectors are about,
+        whatever their taints."""
+        key = kind.index, even.affinity, even.taints
+        found = self._of_spread.get(key)
         if found is None:
-            found = self._tolerant[kind.index] = self._made(kind, _ALL_TAINTS)
+            tolerations = kind.shape.tolerations if even.taints else _ALL_TAINTS
+            found = self._of_spread[key] = self._made(kind, tolerations, narrow=even.affinity)
         return self._rows(found)
 
     def domain(self, key: str) -> Ints:
@@ -167,13 +170,16 @@ class Grounds:
             found = self._of_kind[kind.index] = self._made(kind, kind.shape.tolerations)
         return found
 
-    def _made(self, kind: Kind, tolerations: tuple[Toleration, ...]) -> _Rule:
-        shape = kind.shape
-        sign = (shape.selector, shape.affinity, tolerations, kind.volumes)
+    def _made(self, kind: Kind, tolerations: tuple[Toleration, ...], *, narrow: bool = True) -> _Rule:
+        """``narrow``: whether it goes by the pod's selectors and volumes too."""
+        selector = kind.shape.selector if narrow else ()
+        affinity = kind.shape.affinity if narrow else None
+        volumes = kind.volumes if narrow else ()
+        sign = (selector, affinity, tolerations, volumes)
         found = self._rules.get(sign)
         if found is not None:
             return found
-        terms = [*(shape.affinity or ()), *(term for terms in kind.volumes for term in terms)]
+        terms = [*(affinity or ()), *(term for terms in volumes for term in terms)]
         found = self._rules[sign] = _Rule(
             *sign,
             keys=tuple(sorted({each.key for term in terms for each in term.labels})),

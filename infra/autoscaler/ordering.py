@@ -24,6 +24,7 @@ from infra.autoscaler.world import (
     DRAIN_TAINT,
     GPU,
     PODS,
+    SCHEDULER,
     GroupState,
     Instance,
     Node,
@@ -166,7 +167,7 @@ def _pods(
                 daemons[place].append(pod)
         elif place:
             work[place].append(pod)
-        elif pod.phase == "Pending" and not pod.gated and not pod.deleting:
+        elif pod.phase == "Pending" and not pod.gated and not pod.deleting and pod.scheduler == SCHEDULER:
             pending.append(pod)
     return work, daemons, pending
 

@@ -8,6 +8,7 @@ loop come to what the first one came to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -134,14 +135,13 @@ class Packer:
             if left and scope.tier == NEW:
                 left -= self._acquire(kind, left, scope, None, None, None, grow)
             return n - left
-        eligible = board.eligible(kind)
         now = board.tier[: board.n] <= READY
-        left = n - self._settle(kind, n, allowed & now, eligible & now, None)
+        left = n - self._settle(kind, n, allowed & now, lambda even: board.eligible(kind, even) & now, None)
         if not left:
             return n
         if scope.tier > READY:
             extra = self.choose.openable(kind, scope) if scope.tier == NEW else None
-            left -= self._settle(kind, left, allowed, eligible, extra)
+            left -= self._settle(kind, left, allowed, self._universe(kind), extra)
         if left and scope.tier == NEW:
             left -= self._spread_out(kind, left, scope, grow)
             if left:
@@ -149,7 +149,7 @@ class Packer:
                 allowed[self.base :] |= board.fits(kind)[self.base :]
                 if scope.site is not None:
                     allowed &= board.site[: board.n] == board.sites.get(scope.site, -1)
-                left -= self._settle(kind, left, allowed, board.eligible(kind), None)
+                left -= self._settle(kind, left, allowed, self._universe(kind), None)
         return n - left
 
     def _fill(self, kind: Kind, n: int, allowed: Flags) -> int:
@@ -192,7 +192,12 @@ class Packer:
             np.int64,
         )
 
-    def _settle(self, kind: Kind, n: int, allowed: Flags, universe: Flags, extra: Flags | None) -> int:
+    def _universe(self, kind: Kind) -> topology.Universe:
+        return partial(self.board.eligible, kind)
+
+    def _settle(
+        self, kind: Kind, n: int, allowed: Flags, universe: topology.Universe, extra: Flags | None
+    ) -> int:
         """The same for pods that mind each other. ``extra``: templates that could be opened."""
         board = self.board
         placed = 0
@@ -323,7 +328,7 @@ class Packer:
         placed = 0
         while placed < n:
             openable = self.choose.openable(kind, scope)
-            eligible = board.eligible(kind)
+            eligible = self._universe(kind)
             left = n - placed
             allowed = openable.copy()
             for key in names:
@@ -390,7 +395,7 @@ class Packer:
                 if scope.site is not None:
                     fits = fits & (board.site[: board.n] == board.sites.get(scope.site, -1))
                 placed += self._settle(
-                    kind, n - placed, fits, board.eligible(kind), self.choose.openable(kind, scope)
+                    kind, n - placed, fits, self._universe(kind), self.choose.openable(kind, scope)
                 )
         return placed
 
@@ -411,7 +416,7 @@ class Packer:
         openable = domain[self.choose.openable(kind, scope)]
         levels = topology.by_domain(board, limit.topology, board.counts[limit.chosen])
         for _ in range(_TRIES):
-            share = topology.shares(board, limit, capacity, n, board.eligible(kind), openable)
+            share = topology.shares(board, limit, capacity, n, self._universe(kind), openable)
             mark = board.mark()
             placed = 0
             for place in sorted(np.nonzero(share)[0].tolist(), key=lambda at: (levels[at], at)):
@@ -445,7 +450,7 @@ class Packer:
                 cap = min(cap, 1)
         for even in kind.even:
             if even.topology == HOSTNAME and even.own:
-                here = board.counts[even.chosen][: board.n][board.eligible(kind)]
+                here = board.counts[even.chosen][: board.n][board.eligible(kind, even)]
                 if len(here):
                     least = int(here.min()) if len(here) >= even.least else 0
                     cap = min(cap, even.skew + least)

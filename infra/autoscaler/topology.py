@@ -1,20 +1,24 @@
 """Who may be beside whom: spreads, affinities and anti-affinities, for many equal pods at a time.
 
 As the scheduler's plugins have it (``podtopologyspread``, ``interpodaffinity``): a spread looks at the places
-of nodes that the pod's selectors are about, whatever their taints; anti-affinity holds both ways; a pod whose
-affinity selects itself may be the first.
+of nodes that the pod's selectors are about, whatever their taints, unless its policies say otherwise;
+anti-affinity holds both ways; a pod whose affinity selects itself may be the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from infra.autoscaler.board import Board, Flags, Ints
 from infra.autoscaler.demand import Even, Kind
 from infra.autoscaler.fitting import HOSTNAME
+
+Universe: TypeAlias = Callable[[Even], Flags]
+"""A spread → the rows over which it is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,11 @@ def blocked(board: Board, kind: Kind, key: str) -> Flags:
     return found
 
 
-def uneven(board: Board, even: Even, universe: Flags, extra: Ints | None) -> Flags:
+def uneven(board: Board, even: Even, universe: Universe, extra: Ints | None) -> Flags:
     """Places which a spread that does not count the pod itself closes."""
-    counts = by_domain(board, even.topology, np.where(universe, board.counts[even.chosen][: board.n], 0))
-    places = _places(board, even.topology, universe, extra)
+    here = universe(even)
+    counts = by_domain(board, even.topology, np.where(here, board.counts[even.chosen][: board.n], 0))
+    places = _places(board, even.topology, here, extra)
     least = counts[places].min() if places.any() and places.sum() >= even.least else 0
     return (counts - least > even.skew) | ~places
 
@@ -92,7 +97,7 @@ def caps(
     rows: Ints,
     room: Ints,
     n: int,
-    universe: Flags,
+    universe: Universe,
     extra: Callable[[str], Ints] | None,
 ) -> Ints:
     """How many each row may take, of what it has room for: all limits but those of `counting`."""
@@ -123,9 +128,10 @@ def caps(
     return found
 
 
-def _evenly(board: Board, even: Even, rows: Ints, room: Ints, universe: Flags) -> Ints:
+def _evenly(board: Board, even: Even, rows: Ints, room: Ints, universe: Universe) -> Ints:
     counts = board.counts[even.chosen][: board.n]
-    least = int(counts[universe].min()) if universe.any() and universe.sum() >= even.least else 0
+    among = universe(even)
+    least = int(counts[among].min()) if among.any() and among.sum() >= even.least else 0
     left = even.skew + least - counts[rows]
     if even.own:
         least_of: Ints = np.minimum(room, np.maximum(left, 0))
@@ -171,7 +177,7 @@ def _beside(
 
 
 def shares(
-    board: Board, limit: Counting, capacity: Ints, n: int, universe: Flags, extra: Ints | None
+    board: Board, limit: Counting, capacity: Ints, n: int, universe: Universe, extra: Ints | None
 ) -> Ints:
     """How many of ``n`` pods go to each place, of what each has room for: the emptiest first.
 
@@ -181,8 +187,9 @@ def shares(
     if limit.even is None:
         here = by_domain(board, limit.topology, counts)
         return water(here, np.where(here == 0, np.minimum(capacity, 1), 0), n)
-    here = by_domain(board, limit.topology, np.where(universe, counts, 0))
-    places = _places(board, limit.topology, universe, extra)
+    among = universe(limit.even)
+    here = by_domain(board, limit.topology, np.where(among, counts, 0))
+    places = _places(board, limit.topology, among, extra)
     if not places.any():
         return np.zeros_like(capacity)
     most = np.where(places, capacity, 0)

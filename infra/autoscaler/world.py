@@ -19,6 +19,9 @@ Resources: TypeAlias = Mapping[str, int]
 GPU = "nvidia.com/gpu"
 PODS = "pods"
 
+SCHEDULER = "default-scheduler"
+"""Kubernetes' own, whose rules we go by."""
+
 DRAIN_TAINT = f"{OURS}/scale-in"
 NO_CAPACITY = f"{OURS}/no-capacity"
 """The taint of a Kueue flavour whose machines can't be had."""
@@ -88,6 +91,10 @@ class Spread(Struct, frozen=True):
     max_skew: int
     selector: Selector | None
     min_domains: int = 1
+    affinity: bool = True
+    """``nodeAffinityPolicy``: whether nodes are left out that the pod's selectors are not about."""
+    taints: bool = False
+    """``nodeTaintsPolicy``: whether nodes are left out whose taints the pod does not tolerate."""
 
 
 class Shape(Struct, frozen=True, weakref=True):
@@ -147,6 +154,8 @@ class Pod(Struct, frozen=True):
     deleting: bool = False
     mirror: bool = False
     """A static pod's image in the API."""
+    scheduler: str = SCHEDULER
+    """Who places it."""
     local_storage: bool = False
     """Whether it has an emptyDir or hostPath that would be lost."""
     gang: str | None = None

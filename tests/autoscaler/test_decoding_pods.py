@@ -72,6 +72,8 @@ def test_05_what_keeps_a_pod_out_of_the_queue_is_seen() -> None:
     assert one(pod(status={"nominatedNodeName": "n2"})).nominated == "n2"
     assert one(pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])).gated
     assert not one(pod(schedulingGates=[])).gated
+    assert one(pod()).scheduler == "default-scheduler"
+    assert one(pod(schedulerName="volcano")).scheduler == "volcano"
     assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).deleting
     assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).ends == 1_800_000_000.0
     assert one(pod(owner=owner("DaemonSet", "flannel"))).daemon
@@ -227,6 +229,13 @@ def test_07_spread_that_must_hold() -> None:
     found = shape_of(pod(topologySpreadConstraints=constraints, labels={"pod-template-hash": "h"})).spread
     chosen = Selector((), (Requirement("app", "Exists"), Requirement("pod-template-hash", "In", ("h",))))
     assert found == (Spread("topology.kubernetes.io/zone", 2, chosen, 3),)
+    (constraint, _) = constraints
+    policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    (narrowed,) = shape_of(pod(topologySpreadConstraints=[{**constraint, **policies}])).spread
+    assert (narrowed.affinity, narrowed.taints) == (False, True)
+    policies = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}
+    (stated,) = shape_of(pod(topologySpreadConstraints=[{**constraint, **policies}])).spread
+    assert (stated.affinity, stated.taints) == (found[0].affinity, found[0].taints)
 
 
 def test_07_pods_that_select_by_their_own_labels_are_told_apart_by_them() -> None:

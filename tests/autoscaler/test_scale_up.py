@@ -236,6 +236,59 @@ def test_07_a_spread_waits_where_a_zone_is_shut() -> None:
     assert outcomes(growth) == {"starting": 4, "waits": 2}
 
 
+def test_07_a_spread_counts_the_nodes_that_its_policies_say() -> None:
+    """A node of one's own stands empty in a third zone: whether it counts, all others may have but one."""
+    zones = {name: cpu_group(pool=name, zones=(f"us-west-2{name}",), max=3) for name in "ab"}
+    of = config(*zones.values())
+    bare = titan("titan-9", taints=(Taint("closed"),))
+    lone = changed(bare, labels={**bare.labels, ZONE: "rack"})
+
+    def sizes(**policies: bool) -> dict[str, int]:
+        spread = (Spread(ZONE, 1, selector(app="db"), **policies),)
+        asked = pods(4, cpu=15_000, labels={"app": "db"}, spread=spread)
+        return dict(plan(snapshot([lone], asked, of=of), of).sizes)
+
+    two = {each.name: 2 for each in zones.values()}
+    one = {each.name: 1 for each in zones.values()}
+    # By default its taint is no reason to leave it out, and nobody may come to it.
+    assert sizes() == one
+    assert sizes(taints=True) == two
+
+    def narrowed(**policies: bool) -> dict[str, int]:
+        spread = (Spread(ZONE, 1, selector(app="db"), **policies),)
+        asked = pods(
+            4, cpu=15_000, labels={"app": "db"}, spread=spread,
+            affinity=(NodeTerm((requires(ZONE, "NotIn", "rack"),)),),
+        )  # fmt: skip
+        return dict(plan(snapshot([lone], asked, of=of), of).sizes)
+
+    assert narrowed() == two
+    assert narrowed(affinity=False) == one
+
+
+def test_07_others_in_namespaces_with_a_label_are_heard() -> None:
+    of = config(CPUS)
+    teams = {"user-ada": {"team": "vision"}, "user-bob": {"team": "vision"}, "user-eve": {"team": "speech"}}
+    apart = (PodTerm(HOSTNAME, selector(app="web"), (), among=selector(team="vision")),)
+    up = state(CPUS, 1, 1)
+
+    def sizes(namespace: str) -> dict[str, int]:
+        there = pod("web", shape(namespace=namespace), labels={"app": "web"}, node=node(CPUS).name)
+        asked = pod("new", apart=apart)
+        seen = snapshot([node(CPUS)], [there, asked], [up], namespaces=teams)
+        return dict(plan(seen, of).sizes)
+
+    assert sizes("user-bob") == {CPUS.name: 2}
+    assert sizes("user-eve") == {}
+
+
+def test_07_pods_of_another_scheduler_are_its_own_business() -> None:
+    of = config(CPUS)
+    growth = plan(snapshot(pods=pods(3, scheduler="volcano"), of=of), of)
+    assert growth.sizes == {}
+    assert outcomes(growth) == {}
+
+
 def test_07_pods_that_want_to_be_together_share_a_zone() -> None:
     zones = {name: cpu_group(pool=name, zones=(f"us-west-2{name}",), max=2) for name in "ab"}
     of = config(*zones.values())

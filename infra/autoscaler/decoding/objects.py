@@ -16,6 +16,7 @@ from infra.autoscaler.quantity import offered
 from infra.autoscaler.world import (
     NO_CAPACITY,
     PODS,
+    SCHEDULER,
     Budget,
     DaemonSet,
     Flavor,
@@ -107,6 +108,7 @@ class Reader:
             created=_time(meta.creation_timestamp) or 0.0,
             started=_time(status.start_time),
             gated=bool(spec.scheduling_gates),
+            scheduler=spec.scheduler_name or SCHEDULER,
             deleting=meta.deletion_timestamp is not None,
             mirror=notes.mirror is not None or (owner is not None and owner.kind == "Node"),
             local_storage=bool(spec.volumes) and _local(spec.volumes or (), notes.safe_volumes),

@@ -182,6 +182,8 @@ def _shape(
                 max_skew=each.max_skew,
                 selector=_narrowed(each.label_selector, own, each.match_label_keys),
                 min_domains=each.min_domains or 1,
+                affinity=each.node_affinity_policy != "Ignore",
+                taints=each.node_taints_policy == "Honor",
             )
             for each in spread
             if each.when_unsatisfiable == "DoNotSchedule"

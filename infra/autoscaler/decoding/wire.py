@@ -108,6 +108,7 @@ class PodSpec(Struct, rename="camel", gc=False):
     priority: int | None = None
     priority_class_name: str | None = None
     scheduling_gates: list[Raw] | None = None
+    scheduler_name: str | None = None
     scheduling_group: Group | None = None
     host_network: bool | None = None
     termination_grace_period_seconds: int | None = None
@@ -267,6 +268,8 @@ class SpreadConstraint(Struct, rename="camel", gc=False):
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
     match_label_keys: list[str] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 # Other kinds.
