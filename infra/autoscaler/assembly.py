@@ -81,6 +81,10 @@ class Cluster:
         """A node now."""
         return self._looks().node(name)
 
+    def node_of(self, instance: str) -> Node | None:
+        """The node of an instance now."""
+        return self._looks().node_of(instance)
+
     def _looks(self) -> Looks:
         """One a thread: a decoder is not for several."""
         if not hasattr(self._threads, "looks"):

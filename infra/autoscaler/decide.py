@@ -5,6 +5,7 @@
     failures.learn  what our last writes came to: back-offs, and groups that go back to what they have
     ordering.build  machines and groups, with what is coming and what is barred
     scale_up.plan   a place for everything that waits, or the reason why there is none
+    spares.more     machines that are to stand idle, where there are too few
     scale_in.plan   what is idle, broken or taken away
 
 Sizes that did not come are taken back before the rest is looked at: work which waited for them moves to the
@@ -14,11 +15,11 @@ next group in the same loop.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import failures, flavours, misfits, ordering, scale_in, scale_up, telling
+from infra.autoscaler import failures, flavours, misfits, ordering, scale_in, scale_up, spares, telling
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
 from infra.autoscaler.memory import Memory, Resize
@@ -32,9 +33,11 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     seen = _without(snapshot, learned.shrink)
     view = ordering.build(seen, learned.memory, config, now)
     growth = scale_up.plan(view, seen, learned.memory, config, now)
-    less = scale_in.plan(view, growth.held, growth.sizes, seen, learned.memory, config, now)
+    extra = spares.more(view, growth.held, growth.sizes, learned.memory, config)
+    grown = {**growth.sizes, **extra}
+    less = scale_in.plan(view, growth.held, grown, seen, learned.memory, config, now)
 
-    sizes = _sizes(snapshot, learned.shrink, growth.sizes, growth.verdicts, learned.lessons)
+    sizes = _sizes(snapshot, learned.shrink, grown, growth.verdicts, learned.lessons, extra)
     kept = replace(
         less.memory,
         bookings=growth.bookings,
@@ -86,8 +89,9 @@ def _sizes(
     grown: Mapping[str, int],
     verdicts: tuple[Verdict, ...],
     lessons: Mapping[str, str],
+    extra: Container[str],
 ) -> list[SetDesired]:
-    """One write a group: what it grows to, or what it goes back to."""
+    """One write a group: what it grows to, or what it goes back to. ``extra``: groups that get spare ones."""
     pods: Counter[str] = Counter()
     for verdict in verdicts:
         if verdict.outcome == "starting":
@@ -99,11 +103,11 @@ def _sizes(
         desired = grown.get(name, shrink.get(name, was))
         if desired == was:
             continue
-        why = (
-            f"for {pods[name]} pods that wait"
-            if name in grown
-            else lessons.get(name, "what was asked did not come")
-        )
+        if name in grown:
+            reasons = [f"for {pods[name]} pods that wait"] if pods[name] or name not in extra else []
+            why = " and ".join([*reasons, *(["as spare machines"] if name in extra else [])])
+        else:
+            why = lessons.get(name, "what was asked did not come")
         found.append(SetDesired(group=name, was=was, desired=desired, reason=why, pods=pods[name]))
     return found
 

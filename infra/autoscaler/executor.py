@@ -46,6 +46,9 @@ class Kube(Protocol):
     def node(self, name: str) -> Node | None:
         """A node, read now; None if there is none. Raises where it can't be read."""
 
+    def node_of(self, instance: str) -> Node | None:
+        """The node of an instance, read now; None if none has joined. Raises where it can't be read."""
+
 
 class Aws(Protocol):
     """The AWS side. All of it may be called from several threads."""
@@ -167,21 +170,31 @@ class _Run:
     def _terminate(self, action: Terminate) -> Result:
         """Look at the node's pods once more: one may have come since it was decided, also to a machine that
         was lost and has come back. What such a one was asked for already keeps it no longer."""
-        if action.node:
-            try:
-                work = [
-                    pod
-                    for pod in self._kube.pods_on(action.node)
-                    if not (pod.daemon or pod.over or (action.forced and pod.deleting))
-                ]
-            except Exception as problem:
-                if not action.forced:
-                    return Result("refused", f"its pods can't be read: {type(problem).__name__}: {problem}")
-                work = []
-            if work:
-                more = f" and {len(work) - 1} more" if len(work) > 1 else ""
-                return Result("stale", f"{work[0].namespace}/{work[0].name}{more} runs on it")
+        try:
+            work = [
+                pod
+                for pod in self._pods_of(action)
+                if not (pod.daemon or pod.over or (action.forced and pod.deleting))
+            ]
+        except Exception as problem:
+            if not action.forced:
+                return Result("refused", f"its pods can't be read: {type(problem).__name__}: {problem}")
+            work = []
+        if work:
+            more = f" and {len(work) - 1} more" if len(work) > 1 else ""
+            return Result("stale", f"{work[0].namespace}/{work[0].name}{more} runs on it")
         return self._aws.terminate(action)
+
+    def _pods_of(self, action: Terminate) -> Sequence[Pod]:
+        """The pods of just that instance: it may have joined since it was given up, and its node's name may
+        be another one's by now."""
+        if not action.node:
+            joined = self._kube.node_of(action.instance)
+            return self._kube.pods_on(joined.name) if joined is not None else ()
+        node = self._kube.node(action.node)
+        if node is not None and node.instance and node.instance != action.instance:
+            return ()
+        return self._kube.pods_on(action.node)
 
     def _remove(self, action: RemoveNode) -> Result:
         """A node is deleted once EC2 says that its machine is no more, and not a moment sooner."""

@@ -48,7 +48,7 @@ class Stock:
         self._budget = config.max_hourly_cost
         self._known = prices > 0
         self.several: Flags = np.array([not each.single for each in zones], np.bool_)
-        self._usable: Flags = np.array([_usable(each) for each in self.groups], np.bool_)
+        self._usable: Flags = np.array([usable(each) for each in self.groups], np.bool_)
         self._limited = [
             place
             for place, each in enumerate(self.groups)
@@ -102,7 +102,7 @@ class Stock:
             self.ledger.take(self.groups[group].group.name, new)
 
 
-def _usable(view: GroupView) -> bool:
+def usable(view: GroupView) -> bool:
     """Whether a group may be asked for machines."""
     state = view.state
     return (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from autoscaler import making
+from msgspec.structs import replace
 
 from infra.autoscaler import executor
 from infra.autoscaler.config import Config
@@ -65,6 +66,9 @@ class World:
 
     def node(self, name: str) -> Node | None:
         return self.nodes.get(name)
+
+    def node_of(self, instance: str) -> Node | None:
+        return next((each for each in self.nodes.values() if each.instance == instance), None)
 
     def ended(self, region: str, instance: str) -> bool | None:
         with self._lock:
@@ -141,6 +145,22 @@ def test_23_a_lost_machine_that_has_come_back_with_work_stays() -> None:
     assert statuses(run(world, end(forced=True))) == ["done"]
     world.pods[ONE.name] = [leaving, making.pod("new", node=ONE.name)]
     assert statuses(run(world, end(forced=True))) == ["stale"]
+
+
+def test_23_a_machine_that_has_joined_since_with_work_stays() -> None:
+    """It was to be ended as it did not join in time."""
+    late = Terminate(WEST.name, ONE.instance, "", "it did not join", True)
+    assert statuses(run(World(), late)) == ["done"]
+    world = World(nodes={ONE.name: ONE}, pods={ONE.name: [making.pod("new", node=ONE.name)]})
+    assert statuses(run(world, late)) == ["stale"]
+    world.pods.clear()
+    assert statuses(run(world, late)) == ["done"]
+
+
+def test_23_pods_of_another_machine_with_its_nodes_name_keep_it_not() -> None:
+    other = replace(ONE, provider=TWO.provider)
+    world = World(nodes={ONE.name: other}, pods={ONE.name: [making.pod("new", node=ONE.name)]})
+    assert statuses(run(world, end(forced=True))) == ["done"]
 
 
 def test_22_pods_that_cannot_be_read_keep_their_machine() -> None:

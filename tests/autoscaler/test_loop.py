@@ -111,6 +111,8 @@ class World:
     def node(self, name: str) -> Node | None:
         return None
 
+    node_of = node
+
     # The loop on it.
 
     def loop(self, **more: Any) -> Loop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.autoscaler.kube.client import Client, KubeError, RefusedError
@@ -19,22 +20,33 @@ class Looks:
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """What is bound to a node, daemons and finished pods among it. ``KubeError``, also where one of them
         makes no sense: a node that can't be understood is not an empty one."""
-        query = {"fieldSelector": f"spec.nodeName={node}"}
-        found: list[Any] = []
-        token: str | None = ""
-        while token is not None:
-            more = {"continue": token} if token else {}
-            body = self._client.get("/api/v1/pods", {**query, "limit": "500", **more})
-            try:
-                page = self._decoder.list("Pod", body)
-            except ValueError as problem:
-                raise KubeError(f"the pods of {node} make no sense: {problem}") from problem
+        pods = []
+        for page in self._pages("Pod", "/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}):
             for key, why in page.faults.items():
                 if key not in page.objects:  # or something stands for it
                     raise KubeError(f"pod {key} on {node} makes no sense: {why}")
-            found.extend(page.objects.values())
+            pods.extend(page.objects.values())
+        return tuple(pods)
+
+    def node_of(self, instance: str) -> Node | None:
+        """The node of an instance, by its provider id; None if none has joined. ``KubeError``."""
+        for page in self._pages("Node", "/api/v1/nodes", {}):
+            for each in page.objects.values():
+                if each.instance == instance:
+                    return each  # type: ignore[no-any-return]
+        return None
+
+    def _pages(self, kind: str, path: str, query: Mapping[str, str]) -> Iterator[Any]:
+        token: str | None = ""
+        while token is not None:
+            more = {"continue": token} if token else {}
+            body = self._client.get(path, {**query, "limit": "500", **more})
+            try:
+                page = self._decoder.list(kind, body)
+            except ValueError as problem:
+                raise KubeError(f"{path} makes no sense: {problem}") from problem
+            yield page
             token = page.next_token or None
-        return tuple(found)
 
     def node(self, name: str) -> Node | None:
         """A node; None if there is none. ``KubeError``."""

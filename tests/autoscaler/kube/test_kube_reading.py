@@ -41,6 +41,17 @@ def test_a_node_now(cluster: Cluster) -> None:
     assert looks.node("nobody") is None
 
 
+def test_the_node_of_an_instance_now(cluster: Cluster) -> None:
+    instance = fresh("i")
+    cluster.node()
+    looks = Looks(cluster.client, Decoder())
+    assert looks.node_of(instance) is None
+    made = cluster.node(spec={"providerID": f"aws:///us-west-2a/{instance}"})
+    found = looks.node_of(instance)
+    assert found is not None
+    assert found.uid == made["metadata"]["uid"]
+
+
 def test_a_pod_that_makes_no_sense_makes_its_node_busy(server: ApiServer, near: Cluster) -> None:
     """A node that can't be understood is not an empty one."""
     odd = {"name": "odd", "namespace": "default", "uid": "u"}

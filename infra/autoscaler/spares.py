@@ -1,0 +1,51 @@
+"""Idle machines that a pool is to have beside its work (``spare``): started where it lacks some.
+
+They are kept by `choosing.spare`. What boots, is on its way or can be had back counts here, so that nothing
+is asked for twice; work that comes takes them, and others are started in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.autoscaler.choosing import spare
+from infra.autoscaler.config import Config, Group
+from infra.autoscaler.limits import Ledger, standing
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.stock import usable
+from infra.autoscaler.view import View
+
+
+def more(
+    view: View, held: frozenset[str], sizes: Mapping[str, int], memory: Memory, config: Config
+) -> dict[str, int]:
+    """Groups that are to grow for spare machines → their desired capacity in all, ``sizes`` included.
+
+    In overflow order, within all limits. ``held``: machines that work has a use for.
+    """
+    lacking = {pool: count for pool, count in spare(view, held, memory, config).items() if count > 0}
+    if not lacking:
+        return {}
+    for machine in view.machines:
+        idle = machine.back or (machine.state == "booting" and not machine.pods)
+        if idle and machine.group is not None and machine.name not in held:
+            pool = view.groups[machine.group].group.pool
+            lacking[pool] = lacking.get(pool, 0) - 1
+    for each in view.groups.values():
+        lacking[each.group.pool] = lacking.get(each.group.pool, 0) - each.coming // _weight(each.group)
+    units = {name: sizes.get(name, standing(each)) for name, each in view.groups.items()}
+    ledger = Ledger(view.groups.values(), units, view.machines, config)
+    found = {}
+    for name, each in view.groups.items():
+        weight = _weight(each.group)
+        count = min(lacking.get(each.group.pool, 0), ledger.room(name) // weight) if usable(each) else 0
+        if count > 0:
+            ledger.take(name, count * weight)
+            lacking[each.group.pool] -= count
+            found[name] = ledger.units[name]
+    return found
+
+
+def _weight(group: Group) -> int:
+    """Capacity units of a machine; of several types', the least."""
+    return min((each.weight for each in group.types), default=1)
