@@ -33,6 +33,7 @@ from infra.autoscaler.loop import Cycle, Loop, Parts
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.pod_news import news
 from infra.autoscaler.results import Result
+from infra.autoscaler.steady import Steady
 from infra.autoscaler.world import Node, Pod, Snapshot
 
 LEASE: Final = "autoscaler"
@@ -138,9 +139,10 @@ def controller(
     observers: Sequence[Callable[[Cycle], None]] = (),
     reading: Clients | None = None,
     writing: Clients | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Loop:
     """A loop on a cluster whose watches have been started."""
+    clock = clock or Steady()
     dry = dry or config.dry_run
     parts = Parts(
         read=world(config, cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),

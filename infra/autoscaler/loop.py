@@ -17,10 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infra.autoscaler import executor
+from infra.autoscaler import memory as remembered
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Decision, FreeNode, Release, SetDesired, TaintNode, Terminate
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.results import Done
+from infra.autoscaler.steady import Steady
 from infra.autoscaler.world import Snapshot
 from infra.errors import CausewayError
 
@@ -90,7 +92,7 @@ class Loop:
         *,
         dry: bool = False,
         stop: Event | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.stop = stop or Event()
         self.last: float | None = None
@@ -100,7 +102,7 @@ class Loop:
         self._config = config
         self._parts = parts
         self._dry = dry or config.dry_run
-        self._clock = clock
+        self._clock = clock or Steady()
         self._memory: Memory | None = None
         self._saved: Memory | None = None
         self._failures = 0
@@ -155,6 +157,9 @@ class Loop:
         memory = self._memory
         if memory is None:
             memory = self._saved = self._parts.store.load()
+        if isinstance(self._clock, Steady) and (by := self._clock.moved()):
+            _LOG.warning("the clock was set by %+.0f s: what is remembered moves with it", by)
+            memory = remembered.moved(memory, by)
         snapshot = self._parts.read()
         decision = self._parts.decide(snapshot, memory, self._config, self._clock())
         self._save(decision.memory)

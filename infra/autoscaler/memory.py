@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Backoff(Struct, frozen=True):
@@ -78,6 +79,46 @@ class Memory(Struct, frozen=True):
     """``group/work`` whose machines turned out not to take that work."""
     told: dict[str, float] = {}
     """Notice → when it was last sent."""
+
+
+def moved(memory: Memory, seconds: float) -> Memory:
+    """The same, by a clock that was set so much later: as much time has passed as before."""
+
+    def later(when: dict[str, float]) -> dict[str, float]:
+        return {key: at + seconds for key, at in when.items()}
+
+    def barred(found: dict[str, Backoff]) -> dict[str, Backoff]:
+        return {
+            key: replace(
+                each, first=each.first + seconds, last=each.last + seconds, until=each.until + seconds
+            )
+            for key, each in found.items()
+        }
+
+    return replace(
+        memory,
+        backoffs=barred(memory.backoffs),
+        resizes={key: replace(each, at=each.at + seconds) for key, each in memory.resizes.items()},
+        # By AWS's clock.
+        seen=memory.seen,
+        short=later(memory.short),
+        idle=later(memory.idle),
+        drains={
+            key: replace(
+                each,
+                since=each.since + seconds,
+                started=each.started + seconds,
+                deadline=None if each.deadline is None else each.deadline + seconds,
+            )
+            for key, each in memory.drains.items()
+        },
+        bookings={key: replace(each, until=each.until + seconds) for key, each in memory.bookings.items()},
+        boots=later(memory.boots),
+        waiting=later(memory.waiting),
+        spared=later(memory.spared),
+        misfits=barred(memory.misfits),
+        told=later(memory.told),
+    )
 
 
 def dump(memory: Memory) -> str:
