@@ -19,7 +19,17 @@ from collections.abc import Container, Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import failures, flavours, misfits, ordering, scale_in, scale_up, spares, telling
+from infra.autoscaler import (
+    disputed,
+    failures,
+    flavours,
+    misfits,
+    ordering,
+    scale_in,
+    scale_up,
+    spares,
+    telling,
+)
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
 from infra.autoscaler.memory import Memory, Resize
@@ -57,7 +67,9 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     wrong = [
         Notice(f"setup/{name}", "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())
     ]
-    notices = [*learned.notices, *growth.notices, *less.notices, *wrong]
+    disputes, refused = disputed.judge(snapshot, growth.verdicts, memory.disputed, now)
+    kept = replace(kept, disputed=disputes)
+    notices = [*learned.notices, *growth.notices, *less.notices, *refused, *wrong]
     if stopped is not None:
         notices.insert(0, Notice("stopped", "error", f"{stopped}: nothing is started or ended"))
     news, told = telling.news(notices, memory.told, now)

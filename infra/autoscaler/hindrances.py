@@ -11,7 +11,7 @@ from infra.autoscaler.demand import Item, Kind
 from infra.autoscaler.fitting import ZONE, obstacle, shortage, somewhere
 from infra.autoscaler.packing import Packer
 from infra.autoscaler.view import GroupView
-from infra.autoscaler.world import Snapshot
+from infra.autoscaler.world import DEVICES, Snapshot
 
 _FAILURES: Final[Mapping[str, str]] = {
     "capacity": "has no capacity",
@@ -31,7 +31,14 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
-_LASTING: Final = ("wants ", "does not tolerate", "is too small", "has GPUs", "is not where")
+_LASTING: Final = (
+    "has no devices",
+    "wants ",
+    "does not tolerate",
+    "is too small",
+    "has GPUs",
+    "is not where",
+)
 
 
 def passes(each: Obstacle) -> bool:
@@ -99,6 +106,8 @@ class Hindered:
 def _label(kind: Kind, view: GroupView) -> str | None:
     """Why no machine of a group will ever do, whatever its size."""
     template, shape = view.template, kind.shape
+    if any(name == DEVICES for name, _ in shape.requests):
+        return "has no devices for resource claims (DRA) that are known here: ask for cards as nvidia.com/gpu"
     found = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
     if found is not None:
         return found

@@ -77,6 +77,8 @@ class Memory(Struct, frozen=True):
     """Node → until when it is left alone, as it could not be emptied."""
     misfits: dict[str, Backoff] = {}
     """``group/work`` whose machines turned out not to take that work."""
+    disputed: dict[str, float] = {}
+    """Pod, by uid → since when it fits, and the scheduler refuses it."""
     told: dict[str, float] = {}
     """Notice → when it was last sent."""
 
@@ -117,6 +119,7 @@ def moved(memory: Memory, seconds: float) -> Memory:
         waiting=later(memory.waiting),
         spared=later(memory.spared),
         misfits=barred(memory.misfits),
+        disputed=later(memory.disputed),
         told=later(memory.told),
     )
 

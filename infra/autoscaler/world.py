@@ -18,6 +18,8 @@ Resources: TypeAlias = Mapping[str, int]
 
 GPU = "nvidia.com/gpu"
 PODS = "pods"
+DEVICES = "resource.k8s.io/claims"
+"""What stands for devices that a pod asks for by resource claims (DRA): no node offers it."""
 
 SCHEDULER = "default-scheduler"
 """Kubernetes' own, whose rules we go by."""
@@ -156,6 +158,8 @@ class Pod(Struct, frozen=True):
     """A static pod's image in the API."""
     scheduler: str = SCHEDULER
     """Who places it."""
+    refused: str = ""
+    """Why the scheduler has no node for it, in its own words; empty where it does not say so."""
     local_storage: bool = False
     """Whether it has an emptyDir or hostPath that would be lost."""
     gang: str | None = None

@@ -72,6 +72,12 @@ def test_05_what_keeps_a_pod_out_of_the_queue_is_seen() -> None:
     assert one(pod(status={"nominatedNodeName": "n2"})).nominated == "n2"
     assert one(pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])).gated
     assert not one(pod(schedulingGates=[])).gated
+    words = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3: \n no"}
+    assert one(pod(status={"conditions": [words]})).refused == "0/3: no"
+    assert one(pod(status={"conditions": [words]}, nodeName="n")).refused == ""
+    assert one(pod(status={"conditions": [{**words, "reason": "SchedulingGated"}]})).refused == ""
+    assert one(pod(status={"conditions": [{**words, "status": "True"}]})).refused == ""
+    assert one(pod(status={"conditions": None})).refused == ""
     assert one(pod()).scheduler == "default-scheduler"
     assert one(pod(schedulerName="volcano")).scheduler == "volcano"
     assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).deleting

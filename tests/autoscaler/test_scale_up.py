@@ -38,6 +38,7 @@ from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.packing import Packer
 from infra.autoscaler.scale_up import Growth
 from infra.autoscaler.world import (
+    DEVICES,
     GPU,
     PODS,
     DaemonSet,
@@ -280,6 +281,13 @@ def test_07_others_in_namespaces_with_a_label_are_heard() -> None:
 
     assert sizes("user-bob") == {CPUS.name: 2}
     assert sizes("user-eve") == {}
+
+
+def test_07_devices_by_resource_claims_are_never_had_and_that_is_said() -> None:
+    of = config(CPUS)
+    (verdict,) = plan(snapshot(pods=pods(1, extra={DEVICES: 1}), of=of), of).verdicts
+    assert verdict.outcome == "never"
+    assert "no devices for resource claims (DRA)" in verdict.text
 
 
 def test_07_pods_of_another_scheduler_are_its_own_business() -> None:

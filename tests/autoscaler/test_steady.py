@@ -151,6 +151,7 @@ def test_all_that_is_remembered_moves_but_what_another_clock_said() -> None:
         waiting={"a": 1.0},
         spared={"a": 1.0},
         misfits=barred,
+        disputed={"a": 1.0},
         told={"a": 1.0},
     )
     after = remembered.moved(before, 100.0)

@@ -78,6 +78,9 @@ _LABEL_DICTS: Final = 65_536
 
 _labels = msgspec.json.Decoder(dict[str, str] | None)
 _references = msgspec.json.Decoder(list[wire.Reference] | None)
+_conditions = msgspec.json.Decoder(list[wire.PodCondition])
+_WORDS: Final = 500
+"""Characters of what the scheduler says: it may name each node."""
 
 
 class Reader:
@@ -109,6 +112,7 @@ class Reader:
             started=_time(status.start_time),
             gated=bool(spec.scheduling_gates),
             scheduler=spec.scheduler_name or SCHEDULER,
+            refused="" if spec.node_name else _refused(status.conditions),
             deleting=meta.deletion_timestamp is not None,
             mirror=notes.mirror is not None or (owner is not None and owner.kind == "Node"),
             local_storage=bool(spec.volumes) and _local(spec.volumes or (), notes.safe_volumes),
@@ -434,6 +438,16 @@ def ours(annotations: Mapping[str, str] | None) -> dict[str, str]:
     return {
         key: value for key, value in (annotations or {}).items() if key in _READ or key.startswith(f"{OURS}/")
     }
+
+
+def _refused(conditions: Raw) -> str:
+    """The scheduler's words, in one line (condition ``PodScheduled``)."""
+    if bytes(conditions) in (b"", b"null"):
+        return ""
+    for each in _conditions.decode(conditions):
+        if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
+            return " ".join((each.message or "").split())[:_WORDS]
+    return ""
 
 
 def _noted(notes: wire.Notes) -> dict[str, str]:

@@ -16,10 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from infra.autoscaler.decoding import wire
 from infra.autoscaler.quantity import nano, up
-from infra.autoscaler.world import PODS
-
-DEVICES: Final = "resource.k8s.io/claims"
-"""Stands for devices that a pod claims by ``spec.resourceClaims``: no group is known to have any."""
+from infra.autoscaler.world import DEVICES, PODS
 
 _OF_PODS: Final = ("cpu", "memory", "hugepages-")
 """What a pod may ask for as a whole."""

@@ -14,9 +14,18 @@ import msgspec
 from msgspec import Raw
 
 from infra.autoscaler.decoding import wire
-from infra.autoscaler.decoding.requests import DEVICES, Container, amounts, requested, total
+from infra.autoscaler.decoding.requests import Container, amounts, requested, total
 from infra.autoscaler.fitting import CURRENT
-from infra.autoscaler.world import NodeTerm, PodTerm, Requirement, Selector, Shape, Spread, Toleration
+from infra.autoscaler.world import (
+    DEVICES,
+    NodeTerm,
+    PodTerm,
+    Requirement,
+    Selector,
+    Shape,
+    Spread,
+    Toleration,
+)
 
 _MOST: Final = 65_536
 """Keys that are kept before those of shapes that are gone are looked for."""

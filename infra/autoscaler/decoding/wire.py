@@ -120,10 +120,18 @@ class ContainerStatus(Struct, rename="camel", gc=False):
     resources: Raw = NOTHING
 
 
+class PodCondition(Struct, gc=False):
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+
+
 class PodStatus(Struct, rename="camel", gc=False):
     phase: str | None = None
     start_time: datetime | None = None
     nominated_node_name: str | None = None
+    conditions: Raw = NOTHING
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
