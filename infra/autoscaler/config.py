@@ -93,6 +93,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     backoff_min: int = 300
     backoff_max: int = 1800
     backoff_reset: int = 10800
+    min_priority: int | None = None
+    """No machine is started for pods of a lower one."""
     booking: int = 600
     """How long machines of a provisioned request wait for its pods."""
     quotas: Mapping[str, Mapping[str, int]] = {}

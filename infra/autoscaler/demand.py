@@ -121,6 +121,8 @@ class Item:
     """Whether its machines are promised."""
     cooling: float | None = None
     """Until when it gets no machines but those that are up, as it has waited in vain."""
+    low: bool = False
+    """Whether it never gets others (``min_priority``)."""
 
     @property
     def count(self) -> int:

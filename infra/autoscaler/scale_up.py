@@ -20,7 +20,7 @@ from infra.autoscaler.demand import Demand, Item, Kind, gather
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.limits import standing
 from infra.autoscaler.memory import Backoff, Booking, Memory
-from infra.autoscaler.offers import Scope
+from infra.autoscaler.offers import EVERYWHERE, Scope
 from infra.autoscaler.packing import Packer
 from infra.autoscaler.stock import Unit
 from infra.autoscaler.view import View
@@ -130,6 +130,9 @@ class Plan:
 def plan(view: View, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
     """Places, sizes and verdicts for all that waits. Pure."""
     demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
+    if config.min_priority is not None:
+        for item in demand.items:
+            item.low = item.priority < config.min_priority
     broken: list[tuple[Item, str]] = []
     while True:
         try:
@@ -269,7 +272,8 @@ def _plan(
             if item.key is not None:
                 count = _gang(packer, item)
             else:
-                count = packer.put(item.wanted[0].kind, item.wanted[0].count)
+                scope = Scope(None, READY) if item.low else EVERYWHERE
+                count = packer.put(item.wanted[0].kind, item.wanted[0].count, scope)
         except Exception as error:
             raise _BrokenError(item, f"{type(error).__name__}: {error}") from error
         results.append(Result(item, packer.board.since(mark), count))
@@ -332,7 +336,7 @@ def _gang(packer: Packer, item: Item) -> int:
     """Places for all of a gang (or for its least number), or for none of it."""
     if any(each.kind.lost for each in item.wanted) or item.least > item.count:
         return 0
-    last = READY if item.cooling is not None else NEW
+    last = READY if item.cooling is not None or item.low else NEW
     if item.site is not None and _ever(packer, item, item.site):
         scopes = [Scope(item.site, last)]
     else:

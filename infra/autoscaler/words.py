@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from infra.autoscaler.board import COMING, READY
 from infra.autoscaler.decision import Obstacle, Verdict
@@ -49,7 +49,7 @@ def _of_pods(found: Plan, result: Result, hindered: Hindered) -> Iterable[Verdic
             yield _placed(found, outcome, pods[at : at + count], None, count, places)
             at += count
     if at < len(pods):
-        yield _unplaced(found.packer, kind, pods[at:], hindered.of(kind))
+        yield _unplaced(found.packer, result.item, pods[at:], hindered.of(kind))
 
 
 def _outcome(tier: int) -> Outcome:
@@ -91,7 +91,11 @@ def _placed(
     )
 
 
-def _unplaced(packer: Packer, kind: Kind, pods: tuple[Pod, ...], obstacles: tuple[Obstacle, ...]) -> Verdict:
+_LOW: Final = "its priority is too low to start machines for (autoscaler.min_priority)"
+
+
+def _unplaced(packer: Packer, item: Item, pods: tuple[Pod, ...], obstacles: tuple[Obstacle, ...]) -> Verdict:
+    kind = item.wanted[0].kind
     outcome: Outcome = "waits"
     asked = _asked(packer, kind, len(pods))
     if kind.lost:
@@ -102,6 +106,8 @@ def _unplaced(packer: Packer, kind: Kind, pods: tuple[Pod, ...], obstacles: tupl
         text = (
             f"fits nowhere as it stands: {_summary(packer, obstacles, temporary=False) or _no_groups(kind)}"
         )
+    elif item.low:
+        text, obstacles = f"waits for {asked} among what is free: {_LOW}", ()
     else:
         text = f"waits for {asked}: {_summary(packer, obstacles, temporary=True) or 'no machine has room'}"
     return Verdict(
@@ -138,7 +144,12 @@ def _of_gang(found: Plan, result: Result, hindered: Hindered, failed: Mapping[st
         text = f"waits for {asked} together: {why}{at}"
     else:
         lost = next((each.kind.lost for each in item.wanted if each.kind.lost), "")
-        reason = lost or _summary(packer, obstacles, temporary=True) or "no site has room for all of it"
+        reason = (
+            lost
+            or (item.low and _LOW)
+            or _summary(packer, obstacles, temporary=True)
+            or "no site has room for all of it"
+        )
         text = f"waits for {asked} together: {reason}"
     return Verdict(
         tuple(pod.uid for pod in pods),

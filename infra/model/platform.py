@@ -298,6 +298,8 @@ class Autoscaler:
     stop_above_unready_percent: int
     backoff_min: int
     backoff_max: int
+    min_priority: int | None
+    """No machine is started for pods of a lower one."""
     booking: int
     quotas: Mapping[str, Mapping[str, int]]
     """AWS region → quota → the vCPUs that pools may take of it: without those of machines with a name."""

@@ -335,6 +335,7 @@ def resolve_autoscaler(
         stop_above_unready_percent=written.stop_above_unready_percent,
         backoff_min=written.backoff_min,
         backoff_max=written.backoff_max,
+        min_priority=written.min_priority,
         booking=written.booking,
         quotas=_quotas(spec, regions, instances),
         slack=written.notices.slack,

@@ -185,7 +185,7 @@ class Autoscaler(Part):
     boot_timeout: Annotated[Duration, Field(ge=60, le=7200), IN_PLACE] = 900
     """How long a node may take until it is ready."""
     spare: Annotated[dict[Name, Int], IN_PLACE] = Field(default_factory=dict)
-    """Idle nodes to keep, by pool."""
+    """Idle nodes to have, by pool: started where there are fewer, and kept."""
     max_hourly_cost: Annotated[Number | None, Field(gt=0), IN_PLACE] = None
     """The most the cloud part may cost, USD an hour. Default: no limit."""
     max_scale_in_percent: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 10
@@ -198,6 +198,8 @@ class Autoscaler(Part):
     """The first pause of a group without capacity."""
     backoff_max: Annotated[Duration, Field(ge=30, le=86400), IN_PLACE] = 1800
     """The longest pause of a group without capacity."""
+    min_priority: Annotated[Int | None, IN_PLACE] = None
+    """No machine is started for pods of a lower priority: they use what is free. Default: none is too low."""
     booking: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
     """How long nodes that were started for a job as a whole are kept until its pods come."""
     notices: Annotated[Notices, IN_PLACE] = Field(default_factory=Notices)

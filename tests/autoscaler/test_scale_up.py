@@ -290,6 +290,20 @@ def test_07_devices_by_resource_claims_are_never_had_and_that_is_said() -> None:
     assert "no devices for resource claims (DRA)" in verdict.text
 
 
+def test_07_pods_below_a_stated_priority_use_what_is_free() -> None:
+    of = config(CPUS, min_priority=0)
+    low, high = (pods(1, name, priority=priority, cpu=9_000) for name, priority in (("low", -1), ("high", 0)))
+    growth = plan(snapshot(pods=low, of=of), of)
+    assert (growth.sizes, outcomes(growth)) == ({}, {"waits": 1})
+    assert "min_priority" in growth.verdicts[0].text
+    assert plan(snapshot(pods=high, of=of), of).sizes == {CPUS.name: 1}
+    free = plan(snapshot([node(CPUS)], low, [state(CPUS, 1, 1)]), of)
+    assert outcomes(free) == {"fits": 1}
+    together = gang("job", 2, shape(priority=-1, cpu=9_000), priority=-1)
+    assert plan(snapshot(gangs=[together], of=of), of).sizes == {}
+    assert plan(snapshot(gangs=[changed(together, priority=0)], of=of), of).sizes == {CPUS.name: 2}
+
+
 def test_07_pods_of_another_scheduler_are_its_own_business() -> None:
     of = config(CPUS)
     growth = plan(snapshot(pods=pods(3, scheduler="volcano"), of=of), of)

@@ -85,6 +85,7 @@ def configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> str:
         "stop_above_unready_percent": settings.stop_above_unready_percent,
         "backoff_min": settings.backoff_min,
         "backoff_max": settings.backoff_max,
+        **({"min_priority": settings.min_priority} if settings.min_priority is not None else {}),
         "booking": settings.booking,
         "quotas": {region: dict(limits) for region, limits in settings.quotas.items()},
         "slack": settings.slack,
