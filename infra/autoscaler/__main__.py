@@ -1,4 +1,4 @@
-"""``python -m infra.autoscaler run | explain | simulate``: the controller, and a look at what it would do."""
+"""``python -m infra.autoscaler run | explain``: the controller, and a look at what it would do."""
 
 from __future__ import annotations
 
@@ -28,15 +28,9 @@ _HANGS: Final = 300.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code. Errors are for the person at the keyboard: one line, no traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["simulate"]:
-        from infra.autoscaler.simulate.command import main as simulate
-
-        work: Any = lambda: simulate(given[1:])  # noqa: E731
-    else:
-        asked = _parser().parse_args(given)
-        work = lambda: asked.work(asked)  # noqa: E731
+    asked = _parser().parse_args(given)
     try:
-        return int(work())
+        return int(asked.work(asked))
     except CausewayError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code
@@ -59,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--kubeconfig", type=Path, help="the way to the cluster; without it, the pod's service account"
         )
-    commands.add_parser("simulate", help="what a trace would have waited and cost (see simulate --help)")
     return parser
 
 

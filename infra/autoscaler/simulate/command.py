@@ -1,4 +1,4 @@
-"""``python -m infra.autoscaler simulate`` and ``invoke autoscaler.simulate``."""
+"""``invoke autoscaler.simulate``."""
 
 from __future__ import annotations
 
@@ -56,22 +56,3 @@ def simulate(
     if plot is not None:
         reporting.plot([result], plot)
     return 0 if result.finished == result.pods else 1
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The same from a command line: ``simulate --trace t.jsonl --config c.json --plot out.svg --json``."""
-    import argparse
-
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.autoscaler simulate",
-        description="What a trace of jobs would have waited and cost under this autoscaler.",
-    )
-    parser.add_argument("--trace", type=Path, help="JSON lines, one job each; without it, the shipped story")
-    parser.add_argument(
-        "--config", type=Path, help="the autoscaler's config.json; without it, the story's lab"
-    )
-    parser.add_argument("--plot", type=Path, help="write a plot: .svg, .png or .pdf")
-    parser.add_argument("--until", type=float, metavar="DAYS", help="stop there")
-    parser.add_argument("--json", action="store_true", help="figures rather than a table")
-    asked = parser.parse_args(arguments)
-    return simulate(asked.trace, config=asked.config, plot=asked.plot, as_json=asked.json, until=asked.until)

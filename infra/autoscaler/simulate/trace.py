@@ -24,6 +24,7 @@ order of submission. Files that end in ``.gz`` are packed.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +87,12 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 _SHOWN: Final = 20
 """Wrong lines that are told of one by one."""
+_YEARS: Final = 10 * 365 * 86400.0
+"""Seconds: no trace is longer, nor a job."""
+_LARGEST: Final = 2**31
+"""Of a job's numbers."""
+_PODS: Final = 1_000_000
+"""Of all jobs of a trace."""
 
 
 class _Header(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,10 +122,9 @@ def read(path: Path) -> Trace:
     try:
         packed = path.read_bytes()
         text = gzip.decompress(packed) if path.suffix == ".gz" else packed
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror or error}; give the file of a trace (docs/autoscaler.md)"
-        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: {why}; give the file of a trace (docs/autoscaler.md)") from error
     return parse(text.splitlines(), str(path))
 
 
@@ -144,6 +150,8 @@ def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
             continue
         names.add(job.name)
         jobs.append(job)
+    if not wrong and (pods := sum(job.pods for job in jobs)) > _PODS:
+        wrong.append(f"{where}: its jobs have {pods} pods; {_PODS} are the most")
     if wrong:
         more = [f"and {len(wrong) - _SHOWN} lines more"] if len(wrong) > _SHOWN else []
         raise UsageError("\n".join((*wrong[:_SHOWN], *more)))
@@ -169,3 +177,7 @@ def _check(job: Job, names: set[str]) -> None:
         raise ValueError(f"the job {job.name} stands there twice")
     if job.pods < 1 or job.seconds <= 0 or min(job.submit, job.gpus, job.cpu, job.memory) < 0:
         raise ValueError(f"the job {job.name} has fewer than one pod, no time to run, or a number below zero")
+    if not max(job.submit, job.seconds, job.checkpoint) <= _YEARS:
+        raise ValueError(f"the job {job.name} begins, runs or saves after more than ten years")
+    if max(job.pods, job.gpus, job.cpu, job.memory, abs(job.priority)) > _LARGEST:
+        raise ValueError(f"the job {job.name} has a number above {_LARGEST}")

@@ -143,16 +143,13 @@ def test_a_plot_is_the_same_file_each_time(tmp_path: Path) -> None:
     assert text.count("<svg") == 1
 
 
-def test_the_command_runs_a_trace_with_a_configuration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_runs_a_trace_with_a_configuration(tmp_path: Path) -> None:
     asked, settings, plot = tmp_path / "t.jsonl", tmp_path / "c.json", tmp_path / "p.svg"
     traces.write(asked, trace(job()))
     settings.write_bytes(msgspec.json.encode(config()))
-    assert (
-        command.main(["--trace", str(asked), "--config", str(settings), "--plot", str(plot), "--json"]) == 0
-    )
-    assert json.loads(capsys.readouterr().out)["pods"] == 1
+    said = io.StringIO()
+    assert command.simulate(asked, config=settings, plot=plot, as_json=True, out=said) == 0
+    assert json.loads(said.getvalue())["pods"] == 1
     assert plot.stat().st_size > 1000
     out = io.StringIO()
     assert command.simulate(asked, config=settings, out=out) == 0

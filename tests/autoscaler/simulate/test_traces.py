@@ -47,11 +47,20 @@ def test_what_is_written_is_read_again(jobs: list[trace.Job], seed: int) -> None
         ('{"submit": 1, "name": "a", "seconds": 5, "pods": 0}', "fewer than one pod"),
         ('{"submit": 1, "name": "there", "seconds": 5}', "stands there twice"),
         ("nonsense", "malformed"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "pods": 1e8}', "Expected `int`"),
+        ('{"submit": 1e300, "name": "a", "seconds": 5}', "after more than ten years"),
+        ('{"submit": 1, "name": "a", "seconds": 1e18}', "after more than ten years"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "memory": 99999999999999999}', "a number above"),
     ],
 )
 def test_a_bad_line_is_named(line: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"trace:2: .*{words}"):
         trace.parse(['{"submit": 0, "name": "there", "seconds": 5}', line])
+
+
+def test_a_trace_of_too_many_pods_is_no_trace() -> None:
+    with pytest.raises(UsageError, match="trace: its jobs have 100000000 pods; 1000000 are the most"):
+        trace.parse(['{"submit": 0, "name": "a", "seconds": 5, "pods": 100000000}'])
 
 
 def test_jobs_are_put_in_order_and_empty_lines_left_out() -> None:
@@ -66,6 +75,12 @@ def test_packed_files_are_read_and_a_missing_one_is_named(tmp_path: Path) -> Non
     path = tmp_path / "t.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"submit": 1, "name": "a", "seconds": 5}\n'))
     assert len(trace.read(path).jobs) == 1
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match=r"t\.jsonl\.gz: Compressed file ended"):
+        trace.read(path)
+    path.write_bytes(gzip.compress(b"{}")[:12] + b"broken")
+    with pytest.raises(UsageError, match=r"t\.jsonl\.gz: "):
+        trace.read(path)
     with pytest.raises(UsageError, match=r"gone\.jsonl"):
         trace.read(tmp_path / "gone.jsonl")
 
