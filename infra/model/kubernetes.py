@@ -109,6 +109,8 @@ class Kubernetes:
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]
     """By value, the lowest first."""
+    usage_half_life: int | None
+    """Seconds after which what somebody has used counts half; None where it does not count."""
     namespaces: Namespaces
     coredns: IPv4Address
     """CoreDNS without nodes' caches before it, which have the resolver's address."""

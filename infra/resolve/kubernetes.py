@@ -23,6 +23,7 @@ def resolve_kubernetes(
         pods_per_node=written.pods.pods_per_node,
         labels=dict(sorted(written.labels.items())),
         priority_classes=priority_classes(spec),
+        usage_half_life=written.usage_half_life,
         namespaces=made.Namespaces(
             written.namespaces.pods,
             written.namespaces.jobs,

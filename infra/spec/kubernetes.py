@@ -93,6 +93,10 @@ class Kubernetes(Part):
     priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
     """Classes of work. Work that names none is of the class whose value is 0. Default: ``low`` for old cards,
     ``normal`` for all but new ones, ``high`` for any, the newest first."""
+    usage_half_life: Annotated[Duration | None, Field(ge=3600, le=31_536_000), IN_PLACE] = None
+    """Fair share over time: of those who wait in one queue, who has used least lately goes first. What
+    somebody has used counts half after this time, ``7d``. A higher class still evicts a lower one. Default:
+    by class, then by age."""
     namespaces: Annotated[Namespaces, IN_PLACE] = Field(default_factory=Namespaces)
     """What each namespace may hold."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)

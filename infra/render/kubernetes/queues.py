@@ -293,11 +293,20 @@ def _queues(cluster: Cluster, found: Sequence[Flavour], *, asked: bool) -> Itera
         for flavour in found
     }
     yield of(_API, "Cohort", COHORT, spec={"resourceGroups": [_resources(found, rest)]})
+    scope = _scope(cluster)
     for group in cluster.access.groups:
-        yield _queue(group.namespace, group.weight, _resources(found, owned[group.namespace]), found, asked)
+        resources = _resources(found, owned[group.namespace])
+        yield _queue(group.namespace, group.weight, resources, found, asked, scope)
     if any(team_of(cluster, user) == SHARED for user in cluster.access.users):
         nothing = {flavour.name: Amount() for flavour in found}
-        yield _queue(SHARED, 1, _resources(found, nothing), found, asked)
+        yield _queue(SHARED, 1, _resources(found, nothing), found, asked, scope)
+
+
+def _scope(cluster: Cluster) -> dict[str, Any]:
+    """Whether what people have used lately decides who is next in a queue."""
+    if cluster.kubernetes.usage_half_life is None:
+        return {}
+    return {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 
 
 def _resources(found: Sequence[Flavour], amounts: Mapping[str, Amount]) -> dict[str, Any]:
@@ -317,7 +326,12 @@ def _resources(found: Sequence[Flavour], amounts: Mapping[str, Amount]) -> dict[
 
 
 def _queue(
-    name: str, weight: int, resources: dict[str, Any], found: Sequence[Flavour], asked: bool
+    name: str,
+    weight: int,
+    resources: dict[str, Any],
+    found: Sequence[Flavour],
+    asked: bool,
+    scope: dict[str, Any],
 ) -> Object:
     checked = [flavour.name for flavour in found if flavour.cloud and flavour.amount.cards] if asked else []
     return of(
@@ -330,6 +344,7 @@ def _queue(
             "queueingStrategy": "BestEffortFIFO",
             "resourceGroups": [resources],
             "fairSharing": {"weight": str(weight)},
+            **scope,
             # Next flavour rather than somebody's end; the same flavour rather than one's own.
             "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
             "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},

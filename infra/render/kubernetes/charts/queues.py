@@ -8,6 +8,7 @@ from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.manifests import to_yaml
 from infra.render.kubernetes.pods import requests
+from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import OF_TENANTS
 
 _START: Final = 600
@@ -93,5 +94,20 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         # waiting for ever.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+        **_over_time(cluster),
         "objectRetentionPolicies": {"workloads": {"afterFinished": "168h"}},
+    }
+
+
+def _over_time(cluster: Cluster) -> dict[str, Any]:
+    half_life = cluster.kubernetes.usage_half_life
+    if half_life is None:
+        return {}
+    return {
+        "admissionFairSharing": {
+            "usageHalfLifeTime": f"{half_life}s",
+            "usageSamplingInterval": "5m0s",
+            # Amounts are summed up, memory in bytes: cards decide, then processors.
+            "resourceWeights": {GPU_TAINT: 1, "cpu": 0.01, "memory": 0},
+        }
     }
