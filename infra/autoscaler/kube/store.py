@@ -25,6 +25,7 @@ MOST: Final = 1000 * 1024
 # What is the least loss comes first: a notice said twice, a machine's boot or idle time counted anew.
 _DROPPED: Final = (
     "told",
+    "disputed",
     "boots",
     "idle",
     "seen",

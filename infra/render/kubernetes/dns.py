@@ -177,7 +177,7 @@ def _service(name: str, address: object) -> Object:
             *(metrics if name == "kube-dns" else []),
         ],
         # The nearest where there is one; any other else.
-        "trafficDistribution": "PreferClose",
+        "trafficDistribution": "PreferSameZone",
     }
     return of("v1", "Service", name, namespace=NAMESPACE, labels={**_APP, **named}, spec=spec)
 

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import MANAGED_BY, Documents, Object, of
+from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.tenants import OF_TENANTS
+from infra.render.kubernetes.volumes import claims_made_beforehand
 
 _SYSTEM: Final = (
     "request.userInfo.username.startsWith('system:')"
@@ -57,9 +58,9 @@ def _names(cluster: Cluster) -> list[Object]:
 
 
 def _claims(cluster: Cluster) -> list[Object]:
-    if not any(cluster.storage.mounts.values()):
+    names = claims_made_beforehand(cluster)
+    if not names:
         return []
-    (label, value), *_ = MANAGED_BY.items()
     return _policy(
         f"claims-on-paths.{OURS}",
         {
@@ -70,9 +71,8 @@ def _claims(cluster: Cluster) -> list[Object]:
         },
         # The cluster's own controllers may, as a namespace ends with its claims; so may who could free it.
         f"({_SYSTEM}) || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
-        " || !has(oldObject.metadata.labels)"
-        f" || !('{label}' in oldObject.metadata.labels)"
-        f" || oldObject.metadata.labels['{label}'] != '{value}'",
+        # By name: whoever may delete a claim may take its labels away first.
+        f" || !(oldObject.metadata.name in {json.dumps(names)})",
         "this claim shows a path of the machines, and is made once: delete files in it rather than the claim",
     )
 

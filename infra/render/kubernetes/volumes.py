@@ -161,6 +161,12 @@ def claims_on_paths(cluster: Cluster) -> list[str]:
     return sorted({claim(mount.path) for mounts in cluster.storage.mounts.values() for mount in mounts})
 
 
+def claims_made_beforehand(cluster: Cluster) -> list[str]:
+    """The same, and those on buckets: each has a volume that is kept for it alone."""
+    buckets = [bucket.name for bucket in _with_volumes(cluster)]
+    return sorted({*claims_on_paths(cluster), *buckets})
+
+
 def claim(path: str) -> str:
     """The name of the claim on a path: ``data-sets`` on ``/data/sets``."""
     return path.strip("/").replace("/", "-")
@@ -185,11 +191,17 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
     for namespace in namespaces:
         for path in shared:
             yield from _shown(claim(path), namespace, path, read_only[path], mounted[path], everywhere)
-    if any(addon.name == "s3-csi-driver" for addon in cluster.kubernetes.addons):
-        places = {region.name: region.region for region in cluster.regions}
-        for bucket in storage.s3:
-            for namespace in namespaces if bucket.volumes else ():
-                yield from _bucket(bucket, places[bucket.region], namespace)
+    places = {region.name: region.region for region in cluster.regions}
+    for bucket in _with_volumes(cluster):
+        for namespace in namespaces:
+            yield from _bucket(bucket, places[bucket.region], namespace)
+
+
+def _with_volumes(cluster: Cluster) -> list[Bucket]:
+    """Buckets of which each namespace has a folder."""
+    if not cluster.kubernetes.has("s3-csi-driver"):
+        return []
+    return [bucket for bucket in cluster.storage.s3 if bucket.volumes]
 
 
 def _shown(

@@ -144,5 +144,5 @@ def test_what_goes_first() -> None:
     assert memory.load(fitting(both, full)) == both
     without = memory.load(fitting(both, full - 1))
     assert (without.told, without.boots, without.idle) == ({}, {"i": 1}, SOME.idle)
-    least = memory.load(fitting(both, 200))
+    least = memory.load(fitting(both, 220))
     assert (least.idle, least.resizes) == ({}, SOME.resizes)

@@ -481,14 +481,13 @@ def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) 
         here.admin.apply(each)
     alan = here.somebody("alan", "causeway:researchers")
 
-    def claim(name: str, **labels: str) -> dict[str, Any]:
+    def claim(name: str) -> dict[str, Any]:
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-        metadata = {"name": name, "namespace": ALAN, "labels": labels}
+        metadata = {"name": name, "namespace": ALAN}
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
-    ours = {"app.kubernetes.io/managed-by": "causeway"}
-    here.admin.apply(claim("home", **ours))
-    here.admin.apply(claim("own"))
+    for name in ("home", "own", "checkpoints"):
+        here.admin.apply(claim(name))
     where = f"/api/v1/namespaces/{ALAN}/persistentvolumeclaims"
 
     def refused(who: Api, name: str) -> bool:
@@ -499,5 +498,6 @@ def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) 
         return False
 
     until(lambda: "" if refused(alan, "home") else None)
+    assert refused(alan, "checkpoints"), "a folder of a bucket"
     assert not refused(alan, "own")
     assert not refused(here.admin, "home")
