@@ -349,13 +349,15 @@ def _charts(there: Reach, steps: Steps, pages: Pair) -> None:
 
 
 def _release(there: Reach, release: Release, had: Installed | None) -> str:
-    from infra.drive.kubernetes import rollout
+    from infra.drive.kubernetes import apply, rollout
 
     if there.helm.current(release, had):
         return "as it is wanted"
     if had is not None and had.pending:
         note(f"    it was left {had.status} by a run that was cut off: taken back first")
         there.helm.recover(had)
+    if had is not None and (kinds := there.helm.kinds(release)):
+        there.kubectl.apply(apply.written(there.kubectl, f"{release.name}-kinds.json", kinds))
     there.helm.install(release)
     able = placed(there)
     try:

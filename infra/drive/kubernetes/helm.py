@@ -173,6 +173,15 @@ class Helm:
         if done.exit_code:
             raise HelmError(("helm", *words[:3]), done.exit_code, done.stderr)
 
+    def kinds(self, release: Release) -> list[Any]:
+        """The kinds (CRDs) in a chart's folder ``crds``, which Helm makes once and never upgrades (Helm,
+        "Custom Resource Definitions")."""
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        text = self._run("show", "crds", *self._chart(release), "--version", release.version, cluster=False)
+        return [each for each in yaml.load_all(text, loader) if each]
+
     def workloads(self, release: Release) -> list[Ref]:
         """What a release has made, those of its objects that have pods among them."""
         import yaml
@@ -215,8 +224,9 @@ class Helm:
     def _ours(self, ours: bool) -> list[str]:
         return ["--selector", LABEL] if ours else []
 
-    def _run(self, *words: str, timeout: float = 120) -> str:
-        command = [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)]
+    def _run(self, *words: str, timeout: float = 120, cluster: bool = True) -> str:
+        way = ["--kubeconfig", str(self.access.kubeconfig)] if cluster else []
+        command = [self.program.path, *words, *way]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=timeout,

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from kube_tools import helm as helm_program
 
-from infra.drive.kubernetes import helm, rollout
+from infra.drive.kubernetes import apply, helm, rollout
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.helm import Helm, Installed, Program, Release
+from infra.drive.kubernetes.kubectl import Kubectl
 from infra.drive.kubernetes.refs import Ref
 from infra.errors import DriveError
 
@@ -33,6 +34,21 @@ spec:
   template:
     metadata: {labels: {app: never}}
     spec: {containers: [{name: main, image: none}]}
+"""
+
+KIND = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: things.test.example}}
+spec:
+  group: test.example
+  scope: Namespaced
+  names: {{plural: things, singular: thing, kind: Thing}}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {{openAPIV3Schema: {{type: object, properties: {{{fields}}}}}}}
 """
 
 
@@ -115,6 +131,32 @@ def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
     charts.recover(found)
     charts.install(wanted)
     assert charts.current(wanted, there(charts, "never"))
+
+
+def test_the_kinds_of_a_chart_are_upgraded_with_it(
+    charts: Helm, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Helm by itself leaves them as they were first made."""
+    wanted = chart(tmp_path, "kinds", CONFIG_MAP.replace("name: small", "name: kinds"))
+    kinds = Path(wanted.repository) / "crds" / "all.yaml"
+    kinds.parent.mkdir()
+    where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.test.example"
+
+    def fields() -> set[str]:
+        (version,) = api.get(where)["spec"]["versions"]
+        return set(version["schema"]["openAPIV3Schema"]["properties"])
+
+    kinds.write_text(KIND.format(fields="size: {type: integer}"))
+    charts.install(wanted)
+    assert fields() == {"size"}
+    kinds.write_text(KIND.format(fields="size: {type: integer}, colour: {type: string}"))
+    wanted.values.write_text("word: second\n")
+    charts.install(wanted)
+    assert fields() == {"size"}
+    assert kubectl.apply(apply.written(kubectl, "kinds.json", charts.kinds(wanted)))
+    assert fields() == {"size", "colour"}
+    without = chart(tmp_path, "plain", CONFIG_MAP.replace("name: small", "name: plain"))
+    assert charts.kinds(without) == []
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("10m", 600), ("90s", 90), ("1h30m", 5400)])
