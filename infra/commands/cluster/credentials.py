@@ -83,8 +83,8 @@ def known(understood: Understood, store: Store, login: str) -> bool:
 
 
 def revoked(understood: Understood, store: Store, login: str, *, push: bool) -> dict[str, Any]:
-    """Take a user's rights in the cluster away at once: ``{"until", "bindings", "error"}``; empty where
-    there is no cluster. Also for who never had a certificate of the cluster's."""
+    """Take a user's rights in the cluster away at once: ``{"until", "bindings", "tokens", "error"}``; empty
+    where there is no cluster. Also for who never had a certificate of the cluster's."""
     from infra.drive.kubernetes import kubeconfig as made
     from infra.drive.kubernetes import secrets
 
@@ -94,6 +94,7 @@ def revoked(understood: Understood, store: Store, login: str, *, push: bool) -> 
     found: dict[str, Any] = {
         "until": before.until.isoformat() if before and before.until > keeping.now() else None,
         "bindings": [],
+        "tokens": [],
         "error": None,
     }
     if not push:
@@ -101,9 +102,22 @@ def revoked(understood: Understood, store: Store, login: str, *, push: bool) -> 
     try:
         with working.reach(understood, store) as there:
             found["bindings"] = made.strip(there.api, login)
+            found["tokens"] = made.tokens(there.api, _namespaces(understood, login, found["bindings"]))
     except CausewayError as problem:
         found["error"] = str(problem)
     return found
+
+
+def _namespaces(understood: Understood, login: str, bindings: list[str]) -> set[str]:
+    """Where somebody had rights: also in an earlier run, which took them away."""
+    access = understood.cluster.access
+    users = [each for each in access.users if each.login == login]
+    groups = {name for each in users for name in each.groups}
+    return {
+        *(each.partition("/")[0] for each in bindings if "/" in each),
+        *(each.namespace for each in users),
+        *(each.namespace for each in access.groups if each.name in groups),
+    }
 
 
 def _user(understood: Understood, login: str) -> User:

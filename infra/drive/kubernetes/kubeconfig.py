@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,6 @@ from typing import Any, Final
 from infra.drive.kubernetes import access, certificates, secrets
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api
-from infra.drive.kubernetes.apply import MANAGED_BY, OURS
 from infra.drive.kubernetes.certificates import Pair
 from infra.drive.secrets.store import Store
 from infra.errors import DriveError
@@ -96,11 +95,11 @@ def exec_credential(pair: Pair) -> dict[str, Any]:
 
 
 def strip(api: Api, login: str) -> list[str]:
-    """Take a user out of every binding of ours; their names. Nobody who comes as that user may do anything
-    then that not everybody may."""
+    """Take a user out of every binding, whoever made it; their names. Nobody who comes as that user may do
+    anything then that not everybody may."""
     changed = []
     for path in _BINDINGS:
-        for binding in api.list(path, labelSelector=f"{MANAGED_BY}={OURS}"):
+        for binding in api.list(path):
             subjects = binding.get("subjects") or []
             left = [each for each in subjects if (each.get("kind"), each.get("name")) != ("User", login)]
             if left == subjects:
@@ -113,3 +112,14 @@ def strip(api: Api, login: str) -> list[str]:
             api.patch(f"{folder}/{place}{kind}/{about['name']}", body)
             changed.append("/".join(filter(None, (about.get("namespace"), about["name"]))))
     return changed
+
+
+def tokens(api: Api, namespaces: Collection[str]) -> list[str]:
+    """Secrets of these namespaces that hold a service account's token, which has no end: whoever could read
+    one may still have it."""
+    kind = "type=kubernetes.io/service-account-token"
+    return sorted(
+        f"{namespace}/{each['metadata']['name']}"
+        for namespace in namespaces
+        for each in api.list(f"/api/v1/namespaces/{namespace}/secrets", fieldSelector=kind)
+    )

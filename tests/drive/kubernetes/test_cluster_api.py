@@ -265,7 +265,24 @@ def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
     )
     assert soon(lambda: may_list_pods(server, tmp_path, document))
     secrets.revoke(store, "ada")
-    assert kubeconfig.strip(api, "ada") == ["team-vision/members"]
+    # Also by somebody's own hand.
+    own = {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "reader", "apiGroup": "rbac.authorization.k8s.io"}
+    everywhere = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    api.create(everywhere, {"metadata": {"name": "by-hand"}, "subjects": [own], "roleRef": role})
+    secrets_of = "/api/v1/namespaces/team-vision/secrets"
+    api.create(secrets_of, {"metadata": {"name": "plain"}, "stringData": {"a": "b"}})
+    assert kubeconfig.tokens(api, ["team-vision"]) == []
+    api.create(
+        secrets_of,
+        {
+            "metadata": {"name": "robot", "annotations": {"kubernetes.io/service-account.name": "robot"}},
+            "type": "kubernetes.io/service-account-token",
+        },
+    )
+    assert kubeconfig.tokens(api, ["team-vision"]) == ["team-vision/robot"]
+    assert kubeconfig.strip(api, "ada") == ["team-vision/members", "by-hand"]
+    api.delete(f"{everywhere}/by-hand")
     assert soon(lambda: not may_list_pods(server, tmp_path, document)), (
         "the certificate holds, and may nothing"
     )
