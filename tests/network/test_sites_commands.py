@@ -16,6 +16,7 @@ import pytest
 from network.cloud import Cloud
 from network.engineer import Engineer, ssh_missing
 from network.lab import Lab
+from network.node import wait_for
 from network.world import World, new_keys
 
 from infra.drive.secrets import Store, open_store
@@ -99,12 +100,20 @@ def net(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
 
 
 def test_status_tells_of_every_tunnel_from_both_ends(net: Net) -> None:
-    rows = net.rows(net.engineer.asked("vpn.status"))
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def all_carry() -> bool:
+        rows.clear()
+        rows.update(net.rows(net.engineer.asked("vpn.status")))
+        return all(row["gateway"]["bytes_in"] and row["gateway"]["bytes_out"] for row in rows.values())
+
+    # A tunnel with new keys has carried nothing until BGP next speaks.
+    wait_for(all_carry, "traffic in every tunnel", 60)
     assert rows.keys() == _ROWS
     for (_, tunnel), row in rows.items():
         ours, theirs = row["gateway"], row["aws"]
         assert (row["down"], ours["established"], ours["session"]) == (False, True, "Established"), tunnel
-        assert (ours["state"], ours["bytes_in"] > 0, ours["bytes_out"] > 0) == ("ESTABLISHED", True, True)
+        assert ours["state"] == "ESTABLISHED"
         assert (theirs is not None) == tunnel.startswith(_REGION)
         if theirs:
             assert theirs["up"]
