@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.drive.kubernetes import status
-from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.api import Api, AwayError
 from infra.drive.kubernetes.refs import Ref
 from infra.errors import DriveError
 from infra.nearest import listed
@@ -71,11 +71,11 @@ def standing(api: Api, ref: Ref, gone: Collection[str]) -> Standing:
     if ref.kind == "DaemonSet":
         wanted = int(now.get("desiredNumberScheduled", 0))
         updated, available = int(now.get("updatedNumberScheduled", 0)), int(now.get("numberAvailable", 0))
-        if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
-            updated = wanted
     else:
         wanted = int(spec.get("replicas", 1))
         updated, available = int(now.get("updatedReplicas", 0)), int(now.get("availableReplicas", 0))
+    if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+        updated = wanted
     return Standing(
         ref,
         int(now.get("observedGeneration", 0)) >= int(found["metadata"]["generation"]),
@@ -84,6 +84,17 @@ def standing(api: Api, ref: Ref, gone: Collection[str]) -> Standing:
         available,
         _away(api, ref, spec["selector"], gone) if gone else (),
     )
+
+
+def _gone(api: Api, *, patient: bool) -> set[str]:
+    """Nodes that nothing is to be waited for on; none where no node is ready. ``patient``: those that say
+    themselves that they are not ready are not among them."""
+    states = {
+        str(each["metadata"]["name"]): status.condition(each, "Ready") for each in api.list("/api/v1/nodes")
+    }
+    if "True" not in states.values():
+        return set()
+    return {name for name, ready in states.items() if ready == "Unknown" or not (patient or ready == "True")}
 
 
 def _away(api: Api, ref: Ref, selector: Mapping[str, Any], gone: Collection[str]) -> tuple[str, ...]:
@@ -134,14 +145,15 @@ def wait(
     told: dict[Ref, str] = {}
     while waiting:
         over = clock() >= deadline
-        states = {
-            str(each["metadata"]["name"]): status.condition(each, "Ready")
-            for each in api.list("/api/v1/nodes")
-        }
-        gone = {name for name, ready in states.items() if ready == "Unknown" or (over and ready != "True")}
-        if "True" not in states.values():
-            gone = set()
-        found = [standing(api, each, gone) for each in waiting]
+        try:
+            gone = _gone(api, patient=not over)
+            found = [standing(api, each, gone) for each in waiting]
+        except AwayError:
+            # What is applied may restart what the API stands behind.
+            if over:
+                raise
+            sleep(_BEAT)
+            continue
         missing += [str(each) for each in found if each.settled and not each.whole]
         late = [each for each in found if not each.settled]
         if over and late:
