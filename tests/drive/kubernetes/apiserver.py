@@ -50,9 +50,9 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
+def running(folder: Path, keys: Keys, *, port: int = 0, more: Sequence[str] = ()) -> Iterator[Server]:
     """One that serves, at a port of its own or this one, which the caller has reserved; skips where there is
-    none."""
+    none. ``more``: further arguments."""
     etcd, program = need("etcd"), need("kube-apiserver")
     pki = folder / "pki"
     for path, text in keys.pki().items():
@@ -89,6 +89,7 @@ def running(folder: Path, keys: Keys, *, port: int = 0) -> Iterator[Server]:
             f"--service-account-key-file={pki}/sa.pub",
             f"--service-account-signing-key-file={pki}/sa.key",
             f"--encryption-provider-config={pki}/encryption.yaml", f"--cert-dir={folder}",
+            *more,
         ]  # fmt: skip
         server = Server(folder, api, store, _started(folder, "kube-apiserver", words), words)
         stack.callback(lambda: _end(server.process))
