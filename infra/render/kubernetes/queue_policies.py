@@ -8,7 +8,7 @@ Near to itself
 Pools that can run it
     A flavour is a whole pool. Its quota counts all of its GPUs, not those of a node, and its labels name no
     site: Kueue would assign a pool whose nodes have too few GPUs for one pod, or which is not in the site
-    that ``nodeSelector`` names, and the job would wait without end. Such pools are excluded, and physical
+    that the work selects, and the job would wait without end. Such pools are excluded, and physical
     nodes where the site is a region.
 Cards of its class
     Jobs and pods have them by `infra.render.kubernetes.scheduling`. Queues decide by a JobSet, whose jobs
@@ -141,16 +141,14 @@ def _variables(kind: _Kind, cluster: Cluster, classes: tuple[PriorityClass, ...]
         "templates": kind.templates,
         "wants": f"variables.templates.map(t, {wants})",
         "terms": f"variables.templates.map(t, {terms})",
-        "sites": "variables.templates.map(t,"
-        f" has(t.spec.nodeSelector) && {_cel(SITE)} in t.spec.nodeSelector ?"
-        f" t.spec.nodeSelector[{_cel(SITE)}] : '')",
+        "sites": f"{_every()}.map(i, {_sites()})",
         "needed": f"variables.templates.map(t, {cards})",
         "pools": _pools(cluster),
         "unsuited": f"{_every()}.map(i, variables.pools.filter(p,"
         " (p.cards > 0 && p.cards < variables.needed[i])"
-        " || (variables.sites[i] != '' && !(variables.sites[i] in p.sites))).map(p, p.name))",
-        "owned": f"variables.sites.map(s, s in {_cel(sorted(each.name for each in cluster.regions))} ?"
-        " ['physical'] : [])",
+        " || (size(variables.sites[i]) > 0 && !variables.sites[i].exists(s, s in p.sites))).map(p, p.name))",
+        "owned": "variables.sites.map(each, size(each) > 0 &&"
+        f" each.all(s, s in {_cel(sorted(each.name for each in cluster.regions))}) ? ['physical'] : [])",
         "cardsOfClasses": _cel(
             {each.name: list(each.gpu_classes) for each in classes if len(each.gpu_classes) < 3}
         ),
@@ -169,6 +167,20 @@ def _variables(kind: _Kind, cluster: Cluster, classes: tuple[PriorityClass, ...]
     # What its required affinity is to have and has not yet.
     found["requirements"] = f"{_every()}.map(i, {' + '.join(requirements) or '[]'})"
     return found
+
+
+def _sites() -> str:
+    """In CEL: the sites that template ``i`` selects, by its node selector or in each term of its required
+    affinity; none where it may go anywhere."""
+    selector = "variables.templates[i].spec.nodeSelector"
+    mine = f"e.key == {_cel(SITE)} && e.operator == 'In'"
+    narrowed = f"variables.terms[i].all(t, has(t.matchExpressions) && t.matchExpressions.exists(e, {mine}))"
+    values = f"t.matchExpressions.filter(e, {mine}).map(e, e.values).flatten()"
+    named = f"variables.terms[i].map(t, {values}).flatten()"
+    return (
+        f"has({selector}) && {_cel(SITE)} in {selector} ? [{selector}[{_cel(SITE)}]]"
+        f" : size(variables.terms[i]) > 0 && {narrowed} ? {named} : []"
+    )
 
 
 def _every() -> str:

@@ -147,13 +147,22 @@ def test_the_policies_are_as_the_api_server_types_them(here: World) -> None:
         assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
 
 
-def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World) -> None:
+def selecting(*sites: str) -> dict[str, Any]:
+    """The affinity to nodes of these sites."""
+    at = {"key": "causeway.dev/site", "operator": "In", "values": list(sites)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [at]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [{"nodeSelector": {"causeway.dev/site": "us-east-1"}}, selecting("us-east-1")],
+    ids=("selector", "affinity"),
+)
+def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World, where: dict[str, Any]) -> None:
     """Of ``research``, gpu-p5 is in us-west-2 alone."""
-    region = {"causeway.dev/site": "us-east-1"}
     for form in (job, job_set):
-        (template,) = templates(
-            here.admin.create(form(pod("x", ADA, cards=8, of="high", nodeSelector=region)), dry=True)
-        )
+        (template,) = templates(here.admin.create(form(pod("x", ADA, cards=8, of="high", **where)), dry=True))
         (excluded,) = (rule["values"] for rule in rules(template) if rule["key"] == POOL)
         assert {"gpu-p5", *SMALL} <= {*excluded}
         (term,) = template["spec"]["affinity"]["nodeAffinity"][
@@ -161,6 +170,23 @@ def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World) ->
         ]["nodeSelectorTerms"]
         physical = {"key": "causeway.dev/capacity-type", "operator": "NotIn", "values": ["physical"]}
         assert physical in term["matchExpressions"]
+
+
+def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: World) -> None:
+    def excluded(**where: Any) -> set[str]:
+        made = here.admin.create(job(pod("x", ADA, cards=8, of="high", **where)), dry=True)
+        (template,) = templates(made)
+        found = [rule["values"] for rule in rules(template) if rule["key"] == POOL]
+        return {*found[0]} if found else set()
+
+    assert "gpu-p5" not in excluded(**selecting("us-east-1", "us-west-2"))
+    assert "gpu-p5" in excluded(**selecting("us-east-1", "rack-a"))
+    # One that may go elsewhere by another of its terms.
+    open_to_all = selecting("us-east-1")
+    terms = open_to_all["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    anything = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+    terms["nodeSelectorTerms"].append({"matchExpressions": [anything]})
+    assert "gpu-p5" not in excluded(**open_to_all)
 
 
 def test_work_that_selects_a_rack_goes_to_no_pool(here: World) -> None:
