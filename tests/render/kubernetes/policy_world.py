@@ -29,6 +29,8 @@ from infra.render.kubernetes import access, namespaces, scheduling
 
 CARDS = "nvidia.com/gpu"
 _PATIENCE = 120
+_BUSY = (429, 503, 504)
+"""What the server answers that asks to come again later: on a machine with other work it may be slow."""
 
 
 class RefusedError(Exception):
@@ -56,12 +58,16 @@ class Api:
         request = urllib.request.Request(
             f"https://{self._address}{path}", data, {"Content-Type": form}, method=method
         )
-        try:
-            with self._opener.open(request, timeout=60) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as refusal:
-            said = json.load(refusal)
-            raise RefusedError(f"{said['code']} {said['message']}") from None
+        ends = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with self._opener.open(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as refusal:
+                said = json.load(refusal)
+                if said["code"] not in _BUSY or time.monotonic() > ends:
+                    raise RefusedError(f"{said['code']} {said['message']}") from None
+            time.sleep(0.5)
 
     def apply(self, each: dict[str, Any]) -> Any:
         """As kubectl does on the server's side; unknown fields are refused."""
