@@ -63,18 +63,19 @@ def dnsmasq(
     )
 
 
-def hosts(cluster: Cluster, outputs: Outputs, *, site: str, resolver: IPv4Address | None) -> str:
-    """Its hosts file: names that it knows by itself, also while tunnels are down."""
+def hosts(rows: Sequence[str], *, site: str) -> str:
+    """Its hosts file: names that it knows by itself, also while tunnels are down. ``rows``: `known_hosts`."""
+    return fill("names/hosts.j2", site=site, rows=rows)
+
+
+def known_hosts(cluster: Cluster, outputs: Outputs, *, resolver: IPv4Address | None) -> list[str]:
+    """Lines of a hosts file. The same for all gateways, of which there may be many."""
     rows = list(_names(cluster, outputs))
     if resolver is None and not _servers(cluster, outputs, None):
         rows += _masters(cluster, outputs)
     width = max((len(str(address)) for _, address in rows), default=0)
     ordered = sorted(rows, key=lambda row: (row[0], int(row[1])))
-    return fill(
-        "names/hosts.j2",
-        site=site,
-        rows=[{"address": str(address).ljust(width), "name": name} for name, address in ordered],
-    )
+    return [f"{str(address).ljust(width)} {name}" for name, address in ordered]
 
 
 def _servers(cluster: Cluster, outputs: Outputs, source: IPv4Address | None) -> tuple[str, ...]:

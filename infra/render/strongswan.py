@@ -5,7 +5,7 @@ A tunnel to AWS is left out until AWS has told its address. Keys are not here: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Any, Final
 
@@ -41,8 +41,12 @@ more is broken."""
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     """``<site>/<path on the machine>`` → text, for each gateway."""
+    known = names.known_hosts(cluster, outputs, resolver=None) if cluster.gateways else []
     return merge(
-        under(gateway.site, merge([_machine(cluster, gateway, outputs), _names(cluster, gateway, outputs)]))
+        under(
+            gateway.site,
+            merge([_machine(cluster, gateway, outputs), _names(cluster, gateway, outputs, known)]),
+        )
         for gateway in cluster.gateways
     )
 
@@ -90,7 +94,7 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
     return merge([copied(_TARGET), rendered])
 
 
-def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
+def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs, known: Sequence[str]) -> Files:
     """Names for the machines of the LAN, which ask it where the site has no other resolver."""
     configuration = names.dnsmasq(
         cluster,
@@ -103,8 +107,8 @@ def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
         resolver=None,
         in_overlay=gateway.in_overlay,
     )
-    known = names.hosts(cluster, outputs, site=gateway.site, resolver=None)
-    return {"etc/site-gateway/dnsmasq.conf": configuration, "etc/site-gateway/hosts": known}
+    hosts = names.hosts(known, site=gateway.site)
+    return {"etc/site-gateway/dnsmasq.conf": configuration, "etc/site-gateway/hosts": hosts}
 
 
 def _policy(ipsec: Ipsec) -> dict[str, object]:

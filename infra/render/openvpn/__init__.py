@@ -43,7 +43,9 @@ def _tree(cluster: Cluster, server: VpnServer, outputs: Outputs) -> Files:
     own = {
         "etc/nftables/remote-access.nft": firewall(cluster, server, outputs),
         "etc/remote-access/dnsmasq.conf": _dnsmasq(cluster, server, outputs),
-        "etc/remote-access/hosts": names.hosts(cluster, outputs, site=server.site, resolver=server.resolver),
+        "etc/remote-access/hosts": names.hosts(
+            names.known_hosts(cluster, outputs, resolver=server.resolver), site=server.site
+        ),
     }
     return merge([listeners, own, copied("openvpn")])
 
