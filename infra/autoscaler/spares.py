@@ -1,7 +1,7 @@
-"""Idle machines that a pool is to have beside its work (``spare``): started where it lacks some.
+"""Starts the idle machines that a pool keeps ready (``spare``).
 
-They are kept by `choosing.spare`. What boots, is on its way or can be had back counts here, so that nothing
-is asked for twice; work that comes takes them, and others are started in their place.
+`choosing.spare` keeps them. Machines that boot, that are requested, or whose drain can be undone count as
+spare, so that none is requested twice. When work takes a spare machine, another one is started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The time of day without its jumps.
 
-What is remembered is told by the time of day, as a successor reads it on another machine. A clock that is set
-by an hour would make everything idle for an hour, and every machine that boots too late. So time goes on as
-the monotonic clock does (clock_gettime(2)), and follows the other one in small steps. Only where that stays
-elsewhere is it believed, and then what is remembered moves with it.
+Memory holds wall-clock times, because another process on another machine may read them. If the wall clock
+jumped by an hour, every machine would seem idle for an hour, and every boot too slow. So this clock advances
+with the monotonic clock (clock_gettime(2)), and follows the wall clock in small steps only. It accepts a jump
+that persists, and all times in memory are then shifted by it.
 """
 
 from __future__ import annotations

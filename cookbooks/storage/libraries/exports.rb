@@ -28,7 +28,7 @@ module Causeway
         'Unit' => { 'Description' => 'Deletes volumes that were deleted some days ago' },
         'Service' => {
           'Type' => 'oneshot',
-          # Before the first one is deleted there is no such folder.
+          # The folder does not exist until the first volume is deleted.
           'ExecStart' => folders.map { |folder| "-#{format(find, folder)}" },
           'Nice' => '19',
           'IOSchedulingClass' => 'idle',

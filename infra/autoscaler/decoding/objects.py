@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias, get_args
@@ -446,7 +447,8 @@ def _refused(conditions: Raw) -> str:
         return ""
     for each in _conditions.decode(conditions):
         if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
-            return " ".join((each.message or "").split())[:_WORDS]
+            # Many pods are refused in the same words.
+            return sys.intern(" ".join((each.message or "").split())[:_WORDS])
     return ""
 
 

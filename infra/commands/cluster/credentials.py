@@ -84,7 +84,7 @@ def known(understood: Understood, store: Store, login: str) -> bool:
 
 def revoked(understood: Understood, store: Store, login: str, *, push: bool) -> dict[str, Any]:
     """Take a user's rights in the cluster away at once: ``{"until", "bindings", "tokens", "error"}``; empty
-    where there is no cluster. Also for who never had a certificate of the cluster's."""
+    where there is no cluster. Also for a user who never had a certificate of the cluster."""
     from infra.drive.kubernetes import kubeconfig as made
     from infra.drive.kubernetes import secrets
 

@@ -298,9 +298,9 @@ def _progress(line: str) -> None:
 
 
 def _without(missing: Sequence[str]) -> None:
-    """Dead nodes are told by the status at the end, and stop nothing."""
+    """Pods on dead nodes do not stop the run: the status at its end lists these nodes."""
     for each in missing:
-        note(f"    ! goes on without {each}")
+        note(f"    ! continues without {each}")
 
 
 def _said(steps: Steps, done: Applied) -> str:
@@ -356,6 +356,8 @@ def _release(there: Reach, release: Release, had: Installed | None) -> str:
     if had is not None and had.pending:
         note(f"    it was left {had.status} by a run that was cut off: taken back first")
         there.helm.recover(had)
+        if had.status == "pending-install":
+            had = None
     if had is not None and (kinds := there.helm.kinds(release)):
         there.kubectl.apply(apply.written(there.kubectl, f"{release.name}-kinds.json", kinds))
     there.helm.install(release)
@@ -364,7 +366,7 @@ def _release(there: Reach, release: Release, had: Installed | None) -> str:
         made = rollout.workloads(there.helm.workloads(release), placed=able)
         _without(rollout.wait(there.api, made, seconds=release.seconds, on_line=_progress))
     except DriveError:
-        note("    taken back: what was before stays")
+        note("    rolled back")
         there.helm.go_back(release, had)
         raise
     return "installed" + ("" if able else "; not waited for: no node takes ordinary pods yet")

@@ -149,7 +149,7 @@ def _tell_cluster(cluster: dict[str, Any], user: str) -> None:
         count = len(cluster["bindings"])
         say(f"Kubernetes: {user} is out of {count} binding{'s' * (count != 1)}.")
     for token in cluster["tokens"]:
-        say(f"{user} could read the token {token}, which has no end: delete it, and make another one.")
+        say(f"{user} could read the token {token}, which does not expire: replace it.")
     if cluster["until"]:
         say(f"Its certificates hold until {cluster['until']}; {user} has no rights there until then.")
 

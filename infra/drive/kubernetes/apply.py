@@ -17,7 +17,7 @@ from infra.drive import private
 from infra.drive.kubernetes import rollout
 from infra.drive.kubernetes.api import Api, ApiError
 from infra.drive.kubernetes.kubectl import Kubectl
-from infra.drive.kubernetes.refs import Ref, ref
+from infra.drive.kubernetes.refs import Ref, parsed, ref
 from infra.errors import DriveError
 
 NAMESPACE: Final = "causeway-system"
@@ -176,16 +176,12 @@ def _resources(folder: Path) -> list[str]:
 
 
 def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for name in _resources(folder):
         path = folder / name
         if path.is_dir():
             yield from _objects(path)
         else:
-            text = path.read_text(encoding="utf-8")
-            yield from (each for each in yaml.load_all(text, loader) if each)
+            yield from parsed(path.read_text(encoding="utf-8"))
 
 
 def written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:

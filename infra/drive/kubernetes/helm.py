@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from infra.drive import child
 from infra.drive.kubernetes.access import Access
-from infra.drive.kubernetes.refs import Ref, ref
+from infra.drive.kubernetes.refs import Ref, parsed, ref
 from infra.errors import DriveError, ToolError
 
 MINIMUM: Final = (3, 14, 0)
@@ -176,33 +176,25 @@ class Helm:
     def kinds(self, release: Release) -> list[Any]:
         """The kinds (CRDs) in a chart's folder ``crds``, which Helm makes once and never upgrades (Helm,
         "Custom Resource Definitions")."""
-        import yaml
-
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        text = self._run("show", "crds", *self._chart(release), "--version", release.version, cluster=False)
-        return [each for each in yaml.load_all(text, loader) if each]
+        return parsed(self._run("show", "crds", *self._chart(release), "--version", release.version))
 
     def workloads(self, release: Release) -> list[Ref]:
         """What a release has made, those of its objects that have pods among them."""
-        import yaml
-
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         text = self._run("get", "manifest", release.name, "--namespace", release.namespace)
-        found = [ref(each) for each in yaml.load_all(text, loader) if each]
-        return [replace(each, namespace=each.namespace or release.namespace) for each in found]
+        refs = [ref(each) for each in parsed(text)]
+        return [replace(each, namespace=each.namespace or release.namespace) for each in refs]
 
     def go_back(self, release: Release, had: Installed | None) -> None:
-        """To what was before a release that does not come up: the revision before, or none."""
-        name, namespace = release.name, release.namespace
-        self._run("uninstall" if had is None else "rollback", name, "--namespace", namespace, timeout=600)
+        """Roll a release back to its previous revision; uninstall it if it had none."""
+        self._back(release.name, release.namespace, first=had is None)
 
     def recover(self, there: Installed) -> None:
         """Take a release out of the state in which a Helm that was killed left it: nothing else would touch
         it."""
-        words = ["rollback", there.name, "--namespace", there.namespace]
-        if there.status == "pending-install":
-            words = ["uninstall", there.name, "--namespace", there.namespace]
-        self._run(*words, timeout=600)
+        self._back(there.name, there.namespace, first=there.status == "pending-install")
+
+    def _back(self, name: str, namespace: str, *, first: bool) -> None:
+        self._run("uninstall" if first else "rollback", name, "--namespace", namespace, timeout=600)
 
     def uninstall(self, there: Installed) -> None:
         """Take a release away; volumes that its pods had stay, as Helm deletes no claims of stateful sets."""
@@ -224,9 +216,8 @@ class Helm:
     def _ours(self, ours: bool) -> list[str]:
         return ["--selector", LABEL] if ours else []
 
-    def _run(self, *words: str, timeout: float = 120, cluster: bool = True) -> str:
-        way = ["--kubeconfig", str(self.access.kubeconfig)] if cluster else []
-        command = [self.program.path, *words, *way]
+    def _run(self, *words: str, timeout: float = 120) -> str:
+        command = [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=timeout,

@@ -95,8 +95,8 @@ def exec_credential(pair: Pair) -> dict[str, Any]:
 
 
 def strip(api: Api, login: str) -> list[str]:
-    """Take a user out of every binding, whoever made it; their names. Nobody who comes as that user may do
-    anything then that not everybody may."""
+    """Remove a user from all bindings, including manual ones. Returns the names of the changed bindings. That
+    user then has only the rights that everybody has."""
     changed = []
     for path in _BINDINGS:
         for binding in api.list(path):
@@ -115,8 +115,8 @@ def strip(api: Api, login: str) -> list[str]:
 
 
 def tokens(api: Api, namespaces: Collection[str]) -> list[str]:
-    """Secrets of these namespaces that hold a service account's token, which has no end: whoever could read
-    one may still have it."""
+    """Secrets in these namespaces with a service account token. Such a token does not expire: a user who
+    could read it may still have it."""
     kind = "type=kubernetes.io/service-account-token"
     return sorted(
         f"{namespace}/{each['metadata']['name']}"

@@ -1,4 +1,4 @@
-"""Names of objects."""
+"""Kubernetes objects as YAML, and their names."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ class Ref:
         """What stays the same when its API goes from v1beta1 to v1."""
         group = self.api_version.rpartition("/")[0]
         return group, self.kind, self.namespace, self.name
+
+
+def parsed(text: str) -> list[Mapping[str, Any]]:
+    """The objects of a YAML stream, without empty documents."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(text, loader) if each]
 
 
 def ref(thing: Mapping[str, Any]) -> Ref:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Final
 
 from infra.drive.kubernetes import status
@@ -64,8 +65,9 @@ def workloads(refs: Iterable[Ref], *, placed: bool) -> list[Ref]:
     return [each for each in refs if each.kind == "DaemonSet" or (placed and each.kind in _PLURALS)]
 
 
-def standing(api: Api, ref: Ref, gone: Collection[str]) -> Standing:
-    """How far a workload has come. ``gone``: nodes that are away. ``ApiError`` where there is none."""
+def standing(api: Api, ref: Ref, gone: Callable[[], Collection[str]]) -> Standing:
+    """How far a workload has come. ``gone``: returns the nodes that are away; called only while pods are
+    missing. ``ApiError`` if the workload does not exist."""
     found = api.get(f"/apis/apps/v1/namespaces/{ref.namespace}/{_PLURALS[ref.kind]}/{ref.name}")
     spec, now = found["spec"], found.get("status") or {}
     if ref.kind == "DaemonSet":
@@ -76,14 +78,11 @@ def standing(api: Api, ref: Ref, gone: Collection[str]) -> Standing:
         updated, available = int(now.get("updatedReplicas", 0)), int(now.get("availableReplicas", 0))
     if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
         updated = wanted
-    return Standing(
-        ref,
-        int(now.get("observedGeneration", 0)) >= int(found["metadata"]["generation"]),
-        wanted,
-        updated,
-        available,
-        _away(api, ref, spec["selector"], gone) if gone else (),
-    )
+    seen = int(now.get("observedGeneration", 0)) >= int(found["metadata"]["generation"])
+    counted = Standing(ref, seen, wanted, updated, available, ())
+    if counted.whole or not (names := gone()):
+        return counted
+    return replace(counted, away=_away(api, ref, spec["selector"], names))
 
 
 def _gone(api: Api, *, patient: bool) -> set[str]:
@@ -146,7 +145,8 @@ def wait(
     while waiting:
         over = clock() >= deadline
         try:
-            gone = _gone(api, patient=not over)
+            # A large cluster's nodes are many: listed once a round, and only while pods are missing.
+            gone = cache(partial(_gone, api, patient=not over))
             found = [standing(api, each, gone) for each in waiting]
         except AwayError:
             # What is applied may restart what the API stands behind.

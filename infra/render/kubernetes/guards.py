@@ -12,11 +12,12 @@ A place in a queue
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.admission import validating
+from infra.render.kubernetes.manifests import Documents, Object
 from infra.render.kubernetes.tenants import OF_TENANTS
 from infra.render.kubernetes.volumes import claims_made_beforehand
 
@@ -28,8 +29,6 @@ _SYSTEM: Final = (
 
 _ENGINEER: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues').check('update').allowed()"
 """Whether who asks may change the queues themselves, in CEL."""
-
-_API: Final = "admissionregistration.k8s.io/v1"
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -45,12 +44,14 @@ def _names(cluster: Cluster) -> list[Object]:
     taken = json.dumps(sorted({ingress.fqdn, *(page.fqdn for page in ingress.pages)}))
     return _policy(
         f"names-of-pages.{OURS}",
-        {
-            "apiGroups": ["networking.k8s.io"],
-            "apiVersions": ["v1"],
-            "operations": ["CREATE", "UPDATE"],
-            "resources": ["ingresses"],
-        },
+        [
+            {
+                "apiGroups": ["networking.k8s.io"],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["ingresses"],
+            }
+        ],
         "!has(object.spec.defaultBackend) && has(object.spec.rules) && object.spec.rules.all(r,"
         f" has(r.host) && !r.host.startsWith('*') && !(r.host in {taken}))",
         "an Ingress names the hosts that it serves, one by one, and none of the cluster's own pages",
@@ -63,12 +64,14 @@ def _claims(cluster: Cluster) -> list[Object]:
         return []
     return _policy(
         f"claims-on-paths.{OURS}",
-        {
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "operations": ["DELETE"],
-            "resources": ["persistentvolumeclaims"],
-        },
+        [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["DELETE"],
+                "resources": ["persistentvolumeclaims"],
+            }
+        ],
         # The cluster's own controllers may, as a namespace ends with its claims; so may who could free it.
         f"({_SYSTEM}) || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
         # By name: whoever may delete a claim may take its labels away first.
@@ -85,12 +88,14 @@ def _workloads() -> list[Object]:
     )
     return _policy(
         f"workloads.{OURS}",
-        {
-            "apiGroups": ["kueue.x-k8s.io"],
-            "apiVersions": ["v1beta2"],
-            "operations": ["UPDATE"],
-            "resources": ["workloads"],
-        },
+        [
+            {
+                "apiGroups": ["kueue.x-k8s.io"],
+                "apiVersions": ["v1beta2"],
+                "operations": ["UPDATE"],
+                "resources": ["workloads"],
+            }
+        ],
         f"({_SYSTEM}) || {_ENGINEER} || (dyn(object).spec.all(k, k == 'active'"
         " || (k in dyn(oldObject).spec && dyn(object).spec[k] == dyn(oldObject).spec[k]))"
         f" && dyn(oldObject).spec.all(k, k == 'active' || k in dyn(object).spec) && {changed})",
@@ -127,24 +132,6 @@ def _owners() -> list[Object]:
     )
 
 
-def _policy(
-    name: str, rules: dict[str, Any] | list[dict[str, Any]], expression: str, message: str
-) -> list[Object]:
-    """A rule of people's namespaces, in force."""
-    spec = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {
-            "matchPolicy": "Equivalent",
-            "resourceRules": rules if isinstance(rules, list) else [rules],
-        },
-        "validations": [{"expression": expression, "message": message, "reason": "Forbidden"}],
-    }
-    bound = {
-        "policyName": name,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": OF_TENANTS},
-    }
-    return [
-        of(_API, "ValidatingAdmissionPolicy", name, spec=spec),
-        of(_API, "ValidatingAdmissionPolicyBinding", name, spec=bound),
-    ]
+def _policy(name: str, rules: list[Object], expression: str, message: str) -> list[Object]:
+    """A rule of people's namespaces."""
+    return validating(name, rules, [{"expression": expression, "message": message}], namespaces=OF_TENANTS)

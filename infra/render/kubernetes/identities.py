@@ -16,12 +16,13 @@ Network policies keep pods from speaking NFS themselves (``namespaces``).
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes.admission import validating
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
-from infra.render.kubernetes.tenants import GIDS, OF_TENANTS, UID
+from infra.render.kubernetes.tenants import ENFORCE, GIDS, OF_TENANTS, UID
 from infra.render.kubernetes.volumes import claims_on_paths
 
 _VOLUMES: Final = (
@@ -36,8 +37,6 @@ _VOLUMES: Final = (
 )
 """Kinds of volumes that people may ask for: those of Pod Security's level ``restricted``, without ``csi``, by
 which a driver of NFS mounts whatever the pod names."""
-
-_PRIVILEGED: Final = "pod-security.kubernetes.io/enforce"
 
 _PODS: Final[Object] = {
     "apiGroups": [""],
@@ -98,9 +97,10 @@ def _written(cluster: Cluster, claims: list[str]) -> list[Object]:
         ],
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " + ".join(_patches())}}],
     }
+    binding = {"policyName": name, "matchResources": {"namespaceSelector": _guarded_namespaces()}}
     return [
         of(api, "MutatingAdmissionPolicy", name, spec=spec),
-        of(api, "MutatingAdmissionPolicyBinding", name, spec={"policyName": name, **_bound()}),
+        of(api, "MutatingAdmissionPolicyBinding", name, spec=binding),
     ]
 
 
@@ -232,24 +232,15 @@ _PINNED: Final[tuple[Object, ...]] = (
 )
 
 
-def _refused(name: str, variables: list[Object], rules: tuple[Object, ...]) -> list[Object]:
-    name = f"{name}.{OURS}"
-    spec = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [_PODS, _EPHEMERAL, *_WORK]},
-        "variables": variables,
-        "validations": [{**rule, "reason": "Forbidden"} for rule in rules],
-    }
-    bound = {"policyName": name, "validationActions": ["Deny"], **_bound()}
-    api = "admissionregistration.k8s.io/v1"
-    return [
-        of(api, "ValidatingAdmissionPolicy", name, spec=spec),
-        of(api, "ValidatingAdmissionPolicyBinding", name, spec=bound),
-    ]
+def _refused(name: str, variables: list[Object], validations: tuple[Object, ...]) -> list[Object]:
+    rules = [_PODS, _EPHEMERAL, *_WORK]
+    return validating(
+        f"{name}.{OURS}", rules, validations, variables=variables, namespaces=_guarded_namespaces()
+    )
 
 
-def _bound() -> dict[str, Any]:
-    """Namespaces of people and groups. Who is ``privileged`` by the spec is root on machines anyway."""
+def _guarded_namespaces() -> Object:
+    """Namespaces of people and groups, except those that the spec makes ``privileged``: their pods may become
+    root on a node."""
     (tenant,) = OF_TENANTS["matchExpressions"]
-    guarded = {"key": _PRIVILEGED, "operator": "NotIn", "values": ["privileged"]}
-    return {"matchResources": {"namespaceSelector": {"matchExpressions": [tenant, guarded]}}}
+    return {"matchExpressions": [tenant, {"key": ENFORCE, "operator": "NotIn", "values": ["privileged"]}]}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.tenants import TEAM, TENANT, ids_of, ids_of_group, team_of
+from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_of_group, team_of
 
 _ADMISSION: Final = "pod-security.kubernetes.io"
 _METADATA: Final = "169.254.169.254/32"
@@ -37,7 +37,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     """Our own namespace, then groups', then people's."""
     return {
         "system.yaml": [
-            of("v1", "Namespace", SYSTEM, labels={f"{_ADMISSION}/enforce": "privileged"}),
+            of("v1", "Namespace", SYSTEM, labels={ENFORCE: "privileged"}),
         ],
         "teams.yaml": [
             each
@@ -67,7 +67,7 @@ def _tenant(
         labels={
             TENANT: kind,
             TEAM: team,
-            f"{_ADMISSION}/enforce": security,
+            ENFORCE: security,
             f"{_ADMISSION}/enforce-version": version,
             # Nothing is refused for it; whoever creates a pod reads what the stricter level would want.
             f"{_ADMISSION}/warn": "restricted",

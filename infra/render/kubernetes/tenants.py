@@ -13,6 +13,9 @@ TENANT: Final = f"{OURS}/tenant"
 """``user`` or ``team``. What is ours, and Kubernetes' own, has no such label, and no such rules."""
 TEAM: Final = f"{OURS}/team"
 """The namespace of the group on whose account work goes."""
+ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+"""The label with the Pod Security level of a namespace."""
+
 UID: Final = f"{OURS}/uid"
 GIDS: Final = f"{OURS}/gids"
 """Annotations: under which uid, and which gids, parted by commas and the primary one first, pods of the

@@ -47,7 +47,7 @@ describe 'storage::server' do
     end
   end
 
-  it 'lets everyone add to an export that is no home' do
+  it 'lets everyone write to exports other than homes' do
     expect(chef_run).to create_storage_export('results').with(mode: '1777')
     expect(chef_run).to create_storage_export('home').with(mode: '0755')
     expect(chef_run).to create_storage_export('sets').with(mode: '0755')
