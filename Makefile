@@ -33,10 +33,10 @@ policy: install $(VENV)-checkov/.installed ## the rendered Terraform against che
 
 install: $(VENV)/.installed ## a virtual environment with all that is needed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml client/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --editable client --group dev
 	touch $@
 
 # checkov pins much of what it needs, so it has a virtual environment of its own.

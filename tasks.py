@@ -399,15 +399,35 @@ def bake(
     )
 
 
-@task(name="list", default=True, help={**ENV, **JSON, **REHEARSE})
+@task(
+    name="list",
+    default=True,
+    help={
+        **ENV,
+        **JSON,
+        **REHEARSE,
+        "containers": "the container images that the cluster pulls, to mirror them",
+        "sizes": "the same with digests and sizes, for which the registries are asked",
+    },
+)
 @reported
-def images_list(_: Context, env: str = "", json: bool = False, rehearse: bool = False) -> int:
+def images_list(
+    _: Context,
+    env: str = "",
+    containers: bool = False,
+    sizes: bool = False,
+    json: bool = False,
+    rehearse: bool = False,
+) -> int:
     """Show each image by region: its AMI, how old that and its base are, and who uses it.
 
     Example: invoke images --env research
+    Example: invoke images --env research --containers --sizes --json
     """
     from infra.commands import images
 
+    if containers or sizes:
+        return images.containers(_understand(env, rehearse), sizes=sizes, json=json)
     return images.listing(_understand(env, rehearse), json=json)
 
 
@@ -937,6 +957,8 @@ def cluster_add_node(
         **JSON,
         "node": "a node of the cluster",
         "undo": "let it take pods again",
+        "out_of_service": "its machine is off: delete its pods without it, and detach their volumes",
+        "yes": "without asking",
         "timeout": "seconds that pods have to leave, budgets included",
         "grace": "seconds that each pod has to end (default: as it says itself)",
         "force": "also pods that no controller brings back: they are lost",
@@ -949,6 +971,8 @@ def cluster_drain(
     node: str,
     env: str = "",
     undo: bool = False,
+    out_of_service: bool = False,
+    yes: bool = False,
     timeout: int = 900,
     grace: int = -1,
     force: bool = False,
@@ -965,6 +989,8 @@ def cluster_drain(
         _understand(env),
         node,
         undo=undo,
+        out_of_service=out_of_service,
+        yes=yes,
         timeout=timeout,
         grace=grace,
         force=force,
@@ -1227,13 +1253,14 @@ def autoscaler_secret(_: Context, way: str, env: str = "") -> int:
 @task
 @reported
 def docs(_: Context) -> int:
-    """Write the generated parts of docs/ and the JSON Schema anew.
+    """Regenerate the generated parts of docs/ and the JSON Schemas.
 
     Example: invoke docs
     """
+    from causeway.reference import texts
     from infra.commands import reference
 
-    return reference.write()
+    return reference.write({**reference.texts(), **texts()})
 
 
 @task(help={"only": "a benchmark's name; all of them without", "peers": "run the peers' script too"})

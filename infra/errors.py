@@ -22,6 +22,7 @@ a traceback)::
         ├── PkiError               certificates can't be issued or read (infra.drive.pki)
         ├── UnreachedError         a machine does not answer over SSH (infra.drive.ssh)
         ├── RemoteError            a command on a machine failed (infra.drive.ssh)
+        ├── RegistryError          a registry does not say what an image is (infra.drive.registries)
         └── LocalAwsError          the embedded AWS did not start, or was lost
 """
 

@@ -39,6 +39,9 @@ rsync
 util-linux
 procps
 
+# What researchers run: several processes that train together.
+python3-torch
+
 # Pages in a browser.
 chromium
 chromium-driver

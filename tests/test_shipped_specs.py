@@ -110,9 +110,10 @@ def there_and_back(project: Project) -> None:
 
     assert "Nothing has changed" in project.invoke("diff")
     edit(project, "us-west-2: {min: 2, max: 60}", "us-west-2: {min: 2, max: 61}")
-    # The autoscaler is told of the new size, and starts anew.
+    # The autoscaler is told of the new size, and starts anew; researchers see it.
     autoscaler = {f"kubernetes/autoscaler/{name}.yaml" for name in ("configuration", "controller")}
-    assert changed_files(project) == ONE_SIZE | autoscaler
+    offer = {"kubernetes/research/cluster.yaml"}
+    assert changed_files(project) == ONE_SIZE | autoscaler | offer
     # The one change also says that the apply left nothing to do.
     larger(json.loads(project.invoke("plan", "--json", "--detailed-exitcode", code=2)), "us-west-2", "cpu")
 

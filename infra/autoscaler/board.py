@@ -6,7 +6,8 @@ can be undone back to a mark, so that a gang may be tried at one site after the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from infra.autoscaler.demand import Demand, Even, Kind
 from infra.autoscaler.fitting import ZONE
 from infra.autoscaler.grounds import Flags, Grounds, Ints, Template
 from infra.autoscaler.view import GroupView, Machine
-from infra.autoscaler.world import GPU, Resources, Shape, Taint
+from infra.autoscaler.world import ATTACHABLE, GPU, Pod, Resources, Shape, Taint
 from infra.catalogue.labels import SITE
 
 __all__ = [
@@ -102,6 +103,14 @@ class Board:
         self.holds: list[list[int]] = []
         """Kinds that were placed on a row, in order."""
         self._ports: dict[int, list[tuple[str, str, int]]] = {}
+        self._volumes: dict[tuple[str, str], Counter[int]] = {}
+        """(driver, volume) → row → by how many it is held there."""
+        self._drivers = {
+            name.removeprefix(ATTACHABLE): place
+            for name, place in self._column.items()
+            if name.startswith(ATTACHABLE)
+        }
+        """CSI drivers that count, and their columns."""
         self._journal: list[Put | Opened | Moved] = []
         self.sites: dict[str, int] = {}
         self._requests: dict[int, tuple[Ints, tuple[int, ...]]] = {}
@@ -130,7 +139,10 @@ class Board:
         ).reshape(len(groups))
         self.grounds = Grounds(self.templates, self._size)
         self._by_name = {view.group.name: number for number, view in enumerate(groups)}
+        self._limit(machines)
         self._fill(machines)
+        if self._drivers:
+            self._fill_volumes(machines)
 
     # --- what is there ------------------------------------------------------------------------------------
 
@@ -157,8 +169,10 @@ class Board:
             for column, name in enumerate(self.resources):
                 used = max(daemons.get(name, 0), here.get(name, 0))
                 self.whole[column, row] = _least(machine.allocatable, name) - min(used, _MOST)
+            for driver, column in self._drivers.items():
+                self.whole[column, row] = self._attachable(machine, driver, group)
             for pod in machine.pods:
-                if pod.ends is not None and -_LATE <= pod.ends - self._at <= _SOON:
+                if self._leaves(pod):
                     continue  # What comes in its place, of a job that begins anew, needs no other machine.
                 place = known.get(id(pod.shape))
                 if place is None:
@@ -181,6 +195,10 @@ class Board:
         for row, sign in signs:
             for number in sign:
                 self.counts[number, row] += 1
+
+    def _leaves(self, pod: Pod) -> bool:
+        """Whether a pod is about to make room."""
+        return pod.ends is not None and -_LATE <= pod.ends - self._at <= _SOON
 
     def _row(
         self,
@@ -246,6 +264,7 @@ class Board:
             self.holds[row].append(kind.index)
             if kind.shape.ports:
                 self._ports.setdefault(row, []).extend(kind.shape.ports)
+            self._attach(kind.attached, row)
         if kind.placed:
             self.locked[rows] = True
         self._journal.append(Put(kind, rows, counts))
@@ -283,6 +302,7 @@ class Board:
                     self.holds[row].pop()
                     if kind.shape.ports:
                         del self._ports[row][-len(kind.shape.ports) :]
+                    self._detach(kind.attached, row)
 
     def _drop(self, row: int) -> None:
         """The last row."""
@@ -333,6 +353,7 @@ class Board:
             for place, row in enumerate(rows.tolist()):
                 if row in self._ports and _clash(kind.shape.ports, self._ports[row]):
                     found[place] = 0
+        self._share(kind, found, lambda column: self.free[column, rows], rows)
         return np.maximum(found, 0, out=found)
 
     def empty(self, kind: Kind) -> Ints:
@@ -341,6 +362,7 @@ class Board:
         found: Ints = np.full(self.whole.shape[1], _MOST, np.int64)
         for column in columns:
             np.minimum(found, self.whole[column] // request[column], out=found)
+        self._share(kind, found, lambda column: self.whole[column])
         return np.clip(found, 0, 1 if kind.shape.ports else None)
 
     def per_machine(self, kind: Kind) -> Ints:
@@ -349,6 +371,7 @@ class Board:
         found: Ints = np.full(len(self.groups), _MOST, np.int64)
         for column in columns:
             np.minimum(found, self.offers[:, column] // request[column], out=found)
+        self._share(kind, found, lambda column: self.offers[:, column])
         return np.minimum(found, 1) if kind.shape.ports else found
 
     def promised(self, kind: Kind) -> Ints:
@@ -357,6 +380,7 @@ class Board:
         found: Ints = np.full(len(self.groups), _MOST, np.int64)
         for column in columns:
             np.minimum(found, self._promises[:, column] // request[column], out=found)
+        self._share(kind, found, lambda column: self._promises[:, column])
         return np.maximum(found, self.per_machine(kind))
 
     def fits(self, kind: Kind) -> Flags:
@@ -393,7 +417,90 @@ class Board:
             column = self._column.get(name)
             if column is not None:
                 found[column] = min(max(amount, 0), 2 * _MOST)
+        for driver in self.demand.attachments.own(shape):
+            if driver in self._drivers:
+                found[self._drivers[driver]] += 1
         return found
+
+    # --- volumes that CSI drivers attach ------------------------------------------------------------------
+
+    def _limit(self, machines: Sequence[Machine]) -> None:
+        """How many volumes a new machine takes: as the least of its pool that are there; else any number."""
+        limits = self.demand.attachments.limits
+        for driver, column in self._drivers.items():
+            least: dict[str, int] = {}
+            for machine in machines:
+                group = self._by_name.get(machine.group or "")
+                limit = limits.get(machine.node.name, {}).get(driver) if machine.node is not None else None
+                if group is not None and limit is not None:
+                    pool = self.groups[group].group.pool
+                    least[pool] = min(limit, least.get(pool, limit))
+            known = [least.get(view.group.pool, _MOST) for view in self.groups]
+            self.offers[:, column] = self._promises[:, column] = known
+
+    def _attachable(self, machine: Machine, driver: str, group: int) -> int:
+        """How many volumes a machine takes. The scheduler waits for no driver: until it states a limit,
+        there is none."""
+        limits = self.demand.attachments.limits.get(machine.node.name, {}) if machine.node is not None else {}
+        boots = machine.state == "booting" and group >= 0
+        return limits.get(driver, int(self.offers[group, self._drivers[driver]]) if boots else _MOST)
+
+    def _fill_volumes(self, machines: Sequence[Machine]) -> None:
+        """What is attached already: by pods' claims, and for daemons (`_fill` counts those of other pods)."""
+        attachments = self.demand.attachments
+        for row, machine in enumerate(machines):
+            for pod in machine.daemons:
+                for driver in attachments.own(pod.shape):
+                    if driver in self._drivers:
+                        self.free[self._drivers[driver], row] -= 1
+            for pod in (*machine.daemons, *machine.pods):
+                if not self._leaves(pod):
+                    self._attach(attachments.shared(pod.shape), row)
+
+    def _attach(self, volumes: Iterable[tuple[str, str]], row: int) -> None:
+        for volume in volumes:
+            if (column := self._drivers.get(volume[0])) is not None:
+                rows = self._volumes.setdefault(volume, Counter())
+                rows[row] += 1
+                self.free[column, row] -= rows[row] == 1
+
+    def _detach(self, volumes: Iterable[tuple[str, str]], row: int) -> None:
+        for volume in volumes:
+            rows = self._volumes[volume]
+            rows[row] -= 1
+            if not rows[row]:
+                del rows[row]
+                self.free[self._drivers[volume[0]], row] += 1
+
+    def _share(self, kind: Kind, found: Ints, free: Callable[[int], Ints], rows: Ints | None = None) -> None:
+        """Less in ``found``, where the volumes that such pods share take the last places of a driver: once a
+        machine, and not where they are attached already. ``rows``: of these machines; None for empty ones."""
+        if not kind.attached:
+            return
+        for driver, count in Counter(driver for driver, _ in kind.attached).items():
+            column = self._drivers[driver]
+            more: Ints = np.full(len(found), count, np.int64)
+            if rows is not None:
+                here: Ints = np.zeros(self._size, np.int64)
+                for volume in kind.attached:
+                    if volume[0] == driver:
+                        here[[*self._volumes.get(volume, ())]] += 1
+                more -= here[rows]
+            left = free(column) - more
+            if each := int(self.request(kind)[0][column]):
+                room: Ints = left // each
+            else:
+                room = np.where((more == 0) | (left >= 0), _MOST, 0)
+            np.clip(np.minimum(found, room, out=found), 0, None, out=found)
+
+    def crowded(self, kind: Kind, group: int) -> str | None:
+        """Why a new machine of a group takes no such pod for all the volumes that it has; None if it does."""
+        asked = Counter(driver for driver, _ in kind.attached)
+        asked.update(self.demand.attachments.own(kind.shape))
+        for driver, count in sorted(asked.items()):
+            if count > (most := int(self.offers[group, self._drivers[driver]])):
+                return f"attaches {most} volumes of {driver} to a machine, the pod has {count}"
+        return None
 
 
 def _tier(machine: Machine) -> int:

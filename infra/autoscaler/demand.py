@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from infra.autoscaler.fitting import HOSTNAME
 from infra.autoscaler.selectors import matches, reaches
 from infra.autoscaler.view import View
-from infra.autoscaler.world import GPU, Gang, NodeTerm, Pod, PodTerm, Selector, Shape, Snapshot
+from infra.autoscaler.world import (
+    ATTACHABLE,
+    GPU,
+    Attachments,
+    Gang,
+    NodeTerm,
+    Pod,
+    PodTerm,
+    Selector,
+    Shape,
+    Snapshot,
+)
 
 ANYWHERE = ("*",)
 
@@ -70,6 +81,8 @@ class Kind:
     barred: tuple[int, ...]
     """Terms of others that keep it away."""
     gpus: int
+    attached: frozenset[tuple[str, str]] = frozenset()
+    """Volumes that count against a CSI driver's limit, once a machine: (driver, volume)."""
 
     @property
     def plain(self) -> bool:
@@ -141,11 +154,14 @@ class Demand:
     existing: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """id of a running pod's shape → its own terms of anti-affinity."""
     signer: Signer | None = None
+    attachments: Attachments = field(default_factory=Attachments)
 
     @property
     def resources(self) -> tuple[str, ...]:
         """What is asked for at all, cards first: most places lack those."""
         names = {name for kind in self.kinds for name, _ in kind.shape.requests}
+        names |= {ATTACHABLE + driver for kind in self.kinds for driver, _ in kind.attached}
+        names |= {ATTACHABLE + each for kind in self.kinds for each in self.attachments.own(kind.shape)}
         return tuple(sorted(names, key=lambda name: (name != GPU, name)))
 
 
@@ -235,7 +251,9 @@ def gather(view: View, snapshot: Snapshot, gangs: Iterable[Item]) -> Demand:
         id(pod.shape): pod.shape for machine in view.machines for pod in machine.pods if pod.shape.apart
     }
     existing = {key: counted.own(shape) for key, shape in running.items()}
-    demand = Demand(list(counted.chosen), list(counted.terms), existing=existing)
+    demand = Demand(
+        list(counted.chosen), list(counted.terms), existing=existing, attachments=snapshot.attachments
+    )
     demand.signer = signer = Signer(demand.chosen)
     makers = _Kinds(counted, demand, snapshot)
 
@@ -345,4 +363,5 @@ class _Kinds:
             owned=owned,
             barred=tuple(sorted(term for number in sign for term in self._of_chosen.get(number, ()))),
             gpus=dict(shape.requests).get(GPU, 0),
+            attached=self._demand.attachments.shared(shape),
         )

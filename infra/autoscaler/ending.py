@@ -235,6 +235,10 @@ class Steps:
         if waits and (not there or self._now >= min(ends)):
             self._release(ours, "its time is over" if there else "it is empty")
             return
+        if waits and self._silent(node) and all(pod.deleting for pod in there):
+            # Its kubelet can't end them any more: Kubernetes deletes them with the node.
+            self._release(ours, "it is silent, and its pods were asked to leave")
+            return
         if not _tainted(node):
             self._do(TaintNode(machine.name, drain.reason))
         self._evict(
@@ -253,6 +257,10 @@ class Steps:
             minutes = self._config.boot_timeout // 60
             what = "it offers no cards" if node.ready else "it is not ready"
             self._end_broken(ours, f"{what} for {minutes} min, and holds no work")
+
+    def _silent(self, node: Node) -> bool:
+        """Whether a node has not been ready for as long as a machine may take to boot."""
+        return not node.ready and self._now - node.since >= self._config.boot_timeout
 
     def _end_broken(self, ours: _Ours, why: str) -> None:
         """Terminate it; in a group at its least size AWS starts another in its place."""

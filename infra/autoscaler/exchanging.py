@@ -45,7 +45,8 @@ class Exchanger:
     def enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
         """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
         board = self.board
-        if board.n == self.base:
+        # Volumes that its pods share count once a machine, not once a pod.
+        if board.n == self.base or kind.attached:
             return 0
         choice = self.choose.choice(kind)
         mine = np.zeros(board.n, np.bool_)

@@ -38,6 +38,7 @@ _LASTING: Final = (
     "is too small",
     "has GPUs",
     "is not where",
+    "attaches ",
 )
 
 
@@ -91,6 +92,8 @@ class Hindered:
         text = self._never[sign]
         if text is None and (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
             text = f"is too small: {short}"
+        if text is None and not chosen:
+            text = self._packer.board.crowded(kind, place)
         if text is None and not chosen and (misfit := self._packer.choose.misfits.why(kind, place)):
             why, until = misfit
             return Obstacle(view.group.name, f"has machines that turned out not to take it ({why})", until)

@@ -103,7 +103,7 @@ class Elsewhere:
 
     def _place(self, shape: Shape) -> str | None:
         # What else decides where these may stand is the scheduler's to know: they are left in peace.
-        if shape.spread or shape.together or shape.apart or shape.claims or shape.ports:
+        if shape.spread or shape.together or shape.apart or shape.claims or shape.ephemeral or shape.ports:
             return None
         known = self._fitting.get(id(shape))
         if known is None:

@@ -18,6 +18,8 @@ Resources: TypeAlias = Mapping[str, int]
 
 GPU = "nvidia.com/gpu"
 PODS = "pods"
+ATTACHABLE = "attachable-volumes-csi-"
+"""Before a CSI driver's name: how many of its volumes a node has room for, or a pod brings."""
 DEVICES = "resource.k8s.io/claims"
 """What stands for devices that a pod asks for by resource claims (DRA): no node offers it."""
 
@@ -124,6 +126,8 @@ class Shape(Struct, frozen=True, weakref=True):
     """Required pod anti-affinity."""
     claims: tuple[str, ...] = ()
     """Its persistent volume claims, by name."""
+    ephemeral: tuple[str | None, ...] = ()
+    """Storage classes of its generic ephemeral volumes: each pod has its own. None for the default class."""
 
 
 class Owner(Struct, frozen=True):
@@ -332,6 +336,28 @@ class GroupState(Struct, frozen=True):
     deleting: bool = False
 
 
+class Attachments(Struct, frozen=True):
+    """Volumes of CSI drivers that limit how many of them a node attaches. Empty without such drivers."""
+
+    limits: Mapping[str, Mapping[str, int]] = {}
+    """Node → driver → how many (``CSINode``). A driver that states no limit is not here."""
+    claims: Mapping[str, tuple[str, str]] = {}
+    """``namespace/claim`` → (driver, volume). Claims of the same volume have the same."""
+    classes: Mapping[str | None, str] = {}
+    """Storage class → driver; None for the default class."""
+
+    def shared(self, shape: Shape) -> frozenset[tuple[str, str]]:
+        """The volumes that all pods of a shape use."""
+        if not self.claims or not shape.claims:
+            return frozenset()
+        found = (self.claims.get(f"{shape.namespace}/{claim}") for claim in shape.claims)
+        return frozenset(each for each in found if each is not None)
+
+    def own(self, shape: Shape) -> list[str]:
+        """The drivers of the volumes that each pod of a shape brings."""
+        return [self.classes[each] for each in shape.ephemeral if each in self.classes]
+
+
 class Flavor(Struct, frozen=True):
     """A ResourceFlavor of Kueue's."""
 
@@ -355,6 +381,7 @@ class Snapshot(Struct, frozen=True):
     claims: Mapping[str, tuple[NodeTerm, ...] | None] = {}
     """``namespace/claim`` → where its volume is (one term holds; empty for anywhere); None for a claim that
     waits for its first pod and may be made anywhere. A claim that is not here does not exist."""
+    attachments: Attachments = Attachments()
     groups: Mapping[str, GroupState] = {}
     """By name. A group that could not be read is not here."""
     errors: Mapping[str, str] = {}

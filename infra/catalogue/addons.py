@@ -31,6 +31,8 @@ class Chart:
     minors: tuple[str, ...] = ()
     """The first and the last minor of Kubernetes that its makers list this version for; empty where they name
     no last one."""
+    images: tuple[str, ...] = ()
+    """Container images of the tested version with the values that Causeway sets."""
 
     def lists(self, minor: str) -> bool:
         """Whether it is known to work with a minor, or nothing to the contrary is."""
@@ -60,6 +62,8 @@ class AddOn:
     """Add-ons that must be on as well."""
     pages: tuple[str, ...]
     """Names of its internal pages: ``grafana`` is at https://grafana.<internal domain>."""
+    images: tuple[str, ...] = ()
+    """For a part of another add-on's chart: the container images that it adds."""
 
 
 @cache
@@ -78,6 +82,7 @@ def find(name: str) -> AddOn | None:
         part_of=row.get("part_of"),
         needs=tuple(row.get("needs", ())),
         pages=tuple(row.get("pages", ())),
+        images=tuple(row.get("images", ())),
     )
 
 
@@ -92,7 +97,12 @@ def chart(name: str) -> Chart:
     """The chart of that name. KeyError for one that no add-on uses."""
     row = table("addons")["charts"][name]
     return Chart(
-        row["repository"], row["chart"], row["version"], row["namespace"], tuple(row.get("minors", ()))
+        row["repository"],
+        row["chart"],
+        row["version"],
+        row["namespace"],
+        tuple(row.get("minors", ())),
+        tuple(row["images"]),
     )
 
 

@@ -29,6 +29,8 @@ class Kubernetes:
     """The day of its end of life, ISO 8601."""
     supported: bool
     """Whether it was one of the three that upstream supports when the table was made."""
+    kubeadm: tuple[str, ...] = ()
+    """What ``kubeadm config images list`` prints in the tested release; empty for a minor without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,9 @@ class Ubuntu:
 def kubernetes(version: str) -> Kubernetes | None:
     """The minor version (``1.36``), or None."""
     row = table("releases")["kubernetes"].get(version)
-    return Kubernetes(version, row["ends"], row.get("supported", False)) if row else None
+    if row is None:
+        return None
+    return Kubernetes(version, row["ends"], row.get("supported", False), tuple(row.get("kubeadm", ())))
 
 
 @cache

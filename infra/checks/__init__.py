@@ -26,6 +26,7 @@ from infra.checks import (
     names,
     pools,
     quotas,
+    research,
     rooms,
     sharing,
     sites,
@@ -44,7 +45,7 @@ __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"
 
 MODULES: Final = (
     declared, blocks, links, rooms, sites, ways_out, installing, pools, launch, images, sharing, software,
-    machines, kubernetes, work, addons, storage, dns, access, autoscaler, names, quotas, waivers,
+    machines, kubernetes, work, addons, storage, dns, access, autoscaler, research, names, quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 

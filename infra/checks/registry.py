@@ -29,6 +29,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "DNS": "Names in DNS",
     "ACC": "Doors and people",
     "AUT": "The autoscaler",
+    "RES": "What researchers run on",
     "NAME": "Names and tags",
     "QUOTA": "Quotas of the account",
     "WAIV": "Waivers",

@@ -271,7 +271,8 @@ def free_name(facts: Facts) -> Iterator[Finding]:
 def no_region(facts: Facts) -> Iterator[Finding]:
     spec = facts.spec
     # Whatever wants a region says so itself.
-    wanted = spec.pools or spec.storage.efs or spec.storage.s3 or spec.access.ssh_nodes
+    storage = spec.storage.efs or spec.storage.s3
+    wanted = spec.pools or storage or spec.access.ssh_nodes or spec.research
     if not facts.places and not wanted:
         message = "there is no AWS region, and so no control plane"
         yield Finding(("sites",), message, "add a region; its machines are a single master at least")

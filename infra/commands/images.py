@@ -281,6 +281,75 @@ def _advise(rows: Sequence[Row], environment: Environment) -> None:
         note(f"{name}: a newer base image with security updates is published: {bake} {name}")
 
 
+# -- Container images -------------------------------------------------------------------------------------
+
+
+def containers(understood: Understood, *, sizes: bool, json: bool) -> int:
+    """Each container image that the cluster's nodes pull; 1 when the list is not complete.
+
+    ``sizes``: ask the registries for digests and sizes.
+    """
+    from infra.catalogue.releases import DEBIAN
+    from infra.drive import registries
+    from infra.render.kubernetes.containers import pulled
+
+    cluster = understood.cluster
+    if cluster.control_plane is None:
+        raise UsageError(
+            f"{understood.environment.spec_file} has no control plane: it has no AWS site for masters"
+        )
+    found = pulled(cluster, understood.outputs)
+    problems = list(found.unknown)
+    rows: list[dict[str, Any]] = [
+        {
+            "image": each.name,
+            "registry": each.registry,
+            "repository": each.repository,
+            "tag": each.tag or None,
+            "digest": each.digest or None,
+            "size": None,
+            "used_by": list(each.users),
+        }
+        for each in found.images
+    ]
+    if sizes:
+        # Physical machines are x86_64.
+        architectures = {DEBIAN[each.architecture] for each in cluster.images} | {DEBIAN["x86_64"]}
+        for row, said in zip(rows, registries.ask_all(found.images, architectures), strict=True):
+            if isinstance(said, registries.Manifest):
+                row |= {"digest": said.digest, "size": said.size}
+            else:
+                problems.append(str(said))
+    if json:
+        say_json(rows)
+    else:
+        say(columns(("image", "used by", "digest", "size"), [_of_container(row) for row in rows]))
+        known = [row["size"] for row in rows if row["size"] is not None]
+        say(f"{len(rows)} images" + (f", {_mebibytes(sum(known))} compressed" if known else ""))
+    for each in found.images:
+        if each.repository == "kube-apiserver":
+            note(
+                f"The control plane's images are those of the tested release, {each.tag}. Machines install "
+                "the newest release in their package archive: compare `kubeadm config images list`."
+            )
+    for addon in cluster.kubernetes.addons:
+        if addon.values:
+            note(f"{addon.name}: the spec sets values of its chart; images that these name are not listed")
+    for problem in problems:
+        note(problem)
+    return 1 if problems else 0
+
+
+def _of_container(row: dict[str, Any]) -> tuple[str, ...]:
+    digest = row["digest"]
+    size = "-" if row["size"] is None else _mebibytes(row["size"])
+    return row["image"], listed(row["used_by"], most=3), digest[:19] if digest else "-", size
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
 # -- What may go ------------------------------------------------------------------------------------------
 
 

@@ -27,9 +27,9 @@ def texts() -> Mapping[Path, str]:
     }
 
 
-def write() -> int:
-    """Write those that are not as they should be."""
-    for path, text in texts().items():
+def write(files: Mapping[Path, str]) -> int:
+    """Write those that are not as they should be. ``files``: path → text."""
+    for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from infra.model.kubernetes import Kubernetes
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region, RetiredRegion
 from infra.model.platform import Access, Autoscaler, Dns, Storage
+from infra.model.research import Research
 from infra.model.software import GpuFamily, Pin
 from infra.model.tunnels import SiteGateway
 
@@ -89,6 +90,8 @@ class Cluster:
     """What machines install from outside of their distribution, by name."""
     gpu_families: tuple[GpuFamily, ...]
     """Architectures of the cards that there are, by name."""
+    research: Research | None
+    """None where researchers' code has no store."""
 
     @property
     def instances(self) -> tuple[Instance, ...]:

@@ -40,6 +40,8 @@ class Outputs:
     """Site → the name of an EFS file system → its ids."""
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Site → zone as the spec has it → its name in the account."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Namespace → the ARN of the role that its service account ``work`` may take."""
 
     def remote(self, tunnel: SiteTunnel) -> IPv4Address | None:
         """The public address of a tunnel's other end; None while only AWS knows it."""

@@ -60,6 +60,8 @@ class Bucket:
     versions_days: int
     archive_days: int | None
     expire_days: int | None
+    expire_prefix: str | None
+    """What ``expire_days`` is of: keys that begin with it. None for all."""
     tags: Mapping[str, str]
 
 
@@ -167,6 +169,13 @@ class Storage:
     """Of each namespace, for volumes that are made on demand."""
     snapshots: Bucket | None = None
     """Where masters keep copies of etcd, and nobody else has a right to; None without masters."""
+    work: Bucket | None = None
+    """Where researchers' code goes; None without ``research``."""
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """All of them: the spec's, then those of the cluster's own use."""
+        return (*self.s3, *(each for each in (self.snapshots, self.work) if each is not None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "providers": [*({"key": each.key, "region": hcl(each.region)} for each in regions), *retired],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
         "renamed": _renamed(cluster),
+        "research": [_region(regions[0], regions)] if cluster.research else [],
         "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
         "peerings": [joined] if joined and not mesh else [],
         "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
@@ -135,6 +136,7 @@ def _values(cluster: Cluster) -> dict[str, Any]:
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
+        **({"research": _research(cluster)} if cluster.research else {}),
     }
 
 
@@ -157,7 +159,6 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
     hops = _metadata_hops(cluster)
     storage = cluster.storage
-    buckets = (*storage.s3, *([storage.snapshots] if storage.snapshots else []))
     values = {
         "name": region.aws_name,
         "kms_key": region.kms_key,
@@ -172,7 +173,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
             "file_systems": {
                 each.name: _file_system(each) for each in storage.efs if each.region == region.name
             },
-            "buckets": {each.name: _bucket(each) for each in buckets if each.region == region.name},
+            "buckets": {each.name: _bucket(each) for each in storage.buckets if each.region == region.name},
         },
     }
     if cluster.network.interconnect == "transit-gateway":
@@ -406,7 +407,21 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
         "archive_days": bucket.archive_days,
         "archive_class": "STANDARD_IA",
         "expire_days": bucket.expire_days,
+        "expire_prefix": bucket.expire_prefix,
         "tags": dict(bucket.tags),
+    }
+
+
+def _research(cluster: Cluster) -> dict[str, Any]:
+    research, work = cluster.research, cluster.storage.work
+    assert research is not None
+    assert work is not None
+    issuer = research.issuer
+    return {
+        "issuer": {"bucket": issuer.bucket, "url": issuer.url, "tags": dict(issuer.tags)},
+        "bucket": work.bucket,
+        "kms_key": cluster.region(work.region).kms_key,
+        "roles": dict(research.roles),
     }
 
 

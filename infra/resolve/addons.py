@@ -44,7 +44,7 @@ def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
     if known.chart is not None:
         chart = addons.chart(known.chart)
         if version:
-            chart = replace(chart, version=version, minors=())
+            chart = replace(chart, version=version, minors=(), images=())
     if known.image is not None:
         image = addons.image(known.image, spec.kubernetes.version)
         image = f"{image.rpartition(':')[0]}:{version}" if version else image

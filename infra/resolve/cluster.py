@@ -49,6 +49,7 @@ from infra.resolve.platform import (
 )
 from infra.resolve.pool_names import plan_pool_names
 from infra.resolve.remote import resolve_vpn
+from infra.resolve.research import resolve_research, resolve_work
 from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
 from infra.resolve.zones import Zones
@@ -100,8 +101,11 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     storage = resolve_storage(spec, environment, zone, regions, sites, Joined(network.links, site_gateways))
     if masters:
         storage = replace(storage, snapshots=resolve_snapshots(spec, environment, regions, masters))
+    if masters and spec.research:
+        storage = replace(storage, work=resolve_work(spec, spec.research, environment, regions[0]))
     addons = resolve_addons(spec, offers(pools, sites, storage))
     kubernetes = resolve_kubernetes(spec, overlay, addons, network.services)
+    access = resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn)
     cluster = Cluster(
         name=spec.name,
         environment=environment,
@@ -130,12 +134,15 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         kubernetes=kubernetes,
         storage=storage,
         dns=resolve_dns(spec, zone, sites, kubernetes.ingress if masters else None),
-        access=resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn),
+        access=access,
         autoscaler=resolve_autoscaler(
             spec, regions, (*(masters.masters if masters else ()), *ssh_nodes, *gateways)
         ),
         software=resolve_software(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
+        research=resolve_research(spec, spec.research, environment, regions[0], access)
+        if masters and spec.research
+        else None,
     )
     return cluster, replace(
         lock,

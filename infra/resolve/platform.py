@@ -69,6 +69,7 @@ def resolve_storage(
             versions_days=each.versions_days,
             archive_days=each.archive_days,
             expire_days=each.expire_days,
+            expire_prefix=None,
             tags=thing_tags(each.region or regions[0].name, "storage"),
         )
         for name, each in sorted(spec.storage.s3.items())
@@ -169,6 +170,7 @@ def resolve_snapshots(
         versions_days=7,
         archive_days=None,
         expire_days=spec.kubernetes.snapshots_kept,
+        expire_prefix=None,
         tags=thing_tags(region.name, "control-plane"),
     )
 

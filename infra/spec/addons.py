@@ -8,17 +8,22 @@ from typing import Final
 from infra.catalogue import addons
 from infra.spec.cluster import Spec
 
+RESEARCH: Final = ("jobset", "kueue")
+"""The add-ons that researchers' jobs are made of."""
 INGRESS: Final = "ingress"
 """The add-on that has the internal pages; its own name in the private zone, too."""
 
 
 def is_on(spec: Spec, name: str) -> bool:
-    """Whether an add-on is on: as stated, else as the catalogue has it. False for one that does not exist."""
+    """Whether an add-on is on: as stated, else as ``research`` needs it, else as the catalogue has it. False
+    for one that does not exist."""
     known = addons.find(name)
     if known is None:
         return False
     stated = spec.kubernetes.addons.get(name)
-    return stated.enabled if stated is not None else known.default
+    if stated is not None:
+        return stated.enabled
+    return known.default or (name in RESEARCH and spec.research is not None)
 
 
 def page_domain(spec: Spec) -> str:

@@ -14,6 +14,7 @@ from infra.spec.machines import Machines
 from infra.spec.platform import Autoscaler, Dns, Storage
 from infra.spec.policy import IN_PLACE, NEVER, ROLLING
 from infra.spec.pools import Image, Pool, Quotas
+from infra.spec.research import Research
 from infra.spec.sites import Network, Site
 from infra.spec.software import Software
 from infra.spec.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
@@ -112,6 +113,8 @@ class Spec(Part):
     """Doors and people."""
     autoscaler: Annotated[Autoscaler, IN_PLACE] = Field(default_factory=Autoscaler)
     """The batch autoscaler."""
+    research: Annotated[Research | None, IN_PLACE] = None
+    """What researchers run on. Default: no store for code; JobSet is off unless it is turned on."""
     software: Annotated[Software, ROLLING] = Field(default_factory=dict)
     """Versions other than the tested ones of what machines install from outside of their distribution:
     ``{torch: 2.9.1}``, or a mapping with a place to download it from. ``build/<env>/chef/environments/``

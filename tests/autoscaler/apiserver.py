@@ -39,11 +39,12 @@ RESOURCES: Mapping[str, str] = {
     "/apis/events.k8s.io/v1/events": "Event",
     "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
     "/apis/scheduling.k8s.io/v1/priorityclasses": "PriorityClass",
+    "/apis/storage.k8s.io/v1/csinodes": "CSINode",
     "/apis/storage.k8s.io/v1/storageclasses": "StorageClass",
 }
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/workloads"
-_CLUSTER = {"nodes", "namespaces", "persistentvolumes", "priorityclasses", "storageclasses"}
+_CLUSTER = {"csinodes", "nodes", "namespaces", "persistentvolumes", "priorityclasses", "storageclasses"}
 _STATUS = {"nodes", "pods", "poddisruptionbudgets", "provisioningrequests", "workloads", "jobs"}
 """Whose status is written apart."""
 

@@ -8,7 +8,16 @@ import pytest
 from autoscaler.apiobjects import AT, condition, container, joined, meta, pod, shape_of, template
 
 from infra.autoscaler import fitting
-from infra.autoscaler.world import Budget, Node, NodeTerm, Requirement, Selector, Taint, Toleration
+from infra.autoscaler.world import (
+    Attachments,
+    Budget,
+    Node,
+    NodeTerm,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+)
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -210,6 +219,66 @@ def test_07_a_claim_on_volumes_made_by_hand_is_where_one_is_free() -> None:
         StorageClass=[storage(name, provisioner=by_hand) for name in ("disks", "shared", "none")],
     ).claims
     assert found == {"user-ada/disks": (zone_is("a"), zone_is("c")), "user-ada/shared": ()}
+
+
+def csi_node(name: str, **limits: int | None) -> dict[str, Any]:
+    """Drivers as ``ebs=25``; None for one that states no limit."""
+    drivers = [
+        {"name": f"{driver}.csi.aws.com", **({} if limit is None else {"allocatable": {"count": limit}})}
+        for driver, limit in limits.items()
+    ]
+    return {"metadata": meta(name, namespace=""), "spec": {"drivers": drivers}}
+
+
+def csi_volume(name: str, driver: str = "ebs", handle: str = "") -> dict[str, Any]:
+    found = volume(name)
+    found["spec"]["csi"] = {"driver": f"{driver}.csi.aws.com", "volumeHandle": handle or f"vol-{name}"}
+    return found
+
+
+def test_07_volumes_of_drivers_with_a_limit_are_known_by_their_handles() -> None:
+    found = joined(
+        CSINode=[csi_node("n1", ebs=25, efs=None), csi_node("n2", efs=None), csi_node("n3", ebs=0)],
+        PersistentVolumeClaim=[
+            claim("data", "v1"),
+            claim("same", "v2"),
+            claim("shared", "v3"),
+            claim("path", "v4"),
+            claim("new", phase="Pending", storage="ebs"),
+            claim("unnamed", phase="Pending"),
+            claim("other", phase="Pending", storage="efs"),
+        ],
+        PersistentVolume=[
+            csi_volume("v1"),
+            csi_volume("v2", handle="vol-v1"),
+            csi_volume("v3", "efs"),
+            volume("v4"),
+        ],
+        StorageClass=[
+            storage("ebs", annotations={"storageclass.kubernetes.io/is-default-class": "true"}),
+            storage("efs", provisioner="efs.csi.aws.com"),
+        ],
+    ).attachments
+    ebs = "ebs.csi.aws.com"
+    assert found.limits == {"n1": {ebs: 25}, "n3": {ebs: 0}}
+    assert found.claims == {
+        "user-ada/data": (ebs, "vol-v1"),
+        "user-ada/same": (ebs, "vol-v1"),
+        "user-ada/new": (ebs, "claim user-ada/new"),
+        "user-ada/unnamed": (ebs, "claim user-ada/unnamed"),
+    }
+    assert found.classes == {"ebs": ebs, None: ebs}
+
+
+def test_07_without_a_limit_no_volume_is_looked_at() -> None:
+    """As with the drivers that Causeway installs: EFS, NFS and S3 state none."""
+    found = joined(
+        CSINode=[csi_node("n1", efs=None), csi_node("n2")],
+        PersistentVolumeClaim=[claim("data", "v1")],
+        PersistentVolume=[csi_volume("v1")],
+        StorageClass=[storage("ebs")],
+    )
+    assert found.attachments == Attachments()
 
 
 def test_pods_that_are_over_are_left_out_and_namespaces_have_their_labels() -> None:

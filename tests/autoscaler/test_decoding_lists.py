@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from autoscaler.apiobjects import condition, container, job, listed, meta, owner, pod, raw, template
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from infra.autoscaler.decoding import Decoder, snapshot
@@ -200,6 +200,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "status": {"phase": "Bound"},
     },
     "PersistentVolume": {"metadata": meta("v", namespace=""), "spec": {"nodeAffinity": {"required": {}}}},
+    "CSINode": {
+        "metadata": meta("n1", namespace=""),
+        "spec": {"drivers": [{"name": "ebs.csi.aws.com", "allocatable": {"count": 25}}]},
+    },
     "StorageClass": {"metadata": meta("s", namespace=""), "volumeBindingMode": "WaitForFirstConsumer"},
     "Namespace": {"metadata": meta("user-ada", namespace="", labels={"a": "b"})},
     "PriorityClass": {"metadata": meta("p", namespace=""), "value": 1},
@@ -242,6 +246,7 @@ _ODD: some.SearchStrategy[Any] = some.sampled_from(
 
 
 @settings(max_examples=300, deadline=None)
+@example(("ProvisioningRequest", [(("metadata",), {})]))
 @given(some.sampled_from([*KINDS]).flatmap(
     lambda kind: some.tuples(
         some.just(kind), some.lists(some.tuples(some.sampled_from(_places(KINDS[kind])), _ODD), max_size=3)

@@ -297,10 +297,13 @@ def test_07_host_ports_with_those_of_the_hosts_network() -> None:
     assert shape_of(pod("w", container(ports=bound))).ports == (("TCP", "10.0.0.1", 80),)
 
 
-def test_claims_are_in_the_shape_and_volumes_made_for_one_pod_are_not() -> None:
+def test_claims_are_in_the_shape_and_of_volumes_made_for_one_pod_their_classes() -> None:
     volumes = [
         {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "a", "persistentVolumeClaim": {"claimName": "home"}},
         {"name": "c", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "d", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "ebs"}}}},
+        {"name": "e", "csi": {"driver": "inline.example"}},
     ]
-    assert shape_of(pod(volumes=volumes)).claims == ("data", "home")
+    found = shape_of(pod(volumes=volumes))
+    assert (found.claims, found.ephemeral) == (("data", "home"), (None, "ebs"))

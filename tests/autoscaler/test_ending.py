@@ -220,6 +220,58 @@ def test_a_lost_machine_with_work_that_may_come_back_is_kept() -> None:
     assert kinds(world.loop()) == [f"Terminate {node}"]
 
 
+def test_a_lost_machine_whose_pods_are_stuck_is_released_at_once() -> None:
+    """A kubelet that is gone ends no pod: nothing is gained by waiting for `drain_timeout`."""
+    world = scene()
+    (node,) = world.add(GPU, 1, ready=False, since=making.NOW)
+    running(world, node)
+    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    world.loop()
+    world.now += world.config.boot_timeout
+    assert kinds(world.loop()) == [f"Terminate {node}"]
+    assert kinds(world.loop()) == [f"Release {node}"]
+
+
+def test_pods_of_a_machine_that_is_silent_for_a_moment_have_their_time() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    world.instance(node, lifecycle=WAITS)
+    world.loop()
+    world.nodes[node] = replace(world.nodes[node], ready=False, since=world.now)
+    assert world.loops(5) == []
+
+
+def stuck(world: Scene, node: str) -> None:
+    """Work with volumes on a node: a pod that runs as far as is known, and one that was asked to leave."""
+    world.put(
+        making.pod("web", node=node, like=making.shape(claims=("home",))),
+        making.pod("old", node=node, like=making.shape(claims=("data",)), deleting=True),
+    )
+
+
+def test_the_node_of_a_machine_that_is_ended_from_outside_is_deleted_at_once() -> None:
+    """And its pods with it, by Kubernetes: kube/test_kube_dead_nodes.py."""
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    stuck(world, node)
+    assert world.loops(3) == []
+    world.instance(node, state="terminated")
+    assert kinds(world.loop()) == [f"RemoveNode {node}"]
+
+
+def test_the_node_of_a_machine_that_no_group_has_is_deleted_two_minutes_after_its_last_word() -> None:
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    stuck(world, node)
+    world.loop()
+    world.groups[GPU.name] = making.state(GPU)
+    world.nodes[node] = replace(world.nodes[node], ready=False, since=world.now)
+    assert world.loops(11) == []
+    assert kinds(world.loop()) == [f"RemoveNode {node}"]
+
+
 def test_a_node_whose_cards_went_away_with_work_on_it_is_kept() -> None:
     without = {name: amount for name, amount in GPU.allocatable.items() if name != "nvidia.com/gpu"}
     world = scene()

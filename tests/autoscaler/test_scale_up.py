@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -41,8 +41,12 @@ from infra.autoscaler.world import (
     DEVICES,
     GPU,
     PODS,
+    Attachments,
     DaemonSet,
+    GangSet,
+    Node,
     NodeTerm,
+    Pod,
     PodTerm,
     Snapshot,
     Spread,
@@ -338,6 +342,114 @@ def test_07_a_volume_is_where_it_is() -> None:
     assert growth.sizes == {}
     assert only(growth).text == "waits: its volume claim data does not exist"
     assert [*plan(changed(seen, claims={"user-ada/data": None}), of).sizes] == ["research-us-west-2-a"]
+
+
+EBS = "ebs.csi.aws.com"
+
+
+def attachments(limits: Mapping[str, int], *claims: str, **same: str) -> Attachments:
+    """Limits of EBS by node. Each claim has a volume of its own, or by name one of these."""
+    volumes = {f"user-ada/{claim}": (EBS, f"vol-{claim}") for claim in claims}
+    volumes |= {f"user-ada/{claim}": (EBS, volume) for claim, volume in same.items()}
+    return Attachments({name: {EBS: limit} for name, limit in limits.items()}, volumes, {"ebs": EBS})
+
+
+def with_claims(*names: str, count: int = 1, **more: Any) -> tuple[Pod, ...]:
+    """For each claim (``a``, or ``a+b``) so many pods that use it."""
+    return tuple(
+        each for name in names for each in pods(count, f"with-{name}", claims=tuple(name.split("+")), **more)
+    )
+
+
+def volumes_plan(
+    there: Iterable[Node], some: Iterable[Pod], found: Attachments, of: Config, machines: int
+) -> Growth:
+    seen = snapshot(
+        there,
+        some,
+        [state(each, machines, machines) for each in of.groups],
+        claims=dict.fromkeys(found.claims, ()),
+        attachments=found,
+    )
+    growth = plan(seen, of)
+    assert again(seen, of, growth).sizes == {}
+    return growth
+
+
+def test_07_a_driver_attaches_so_many_volumes_to_a_machine() -> None:
+    one = node(CPUS)
+    found = attachments({one.name: 2}, "a", "b", "c", "d", "e")
+    growth = volumes_plan([one], with_claims("a", "b", "c", "d", "e"), found, config(CPUS), 1)
+    # Two go to the machine that is there; others are taken to have room for two as well.
+    assert growth.sizes == {CPUS.name: 3}
+    assert outcomes(growth) == {"fits": 2, "starting": 3}
+
+
+def test_07_volumes_that_are_attached_already_take_no_room() -> None:
+    one = node(CPUS)
+    runs = with_claims("a", "b", node=one.name)
+    found = attachments({one.name: 2}, "a", "b", "c", again="vol-a")
+    asked = [*with_claims("a", count=11), *with_claims("again")]
+    growth = volumes_plan([one], [*runs, *asked], found, config(CPUS), 1)
+    assert growth.sizes == {}
+    assert outcomes(growth) == {"fits": 12}
+    growth = volumes_plan([one], [*runs, *with_claims("again", "c")], found, config(CPUS), 1)
+    assert growth.sizes == {CPUS.name: 2}
+    assert outcomes(growth) == {"fits": 1, "starting": 1}
+
+
+def test_07_volumes_made_for_each_pod_count_for_each() -> None:
+    one = node(CPUS)
+    found = attachments({one.name: 5}, "a")
+    asked = pods(4, "own", ephemeral=("ebs", "ebs", "efs"))
+    growth = volumes_plan([one], [*with_claims("a", node=one.name), *asked], found, config(CPUS), 1)
+    assert growth.sizes == {CPUS.name: 2}
+    assert outcomes(growth) == {"fits": 2, "starting": 2}
+
+
+def test_07_without_a_node_that_states_a_limit_there_is_none() -> None:
+    found = attachments({}, *"abcdefgh")
+    growth = volumes_plan([], with_claims(*"abcdefgh"), found, config(CPUS), 0)
+    assert growth.sizes == {CPUS.name: 1}
+    # A machine whose driver has not stated one yet takes what comes, as the scheduler has it.
+    growth = volumes_plan(
+        [node(CPUS)], with_claims(*"abcdefgh"), attachments({"x": 1}, *"abcdefgh"), config(CPUS), 1
+    )
+    assert outcomes(growth) == {"fits": 8}
+
+
+def test_07_more_volumes_than_any_machine_attaches_are_said() -> None:
+    one = node(CPUS)
+    found = attachments({one.name: 2}, "a", "b", "c")
+    growth = volumes_plan([one], with_claims("a+b+c"), found, config(CPUS), 1)
+    assert growth.sizes == {}
+    assert only(growth).outcome == "never"
+    assert f"attaches 2 volumes of {EBS} to a machine, the pod has 3" in only(growth).obstacles[0].text
+
+
+def test_07_a_gang_is_counted_by_its_volumes_and_undone_with_them() -> None:
+    """Three machines would do in the first region, which has one; the second has three."""
+    west, east = cpu_group(max=1), cpu_group("us-east-1")
+    of = config(west, east)
+    one = node(west)
+    found = attachments({one.name: 1}, "a", "b", "c", "d")
+    shapes = [shape(claims=(name,)) for name in "abc"]
+    together = gang(sets=tuple(GangSet(each, 1) for each in shapes))
+    members = [pod(f"train-{i}", each, gang=together.key) for i, each in enumerate(shapes)]
+    seen = snapshot(
+        [one],
+        [*members, *with_claims("d", created=NOW)],
+        [state(west, 1, 1), state(east, 0)],
+        gangs=[together],
+        claims=dict.fromkeys(found.claims, ()),
+        attachments=found,
+    )
+    growth = plan(seen, of)
+    assert growth.sizes == {east.name: 3}
+    assert {each.gang: each.outcome for each in growth.verdicts} == {
+        together.key: "starting",
+        None: "fits",
+    }
 
 
 def test_08_daemons_take_their_part_of_a_new_machine() -> None:

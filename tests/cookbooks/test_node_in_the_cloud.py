@@ -214,7 +214,7 @@ def test_a_master_hands_out_what_a_node_then_fetches(
     for _ in range(2):  # the second one goes over the first
         done = program(cloud, "token", "--root", str(root), PATH=path, ASKED=str(asked))
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "--ttl 2h" in asked.read_text()
+    assert "--ttl 2h --groups system:bootstrappers:causeway:pools " in asked.read_text()
 
     done = fetch(cloud, file)
     assert done.returncode == 0, done.stderr

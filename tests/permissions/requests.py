@@ -304,7 +304,15 @@ def _iam(call: Recorded, action: str, parameters: Parameters, context: Context) 
         yield Request(action, arn, _context(context, asked))
         if asked and call.action == "CreateRole":
             yield Request("iam:TagRole", arn, _context(context, asked))
-    if not profiles and not roles:
+    providers = [
+        *_values(parameters, "OpenIDConnectProviderArn"),
+        *(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{url[8:]}" for url in _values(parameters, "Url")),
+    ]
+    for arn in providers:
+        yield Request(action, arn, _context(context, asked))
+        if asked and call.action == "CreateOpenIDConnectProvider":
+            yield Request("iam:TagOpenIDConnectProvider", arn, _context(context, asked))
+    if not profiles and not roles and not providers:
         yield Request(action, "*", _context(context))
 
 

@@ -10,6 +10,12 @@ from permissions.requests import requests
 from infra.localaws.recording import Recorded
 
 NOT_RECORDED = (
+    # What `invoke cluster.up` publishes, which takes a cluster.
+    *(
+        Recorded("s3", "us-west-2", verb, method, f"/research-oidc-0123abcd/{path}?\n")
+        for verb, method in (("GetObject", "GET"), ("PutObject", "PUT"))
+        for path in (".well-known/openid-configuration", "openid/v1/jwks")
+    ),
     # What `infra.drive.secrets.ssm` lists: no environment on the embedded AWS keeps its secrets there.
     Recorded("ssm", "us-west-2", "GetParametersByPath", "POST", '/?\n{"Path": "/causeway/research"}'),
     # The end of a site with a key, which no test waits for.

@@ -52,6 +52,7 @@ def test_one_call_a_region_and_one_a_pair() -> None:
         "peering_eu_west_1_us_east_1",
         "peering_eu_west_1_us_west_2",
         "peering_us_east_1_us_west_2",
+        "research",
         "dns",
     ]
 

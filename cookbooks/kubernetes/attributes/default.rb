@@ -68,12 +68,14 @@ default['kubernetes']['kubelet_arguments'] = {}
 
 # The file with what a node needs to join: `token`, and `ca` or `ca_cert_hashes`. `parameter` is where a worker in the
 # cloud that lacks it looks for it by its instance role (a SecureString of SSM Parameter Store in `region`, or in its
-# own where that is one of `copies`), for at most `wait` seconds a run; nil: somebody else brings the file.
+# own where that is one of `copies`), for at most `wait` seconds a run; nil: somebody else brings the file. `regions`
+# are the AWS regions of such workers, in which masters look for them before they approve their certificates.
 default['kubernetes']['join'] = {
   'file' => '/etc/causeway/secrets/kubernetes-join.yaml',
   'parameter' => nil,
   'region' => nil,
   'copies' => [],
+  'regions' => [],
   'wait' => 120,
 }
 

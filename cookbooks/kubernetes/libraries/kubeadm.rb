@@ -14,6 +14,8 @@ module Causeway
     ENCRYPTION = '/etc/kubernetes/encryption.yaml'
     # A kubeconfig, in memory while a node joins: what `discovery.file` of a JoinConfiguration names.
     DISCOVERY = '/run/causeway/kubernetes-discovery.conf'
+    # The certificate of a worker's kubelet: with it, the machine has joined. The kubelet writes kubelet.conf before.
+    CLIENT_CERTIFICATE = '/var/lib/kubelet/pki/kubelet-client-current.pem'
     CERTIFICATE = /-----BEGIN CERTIFICATE-----/.freeze
     TOKEN = /\A[a-z0-9]{6}\.[a-z0-9]{16}\z/.freeze
     CA_HASH = /\Asha256:[0-9a-f]{64}\z/.freeze

@@ -4,8 +4,9 @@
 # Cookbook:: kubernetes
 # Recipe:: upkeep
 #
-# What a master does by itself, by timers: copies of etcd to a bucket, fresh tokens for machines that join, new
-# certificates before the old ones end. Restoring a copy is for people: causeway-etcd-restore.
+# What a master does by itself: copies of etcd to a bucket, fresh tokens for machines that join, the approval of their
+# certificates, and new certificates of its own before the old ones end. Restoring a copy is for people:
+# causeway-etcd-restore.
 
 settings = node['kubernetes']
 plane = settings['control_plane']
@@ -24,7 +25,7 @@ file '/etc/causeway/control-plane.json' do
     'endpoint' => settings['endpoint'] || node['causeway']['api'],
     'masters' => plane['names'].to_h,
     'snapshots' => snapshots.to_h.slice('bucket', 'prefix', 'region'),
-    'join' => settings['join'].to_h.slice('region', 'copies').merge(
+    'join' => settings['join'].to_h.slice('region', 'copies', 'regions').merge(
       'parameter' => tokens ? settings['join']['parameter'] : nil
     ),
     'certificates' => plane['certificates'].to_h
@@ -32,7 +33,9 @@ file '/etc/causeway/control-plane.json' do
   mode '0644'
 end
 
-%w(causeway-etcd-snapshot causeway-etcd-restore causeway-join-token causeway-certificates).each do |program|
+%w(
+  causeway-etcd-snapshot causeway-etcd-restore causeway-join-token causeway-join-approve causeway-certificates
+).each do |program|
   cookbook_file "/usr/local/sbin/#{program}" do
     source program
     mode '0755'
@@ -75,4 +78,28 @@ end
     action wanted ? %i(create enable start) : %i(stop disable delete)
     only_if { wanted || ::File.exist?("/etc/systemd/system/#{unit}.timer") }
   end
+end
+
+# A kubelet waits for its certificate, so this one runs all the time.
+systemd_unit 'causeway-join-approve.service' do
+  content(
+    Unit: {
+      Description: 'Certificates for machines of pools that join',
+      ConditionPathExists: '/etc/kubernetes/admin.conf',
+      After: 'network-online.target',
+      Wants: 'network-online.target',
+    },
+    Service: {
+      ExecStart: '/usr/local/sbin/causeway-join-approve',
+      Restart: 'always',
+      RestartSec: '10s',
+      PrivateTmp: 'yes',
+      ProtectHome: 'read-only',
+    },
+    Install: { WantedBy: 'multi-user.target' }
+  )
+  action tokens ? %i(create enable start) : %i(stop disable delete)
+  only_if { tokens || ::File.exist?('/etc/systemd/system/causeway-join-approve.service') }
+  subscribes :restart, 'file[/etc/causeway/control-plane.json]', :delayed
+  subscribes :restart, 'remote_directory[/usr/local/lib/causeway/kubernetes_node]', :delayed
 end

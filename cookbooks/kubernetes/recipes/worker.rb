@@ -24,13 +24,13 @@ kubernetes_secret secrets do
   region Causeway::Instance.store(settings['join'])
   wait settings['join']['wait']
   only_if { by_itself && !Causeway::Instance.facts.empty? }
-  not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
+  not_if { ::File.exist?(Causeway::Kubeadm::CLIENT_CERTIFICATE) }
 end
 
 log 'the secret to join the cluster is not here yet' do
   message "#{secrets} is not here yet: this machine does not join the cluster in this run"
   level :warn
-  not_if { ::File.exist?('/etc/kubernetes/kubelet.conf') || ::File.exist?(secrets) }
+  not_if { ::File.exist?(Causeway::Kubeadm::CLIENT_CERTIFICATE) || ::File.exist?(secrets) }
 end
 
 name = settings['node_name'] || node.read('causeway', 'name') || node['hostname']
@@ -53,12 +53,12 @@ kubernetes_secret "#{secrets}, of which there is no more need" do
   file secrets
   action :forget
   only_if { by_itself && !Causeway::Instance.facts.empty? }
-  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
+  only_if { ::File.exist?(Causeway::Kubeadm::CLIENT_CERTIFICATE) }
 end
 
 kubernetes_labels name do
   labels Causeway::Instance.labels(settings['labels'].to_h)
   taints settings['taints'].to_a
   action :reconcile
-  only_if { ::File.exist?('/etc/kubernetes/kubelet.conf') }
+  only_if { ::File.exist?(Causeway::Kubeadm::CLIENT_CERTIFICATE) }
 end

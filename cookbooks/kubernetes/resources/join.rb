@@ -26,14 +26,15 @@ property :address, String,
   description: "The address of a master's API server; by default that of the default route"
 
 action :join, description: 'Join the cluster, unless the kubelet has its credentials.' do
-  return if ::File.exist?('/etc/kubernetes/kubelet.conf') && !unfinished?
+  return if joined? && !unfinished?
 
   refuse_unfinished
 
-  # A worker that got a token but no certificate has only that to forget.
+  # A worker that got no certificate has nothing else to forget, and kubeadm does not write over it.
+  attempted = attempted?
   execute 'forget an attempt to join' do
     command %w(kubeadm reset --force)
-    only_if { ::File.exist?('/etc/kubernetes/bootstrap-kubelet.conf') }
+    only_if { attempted }
   end
 
   kubeadm('join') do
@@ -51,4 +52,14 @@ end
 
 action_class do
   include Causeway::Kubeadm::Run
+
+  def joined?
+    ::File.exist?(master? ? '/etc/kubernetes/kubelet.conf' : Causeway::Kubeadm::CLIENT_CERTIFICATE)
+  end
+
+  # A master's authority is brought to it beforehand.
+  def attempted?
+    left = master? ? %w(bootstrap-kubelet.conf) : %w(bootstrap-kubelet.conf kubelet.conf pki/ca.crt)
+    left.any? { |name| ::File.exist?("/etc/kubernetes/#{name}") }
+  end
 end

@@ -34,7 +34,7 @@ action :fetch, description: 'Fetch it; that there is none is no failure.' do
     content(
       Unit: {
         Description: 'Another attempt to join the cluster',
-        ConditionPathExists: '!/etc/kubernetes/kubelet.conf',
+        ConditionPathExists: "!#{Causeway::Kubeadm::CLIENT_CERTIFICATE}",
         After: 'network-online.target',
         Wants: 'network-online.target',
       },

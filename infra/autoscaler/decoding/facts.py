@@ -134,6 +134,10 @@ class Volume(Struct, frozen=True):
     """Where it can be used; empty for everywhere."""
     storage: str = ""
     free: bool = False
+    driver: str = ""
+    """The CSI driver; empty for volumes of other kinds."""
+    handle: str = ""
+    """The driver's name for it."""
 
 
 class Storage(Struct, frozen=True):
@@ -145,6 +149,7 @@ class Storage(Struct, frozen=True):
     """Whether its volumes are made by hand."""
     terms: tuple[NodeTerm, ...] = ()
     default: bool = False
+    provisioner: str = ""
 
 
 class Priority(Struct, frozen=True):

@@ -177,10 +177,11 @@ class _World:
 
     def gang(self, key: str, pods: Sequence[Pod]) -> Gang:
         """A gang. LookupError says what it lacks."""
-        kind, namespace, name = key.split("/", 2)
+        kind, _, place = key.partition("/")
         if kind == "ProvisioningRequest":
-            return self._requested(key, self.requests[f"{namespace}/{name}"], pods)
-        about = self._about(kind, f"{namespace}/{name}", pods)
+            return self._requested(key, self.requests[place], pods)
+        namespace, _, name = place.partition("/")
+        about = self._about(kind, place, pods)
         said = {**_said(pods), **about.annotations}
         least = _number(said.get(GANG_MIN))
         if least is None:

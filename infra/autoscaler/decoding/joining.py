@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from infra.autoscaler.decoding import facts, gangs
 from infra.autoscaler.decoding.objects import FAULT
-from infra.autoscaler.world import GroupState, NodeTerm, Pod, Snapshot
+from infra.autoscaler.world import Attachments, GroupState, NodeTerm, Pod, Snapshot
 
 _LAG: Final = 60.0
 """Seconds after a pod was made in which its Job is sure to be seen, whatever happens to a watch."""
@@ -50,6 +50,7 @@ def snapshot(
         budgets=tuple(caches.get("PodDisruptionBudget", {}).values()),
         daemons=tuple(caches.get("DaemonSet", {}).values()),
         claims=dict(_claims(caches)),
+        attachments=_attachments(caches),
         groups=groups,
         errors=errors,
         faults={**(faults or {}), **found.faults, **_stood_in(pods)},
@@ -82,7 +83,7 @@ def _claims(caches: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tupl
     be made, wherever that will be) is not among them: its pods can't be placed yet."""
     volumes: Mapping[str, facts.Volume] = caches.get("PersistentVolume", {})
     classes: Mapping[str, facts.Storage] = caches.get("StorageClass", {})
-    default = next((name for name, each in sorted(classes.items()) if each.default), "")
+    default = _default(classes)
     claims: Mapping[str, facts.Claim] = caches.get("PersistentVolumeClaim", {})
     for key, claim in claims.items():
         if claim.volume:
@@ -97,6 +98,39 @@ def _claims(caches: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tupl
             yield key, storage.terms or None
         elif free := [each.terms for each in volumes.values() if each.free and each.storage == name]:
             yield key, () if () in free else tuple(dict.fromkeys(term for terms in free for term in terms))
+
+
+def _attachments(caches: Mapping[str, Mapping[str, Any]]) -> Attachments:
+    """What the scheduler counts against the limits of CSI drivers (plugin ``NodeVolumeLimits``): a claim's
+    volume by the driver's name for it; while there is no volume, the claim itself.
+
+    In-tree volumes that are migrated to CSI, and attachments that outlive their pods, are not counted.
+    """
+    limits = {name: each for name, each in caches.get("CSINode", {}).items() if each}
+    if not limits:
+        return Attachments()
+    drivers = {driver for each in limits.values() for driver in each}
+    volumes: Mapping[str, facts.Volume] = caches.get("PersistentVolume", {})
+    classes: Mapping[str, facts.Storage] = caches.get("StorageClass", {})
+    of_class: dict[str | None, str] = {
+        name: each.provisioner for name, each in classes.items() if each.provisioner in drivers
+    }
+    default = _default(classes)
+    if default in of_class:
+        of_class[None] = of_class[default]
+    claims: dict[str, tuple[str, str]] = {}
+    for key, claim in caches.get("PersistentVolumeClaim", {}).items():
+        if (volume := volumes.get(claim.volume)) is not None:
+            if volume.driver in drivers:
+                claims[key] = volume.driver, volume.handle
+        elif claim.storage in of_class:
+            claims[key] = of_class[claim.storage], f"claim {key}"
+    return Attachments(limits, claims, of_class)
+
+
+def _default(classes: Mapping[str, facts.Storage]) -> str:
+    """The default storage class; empty without one."""
+    return next((name for name, each in sorted(classes.items()) if each.default), "")
 
 
 def _stood_in(pods: list[Pod]) -> dict[str, str]:

@@ -383,6 +383,8 @@ class Reader:
             terms=_zoned(terms, found.metadata.labels or {}),
             storage=found.spec.storage_class_name or "",
             free=found.status is not None and found.status.phase == "Available",
+            driver=found.spec.csi.driver if found.spec.csi is not None else "",
+            handle=found.spec.csi.volume_handle if found.spec.csi is not None else "",
         )
 
     def storage(self, found: wire.StorageClass) -> facts.Storage:
@@ -400,7 +402,16 @@ class Reader:
             ),
             default=(found.metadata.annotations or {}).get("storageclass.kubernetes.io/is-default-class")
             == "true",
+            provisioner=found.provisioner,
         )
+
+    def csi_node(self, found: wire.CSINode) -> Mapping[str, int]:
+        """Driver → how many volumes it attaches to the node, where it states that."""
+        return {
+            each.name: each.allocatable.count
+            for each in found.spec.drivers or ()
+            if each.allocatable is not None and each.allocatable.count is not None
+        }
 
     def namespace(self, found: wire.Namespace) -> Mapping[str, str]:
         return found.metadata.labels or {}
@@ -429,6 +440,7 @@ def kinds(reader: Reader) -> Mapping[str, tuple[type, Make]]:
         "PersistentVolumeClaim": (wire.PersistentVolumeClaim, reader.claim),
         "PersistentVolume": (wire.PersistentVolume, reader.volume),
         "StorageClass": (wire.StorageClass, reader.storage),
+        "CSINode": (wire.CSINode, reader.csi_node),
         "Namespace": (wire.Namespace, reader.namespace),
         "PriorityClass": (wire.PriorityClass, reader.priority),
     }

@@ -132,6 +132,7 @@ def _key(
         bytes(spec.resources),
         bool(spec.resource_claims),
         claims(spec),
+        ephemeral(spec),
         tuple([(each.name, bytes(each.resources), bytes(each.ports)) for each in spec.containers or ()]),
         tuple(
             [
@@ -200,6 +201,7 @@ def _shape(
         together=_pod_terms(affinity.pod_affinity, namespace, own),
         apart=_pod_terms(affinity.pod_anti_affinity, namespace, own),
         claims=claims(spec),
+        ephemeral=ephemeral(spec),
     )
 
 
@@ -211,6 +213,16 @@ def claims(spec: wire.PodSpec) -> tuple[str, ...]:
         if each.persistent_volume_claim is not None
     ]
     return tuple(sorted({*found})) if found else ()
+
+
+def ephemeral(spec: wire.PodSpec) -> tuple[str | None, ...]:
+    """The storage classes of volumes that are made for the pod alone, in order."""
+    found = [
+        template.spec.storage_class_name if template.spec is not None else None
+        for each in spec.volumes or ()
+        if each.ephemeral is not None and (template := each.ephemeral.volume_claim_template) is not None
+    ]
+    return tuple(sorted(found, key=lambda name: name or "")) if found else ()
 
 
 def node_terms(terms: Iterable[wire.NodeSelectorTerm] | None) -> tuple[NodeTerm, ...]:

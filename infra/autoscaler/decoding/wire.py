@@ -7,7 +7,7 @@ Autoscaler. Parts that equal pods have in common stay raw bytes: they are compar
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -75,6 +75,18 @@ class ClaimSource(Struct, rename="camel", gc=False):
     claim_name: str
 
 
+class ClaimTemplateSpec(Struct, rename="camel", gc=False):
+    storage_class_name: str | None = None
+
+
+class ClaimTemplate(Struct, gc=False):
+    spec: ClaimTemplateSpec | None = None
+
+
+class EphemeralSource(Struct, rename="camel", gc=False):
+    volume_claim_template: ClaimTemplate | None = None
+
+
 class EmptyDir(Struct, gc=False):
     medium: str | None = None
 
@@ -84,7 +96,7 @@ class Volume(Struct, rename="camel", gc=False):
     persistent_volume_claim: ClaimSource | None = None
     empty_dir: EmptyDir | None = None
     host_path: Raw = NOTHING
-    ephemeral: Raw = NOTHING
+    ephemeral: EphemeralSource | None = None
 
 
 class Group(Struct, rename="camel", gc=False):
@@ -528,7 +540,13 @@ class VolumeAffinity(Struct, gc=False):
     required: NodeSelector | None = None
 
 
+class CSISource(Struct, rename="camel", gc=False):
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class VolumeSpec(Struct, rename="camel", gc=False):
+    csi: CSISource | None = None
     node_affinity: VolumeAffinity | None = None
     storage_class_name: str | None = None
 
@@ -553,6 +571,28 @@ class StorageClass(Struct, rename="camel", gc=False):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTerm] | None = None
+
+
+class Attachable(Struct, gc=False):
+    """VolumeNodeResources."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+
+
+class CSIDriver(Struct, gc=False):
+    name: str
+    allocatable: Attachable | None = None
+
+
+class CSINodeSpec(Struct, gc=False):
+    drivers: list[CSIDriver] | None = None
+
+
+class CSINode(Struct, gc=False):
+    """What the CSI drivers of a node say; it has the node's name."""
+
+    metadata: PlainMeta
+    spec: CSINodeSpec
 
 
 class Namespace(Struct, gc=False):

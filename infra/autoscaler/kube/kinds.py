@@ -41,6 +41,7 @@ KINDS: Final = (
     _built_in("Job", "jobs", "/apis/batch/v1"),
     _built_in("PodDisruptionBudget", "poddisruptionbudgets", "/apis/policy/v1"),
     _built_in("StorageClass", "storageclasses", "/apis/storage.k8s.io/v1"),
+    _built_in("CSINode", "csinodes", "/apis/storage.k8s.io/v1"),
     _built_in("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1"),
     _added("Workload", "workloads", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
     _added("ResourceFlavor", "resourceflavors", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),

@@ -90,6 +90,8 @@ def drain(
     name: str,
     *,
     undo: bool,
+    out_of_service: bool,
+    yes: bool,
     timeout: int,
     grace: int,
     force: bool,
@@ -100,11 +102,17 @@ def drain(
     from infra.drive.kubernetes import nodes
 
     _require_seconds(timeout)
+    if undo and out_of_service:
+        raise UsageError("--undo also takes back --out-of-service: give one of them")
     with working.reach(understood) as there:
-        nodes.require(there.api, name)
+        node = nodes.require(there.api, name)
         if undo:
+            nodes.return_to_service(there.api, name)
             nodes.uncordon(there.kubectl, name)
             said = "takes pods again"
+        elif out_of_service:
+            _take_out_of_service(there, node, yes=yes, timeout=timeout)
+            said = "is out of service, and its pods are deleted"
         else:
             _drain(there, name, timeout=timeout, grace=grace, force=force, ignore_budgets=ignore_budgets)
             said = "is cordoned and empty"
@@ -113,8 +121,30 @@ def drain(
     else:
         say(f"{name} {said}.")
         if not undo:
-            say(f"It takes pods again with: {_undo(there, name)}")
+            when = "When its machine is back, it" if out_of_service else "It"
+            say(f"{when} takes pods again with: {_undo(there, name)}")
     return 0
+
+
+def _take_out_of_service(there: Reach, node: dict[str, Any], *, yes: bool, timeout: int) -> None:
+    """A machine is off, and its kubelet can't end its pods: they are deleted all the same."""
+    from infra.drive.kubernetes import nodes
+
+    name = str(node["metadata"]["name"])
+    nodes.require_silent(node)
+    work = nodes.pods_at_work(there.api, name)
+    note(
+        f"{name} has not reported for a while. Its pods are deleted, and their volumes detached: {len(work)}"
+    )
+    for each in work:
+        note(f"  {each}")
+    note("If the machine still runs, so do they, and two pods may write to one volume: data may be lost.")
+    if not yes and ask(f"Is {name} powered off? Type its name to go on:") != name:
+        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+    nodes.take_out_of_service(there.api, name)
+    if not wait_for(lambda: not nodes.pods_at_work(there.api, name), seconds=timeout):
+        left = ", ".join(nodes.pods_at_work(there.api, name))
+        raise DriveError(f"{name} is out of service, but these pods are still there: {left}")
 
 
 def _drain(there: Reach, name: str, *, timeout: int, grace: int, force: bool, ignore_budgets: bool) -> None:

@@ -67,6 +67,7 @@ def begun(understood: Understood) -> list[dict[str, Any]]:
         _row(masters[0], "converges and begins the cluster"),
         *(_row(name, "converges and joins") for name in masters[1:]),
         *(_row(f"apply {each.name}", f"{len(each.objects)} objects") for each in apply.parts(folder)),
+        *_published(understood),
         *([_row("machines", f"{listed(others)} converge and join")] if others else []),
         *(_row(f"chart {each.name}", f"installs {each.version}") for each in helm.read(folder / "charts")),
         *(
@@ -74,6 +75,13 @@ def begun(understood: Understood) -> list[dict[str, Any]]:
             for each in apply.parts(folder / "after")
         ),
     ]
+
+
+def _published(understood: Understood) -> list[dict[str, Any]]:
+    research = understood.cluster.research
+    if research is None:
+        return []
+    return [_row(f"publish the keys of tokens in s3://{research.issuer.bucket}", "writes what differs")]
 
 
 def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
@@ -101,6 +109,7 @@ def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
             continue
         words = "nothing" if not changed and not gone else f"changes {len(changed)}, takes away {len(gone)}"
         rows.append(_row(f"apply {part.name}", words, (*(f"~ {each}" for each in changed), *gone)))
+    rows += _published(there.understood)
     present = {(each.name, each.namespace): each for each in there.helm.releases()}
     for release in helm.read(folder / "charts"):
         had = present.get((release.name, release.namespace))

@@ -69,6 +69,7 @@ def gather(there: Reach) -> dict[str, Any]:
         "nodes": status.by_place(nodes),
         "gpus": status.by_card(nodes),
         "sick": [{"node": each.name, "why": each.sick} for each in nodes if each.sick],
+        "out_of_service": [each.name for each in nodes if each.out_of_service],
         "not_ready": [each.name for each in nodes if not each.ready],
         "addons": _addons(there),
         "unwell": status.unwell(api),
@@ -143,6 +144,11 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
     masters = {each["name"] for each in found["masters"]}
     lines += [f"the node {name} is not ready" for name in found["not_ready"] if name not in masters]
     lines += [f"{each['node']} is out: {each['why']}" for each in found["sick"]]
+    lines += [
+        f"{name} is back, and still out of service: invoke cluster.drain {name} --undo"
+        for name in found["out_of_service"]
+        if name not in found["not_ready"]
+    ]
     if not found["version"].startswith(f"v{found['wanted']}."):
         lines.append(
             f"the masters are {found['version']}, the spec says {found['wanted']}: invoke cluster.upgrade"

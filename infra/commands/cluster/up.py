@@ -6,6 +6,7 @@ gone on with by running it again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -68,6 +69,7 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
             with lease.held(there.api, there.another(), access.who(), "cluster.up"):
                 _parts(there, steps, store, destroy)
                 _notices(there, steps, store)
+                _issuer(there, steps)
                 _workers(there, steps, [each for each in nodes if each not in masters], at_once)
                 _charts(there, steps, keys.authorities["pages-ca"])
                 _after(there, steps, store, destroy)
@@ -264,6 +266,25 @@ def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
             f"invoke autoscaler.secret {options}"
         )
     return done
+
+
+def _issuer(there: Reach, steps: Steps) -> None:
+    """The keys that AWS verifies tokens of service accounts with."""
+    research = there.understood.cluster.research
+    if research is None:
+        return
+    issuer = research.issuer
+
+    def publish() -> str:
+        from infra.commands import world
+        from infra.drive.aws import Aws
+        from infra.drive.kubernetes import issuer as published
+
+        environment, cluster = there.understood.environment, there.understood.cluster
+        s3 = Aws({**os.environ, **world.credentials(environment, cluster)}).client("s3", issuer.region)
+        return published.publish(there.api, s3, issuer)
+
+    steps.step(f"publish the keys of tokens in s3://{issuer.bucket}", publish)
 
 
 def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.drive.kubernetes import status
-from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.api import Api, ApiError
 from infra.drive.kubernetes.kubectl import Kubectl, KubectlError
 from infra.drive.kubernetes.status import ETCDCTL, Member
 from infra.errors import DriveError, UsageError
@@ -19,6 +19,9 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 DRAIN: Final = 900
 """Seconds that pods have to leave, if nothing else is said."""
+
+_ROUNDS: Final = 5
+"""Times that a node is read again because somebody else wrote it in between."""
 
 RESET: Final = """\
 set -u
@@ -184,6 +187,64 @@ def cordon(kubectl: Kubectl, name: str) -> None:
 def uncordon(kubectl: Kubectl, name: str) -> None:
     """Take pods again."""
     kubectl.run("uncordon", name)
+
+
+def require_silent(node: Mapping[str, Any]) -> None:
+    """``UsageError`` for a node whose kubelet reports: its machine is not off."""
+    name = node["metadata"]["name"]
+    ready = status.condition(node, "Ready")
+    if ready == "True":
+        raise UsageError(f"{name} is ready: its machine is not off; `invoke cluster.drain {name}` empties it")
+    if ready != "Unknown":
+        raise UsageError(
+            f"{name} is not ready, but its kubelet still reports: power the machine off, and wait a minute"
+        )
+
+
+def take_out_of_service(api: Api, name: str) -> None:
+    """Declare that a node's machine is off. ``UsageError`` for one that reports."""
+
+    def declared(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+        require_silent(node)
+        taint = {"key": status.OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+        return [*_other_taints(node), taint]
+
+    _retaint(api, name, declared)
+
+
+def return_to_service(api: Api, name: str) -> None:
+    """Take that back, if anybody declared it."""
+    if status.out_of_service(require(api, name)):
+        _retaint(api, name, _other_taints)
+
+
+def _other_taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    taints = (node.get("spec") or {}).get("taints") or []
+    return [each for each in taints if each["key"] != status.OUT_OF_SERVICE]
+
+
+def _retaint(api: Api, name: str, taints: Callable[[Mapping[str, Any]], list[dict[str, Any]]]) -> None:
+    """Give a node other taints, of what it is when they are written: others write the same list."""
+    for _ in range(_ROUNDS):
+        node = require(api, name)
+        about = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        try:
+            api.patch(f"/api/v1/nodes/{name}", {"metadata": about, "spec": {"taints": taints(node)}})
+        except ApiError as problem:
+            if problem.code != 409:
+                raise
+        else:
+            return
+    raise DriveError(f"{name} is written by others all the time; run this again")
+
+
+def pods_at_work(api: Api, name: str) -> list[str]:
+    """The pods of a node that a drain would evict, ``namespace/name``."""
+    return sorted(
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")
+        if is_work(each)
+    )
 
 
 def delete(api: Api, name: str) -> bool:

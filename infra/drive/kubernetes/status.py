@@ -17,6 +17,9 @@ from infra.drive.kubernetes.kubectl import Kubectl
 from infra.errors import DriveError
 
 MASTER: Final = "node-role.kubernetes.io/control-plane"
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""Kubernetes' taint of a node whose machine is off ("Non-graceful node shutdown handling"): its pods are
+deleted without an answer of its kubelet, and their volumes detached at once."""
 CORDONED_FOR: Final = "causeway/gpu-health"
 """The annotation by which a machine says why it has cordoned its node (cookbook ``gpu``)."""
 GPU: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
@@ -40,6 +43,8 @@ class Node:
     master: bool
     ready: bool
     cordoned: bool
+    out_of_service: bool
+    """Whether somebody declared that its machine is off."""
     sick: str
     """What is wrong with its cards, by ``sick``; empty when all is well."""
     version: str
@@ -52,7 +57,7 @@ class Node:
     def state(self) -> str:
         if not self.ready:
             return "not ready"
-        return "sick" if self.sick else "cordoned" if self.cordoned else "ready"
+        return "sick" if self.sick else "cordoned" if self.cordoned or self.out_of_service else "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,12 @@ def sick(node: Mapping[str, Any]) -> str:
     return "GPU" if any(each.get("key") == labels.GPU_SICK for each in taints) else ""
 
 
+def out_of_service(node: Mapping[str, Any]) -> bool:
+    """Whether somebody declared that a node's machine is off."""
+    taints = (node.get("spec") or {}).get("taints") or []
+    return any(each.get("key") == OUT_OF_SERVICE for each in taints)
+
+
 def repels(node: Mapping[str, Any]) -> bool:
     """Whether it takes only pods that tolerate its taints."""
     return any(
@@ -134,6 +145,7 @@ def _node(node: Mapping[str, Any], used: int) -> Node:
         master=MASTER in named,
         ready=ready(node),
         cordoned=bool(spec.get("unschedulable")),
+        out_of_service=out_of_service(node),
         sick=sick(node),
         version=str((status.get("nodeInfo") or {}).get("kubeletVersion", "")),
         model=str(named.get(labels.GPU_MODEL, "")),

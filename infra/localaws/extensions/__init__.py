@@ -52,6 +52,9 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "s3": {
         "PutBucketPolicy": "bucket_policies",
     },
+    "sts": {
+        "AssumeRoleWithWebIdentity": "web_identity",
+    },
     "route53": {
         "ChangeResourceRecordSets": "dns_changes",
         "GetHostedZone": "hosted_zone_vpcs",

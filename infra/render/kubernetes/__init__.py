@@ -33,6 +33,7 @@ class _Read(Protocol):
 
 APPLIED: Final[tuple[str, ...]] = (
     "namespaces",
+    "joining",
     "flannel",
     "dns",
     "firewall",
@@ -42,6 +43,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "access",
     "guards",
     "identities",
+    "research",
     "upgrades",
     "volumes",
     "homes",

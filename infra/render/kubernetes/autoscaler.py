@@ -188,7 +188,7 @@ def _rights() -> list[Object]:
         _rule("scheduling.k8s.io", ["priorityclasses"], _LOOK),
         _rule("scheduling.sigs.k8s.io", ["podgroups"], _LOOK),
         _rule("scheduling.x-k8s.io", ["podgroups"], _LOOK),
-        _rule("storage.k8s.io", ["storageclasses"], _LOOK),
+        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _LOOK),
         _rule(_GROUP, ["provisioningrequests"], _LOOK),
         # What it looks at again before it writes, and writes.
         _rule("", ["nodes"], ["get", "patch", "delete"]),

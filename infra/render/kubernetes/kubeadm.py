@@ -130,6 +130,9 @@ def attributes(cluster: Cluster) -> dict[str, Any]:
             "parameter": _worker_secret(cluster),
             "region": store.region,
             "copies": list(store.copies),
+            "regions": sorted(
+                {cluster.region(group.region).region for pool in cluster.pools for group in pool.groups}
+            ),
         }
         if store
         else {},
@@ -273,9 +276,28 @@ def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
         # Over HTTP/2 clients stay with one master for ever. Now and then one is asked to connect anew, and a
         # master that was away gets its share again.
         flags["goaway-chance"] = "0.001"
+    flags |= _issuers(cluster)
     masters = [name for each in plane.masters for name in (each.hostname, each.fqdn)]
     names = [plane.endpoint, *masters, "127.0.0.1"]
     return {"certSANs": names, "extraArgs": _arguments(flags), "extraVolumes": volumes}
+
+
+def _issuers(cluster: Cluster) -> dict[str, object]:
+    """Who signs tokens of service accounts: an issuer that AWS can read, before kubeadm's own.
+
+    The first signs, all are taken (kube-apiserver(1), --service-account-issuer): tokens that pods had before
+    stay good.
+    """
+    if cluster.research is None:
+        return {}
+    own = f"https://kubernetes.default.svc.{cluster.access.vpn.cluster_domain}"
+    url = cluster.research.issuer.url
+    return {
+        "service-account-issuer": (url, own),
+        "service-account-jwks-uri": f"{url}/openid/v1/jwks",
+        # Tokens for AWS have AWS's audience, and are none for this API.
+        "api-audiences": f"{own},{url}",
+    }
 
 
 def _minor(cluster: Cluster) -> tuple[int, ...]:
@@ -312,7 +334,12 @@ def _joined(labels: Mapping[str, str]) -> str:
 
 
 def _arguments(flags: Mapping[str, object]) -> list[dict[str, str]]:
-    return [{"name": name, "value": str(value)} for name, value in flags.items()]
+    """Flags; one with several values is there once for each."""
+    return [
+        {"name": name, "value": str(each)}
+        for name, value in flags.items()
+        for each in (value if isinstance(value, tuple) else (value,))
+    ]
 
 
 def _volume(name: str, path: str, kind: str, *, read_only: bool) -> Object:

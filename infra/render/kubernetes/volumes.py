@@ -14,11 +14,12 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.catalogue.labels import CAPACITY, SITE
 from infra.model import Cluster, Outputs
-from infra.model.platform import Bucket
+from infra.model.platform import Bucket, User
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.pods import at, matching
 
@@ -172,25 +173,53 @@ def claim(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 
-def _volumes(cluster: Cluster) -> Iterator[Object]:
-    access, storage = cluster.access, cluster.storage
-    mounted: dict[str, set[str]] = {}
+@dataclass(frozen=True, slots=True)
+class ShownPath:
+    """A path of the machines that pods see by a claim of their namespace."""
+
+    path: str
+    read_only: bool
+    sites: frozenset[str]
+    """Where machines have it."""
+    of_people: bool
+    """Whether each person's namespace has its own part of it, ``/home/ada``, and a group's has none."""
+
+
+def shown_paths(cluster: Cluster) -> list[ShownPath]:
+    """All of them, by path; homes first."""
+    sites: dict[str, set[str]] = {}
     read_only: dict[str, bool] = {}
-    for site, mounts in storage.mounts.items():
+    for site, mounts in cluster.storage.mounts.items():
         for mount in mounts:
-            mounted.setdefault(mount.path, set()).add(site)
+            sites.setdefault(mount.path, set()).add(site)
             only = mount.kind != "efs" and mount.read_only
             read_only[mount.path] = read_only.get(mount.path, True) and only
-    everywhere = set(storage.mounts)
-    for user in access.users:
-        if _HOME in mounted:
-            sites = mounted[_HOME]
-            yield from _shown(claim(_HOME), user.namespace, f"{_HOME}/{user.login}", False, sites, everywhere)
+    return [
+        ShownPath(path, read_only[path] and path != _HOME, frozenset(sites[path]), path == _HOME)
+        for path in sorted(sites, key=lambda path: (path != _HOME, path))
+    ]
+
+
+def home_of(user: User) -> str:
+    """``/home/ada``."""
+    return f"{_HOME}/{user.login}"
+
+
+def _volumes(cluster: Cluster) -> Iterator[Object]:
+    everywhere = set(cluster.storage.mounts)
+    shown = shown_paths(cluster)
+    for user in cluster.access.users:
+        for each in shown:
+            if each.of_people:
+                yield from _shown(
+                    claim(each.path), user.namespace, home_of(user), False, each.sites, everywhere
+                )
     namespaces = _namespaces(cluster)
-    shared = sorted(path for path in mounted if path != _HOME)
     for namespace in namespaces:
-        for path in shared:
-            yield from _shown(claim(path), namespace, path, read_only[path], mounted[path], everywhere)
+        for each in shown:
+            if not each.of_people:
+                name = claim(each.path)
+                yield from _shown(name, namespace, each.path, each.read_only, each.sites, everywhere)
     places = {region.name: region.region for region in cluster.regions}
     for bucket in _with_volumes(cluster):
         for namespace in namespaces:

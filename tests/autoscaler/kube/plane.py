@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,10 +31,13 @@ _CONTROLLERS = (
 
 
 @contextmanager
-def planes(folder: Path, spec: Spec | None = None) -> Iterator[tuple[Cluster, Path]]:
+def planes(
+    folder: Path, spec: Spec | None = None, controllers: Sequence[str] = ()
+) -> Iterator[tuple[Cluster, Path]]:
     """An administrator's way in, and the kubeconfig of the autoscaler's own account with its own rights.
 
-    ``spec``: whose autoscaler it is; without, the golden ``research``. Skips where a program is missing.
+    ``spec``: whose autoscaler it is; without, the golden ``research``. ``controllers``: further ones of
+    Kubernetes. Skips where a program is missing.
     """
     programs = {name: need(name) for name in ("kube-controller-manager", "kube-scheduler")}
     keys = secrets.made(
@@ -48,7 +51,7 @@ def planes(folder: Path, spec: Spec | None = None) -> Iterator[tuple[Cluster, Pa
     ):
         cluster = Cluster.of(admin.kubeconfig)
         common = ["--leader-elect=false", "--secure-port=0", f"--kubeconfig={admin.kubeconfig}"]
-        more = {"kube-controller-manager": [f"--controllers={','.join(_CONTROLLERS)}"]}
+        more = {"kube-controller-manager": [f"--controllers={','.join((*_CONTROLLERS, *controllers))}"]}
         for name, program in programs.items():
             log = stack.enter_context((folder / f"{name}.log").open("ab"))
             process = subprocess.Popen(

@@ -26,7 +26,7 @@ from infra.model import Cluster as Spec
 from infra.render.kubernetes import access, charts, guards, identities, namespaces, queues, scheduling
 from infra.render.kubernetes.charts.queues import configuration
 
-_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -71,12 +71,12 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
         stack.callback(process.wait)
         stack.callback(os.killpg, process.pid, signal.SIGKILL)
         for each in chart:
-            if each["kind"] in _WEBHOOKS:
-                apply(admin, _here(each, webhooks, authority.certificate))
+            if each["kind"] in WEBHOOKS:
+                apply(admin, here(each, webhooks, authority.certificate))
         for module in (namespaces, scheduling, access, guards, identities, queues):
             for some in module.objects(spec, NO_OUTPUTS).values():
                 for one in some:
-                    until(partial(_applied, admin, one))
+                    until(partial(applied, admin, one))
         for one in queues.objects(spec)["ways-in.yaml"]:
             path = f"{collection(one)}/{one['metadata']['name']}"
             until(partial(_active, admin, path))
@@ -94,7 +94,7 @@ def apply(admin: Cluster, each: Object) -> None:
     admin.client.call("PATCH", path, body=each, content=_APPLY)
 
 
-def _applied(admin: Cluster, each: Object) -> bool:
+def applied(admin: Cluster, each: Object) -> bool:
     """False while its kind, its namespace or its webhook is still to come."""
     try:
         apply(admin, each)
@@ -107,7 +107,7 @@ def _applied(admin: Cluster, each: Object) -> bool:
     return True
 
 
-def _here(each: Object, port: int, authority: str) -> Object:
+def here(each: Object, port: int, authority: str) -> Object:
     """Its webhooks at a port of this machine instead of a Service."""
     each["metadata"].pop("namespace", None)  # The chart says one of what has none.
     for hook in each["webhooks"]:

@@ -50,9 +50,16 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, keys: Keys, *, port: int = 0, more: Sequence[str] = ()) -> Iterator[Server]:
+def running(
+    folder: Path,
+    keys: Keys,
+    *,
+    port: int = 0,
+    more: Sequence[str] = (),
+    issuers: Sequence[str] = ("https://kubernetes.default.svc",),
+) -> Iterator[Server]:
     """One that serves, at a port of its own or this one, which the caller has reserved; skips where there is
-    none. ``more``: further arguments."""
+    none. ``more``: further arguments. ``issuers``: of service accounts' tokens; the first signs."""
     etcd, program = need("etcd"), need("kube-apiserver")
     pki = folder / "pki"
     for path, text in keys.pki().items():
@@ -85,7 +92,7 @@ def running(folder: Path, keys: Keys, *, port: int = 0, more: Sequence[str] = ()
             "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
             "--service-cluster-ip-range=10.96.0.0/16", f"--client-ca-file={pki}/ca.crt",
             f"--tls-cert-file={pki}/serving.crt", f"--tls-private-key-file={pki}/serving.key",
-            "--service-account-issuer=https://kubernetes.default.svc",
+            *(f"--service-account-issuer={issuer}" for issuer in issuers),
             f"--service-account-key-file={pki}/sa.pub",
             f"--service-account-signing-key-file={pki}/sa.key",
             f"--encryption-provider-config={pki}/encryption.yaml", f"--cert-dir={folder}",

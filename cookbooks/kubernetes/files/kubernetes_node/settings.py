@@ -76,6 +76,8 @@ class Settings:
     region: str | None
     copies: tuple[str, ...]
     """Other AWS regions that they are put into."""
+    regions: tuple[str, ...]
+    """AWS regions of the machines that join with them."""
     certificates: dict[str, Any]
 
 
@@ -93,6 +95,7 @@ def read(paths: Paths) -> Settings:
             parameter=text["join"]["parameter"],
             region=text["join"]["region"],
             copies=tuple(text["join"].get("copies", ())),
+            regions=tuple(text["join"].get("regions", ())),
             certificates=text["certificates"],
         )
     except (OSError, ValueError, KeyError, TypeError) as problem:

@@ -1,7 +1,8 @@
 """A fresh token for machines that join, put into SSM Parameter Store with the master's instance role.
 
 Each master does so, every hour; a token lives for two. Whoever fetches one has most of an hour left, also
-when all masters but one are away. It opens no more than that a machine asks for a certificate of a node.
+when all masters but one are away. With it a machine may request a node's certificate, which ``approval``
+approves for instances of pools that have not joined yet. kubeadm's default group would get one for any name.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from kubernetes_node.command import run
 from kubernetes_node.settings import Failed, Paths, Settings, read
 
 LIFE = "2h"
+GROUP = "system:bootstrappers:causeway:pools"
+"""Its rights are those of infra/render/kubernetes/joining.py."""
 
 
 def secret(paths: Paths, settings: Settings) -> str:
     """A new token with what goes with it. JSON, which is YAML too."""
     made = run(
-        "kubeadm", "token", "create", "--kubeconfig", paths.admin, "--ttl", LIFE,
+        "kubeadm", "token", "create", "--kubeconfig", paths.admin, "--ttl", LIFE, "--groups", GROUP,
         "--description", f"machines that join, by {settings.name}",
     )  # fmt: skip
     authority = (paths.kubernetes / "pki/ca.crt").read_text(encoding="ascii")

@@ -272,6 +272,7 @@ variable "storage" {
       archive_days  = optional(number)
       archive_class = string
       expire_days   = optional(number)
+      expire_prefix = optional(string)
       tags          = map(string)
     }))
   })

@@ -114,7 +114,9 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
       id     = "expire"
       status = "Enabled"
 
-      filter {}
+      filter {
+        prefix = each.value.expire_prefix
+      }
 
       expiration {
         days = rule.value

@@ -94,6 +94,7 @@ variable "buckets" {
       versions_days: how long overwritten and deleted versions are kept.
       archive_days: age at which objects move to archive_class; null for never.
       expire_days: age at which objects are deleted; null for never.
+      expire_prefix: what expire_days is of: keys that begin with it; null for all.
   EOT
   type = map(object({
     bucket        = string
@@ -101,6 +102,7 @@ variable "buckets" {
     archive_days  = optional(number)
     archive_class = optional(string, "GLACIER_IR")
     expire_days   = optional(number)
+    expire_prefix = optional(string)
     tags          = optional(map(string), {})
   }))
   default = {}

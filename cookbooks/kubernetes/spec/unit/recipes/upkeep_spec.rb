@@ -15,6 +15,7 @@ describe 'kubernetes::upkeep' do
   it 'copies nothing where no bucket is named, and hands out no tokens' do
     expect(chef_run).not_to start_systemd_unit('causeway-etcd-snapshot.timer')
     expect(chef_run).not_to start_systemd_unit('causeway-join-token.timer')
+    expect(chef_run).not_to start_systemd_unit('causeway-join-approve.service')
   end
 
   context 'with a bucket and a store' do
@@ -23,11 +24,20 @@ describe 'kubernetes::upkeep' do
       'names' => { 'master-1' => 'master-1.research.internal' },
       'snapshots' => { 'bucket' => 'research-etcd', 'prefix' => 'etcd/', 'region' => 'us-west-2', 'interval' => 900 },
     }
-    default_attributes['kubernetes']['join'] = { 'parameter' => '/causeway/research/node/kubernetes-join' }
+    default_attributes['kubernetes']['join'] = {
+      'parameter' => '/causeway/research/node/kubernetes-join',
+      'regions' => %w(us-east-1 us-west-2),
+    }
 
     on_each_platform do
       it { is_expected.to start_systemd_unit('causeway-etcd-snapshot.timer') }
       it { is_expected.to start_systemd_unit('causeway-join-token.timer') }
+      it { is_expected.to start_systemd_unit('causeway-join-approve.service') }
+    end
+
+    it 'approves with its newest settings and program' do
+      service = chef_run.systemd_unit('causeway-join-approve.service')
+      expect(service).to subscribe_to('file[/etc/causeway/control-plane.json]').on(:restart).delayed
     end
 
     it 'copies as often as is wanted' do
@@ -39,6 +49,7 @@ describe 'kubernetes::upkeep' do
       said = JSON.parse(chef_run.file('/etc/causeway/control-plane.json').content)
       expect(said['snapshots']).to eq('bucket' => 'research-etcd', 'prefix' => 'etcd/', 'region' => 'us-west-2')
       expect(said['masters']).to eq('master-1' => 'master-1.research.internal')
+      expect(said['join']['regions']).to eq(%w(us-east-1 us-west-2))
     end
   end
 end

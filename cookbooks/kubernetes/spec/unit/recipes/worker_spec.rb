@@ -12,7 +12,7 @@ describe 'kubernetes::worker' do
 
   before do
     allow(File).to receive(:exist?).and_call_original
-    allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(joined)
+    allow(File).to receive(:exist?).with('/var/lib/kubelet/pki/kubelet-client-current.pem').and_return(joined)
     allow(File).to receive(:exist?).with(secret).and_return(brought)
   end
 

@@ -18,7 +18,9 @@ describe 'kubernetes_join' do
 
   before do
     allow(File).to receive(:exist?).and_call_original
-    allow(File).to receive(:exist?).with(%r{\A/etc/kubernetes/}) { |path| there.include?(File.basename(path)) }
+    allow(File).to receive(:exist?).with(%r{\A/(etc/kubernetes|var/lib/kubelet)/}) do |path|
+      there.include?(File.basename(path))
+    end
     allow(File).to receive(:read).and_call_original
     allow(File).to receive(:read).with(secrets).and_return(YAML.dump(brought))
     allow(File).to receive(:read).with('/etc/kubernetes/kubeadm-unfinished').and_return("kubeadm join\n")
@@ -52,15 +54,19 @@ describe 'kubernetes_join' do
       expect(chef_run).not_to run_execute('forget an attempt to join')
     end
 
-    context 'that got no further than a token' do
-      let(:there) { %w(bootstrap-kubelet.conf) }
+    %w(bootstrap-kubelet.conf kubelet.conf ca.crt).each do |left|
+      context "that got no certificate, and has #{left}" do
+        let(:there) { [left] }
 
-      it { is_expected.to run_execute('forget an attempt to join').with(command: %w(kubeadm reset --force)) }
+        it { is_expected.to run_execute('forget an attempt to join').with(command: %w(kubeadm reset --force)) }
+        it { is_expected.to run_execute('kubeadm join') }
+      end
     end
 
     context 'that is a node' do
-      let(:there) { %w(kubelet.conf) }
+      let(:there) { %w(kubelet-client-current.pem kubelet.conf ca.crt) }
 
+      it { is_expected.not_to run_execute('forget an attempt to join') }
       it { is_expected.not_to run_execute('kubeadm join') }
     end
 
@@ -85,6 +91,18 @@ describe 'kubernetes_join' do
 
     it 'joins the masters' do
       expect(chef_run).to run_execute('kubeadm join')
+    end
+
+    context 'that was brought its authority' do
+      let(:there) { %w(ca.crt) }
+
+      it { is_expected.not_to run_execute('forget an attempt to join') }
+    end
+
+    context 'that is a master' do
+      let(:there) { %w(kubelet.conf) }
+
+      it { is_expected.not_to run_execute('kubeadm join') }
     end
 
     context 'that was cut off' do

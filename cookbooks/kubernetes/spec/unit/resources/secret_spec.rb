@@ -29,7 +29,7 @@ describe 'kubernetes_secret' do
     it 'is looked for again until the machine has joined' do
       expect(chef_run).to start_systemd_unit('causeway-join.timer')
       unit = chef_run.systemd_unit('causeway-join.service')
-      expect(unit.content[:Unit][:ConditionPathExists]).to eq('!/etc/kubernetes/kubelet.conf')
+      expect(unit.content[:Unit][:ConditionPathExists]).to eq('!/var/lib/kubelet/pki/kubelet-client-current.pem')
     end
   end
 

@@ -121,6 +121,19 @@ module "peering_us_east_1_us_west_2" {
   accepter  = module.us_west_2.network
 }
 
+# -- Research: who may use which folder of the store, by tokens of the cluster -----------------------------
+
+module "research" {
+  source    = "./modules/research"
+  providers = { aws = aws.us_west_2 }
+
+  tags    = var.tags
+  issuer  = var.research.issuer
+  bucket  = module.us_west_2.buckets["research.work"].name
+  kms_key = var.research.kms_key
+  roles   = var.research.roles
+}
+
 # -- Names -------------------------------------------------------------------------------------------------
 
 module "dns" {

@@ -62,6 +62,11 @@ output "instance_profiles" {
   value       = module.identity.instance_profiles
 }
 
+output "research" {
+  description = "The issuer of the cluster's tokens, and by namespace the role that its service account \"work\" may take."
+  value       = { issuer = module.research.issuer, roles = module.research.roles }
+}
+
 output "dns" {
   description = "Hosted zones, and the name servers to delegate the public one to."
   value = {

@@ -33,6 +33,21 @@ variable "regions" {
   type        = any
 }
 
+variable "research" {
+  description = "The store of researchers' code: its bucket and key, the issuer of the cluster's tokens, and a role for each namespace. Null for none."
+  type = object({
+    issuer = object({
+      bucket = string
+      url    = string
+      tags   = map(string)
+    })
+    bucket  = string
+    kms_key = optional(string)
+    roles   = map(string)
+  })
+  default = null
+}
+
 variable "dns" {
   description = "Zones and the records whose values are known before apply."
   type = object({

@@ -1,0 +1,5 @@
+"""``python -m causeway``."""
+
+from causeway.cli import main
+
+main()

@@ -1,0 +1,185 @@
+"""What the cluster offers: the ConfigMap ``causeway-system/research``, made of the infra engineers' spec.
+
+It is all that this program knows of a cluster. Within a version of its form fields are only added, so the
+next version can be read as well, with a note that the cluster is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.errors import CausewayError, InputError, Problem
+from causeway.job import Job
+
+VERSION = 1
+"""The newest form that this program knows."""
+
+
+@dataclass(frozen=True)
+class GpuOffer:
+    """The GPUs of one machine."""
+
+    model: str
+    count: int
+    memory_mib: int
+    """Of each."""
+    gpu_class: str
+    interconnect: str | None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kind of machine at one site."""
+
+    site: str
+    pool: str | None
+    """None for machines of the lab's own."""
+    count: int
+    """How many there are, or may be."""
+    cpu_milli: int
+    memory_mib: int
+    """What pods get of one."""
+    gpus: GpuOffer | None
+    hourly_price: float | None
+    """USD of one, on demand; None if unknown."""
+    spot_price: float | None
+    """None where no spot instances are."""
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether it may be a spot instance."""
+        return self.spot_price is not None
+
+
+@dataclass(frozen=True)
+class Image:
+    """A container image that jobs name."""
+
+    reference: str
+    launcher: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """The bucket of code."""
+
+    bucket: str
+    region: str
+    audience: str
+    """Of tokens that AWS takes."""
+    roles: Mapping[str, str]
+    """Namespace → ARN of its role."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A path of the machines that runs see."""
+
+    claim: str
+    path: str | None
+    """None for ``home``, which is another one in each namespace."""
+    read_only: bool
+    sites: Sequence[str]
+    """Where there are machines with it."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A cluster, for its researchers."""
+
+    cluster: str
+    tools: str | None
+    """The image that fetches code in pods."""
+    images: Mapping[str, Image]
+    default_image: str
+    code_limit: int
+    """Bytes."""
+    store: Store
+    priorities: Mapping[str, Sequence[str]]
+    """Priority class → classes of GPUs that its work is given."""
+    default_priority: str | None
+    machines: Sequence[Machine]
+    sites: Sequence[str]
+    mounts: Mapping[str, Mount]
+    homes: Mapping[str, str]
+    """Namespace → the path of its ``home``."""
+    groups: Mapping[str, str]
+    """Group → namespace."""
+    note: str = ""
+    """What does not fit this program."""
+
+
+def parse(values: Mapping[str, Any]) -> Offer:
+    """The offer of a ``cluster.json``. CausewayError for one that this program can't read."""
+    version = values.get("version")
+    if not isinstance(version, int) or version > VERSION + 1:
+        raise CausewayError(
+            f"the cluster's offer has version {version}, and this program knows {VERSION}; "
+            "pip install --upgrade causeway-client"
+        )
+    note = "the cluster is newer than this program: pip install --upgrade causeway-client"
+    try:
+        return _parsed(values, note if version > VERSION else "")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CausewayError(f"the cluster's offer can't be read: {error!r}") from None
+
+
+def _parsed(values: Mapping[str, Any], note: str) -> Offer:
+    store, priorities = values["store"], values["priorities"]
+    return Offer(
+        cluster=values["cluster"],
+        tools=values.get("tools"),
+        images={name: Image(each["image"], each["launcher"]) for name, each in values["images"].items()},
+        default_image=values["default_image"],
+        code_limit=values["code"]["limit_mib"] << 20,
+        store=Store(store["bucket"], store["region"], store["audience"], store["roles"]),
+        priorities={name: each["gpu_classes"] for name, each in priorities.items()},
+        default_priority=next((name for name, each in priorities.items() if each["default"]), None),
+        machines=[_machine(each) for each in values["machines"]],
+        sites=values["sites"],
+        mounts={
+            name: Mount(name, each["path"], each["read_only"], each["sites"])
+            for name, each in values["mounts"].items()
+        },
+        homes=values["homes"],
+        groups=values["groups"],
+        note=note,
+    )
+
+
+def mounts_of(job: Job, namespace: str, offer: Offer) -> list[tuple[Mount, str]]:
+    """What a job mounts, each with its path: what it names, and what all sites have. InputError."""
+    hint = "mounts are " + ", ".join(sorted(offer.mounts))
+    problems = [
+        Problem("job", f"mounts.{name}", "not a mount of the cluster", hint)
+        for name in job.mounts
+        if name not in offer.mounts
+    ]
+    if problems:
+        raise InputError(problems)
+    found = []
+    for name, mount in offer.mounts.items():
+        path = mount.path or offer.homes.get(namespace)
+        if path is not None and job.mounts.get(name, {*mount.sites} >= {*offer.sites}):
+            found.append((mount, path))
+    return found
+
+
+def _machine(row: Mapping[str, Any]) -> Machine:
+    gpus = row["gpus"]
+    return Machine(
+        site=row["site"],
+        pool=row["pool"],
+        count=row["count"],
+        cpu_milli=row["cpu_milli"],
+        memory_mib=row["memory_mib"],
+        gpus=GpuOffer(
+            gpus["model"], gpus["count"], gpus["memory_mib"], gpus["class"], gpus.get("interconnect")
+        )
+        if gpus
+        else None,
+        hourly_price=row.get("hourly_price"),
+        spot_price=row.get("spot_price"),
+    )

@@ -1,0 +1,252 @@
+"""Runs in the cluster: submitted, listed, explained, stopped. All that is known of one is in the cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from causeway.cluster.connection import Cluster, RefusedError
+from causeway.cluster.jobset import API, CODE, JOB, PERSON, RUN
+from causeway.errors import CausewayError
+
+_TRIES = 50
+_KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+_UTC = timezone.utc
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A pod of a run."""
+
+    name: str
+    role: str
+    rank: int
+    state: str
+    """``waiting``, ``starting``, ``running``, ``done``, ``failed``."""
+    node: str | None
+    ended: Mapping[str, Any] | None = None
+    """What the runtime wrote down, or what the kubelet says: ``exit``, ``reason``, ``lines``, ``at``."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as the cluster has it."""
+
+    name: str
+    namespace: str
+    state: str
+    """``queued``, ``starting``, ``running``, ``done``, ``failed``, ``stopped``."""
+    created: datetime
+    person: str
+    code: str
+    restarts: int
+    reason: str
+    job: Mapping[str, Any]
+    workers: Sequence[Worker] = field(default=())
+    waits_for: str = ""
+    """Why it does not run, of one that is queued or stopped; in Kueue's words."""
+
+
+def new_name(cluster: Cluster, namespace: str, base: str) -> str:
+    """``resnet`` → ``resnet-4`` where 3 is the last one that is there."""
+    pattern = re.compile(rf"{re.escape(base)}-(\d+)")
+    numbers = [
+        int(match[1]) for each in _list(cluster, namespace) if (match := pattern.fullmatch(_name(each)))
+    ]
+    return f"{base}-{max(numbers, default=0) + 1}"
+
+
+def submit(cluster: Cluster, namespace: str, base: str, make: Callable[[str], Mapping[str, Any]]) -> str:
+    """Create the object that ``make(name)`` gives, with the next free name, which is returned."""
+    name = new_name(cluster, namespace, base)
+    for _ in range(_TRIES):
+        if _created(cluster, namespace, make(name)):
+            return name
+        name = f"{base}-{int(name.rpartition('-')[2]) + 1}"
+    raise CausewayError(f"no free name for {base} in {namespace}")
+
+
+def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
+    """False if somebody else has the name."""
+    try:
+        cluster.call("POST", _path(namespace), made)
+    except RefusedError as error:
+        if error.code != 409:
+            raise
+        return False
+    return True
+
+
+def runs(cluster: Cluster, namespace: str) -> list[Run]:
+    """All runs of a namespace with their workers, the newest first."""
+    pods: dict[str, list[Any]] = {}
+    for pod in _items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=RUN):
+        pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
+    workloads = _workloads(cluster, namespace)
+    found = [
+        _run(each, pods.get(_name(each), []), workloads.get(_name(each)))
+        for each in _list(cluster, namespace)
+    ]
+    return sorted(found, key=lambda run: run.created, reverse=True)
+
+
+def find(cluster: Cluster, namespace: str, name: str) -> Run:
+    """One run. CausewayError for one that is not there."""
+    found = cluster.find(f"{_path(namespace)}/{name}")
+    if found is None or RUN not in found["metadata"].get("labels", {}):
+        raise CausewayError(f"{namespace} has no run {name}; causeway ps lists them")
+    pods = _items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}")
+    return _run(found, list(pods), _workloads(cluster, namespace).get(name))
+
+
+def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
+    """Stop a run or queue it again; its record stays. False if it is in that state already.
+
+    Its Workload is Kueue's; people may set ``spec.active`` of it.
+    """
+    workload = _workloads(cluster, run.namespace).get(run.name)
+    if workload is None:
+        raise CausewayError(f"{run.name} has no Workload: Kueue has not seen it yet, or it has ended")
+    if workload["spec"].get("active", True) is active:
+        return False
+    path = f"{_KUEUE}/namespaces/{run.namespace}/workloads/{_name(workload)}"
+    cluster.call("PATCH", path, {"spec": {"active": active}}, form="application/merge-patch+json")
+    return True
+
+
+def first_failed(run: Run) -> Worker | None:
+    """The worker that failed first, of those whose pods are still there."""
+    failed = [each for each in run.workers if each.state == "failed" and each.ended]
+    return min(failed, key=lambda each: (each.ended or {}).get("at", float("inf")), default=None)
+
+
+def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """Run → its Workload, by which Kueue queues it."""
+    found = {}
+    for each in _items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads"):
+        for owner in each["metadata"].get("ownerReferences", ()):
+            if owner["kind"] == "JobSet":
+                found[owner["name"]] = each
+    return found
+
+
+def _path(namespace: str) -> str:
+    return f"/apis/{API}/namespaces/{namespace}/jobsets"
+
+
+def _list(cluster: Cluster, namespace: str) -> Iterator[Any]:
+    return _items(cluster, _path(namespace), labelSelector=RUN)
+
+
+def _items(cluster: Cluster, path: str, **query: str) -> Iterator[Any]:
+    query = {**query, "limit": "500"}
+    while True:
+        try:
+            page = cluster.call("GET", path, **query)
+        except RefusedError as error:
+            if error.code == 404:  # a kind that is not installed
+                return
+            raise
+        yield from page["items"]
+        more = page["metadata"].get("continue")
+        if not more:
+            return
+        query["continue"] = more
+
+
+def _name(each: Any) -> str:
+    return str(each["metadata"]["name"])
+
+
+def _run(found: Any, pods: Sequence[Any], workload: Any) -> Run:
+    about, status = found["metadata"], found.get("status", {})
+    annotations = about.get("annotations", {})
+    workers = sorted((_worker(pod) for pod in pods), key=lambda each: (each.role, each.rank))
+    state, reason = _state(found, workload, workers)
+    return Run(
+        name=about["name"],
+        namespace=about["namespace"],
+        state=state,
+        created=_time(about["creationTimestamp"]),
+        person=annotations.get(PERSON, ""),
+        code=annotations.get(CODE, ""),
+        restarts=int(status.get("restarts", 0)),
+        reason=reason,
+        job=json.loads(annotations.get(JOB, "{}")),
+        workers=workers,
+        waits_for=_waits_for(about["name"], workload) if state in ("queued", "stopped") else "",
+    )
+
+
+def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, str]:
+    conditions = _conditions(found)
+    if "Completed" in conditions:
+        return "done", ""
+    if failed := conditions.get("Failed"):
+        return "failed", str(failed.get("message", ""))
+    if found["spec"].get("suspend"):
+        active = workload is None or workload["spec"].get("active", True)
+        return ("queued" if active else "stopped"), ""
+    running = any(each.state == "running" for each in workers)
+    return ("running" if running else "starting"), ""
+
+
+def _waits_for(name: str, workload: Any) -> str:
+    if workload is None:
+        return "the queue has not seen it yet"
+    if not workload["spec"].get("active", True):
+        return f"it was stopped; causeway resume {name}"
+    refused = _conditions(workload, status="False")
+    for kind in ("QuotaReserved", "Admitted"):
+        if kind in refused:
+            return str(refused[kind]["message"])
+    return "its machines are on their way"
+
+
+def _conditions(each: Any, *, status: str = "True") -> dict[str, Any]:
+    found = each.get("status", {}).get("conditions", ())
+    return {one["type"]: one for one in found if one["status"] == status}
+
+
+def _worker(pod: Any) -> Worker:
+    about, status = pod["metadata"], pod.get("status", {})
+    labels = about.get("labels", {})
+    main: Any = next((each for each in status.get("containerStatuses", ()) if each["name"] == "main"), {})
+    codes: Any = next(
+        (each for each in status.get("initContainerStatuses", ()) if each["name"] == "code"), {}
+    )
+    phase = status.get("phase", "Pending")
+    terminated = main.get("state", {}).get("terminated") or (
+        codes.get("state", {}).get("terminated") if phase == "Failed" else None
+    )
+    states = {"Succeeded": "done", "Failed": "failed", "Running": "running"}
+    state = states.get(phase, "starting" if pod["spec"].get("nodeName") else "waiting")
+    return Worker(
+        name=about["name"],
+        role=labels.get("jobset.sigs.k8s.io/replicatedjob-name", ""),
+        rank=int(labels.get("batch.kubernetes.io/job-completion-index", 0)),
+        state=state,
+        node=pod["spec"].get("nodeName"),
+        ended=_ended(terminated, status) if state in ("done", "failed") else None,
+    )
+
+
+def _ended(terminated: Any, status: Any) -> dict[str, Any]:
+    """What the runtime wrote down; else what Kubernetes knows."""
+    if terminated is None:
+        return {"reason": status.get("reason") or status.get("message", ""), "lines": []}
+    known = {"exit": terminated["exitCode"], "reason": terminated.get("reason", ""), "lines": []}
+    if finished := terminated.get("finishedAt"):
+        known["at"] = _time(finished).timestamp()
+    try:
+        return {**known, **json.loads(terminated.get("message", ""))}
+    except ValueError:
+        return known
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=_UTC)

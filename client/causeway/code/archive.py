@@ -1,0 +1,110 @@
+"""One archive a tree: the same files give the same bytes, on any laptop.
+
+The name of an archive is the SHA-256 of the tar file before compression, as zlib's output differs between
+its versions and zlib-ng. ``unpack`` verifies it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from causeway.code.tree import Entry
+from causeway.errors import CausewayError
+
+_LEVEL = 1
+"""gzip's: 6 takes four times as long for a tenth less."""
+_CHUNK = 1 << 20
+
+
+def digest_of(folder: Path, entries: Iterable[Entry]) -> str:
+    """The name of the archive of these files, without making it."""
+    found = hashlib.sha256()
+    for part in _tar(folder, entries):
+        found.update(part)
+    return found.hexdigest()
+
+
+def write_archive(folder: Path, entries: Iterable[Entry], out: IO[bytes]) -> str:
+    """Writes the ``.tar.gz``, and returns its name."""
+    found = hashlib.sha256()
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=out, mtime=0) as packed:
+        for part in _tar(folder, entries):
+            found.update(part)
+            packed.write(part)
+    return found.hexdigest()
+
+
+def _tar(folder: Path, entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The tar file (POSIX pax), in parts: of each file its path, its mode and its bytes, and no more.
+
+    Not by ``TarFile.addfile``, which takes twice as long for small files.
+    """
+    length = 0
+    for entry in entries:
+        info = tarfile.TarInfo(entry.path)
+        info.mode = 0o755 if entry.executable or entry.link is not None else 0o644
+        if entry.link is not None:
+            info.type, info.linkname = tarfile.SYMTYPE, entry.link
+            opened: contextlib.AbstractContextManager[IO[bytes] | None] = contextlib.nullcontext()
+        else:
+            opened = (folder / entry.path).open("rb", buffering=0)
+        with opened as file:
+            if file is not None:
+                info.size = os.fstat(file.fileno()).st_size
+            for part in _file(info, file):
+                length += len(part)
+                yield part
+    end = 2 * tarfile.BLOCKSIZE
+    yield bytes(end + -(length + end) % tarfile.RECORDSIZE)
+
+
+def _file(info: tarfile.TarInfo, file: IO[bytes] | None) -> Iterator[bytes]:
+    """One file: header, bytes, and what fills its last block."""
+    yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    left = info.size
+    while file is not None and left:
+        part = file.read(min(left, _CHUNK))
+        if not part:
+            raise CausewayError(f"{info.name} changed while it was read")
+        left -= len(part)
+        yield part
+    yield bytes(-info.size % tarfile.BLOCKSIZE)
+
+
+class RefusedArchiveError(CausewayError):
+    """An archive that is not what it should be."""
+
+
+def unpack(archive: IO[bytes], digest: str, target: Path) -> None:
+    """Unpacks a ``.tar.gz`` into an empty folder.
+
+    Raises RefusedArchiveError for one whose bytes are not those of its name, or which holds absolute paths,
+    paths with ``..``, links out of the folder, or devices (tarfile's filter ``data``, PEP 706).
+    """
+    spool = target.parent / f".{target.name}.tar"
+    hash_ = hashlib.sha256()
+    try:
+        with spool.open("wb") as out, gzip.GzipFile(fileobj=archive, mode="rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                hash_.update(chunk)
+                out.write(chunk)
+        if hash_.hexdigest() != digest:
+            raise RefusedArchiveError(
+                f"the code is not what was submitted: its SHA-256 is {hash_.hexdigest()}, not {digest}"
+            )
+        target.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(spool) as tar:
+            # What the archive was made of was checked before; this holds for archives of anybody.
+            tar.extractall(target, filter="data")
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise RefusedArchiveError(f"the code can't be unpacked: {error}") from None
+    finally:
+        spool.unlink(missing_ok=True)

@@ -1,0 +1,71 @@
+"""Files that look like secrets: by their names, or by what is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from causeway.code.tree import IGNORE_FILE, Entry
+from causeway.errors import Problem
+
+_NAMES = (
+    ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", ".netrc", ".pypirc",
+    ".pgpass", ".htpasswd", "*.p12", "*.pfx", "*.kdbx", "*.ovpn", "kubeconfig", "*.kubeconfig",
+)  # fmt: skip
+_EXAMPLES = (".env.example", ".env.sample", ".env.template")
+_CONTENTS = {
+    "a private key": rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----",
+    "an AWS access key": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a GitHub token": rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,})\b",
+    "a Hugging Face token": rb"\bhf_[A-Za-z]{34}\b",
+    "a Slack token": rb"\bxox[abprs]-[A-Za-z0-9-]{20,}",
+    "a Google API key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
+}
+_BEGINNINGS = (
+    b"PRIVATE KEY-----",
+    b"AKIA",
+    b"ASIA",
+    b"ghp_",
+    b"gho_",
+    b"ghu_",
+    b"ghs_",
+    b"ghr_",
+    b"github_pat_",
+    b"hf_",
+    b"xox",
+    b"AIza",
+)
+"""A file without any of these has none of the above: a search that costs next to nothing."""
+_PATTERN = re.compile(b"|".join(b"(" + pattern + b")" for pattern in _CONTENTS.values()))
+_LARGEST = 1 << 20
+"""Bytes; what is larger is data."""
+
+
+def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
+    """One problem a file."""
+    found = []
+    for entry in entries:
+        what = _by_name(entry.path) or _by_contents(folder, entry)
+        if what:
+            hint = f"ignore it: echo '/{entry.path}' >> {IGNORE_FILE}; or ship it with --allow-secrets"
+            found.append(Problem(str(folder / entry.path), "", f"looks like {what}", hint))
+    return found
+
+
+def _by_name(path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    if name not in _EXAMPLES and any(fnmatchcase(name, pattern) for pattern in _NAMES):
+        return "a secret by its name"
+    return ""
+
+
+def _by_contents(folder: Path, entry: Entry) -> str:
+    if entry.link is not None or entry.size > _LARGEST:
+        return ""
+    data = (folder / entry.path).read_bytes()
+    if not any(beginning in data for beginning in _BEGINNINGS):
+        return ""
+    match = _PATTERN.search(data)
+    return list(_CONTENTS)[match.lastindex - 1] if match and match.lastindex else ""

@@ -1,0 +1,1 @@
+"""What each verb does, as a person sees it."""

@@ -1,0 +1,50 @@
+"""The code of a job, checked and ready to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from causeway.code.archive import digest_of
+from causeway.code.limit import DEFAULT_LIMIT, check_limit
+from causeway.code.secrets import find_secrets
+from causeway.code.tree import Entry, list_tree
+from causeway.errors import InputError
+from causeway.job import Code
+from causeway.jobfile import LoadedJob
+from causeway.units import format_size
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What is shipped."""
+
+    root: Path
+    entries: Sequence[Entry]
+    digest: str
+    """The archive's name; empty where a job has no code."""
+
+    @property
+    def described(self) -> str:
+        """``42 files, 1.3 MiB, 33f67facf9dc``."""
+        size = format_size(sum(entry.size for entry in self.entries))
+        return f"{len(self.entries)} files, {size}, {self.digest[:12]}"
+
+
+def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) -> Packed:
+    """Look at the code of a job. InputError for all that keeps it from being shipped.
+
+    ``limit``: the cluster's, in bytes; a job's own may only be lower.
+    """
+    code = loaded.job.code
+    if not isinstance(code, Code):
+        return Packed(loaded.folder, (), "")
+    root = loaded.folder / code.path
+    entries = list_tree(root, include=code.include, exclude=code.exclude)
+    problems = check_limit(str(root), entries, min(code.limit or limit, limit))
+    if not allow_secrets:
+        problems += find_secrets(root, entries)
+    if problems:
+        raise InputError(problems)
+    return Packed(root, entries, digest_of(root, entries))

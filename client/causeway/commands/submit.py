@@ -1,0 +1,160 @@
+"""``causeway run`` in the cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from causeway.cluster.connection import Cluster
+from causeway.cluster.fit import Fit, fit
+from causeway.cluster.jobset import Submission, jobset
+from causeway.cluster.offer import Offer, mounts_of
+from causeway.cluster.runs import find, submit
+from causeway.cluster.store import Store
+from causeway.code.archive import write_archive
+from causeway.commands.packing import Packed, pack
+from causeway.commands.run import show_plan
+from causeway.commands.watching import follow
+from causeway.errors import CausewayError, InputError, Problem
+from causeway.job import Job
+from causeway.jobfile import LoadedJob, load
+from causeway.units import format_size
+from causeway.workers import workers_of
+
+
+def run_in_cluster(
+    file: str | None,
+    options: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    *,
+    allow_secrets: bool,
+    as_json: bool,
+    dry_run: bool,
+    detach: bool,
+) -> int:
+    """Submits a job, and follows it unless ``detach``; returns the exit code."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    loaded = load(Path(file) if file else None, options, parameters)
+    job = loaded.job
+    cluster = Cluster()
+    offer = cluster.offer
+    if offer.note:
+        out.print(offer.note, style="yellow")
+    if offer.tools is None:
+        raise CausewayError("this cluster has no image to fetch code with; its spec needs `research.tools`")
+    try:
+        namespace, fits = _fitted(cluster, loaded)
+    except InputError as error:
+        raise InputError([loaded.placed(problem) for problem in error.problems]) from None
+    packed = pack(loaded, limit=offer.code_limit, allow_secrets=allow_secrets)
+
+    def make(name: str) -> dict[str, Any]:
+        return jobset(Submission(name, namespace, cluster.person, job, fits, offer, packed.digest))
+
+    if dry_run:
+        import yaml
+
+        print(yaml.safe_dump(make(f"{job.name}-1"), sort_keys=False), end="")
+        return 0
+    _show(out, loaded, namespace, fits, offer, packed)
+    if packed.digest:
+        _send(out, Store(cluster, namespace), packed)
+    name = submit(cluster, namespace, job.name, make)
+    return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
+
+
+def rerun(name: str, group: str | None, *, as_json: bool, detach: bool) -> int:
+    """Submits a run once more: its job and its code, whatever the folder has become."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    before = find(cluster, namespace, name)
+    job = Job.model_validate(before.job)
+    _, fits = _fitted(cluster, LoadedJob(job, Path()))
+    if before.code and not Store(cluster, namespace).has_code(before.code):
+        raise CausewayError(f"the code of {name} is not in the store any more; submit it from a folder")
+
+    def make(new: str) -> dict[str, Any]:
+        return jobset(Submission(new, namespace, cluster.person, job, fits, cluster.offer, before.code))
+
+    new = submit(cluster, namespace, job.name, make)
+    return _submitted(out, cluster, namespace, new, before.code, as_json=as_json, detach=detach)
+
+
+def _submitted(
+    out: Console, cluster: Cluster, namespace: str, name: str, digest: str, *, as_json: bool, detach: bool
+) -> int:
+    out.print(Text.assemble((name, "bold"), f" submitted to {namespace}"))
+    if not detach:
+        return follow(out, cluster, namespace, name, as_json=as_json)
+    if as_json:
+        print(json.dumps({"run": name, "namespace": namespace, "code": digest}))
+    else:
+        out.print(f"  causeway logs -f {name}; causeway why {name}; causeway stop {name}")
+    return 0
+
+
+def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
+    """The namespace, and the roles on the cluster's machines. InputError for what the cluster can't do."""
+    job, offer = loaded.job, cluster.offer
+    if job.python:
+        hint = "install them in the command, or use an image that has them"
+        raise InputError([Problem("job", "python", "packages are installed with --local only, so far", hint)])
+    namespace = cluster.namespace(job.group)
+    mounts_of(job, namespace, offer)
+    image = offer.images.get(job.image or offer.default_image)
+    workers = workers_of(job, image_launcher=image.launcher if image else "none")
+    return namespace, [fit(job, each, offer) for each in workers]
+
+
+def _show(
+    out: Console, loaded: LoadedJob, namespace: str, fits: Sequence[Fit], offer: Offer, packed: Packed
+) -> None:
+    """The plan: what runs, on what, and what that costs."""
+    out.print(Text.assemble((loaded.job.name, "bold"), f" in {offer.cluster}, {namespace}"))
+    show_plan(out, loaded, [each.workers for each in fits], packed)
+    for each in fits:
+        out.print(Text(f"  {'on':<8} {_place(each)}"))
+
+
+def _place(found: Fit) -> str:
+    """``4 x (2 GPUs, 18 CPUs, 105.8 GiB): titan-x-pascal in rack-a, or v100 in us-west-2 at $6.12/h``."""
+    workers, gpus = found.workers, found.workers.gpus.count
+    amounts = f"{found.cpus:g} CPUs, {format_size(found.memory)}"
+    one = f"{gpus} GPU{'s' if gpus > 1 else ''}, {amounts}" if gpus else amounts
+    places: dict[str, None] = {}
+    for machine in found.machines:
+        model = machine.gpus.model if machine.gpus and gpus else machine.pool or "own machines"
+        places.setdefault(f"{model} in {machine.site}{_price(found, machine)}")
+    shown = list(places)[:3]
+    more = f" or {len(places) - 3} more" if len(places) > 3 else ""
+    return f"{workers.count} x ({one}): {', '.join(shown)}{more}"
+
+
+def _price(found: Fit, machine: Any) -> str:
+    if not machine.hourly_price:
+        return ""
+    gpus = found.workers.gpus.count
+    part = gpus / machine.gpus.count if machine.gpus and gpus else found.cpus * 1000 / machine.cpu_milli
+    return f" at ${machine.hourly_price * min(part, 1) * found.workers.count:,.2f}/h"
+
+
+def _send(out: Console, store: Store, packed: Packed) -> None:
+    """Send the code unless it is there."""
+    if store.has_code(packed.digest):
+        return
+    with tempfile.TemporaryFile() as archive:
+        if write_archive(packed.root, packed.entries, archive) != packed.digest:
+            raise CausewayError(f"{packed.root} changed while it was packed; run it again")
+        size = archive.tell()
+        archive.seek(0)
+        if sys.stderr.isatty() and size > 1 << 20:
+            out.print(f"  sending {format_size(size)}")
+        store.put_code(packed.digest, archive)

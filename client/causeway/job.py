@@ -1,0 +1,217 @@
+"""The fields of a job file. Each docstring is the field's entry in docs/job.md."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+
+from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_duration, parse_size
+
+LABEL = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RESERVED = (
+    "CAUSEWAY_", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TF_CONFIG",
+)  # fmt: skip
+"""Environment variables that Causeway sets: names, or what they begin with."""
+
+
+def _label(text: str) -> str:
+    if not LABEL.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is not a name: lower-case letters, digits and '-', at most 42, a letter first"
+        )
+    return text
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of an environment variable")
+    if any(text == name or (name.endswith("_") and text.startswith(name)) for name in RESERVED):
+        raise ValueError(f"{text} is set by Causeway")
+    return text
+
+
+def _text(value: object) -> object:
+    """Numbers and booleans of YAML as the text that a program gets."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Label = Annotated[str, AfterValidator(_label)]
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(exact_size, return_type=str, when_used="json"),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "format": "size", "pattern": SIZE.pattern}),
+]
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration),
+    PlainSerializer(exact_duration, return_type=str, when_used="json"),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION.pattern}),
+]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+Cpus = Annotated[float, Field(gt=0, le=1024)]
+Text = Annotated[str, BeforeValidator(_text)]
+Variable = Annotated[str, AfterValidator(_variable)]
+
+
+class Part(BaseModel):
+    """Strict, frozen; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Code(Part):
+    """Which files are shipped."""
+
+    path: str = "."
+    """The folder, relative to the job file."""
+    include: tuple[str, ...] = Field(default=(), strict=False)
+    """Only these, as patterns of a `.gitignore`."""
+    exclude: tuple[str, ...] = Field(default=(), strict=False)
+    """Not these, as patterns of a `.gitignore`, besides those of `.causewayignore`."""
+    limit: Size | None = None
+    """The most that is shipped, before compression. Default: the cluster's, or 256 MiB."""
+
+
+class Gpus(Part):
+    """The GPUs of one worker."""
+
+    count: Annotated[int, Field(ge=0, le=64)] = 1
+    """How many."""
+    model: str | None = None
+    """A model of the cluster: `titan-x-pascal`. Default: any that the priority allows."""
+    memory: Size | None = None
+    """The least memory of each."""
+    class_: Annotated[Literal["old", "standard", "new"] | None, Field(alias="class")] = None
+    """A class of the cluster's GPUs."""
+    interconnect: Literal["nvlink", "nvswitch", "efa"] | None = None
+    """What connects them: `nvlink` or `nvswitch` within a machine, `efa` between machines."""
+
+
+def _gpus(value: Any) -> Any:
+    return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Role(Part):
+    """One kind of worker, where a run has several."""
+
+    count: Count = 1
+    """How many workers, a pod each."""
+    run: str | None = None
+    """Its command. Default: the job's."""
+    gpus: Annotated[Gpus | None, BeforeValidator(_gpus)] = None
+    """Its GPUs: a number, or which. Default: the job's."""
+    cpus: Cpus | None = None
+    """Its processors."""
+    memory: Size | None = None
+    """Its memory."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Where(Part):
+    """Restricts where the run may go."""
+
+    sites: tuple[str, ...] = Field(default=(), strict=False)
+    """Only these sites. Default: all."""
+    near: Literal["host", "rack", "zone", "site"] | None = None
+    """All workers within one of these. Default: as near to each other as there is room, within one site."""
+    spot: bool = True
+    """Whether spot instances will do."""
+
+
+def _code(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+def _run(value: Any) -> Any:
+    import shlex
+
+    if isinstance(value, list) and all(isinstance(word, str | int | float) for word in value):
+        return shlex.join(str(word) for word in value)
+    return value
+
+
+class Job(Part):
+    """A job file."""
+
+    version: Literal[1] = 1
+    """The version of this language."""
+    name: Label
+    """What runs are called: `resnet` gives `resnet-1`, `resnet-2`. Default: the folder's name."""
+    run: Annotated[str, BeforeValidator(_run), Field(min_length=1)]
+    """The command: a shell script of one or more lines, or a list of words. Also what follows `--`."""
+    code: Annotated[Code | Literal[False], BeforeValidator(_code)] = Code()
+    """The folder that is shipped, relative to the job file; `false` for none."""
+    image: str | None = None
+    """A name from the cluster's images, or a reference. Default: the cluster's default."""
+    python: str | None = None
+    """`requirements.txt`, `pyproject.toml` or `uv.lock`: installed over the packages that are there, cached.
+    With `--local` only, so far."""
+    gpus: Annotated[Gpus, BeforeValidator(_gpus)] = Gpus()
+    """GPUs of one worker: a number, or which."""
+    nodes: Count = 1
+    """How many workers, a pod each."""
+    cpus: Cpus | None = None
+    """Processors of one worker. Default: the share that goes with its GPUs."""
+    memory: Size | None = None
+    """Memory of one worker. Default: the share that goes with its GPUs."""
+    shm: Size | None = None
+    """Shared memory at `/dev/shm`, a part of `memory`. Default: half of it."""
+    launcher: Literal["auto", "none", "torchrun", "tensorflow"] = "auto"
+    """Starts the processes of a worker. `auto`: `torchrun` if the run has more than one GPU, its command is
+    `python …` and its image is not one for TensorFlow."""
+    priority: Label | None = None
+    """A priority class of the cluster. Default: the cluster's default."""
+    group: Label | None = None
+    """The group whose queue and namespace are used. Default: your own."""
+    time: Duration = 86400
+    """The longest that it may run, in total over restarts."""
+    where: Where = Where()
+    """Restricts where it may go."""
+    env: dict[Variable, Text] = Field(default_factory=dict)
+    """Environment variables."""
+    secrets: dict[Label, Variable] = Field(default_factory=dict)
+    """Secret of the namespace → an environment variable; the secret has a key of the variable's name."""
+    roles: dict[Literal["chief", "worker", "ps", "evaluator"], Role] = Field(default_factory=dict)
+    """Workers of several kinds, in place of `nodes`: a number, or fields."""
+    mounts: dict[Label, bool] = Field(default_factory=dict)
+    """Mounts of the cluster, by name: `false` leaves one out, `true` takes one that not all sites have, and
+    keeps the run to those that do. Default: those that all sites have."""
+    restarts: Annotated[int, Field(ge=0, le=100)] = 3
+    """How many failures of the program are restarted. Preemption and lost machines do not count."""
+    grace: Duration = 120
+    """From SIGTERM to SIGKILL."""
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(default=(), strict=False)
+    """Ports of the workers, reachable from laptops."""
+
+    @model_validator(mode="after")
+    def _one_way_to_count(self) -> Job:
+        if self.roles and self.nodes != 1:
+            raise ValueError("roles and nodes can't both be set; write roles: {worker: …}")
+        return self
+
+
+def written(job: Job) -> dict[str, Any]:
+    """The job as a file would have it, defaults left out."""
+    fields: dict[str, Any] = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return fields

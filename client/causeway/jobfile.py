@@ -1,0 +1,238 @@
+"""Reads a job: a YAML file, options of the command line over it, ``--set`` into its command."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from causeway.errors import InputError, Problem
+from causeway.job import LABEL, Job
+
+_PLACEHOLDER = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
+_SUFFIXES = (".yaml", ".yml")
+_COMMAND = "a command goes after `--`: causeway run -- python train.py"
+"""A hint for a person who named the program where the job file goes."""
+_BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|int")
+"""Parts of pydantic's locations that name a type rather than a field."""
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job, the folder that its paths are relative to, and what was filled into its command."""
+
+    job: Job
+    folder: Path
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Dotted field → where it was written: ``job.yaml:7``, ``--gpus``."""
+
+    def placed(self, problem: Problem) -> Problem:
+        """A problem with where its field, or the part that the field is in, was written."""
+        name = problem.field
+        while name and name not in self.places:
+            name = name.rpartition(".")[0]
+        return replace(problem, where=self.places.get(name, problem.where))
+
+
+def load(
+    path: Path | None,
+    options: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+) -> LoadedJob:
+    """The job of a file, or of options alone.
+
+    ``options``: field → value, dotted for fields of parts: ``{"gpus": 4, "env.SEED": "1"}``; they win.
+    ``parameters``: name → what takes the place of ``{name}`` in the command.
+    Raises InputError with all problems.
+    """
+    values, lines = _read(path) if path else ({}, {})
+    folder = path.parent if path else folder or Path()
+    origins: dict[tuple[str, ...], str] = {}
+    for dotted, value in options.items():
+        keys = tuple(dotted.split(".", 1))
+        origins[keys] = f"--{keys[0]}" if keys[0] != "run" else "the command"
+        _put(values, keys, value)
+    values.setdefault("name", _label_of(folder))
+    try:
+        job = Job.model_validate(values)
+    except ValidationError as error:
+        raise InputError(sorted(_problems(error, path, lines, origins), key=_order)) from None
+    places = {".".join(keys): f"{path}:{line}" for keys, line in lines.items()}
+    places |= {".".join(keys): option for keys, option in origins.items()}
+    return replace(_filled(job, folder, parameters), places=places)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+    """The values of a file, and the line of each, by its keys."""
+    lines: dict[tuple[str, ...], int] = {}
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        twice = list(_note_lines(root, (), lines, path)) if root is not None else []
+        values = yaml.safe_load(text)
+    except FileNotFoundError:
+        raise InputError([Problem(str(path), "", "no such file", _COMMAND)]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([Problem(str(path), "", f"can't be read: {error}")]) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        hint = "" if path.suffix in _SUFFIXES else _COMMAND
+        raise InputError(
+            [Problem(where, "", f"not YAML: {getattr(error, 'problem', error)}", hint)]
+        ) from None
+    if twice:
+        raise InputError(twice)
+    if not isinstance(values, dict):
+        hint = "it begins like this: run: python train.py" if path.suffix in _SUFFIXES else _COMMAND
+        raise InputError([Problem(f"{path}:1", "", "not a mapping of fields", hint)])
+    return values, lines
+
+
+def _note_lines(
+    node: yaml.Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], path: Path
+) -> Iterator[Problem]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*keys, str(key.value))
+            line = key.start_mark.line + 1
+            if inner in lines and key.tag != "tag:yaml.org,2002:merge":
+                first = f"it is set in line {lines[inner]}, too"
+                yield Problem(f"{path}:{line}", ".".join(inner), "set twice", first)
+            lines[inner] = line
+            yield from _note_lines(value, inner, lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            lines[(*keys, str(index))] = entry.start_mark.line + 1
+            yield from _note_lines(entry, (*keys, str(index)), lines, path)
+
+
+def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+    """Sets a field. A part that is written short, ``gpus: 4``, is written out first."""
+    if len(keys) == 1:
+        values[keys[0]] = value
+        return
+    inner = values.setdefault(keys[0], {})
+    if not isinstance(inner, dict):
+        inner = values[keys[0]] = {"path" if keys[0] == "code" else "count": inner}
+    inner[keys[1]] = value
+
+
+def _label_of(folder: Path) -> str:
+    """A folder's name as a job's: ``My_Model`` → ``my-model``."""
+    text = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")[:40].strip("-")
+    return text if LABEL.fullmatch(text) else "run"
+
+
+def _problems(
+    error: ValidationError,
+    path: Path | None,
+    lines: Mapping[tuple[str, ...], int],
+    origins: Mapping[tuple[str, ...], str],
+) -> Iterator[Problem]:
+    seen = set()
+    for each in error.errors(include_url=False, include_context=False):
+        branches = len(each["loc"]) > 1 and each["type"] in ("literal_error", "bool_type")
+        keys = tuple(str(part) for part in each["loc"] if not _BRANCHES.fullmatch(str(part)))
+        if branches and keys == ("code",):
+            continue  # the other branch of `code` says what is wrong
+        where = _where(keys, path, lines, origins)
+        what, hint = each["msg"].removeprefix("Value error, "), ""
+        if each["type"] == "extra_forbidden":
+            what, hint = "unknown field", _near(keys)
+        elif each["type"] in ("model_type", "dict_type"):
+            what = f"{each['input']!r} is not a mapping of fields"
+        elif each["type"] == "missing":
+            what = "is missing"
+            hint = "set it in the file, or write the command after `--`" if keys == ("run",) else ""
+        elif not isinstance(each["input"], dict | list) and each["type"] != "value_error":
+            what = f"{each['input']!r}: {what[:1].lower()}{what[1:]}"
+        problem = Problem(where, ".".join(keys), what, hint)
+        if problem not in seen:
+            seen.add(problem)
+            yield problem
+
+
+def _where(
+    keys: tuple[str, ...],
+    path: Path | None,
+    lines: Mapping[tuple[str, ...], int],
+    origins: Mapping[tuple[str, ...], str],
+) -> str:
+    for length in range(len(keys), 0, -1):
+        if keys[:length] in origins:
+            return origins[keys[:length]]
+        if keys[:length] in lines:
+            return f"{path}:{lines[keys[:length]]}"
+    return f"{path}:1" if path else "causeway run"
+
+
+def _near(keys: tuple[str, ...]) -> str:
+    """A hint for an unknown field: one of that part that reads nearly the same."""
+    part: type[BaseModel] = Job
+    for key in keys[:-1]:
+        info = next((f for name, f in part.model_fields.items() if (f.alias or name) == key), None)
+        inner = next(_models(info.annotation), None) if info else None
+        if inner is None:
+            break
+        part = inner
+    names = [info.alias or name for name, info in part.model_fields.items()]
+    found = difflib.get_close_matches(keys[-1], names, n=1)
+    return f"did you mean {found[0]}?" if found else "fields are " + ", ".join(sorted(names))
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _order(problem: Problem) -> tuple[str, int]:
+    file, _, line = problem.where.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (problem.where, 0)
+
+
+def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
+    """The job with ``{name}`` of its commands replaced."""
+    used: set[str] = set()
+    left: set[str] = set()
+
+    def fill(text: str) -> str:
+        def one(match: re.Match[str]) -> str:
+            name = match[1]
+            if name in parameters:
+                used.add(name)
+                return shlex.quote(parameters[name])
+            left.add(name)
+            return match[0]
+
+        return _PLACEHOLDER.sub(one, text)
+
+    roles = {
+        name: role.model_copy(update={"run": fill(role.run)}) if role.run else role
+        for name, role in job.roles.items()
+    }
+    result = job.model_copy(update={"run": fill(job.run), "roles": roles})
+    problems = [
+        Problem("--set", name, "not in the command", f"write {{{name}}} where the value goes: {job.run}")
+        for name in parameters
+        if name not in used
+    ]
+    if problems:
+        raise InputError(problems)
+    notes = tuple(
+        f"{{{name}}} stays as it is: it has no --set {name}=…" for name in sorted(left) if parameters
+    )
+    return LoadedJob(result, folder, dict(parameters), notes)

@@ -1,0 +1,94 @@
+"""Which launcher starts the processes of a worker, and the command that it makes of the job's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from causeway.errors import InputError, Problem
+
+Launcher = Literal["none", "torchrun", "tensorflow"]
+
+_PYTHON = re.compile(
+    r"(?P<before>(?:[A-Za-z_]\w*=\S*\s+)*(?:exec\s+)?)"
+    r"(?P<python>(?:\S*/)?python(?:3(?:\.\d+)?)?)\s+"
+    r"(?P<flags>(?:-[uBEsSOqI]+\s+|-[WX]\s*\S+\s+)*)"
+    r"(?P<program>-m\s+\S+|[^-\s]\S*)"
+    r"(?P<arguments>(?:\s.*)?)",
+    re.DOTALL,
+)
+"""A line that starts a Python program: variables, ``python``, its flags, a module or a file, arguments."""
+
+_STARTS_PROCESSES = re.compile(
+    r"\b(torchrun|accelerate|deepspeed|torch\.distributed\.(run|launch)|horovodrun|mpirun)\b"
+)
+"""Programs that start the processes of a worker by themselves."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the workers of a role start."""
+
+    launcher: Launcher
+    script: str
+    """Shell; ``$CAUSEWAY_RANK``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set where it runs."""
+    note: str = ""
+    """What a person should know about the choice."""
+
+
+def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str = "torchrun") -> Launch:
+    """The launch of one role.
+
+    ``gpus``: of one worker, and so the processes of ``torchrun`` (one without GPUs). ``image_launcher``: what
+    the image is for. InputError where ``torchrun`` was asked for and the command is not a Python program.
+    """
+    processes = max(gpus, 1)
+    if asked == "auto":
+        if image_launcher == "tensorflow":
+            return Launch("tensorflow", run)
+        if processes * nodes == 1 or image_launcher != "torchrun":
+            return Launch("none", run)
+        if _STARTS_PROCESSES.search(run):
+            return Launch("none", run, "the command starts its processes itself")
+    if asked in ("none", "tensorflow"):
+        return Launch("tensorflow" if asked == "tensorflow" else "none", run)
+    script = under_torchrun(run, processes=processes, nodes=nodes)
+    if script is None and asked == "auto":
+        return Launch(
+            "none", run, "its last line is not `python …`, so it runs once a worker, without torchrun"
+        )
+    if script is None:
+        hint = "make `python …` its last line, or start torchrun in it and set launcher: none"
+        raise InputError([Problem("launcher", "run", "torchrun can't start this command", hint)])
+    return Launch("torchrun", script)
+
+
+def under_torchrun(run: str, *, processes: int, nodes: int) -> str | None:
+    """The command with its last line, ``python …``, under torchrun. None where the last line is another."""
+    lines = run.rstrip().split("\n")
+    start = len(lines) - 1
+    while start > 0 and lines[start - 1].endswith("\\"):
+        start -= 1
+    match = _PYTHON.fullmatch("\n".join(lines[start:]))
+    if match is None:
+        return None
+    # A shell's operators: what torchrun should start is then a part of the line only.
+    if re.search(r"[|;&]|\$\(|`", re.sub(r"'[^']*'|\"[^\"]*\"|\d?>&\d", "", match["arguments"])):
+        return None
+    # With underscores, which torchrun took alone before 2.0, and takes still.
+    where = (
+        "--standalone"
+        if nodes == 1
+        else f"--nnodes={nodes} --node_rank=$CAUSEWAY_RANK"
+        " --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT"
+    )
+    flags = match["flags"] or ""
+    # torchrun starts `python -u` itself; other flags are for the program's own interpreter.
+    kept = f"--no_python {match['python']} {flags}" if flags.replace("-u", "").strip() else ""
+    program = re.sub(r"-m\s+", "-m ", match["program"])
+    launched = (
+        f"{match['before']}{match['python']} -m torch.distributed.run {where} --nproc_per_node={processes} "
+        f"{kept}{program}{match['arguments']}"
+    )
+    return "\n".join([*lines[:start], launched])

@@ -1,0 +1,64 @@
+"""Sizes and durations as people write them: ``40 GiB``, ``90m``."""
+
+from __future__ import annotations
+
+import re
+
+SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGTkmgt]i?B?|B)$")
+DURATION = re.compile(r"^(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
+_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_size(text: object) -> int:
+    """Bytes of ``40 GiB`` or ``512 MB``. ValueError for anything else, a number without a unit included."""
+    match = SIZE.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text} is not a size; write it like 40 GiB")
+    unit = match[2].lower()
+    base = 1024 if "i" in unit else 1000
+    return int(float(match[1]) * base ** _POWERS[unit[0]])
+
+
+def format_size(size: float) -> str:
+    """``40 GiB``, ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" or size == int(size) else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def exact_size(size: int) -> str:
+    """The same for a file: in the largest unit without a fraction."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size % 1024**power == 0:
+            return f"{size // 1024**power} {unit}"
+    return f"{size} B"
+
+
+def parse_duration(text: object) -> int:
+    """Seconds of ``90m``, ``1d12h``. ValueError for anything else, a number without a unit included."""
+    match = DURATION.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text} is not a duration; write it like 90m, 24h or 3d")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The two largest units: ``1d12h``, ``1m5s``, ``0s``."""
+    return "".join(_parts(seconds)[:2]) or "0s"
+
+
+def exact_duration(seconds: int) -> str:
+    """The same for a file: in all units."""
+    return "".join(_parts(seconds)) or "0s"
+
+
+def _parts(seconds: float) -> list[str]:
+    rest, parts = int(seconds), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return parts

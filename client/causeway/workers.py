@@ -1,0 +1,77 @@
+"""The workers of a run: what each role starts, wherever the run goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.errors import InputError, Problem
+from causeway.job import Gpus, Job
+from causeway.launch import Launch, choose
+
+PORT = 29500
+"""Where the first worker waits for the others: torchrun's own default."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """All workers of one role."""
+
+    role: str
+    count: int
+    launch: Launch
+    gpus: Gpus
+    """Of one worker."""
+    cpus: float | None
+    memory: int | None
+    """In bytes. None, here and above: what goes with the GPUs."""
+
+
+def workers_of(job: Job, *, image_launcher: str = "torchrun") -> tuple[Workers, ...]:
+    """The roles of a job, in its order. ``image_launcher``: what its image is for."""
+    if not job.roles:
+        launch = choose(
+            job.launcher, job.run, gpus=job.gpus.count, nodes=job.nodes, image_launcher=image_launcher
+        )
+        return (Workers("worker", job.nodes, launch, job.gpus, job.cpus, job.memory),)
+    if job.launcher == "torchrun":
+        hint = "write nodes: in place of roles:, or launcher: tensorflow"
+        raise InputError([Problem("launcher", "roles", "torchrun's workers are all alike", hint)])
+    asked = "tensorflow" if job.launcher == "auto" else job.launcher
+    return tuple(
+        Workers(
+            name,
+            role.count,
+            choose(asked, role.run or job.run, gpus=0, nodes=role.count),
+            role.gpus or job.gpus,
+            role.cpus or job.cpus,
+            role.memory or job.memory,
+        )
+        for name, role in job.roles.items()
+    )
+
+
+def ends_with(workers: Sequence[Workers]) -> str:
+    """The role whose end is the run's: the chief, else the workers. The others are stopped then."""
+    roles = [each.role for each in workers]
+    return next((role for role in ("chief", "worker") if role in roles), roles[0])
+
+
+def variables(
+    run: str, each: Workers, hosts: Mapping[str, Sequence[str]], folders: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment that all workers of a role share; the runtime adds what differs.
+
+    ``hosts``: role → ``host:port`` of its workers. ``folders``: ``CODE``, ``RESULTS``, ``CHECKPOINTS``,
+    ``LOGS`` → their paths.
+    """
+    return {
+        "CAUSEWAY_RUN": run,
+        "CAUSEWAY_ROLE": each.role,
+        "CAUSEWAY_NODES": str(each.count),
+        "CAUSEWAY_GPUS": str(each.gpus.count),
+        "CAUSEWAY_LAUNCHER": each.launch.launcher,
+        "CAUSEWAY_HOSTS": json.dumps(hosts, separators=(",", ":")),
+        **{f"CAUSEWAY_{name}": path for name, path in folders.items()},
+    }

@@ -1,0 +1,143 @@
+"""AssumeRoleWithWebIdentity looks at the token, as AWS does: moto gives any caller any role.
+
+The issuer must be a provider of the account; its discovery document and keys are read from the bucket that
+its URL names, in this process's S3; the signature, the time, the audience and the conditions of the role's
+trust policy must hold.
+
+https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moto.core.exceptions import ServiceException
+from moto.iam.access_control import PermissionResult
+from moto.iam.models import iam_backends
+from moto.s3.models import s3_backends
+from moto.sts.responses import TokenResponse
+
+from infra.localaws.patching import around
+
+_BUCKET_URL: Final = re.compile(r"https://([a-z0-9.-]+)\.s3\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?")
+_NO_KEY: Final = "Couldn't retrieve verification key from your identity provider"
+_SKEW: Final = 300
+"""Seconds by which clocks may differ."""
+
+
+class _RefusedError(ServiceException):
+    pass
+
+
+def _invalid(why: str) -> _RefusedError:
+    return _RefusedError("InvalidIdentityToken", why)
+
+
+def install() -> None:
+    @around(TokenResponse)
+    def assume_role_with_web_identity(original: Any, self: Any) -> Any:
+        account, partition = self.current_account, self.partition
+        claims = _claims(self._get_param("WebIdentityToken") or "", account, partition)
+        _trusted(iam_backends[account][partition], self._get_param("RoleArn"), claims)
+        return original(self)
+
+
+def _claims(token: str, account: str, partition: str) -> Mapping[str, Any]:
+    """What a token says, once it is known to be its issuer's, for this audience, and of this time."""
+    try:
+        head, body, signature = token.split(".")
+        header, claims = json.loads(_decoded(head)), json.loads(_decoded(body))
+        issuer, expires, audience = str(claims["iss"]), float(claims["exp"]), claims["aud"]
+    except (ValueError, KeyError, TypeError):
+        raise _invalid("The ID Token provided is not a valid JWT") from None
+    providers = iam_backends[account][partition].open_id_providers.values()
+    provider = next((each for each in providers if f"https://{each.url}" == issuer), None)
+    if provider is None:
+        raise _invalid(f"No OpenIDConnect provider found in your account for {issuer}")
+    keys = _document(issuer, _jwks_path(issuer, account, partition), account, partition)
+    _verify(_key(keys, header.get("kid")), f"{head}.{body}".encode(), _decoded(signature), header.get("alg"))
+    if expires + _SKEW < time.time():
+        raise _RefusedError(
+            "ExpiredTokenException", f"Token expired at {int(expires)}, now {int(time.time())}"
+        )
+    audiences = audience if isinstance(audience, list) else [audience]
+    if not {*audiences} & {*provider.client_id_list}:
+        raise _invalid("Incorrect token audience")
+    return {**claims, "aud": audiences}
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _jwks_path(issuer: str, account: str, partition: str) -> str:
+    found = _document(issuer, ".well-known/openid-configuration", account, partition)
+    uri = str(found.get("jwks_uri"))
+    if found.get("issuer") != issuer or not uri.startswith(f"{issuer}/"):
+        raise _invalid(_NO_KEY)
+    return uri.removeprefix(f"{issuer}/")
+
+
+def _document(issuer: str, path: str, account: str, partition: str) -> Mapping[str, Any]:
+    """A document of the issuer. Its bucket is public, or AWS could not read it."""
+    match = _BUCKET_URL.fullmatch(issuer)
+    buckets = s3_backends[account][partition].buckets
+    bucket = buckets.get(match[1]) if match else None
+    key = bucket.keys.get(path) if bucket is not None else None
+    if bucket is None or key is None:
+        raise _invalid(_NO_KEY)
+    allowed = bucket.get_permission("s3:GetObject", f"arn:{partition}:s3:::{bucket.name}/{path}")
+    if allowed is not PermissionResult.PERMITTED:
+        raise _invalid(_NO_KEY)
+    found: Mapping[str, Any] = json.loads(key.value)
+    return found
+
+
+def _key(found: Mapping[str, Any], ident: str | None) -> Mapping[str, Any]:
+    for each in found.get("keys", ()):
+        if each.get("kid") == ident and each.get("kty") == "RSA":
+            key: Mapping[str, Any] = each
+            return key
+    raise _invalid("No matching key found in your identity provider's key set")
+
+
+def _verify(key: Mapping[str, Any], signed: bytes, signature: bytes, algorithm: str | None) -> None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    modulus, exponent = (int.from_bytes(_decoded(key[name]), "big") for name in ("n", "e"))
+    if algorithm != "RS256":
+        raise _invalid(f"The ID Token is signed with {algorithm}, not with RS256")
+    try:
+        public = rsa.RSAPublicNumbers(exponent, modulus).public_key()
+        public.verify(signature, signed, padding.PKCS1v15(), SHA256())
+    except InvalidSignature:
+        raise _invalid("The ID Token's signature is not valid") from None
+
+
+def _trusted(iam: Any, arn: str, claims: Mapping[str, Any]) -> None:
+    """Whether the role's trust policy lets in who shows these claims: StringEquals on ``aud`` and ``sub``."""
+    role = next((each for each in iam.roles.values() if each.arn == arn), None)
+    document = json.loads(role.assume_role_policy_document) if role is not None else {"Statement": []}
+    statements = document["Statement"]
+    issuer = claims["iss"].removeprefix("https://")
+    for statement in statements if isinstance(statements, list) else [statements]:
+        federated = str(statement.get("Principal", {}).get("Federated", ""))
+        if not federated.endswith(f":oidc-provider/{issuer}"):
+            continue
+        wanted = statement.get("Condition", {}).get("StringEquals", {})
+        if all(_said(claims, name.removeprefix(f"{issuer}:"), value) for name, value in wanted.items()):
+            return
+    raise _RefusedError("AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
+
+
+def _said(claims: Mapping[str, Any], name: str, wanted: str | list[str]) -> bool:
+    given = claims.get(name)
+    values = given if isinstance(given, list) else [given]
+    return bool({*values} & ({*wanted} if isinstance(wanted, list) else {wanted}))

@@ -1,0 +1,187 @@
+"""What researchers' own program knows of the cluster, and in whose name their work reaches the store.
+
+The ConfigMap ``research`` is all that a client reads of the spec, and everybody of the spec may read it. Its
+``version`` is that of its form: within one, fields are added, never taken away or given another meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from infra.catalogue.labels import INTERCONNECT
+from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.model.places import Gpus
+from infra.model.research import Research
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.tenants import members, subject
+from infra.render.kubernetes.volumes import claim, home_of, shown_paths
+
+VERSION: Final = 1
+NAME: Final = "research"
+WORK: Final = "work"
+"""The service account of each namespace that may take the namespace's role at AWS."""
+AUDIENCE: Final = "sts.amazonaws.com"
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """The ConfigMap and who may read it; a service account in each namespace and who may be it."""
+    if cluster.research is None:
+        return {}
+    return {
+        "cluster.yaml": list(_contract(cluster, cluster.research, outputs)),
+        "accounts.yaml": [
+            each for namespace in cluster.research.roles for each in _account(cluster, namespace)
+        ],
+    }
+
+
+def _contract(cluster: Cluster, research: Research, outputs: Outputs) -> Iterator[Object]:
+    text = _readable(contract(cluster, research, outputs))
+    yield of("v1", "ConfigMap", NAME, namespace=SYSTEM, data={"cluster.json": text})
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["get"]}]
+    yield of(f"{_RBAC}/v1", "Role", NAME, namespace=SYSTEM, rules=rules)
+    everybody = [subject(user) for user in cluster.access.users]
+    if everybody:
+        yield _binding(SYSTEM, everybody)
+
+
+def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any]:
+    """``cluster.json``: plain values, in the units that their names say. ``roles`` are known after apply."""
+    work = cluster.storage.work
+    assert work is not None
+    return {
+        "version": VERSION,
+        "cluster": cluster.name,
+        "environment": cluster.environment,
+        "tools": research.tools,
+        "images": {each.name: {"image": each.image, "launcher": each.launcher} for each in research.images},
+        "default_image": research.default_image,
+        "code": {"limit_mib": research.code_limit_mib},
+        "store": {
+            "bucket": work.bucket,
+            "region": cluster.region(work.region).region,
+            "audience": AUDIENCE,
+            "roles": {name: outputs.roles[name] for name in research.roles if name in outputs.roles},
+        },
+        "priorities": {
+            each.name: {"gpu_classes": list(each.gpu_classes), "default": each.default}
+            for each in cluster.kubernetes.priority_classes
+        },
+        "machines": list(_machines(cluster)),
+        "mounts": {
+            claim(each.path): {
+                "path": None if each.of_people else each.path,
+                "read_only": each.read_only,
+                "sites": sorted(each.sites),
+            }
+            for each in shown_paths(cluster)
+        },
+        # Where the mount `home` is in a namespace; others have none.
+        "homes": {user.namespace: home_of(user) for user in cluster.access.users},
+        "sites": [*(site.name for site in cluster.sites), *(region.name for region in cluster.regions)],
+        "groups": {group.name: group.namespace for group in cluster.access.groups},
+    }
+
+
+def _readable(values: Mapping[str, Any]) -> str:
+    """JSON with a line for each field, and for each entry of a list or mapping of parts."""
+    lines = []
+    for key, value in values.items():
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not any(isinstance(part, dict) for part in parts):
+            lines.append(f"  {json.dumps(key)}: {_line(value)}")
+            continue
+        entries = (
+            [f"    {json.dumps(name)}: {_line(part)}" for name, part in value.items()]
+            if isinstance(value, dict)
+            else [f"    {_line(part)}" for part in value]
+        )
+        first, last = "{}" if isinstance(value, dict) else "[]"
+        lines.append(f"  {json.dumps(key)}: {first}\n" + ",\n".join(entries) + f"\n  {last}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _machines(cluster: Cluster) -> Iterator[Mapping[str, Any]]:
+    """What work runs on, a row a kind: nodes of a rack that are alike, instance types of a pool."""
+    for site in cluster.sites:
+        alike = Counter(
+            (each.gpus, _frozen(each.allocatable), each.labels.get(INTERCONNECT))
+            for each in site.nodes
+            if {"worker", "gpu-worker"} & {*each.roles}
+        )
+        for (gpus, allocatable, interconnect), count in alike.items():
+            yield {
+                "site": site.name,
+                "pool": None,
+                "count": count,
+                **_shape(gpus, dict(allocatable), interconnect),
+                "hourly_price": 0.0,
+                "spot_price": None,
+            }
+    for pool in cluster.pools:
+        for group in pool.groups:
+            if group.max:
+                yield {
+                    "site": group.region,
+                    "pool": pool.name,
+                    "count": group.max,
+                    **_shape(pool.gpus, group.allocatable, group.labels.get(INTERCONNECT)),
+                    "hourly_price": group.hourly_price,
+                    "spot_price": None if pool.market.kind == "on-demand" else group.spot_price,
+                }
+
+
+def _frozen(allocatable: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(allocatable.items()))
+
+
+def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str | None) -> dict[str, Any]:
+    """What pods get of one machine."""
+    cards = None
+    if gpus is not None:
+        cards = {
+            "model": gpus.model,
+            "count": gpus.offered or gpus.count,
+            "memory_mib": gpus.memory_mib,
+            "class": gpus.gpu_class,
+            "interconnect": interconnect,
+        }
+    return {
+        "cpu_milli": int(allocatable["cpu"].removesuffix("m")),
+        "memory_mib": int(allocatable["memory"].removesuffix("Mi")),
+        "gpus": cards,
+    }
+
+
+# -- Who may be the service account `work` ----------------------------------------------------------------
+
+
+def _account(cluster: Cluster, namespace: str) -> Iterator[Object]:
+    """The account, without a token mounted by itself, and the right of the namespace's people to make one.
+
+    They may start pods with it anyhow. AWS takes a token for an hour at most, and a person who leaves the
+    namespace's bindings gets no other.
+    """
+    yield of("v1", "ServiceAccount", WORK, namespace=namespace, automountServiceAccountToken=False)
+    tokens = {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [WORK]}
+    yield of(f"{_RBAC}/v1", "Role", WORK, namespace=namespace, rules=[{**tokens, "verbs": ["create"]}])
+    people = [subject(user) for user in cluster.access.users if user.namespace == namespace]
+    for group in cluster.access.groups:
+        if group.namespace == namespace:
+            people += [subject(user) for user in members(cluster, group)]
+    if people:
+        yield _binding(namespace, people, WORK)
+
+
+def _binding(namespace: str, who: Sequence[dict[str, str]], role: str = NAME) -> Object:
+    reference = {"apiGroup": _RBAC, "kind": "Role", "name": role}
+    return of(f"{_RBAC}/v1", "RoleBinding", role, namespace=namespace, roleRef=reference, subjects=list(who))

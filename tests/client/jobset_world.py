@@ -1,0 +1,231 @@
+"""A cluster that runs JobSets: a real API server, Kubernetes' job controller, JobSet's controller and its
+webhooks, and the embedded AWS, which takes the API server's tokens. Pods run on a stand-in (``pods.py``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import boto3
+import yaml
+from autoscaler.kube.clusters import Cluster, until
+from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
+from client.pods import StandIn
+from drive.kubernetes.apiserver import NAME, running
+from golden_clusters import golden
+from kube_tools import need, templated
+from ports import reserved
+from render.kubernetes.policy_world import Api
+
+from infra.drive import localaws
+from infra.drive.kubernetes import access, certificates, kubeconfig, secrets
+from infra.drive.kubernetes import issuer as issuers
+from infra.drive.kubernetes.access import Endpoint
+from infra.drive.localaws import Server
+from infra.drive.secrets.local import LocalStore
+from infra.model import Cluster as Spec
+from infra.model.outputs import Outputs
+from infra.render.kubernetes import access as rights
+from infra.render.kubernetes import identities, kubeadm, namespaces, research, scheduling
+
+_CONTROLLERS = (
+    "job-controller", "garbage-collector-controller", "pod-garbage-collector-controller",
+    "serviceaccount-controller", "endpointslice-controller",
+)  # fmt: skip
+
+
+@dataclass
+class World:
+    """What a person has: a kubeconfig, and a way to the store."""
+
+    spec: Spec
+    admin: Api
+    aws: Server
+    pods: StandIn
+    folder: Path
+    kubeconfigs: Mapping[str, Path]
+
+    def environment(self, login: str) -> dict[str, str]:
+        """Of a person's shell."""
+        return {"KUBECONFIG": str(self.kubeconfigs[login]), "AWS_ENDPOINT_URL": self.aws.address}
+
+    def s3(self) -> Any:
+        return _client(self.aws, "s3")
+
+    @property
+    def bucket(self) -> str:
+        assert self.spec.storage.work is not None
+        return self.spec.storage.work.bucket
+
+    def pod(self, namespace: str, name: str) -> Any:
+        found = self.admin.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return next(each for each in found if each["metadata"]["name"].startswith(name))
+
+
+def _client(server: Server, service: str) -> Any:
+    return boto3.client(
+        service, region_name="us-west-2", endpoint_url=server.address,
+        aws_access_key_id="x", aws_secret_access_key="x",
+    )  # fmt: skip
+
+
+@contextmanager
+def worlds(folder: Path, *, queues: bool = False) -> Iterator[World]:
+    """``queues``: with Kueue, which suspends what comes until there is quota for it."""
+    spec = golden("research")
+    # No autoscaler answers Kueue's questions here.
+    spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
+    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    keys = secrets.made(store, datetime.now(UTC))
+    flags: dict[str, list[str]] = {}
+    for each in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
+        flags.setdefault(each["name"], []).append(each["value"])
+    more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
+    with (
+        running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server,
+        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as way,
+        ExitStack() as stack,
+    ):
+        admin = Api(server, keys, folder, "admin", "system:masters")
+        cluster = Cluster.of(way.kubeconfig)
+        aws = localaws.start(folder / "aws", "research")
+        stack.callback(localaws.stop, aws.folder)
+        roles = _account(aws, spec)
+        _controllers(stack, folder, way.kubeconfig)
+        _jobset(stack, cluster, folder, way.kubeconfig)
+        if queues:
+            stack.enter_context(kueue(cluster, spec, folder))
+        _apply_all(cluster, spec, roles)
+        assert spec.research is not None
+        api = SimpleNamespace(get=lambda path: admin.call("GET", path))
+        issuers.publish(cast("Any", api), _client(aws, "s3"), spec.research.issuer)
+        kubeconfigs = {}
+        for login in ("ada", "alan"):
+            pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
+            where = Endpoint(NAME, server.address)
+            found = kubeconfig.with_certificate(where, keys.ca.certificate, "research", login, pair)
+            kubeconfigs[login] = folder / f"{login}.yaml"
+            kubeconfigs[login].write_text(yaml.safe_dump(found))
+        (folder / "pods").mkdir()
+        pods = stack.enter_context(StandIn(admin, folder / "pods", _images(aws)).running())
+        yield World(spec, admin, aws, pods, folder, kubeconfigs)
+
+
+def _images(aws: Server) -> dict[str, dict[str, str]]:
+    """What would be in the images: for the code's the client, for the job's Debian's Python with torch."""
+    client = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "AWS_ENDPOINT_URL": aws.address}
+    torch = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}
+    return {"code": client, "main": torch}
+
+
+def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
+    """What Terraform makes of the module research, in short; ``tests/localaws/test_web_identity.py`` has the
+    module itself. Namespace → its role's ARN."""
+    assert spec.research is not None
+    assert spec.storage.work is not None
+    s3, iam, issuer = _client(aws, "s3"), _client(aws, "iam"), spec.research.issuer
+    place = {"CreateBucketConfiguration": {"LocationConstraint": "us-west-2"}}
+    for bucket in (issuer.bucket, spec.storage.work.bucket):
+        s3.create_bucket(Bucket=bucket, **place)
+    public = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:GetObject",
+        "Resource": f"arn:aws:s3:::{issuer.bucket}/*",
+    }
+    s3.put_bucket_policy(
+        Bucket=issuer.bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [public]})
+    )
+    provider = iam.create_open_id_connect_provider(
+        Url=issuer.url, ClientIDList=[research.AUDIENCE], ThumbprintList=[]
+    )
+    host = issuer.url.removeprefix("https://")
+    found = {}
+    for namespace, name in spec.research.roles.items():
+        who = {f"{host}:sub": f"system:serviceaccount:{namespace}:work", f"{host}:aud": research.AUDIENCE}
+        trust = {
+            "Effect": "Allow",
+            "Action": "sts:AssumeRoleWithWebIdentity",
+            "Principal": {"Federated": provider["OpenIDConnectProviderArn"]},
+            "Condition": {"StringEquals": who},
+        }
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        found[namespace] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    return found
+
+
+def _controllers(stack: ExitStack, folder: Path, admin: Path) -> None:
+    log = stack.enter_context((folder / "kube-controller-manager.log").open("ab"))
+    process = subprocess.Popen(
+        [
+            need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
+            f"--kubeconfig={admin}", f"--controllers={','.join(_CONTROLLERS)}",
+        ],
+        stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+
+def _jobset(stack: ExitStack, cluster: Cluster, folder: Path, admin: Path) -> None:
+    """Its kind, its controller, and its webhooks at a port of this machine."""
+    program = need("jobset")
+    now, life = datetime.now(UTC), timedelta(hours=12)
+    authority = certificates.authority("jobset", now)
+    pair = certificates.server(authority, "jobset", ["localhost"], now, life)
+    serving = folder / "jobset/serving-certs"
+    serving.mkdir(parents=True)
+    (serving / "tls.crt").write_text(pair.certificate)
+    (serving / "tls.key").write_text(pair.key)
+    webhooks, health = stack.enter_context(reserved(2))
+    config = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {"port": webhooks, "host": "127.0.0.1"},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+        "metrics": {"bindAddress": "0"},
+    }
+    (folder / "jobset.yaml").write_text(yaml.safe_dump(config))
+    chart = templated("jobset", None, "--namespace=jobset-system")
+    for each in chart:
+        if each["kind"] == "CustomResourceDefinition":
+            each["spec"].pop("conversion", None)
+            apply(cluster, each)
+    # It looks for its certificate in this place alone.
+    place = "/tmp/k8s-webhook-server"
+    alone = ["unshare", "--mount", "--", "sh", "-c"]
+    alone += [
+        f'mkdir -p {place} && mount --bind "$0" {place} && until "$@"; do sleep 0.5; done',
+        str(serving.parent),
+    ]
+    log = stack.enter_context((folder / "jobset.log").open("ab"))
+    process = subprocess.Popen(
+        [*alone, program, "--config", str(folder / "jobset.yaml"), "--kubeconfig", str(admin)],
+        stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=dict(os.environ), start_new_session=True,
+    )  # fmt: skip
+    stack.callback(process.wait)
+    stack.callback(os.killpg, process.pid, signal.SIGKILL)
+    for each in chart:
+        if each["kind"] in WEBHOOKS:
+            apply(cluster, here(each, webhooks, authority.certificate))
+
+
+def _apply_all(cluster: Cluster, spec: Spec, roles: Mapping[str, str]) -> None:
+    outputs = Outputs(roles=roles)
+    for module in (namespaces, scheduling, rights, identities, research):
+        for some in module.objects(spec, outputs).values():
+            for one in some:
+                until(partial(applied, cluster, one))

@@ -1,0 +1,242 @@
+"""What is shipped: the files that git sees, one archive a tree, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from causeway.code.archive import RefusedArchiveError, digest_of, unpack, write_archive
+from causeway.code.limit import check_limit, largest
+from causeway.code.secrets import find_secrets
+from causeway.code.tree import Entry, list_tree
+from causeway.errors import InputError
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=Ada", "-c", "user.email=ada@lab.example", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def paths(folder: Path, **options: list[str]) -> list[str]:
+    return [entry.path for entry in list_tree(folder, **options)]
+
+
+def packed(folder: Path) -> tuple[str, bytes]:
+    out = io.BytesIO()
+    return write_archive(folder, list_tree(folder), out), out.getvalue()
+
+
+# -- Which files --------------------------------------------------------------------------------------------
+
+
+def test_tracked_and_new_files_are_shipped_and_ignored_ones_are_not(folder: Path) -> None:
+    git(folder, "init", "-q")
+    write(
+        folder,
+        {"train.py": "", "gone.py": "", "lib/a.py": "", ".gitignore": "data/\n*.log\n", "kept.log": ""},
+    )
+    git(folder, "add", "-f", ".")
+    git(folder, "commit", "-qm", "x")
+    (folder / "gone.py").unlink()
+    write(folder, {"new.py": "", "data/x": "", "run.log": "", "lib/__pycache__/a.pyc": "", "wandb/run": ""})
+    assert paths(folder) == [".gitignore", "kept.log", "lib/a.py", "new.py", "train.py"]
+
+
+def test_a_folder_within_a_repository_is_shipped_alone(folder: Path) -> None:
+    git(folder, "init", "-q")
+    write(folder, {"a/train.py": "", "b/other.py": "", ".gitignore": "*.log\n", "a/x.log": ""})
+    assert paths(folder / "a") == ["train.py"]
+
+
+def test_submodules_are_shipped_with_their_own_rules(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write(other, {"lib.py": "", ".gitignore": "secret\n"})
+    git(other, "init", "-q")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "x")
+    git(folder, "init", "-q")
+    git(folder, "submodule", "add", "-q", str(other), "vendor/other")
+    write(folder, {"vendor/other/secret": ""})
+    assert paths(folder) == [".gitmodules", "vendor/other/.gitignore", "vendor/other/lib.py"]
+
+
+def test_without_git_all_is_shipped_but_caches_and_environments(folder: Path) -> None:
+    write(
+        folder,
+        {"train.py": "", "env/pyvenv.cfg": "", "env/lib/x.py": "", "__pycache__/a.pyc": "", "d/e.txt": ""},
+    )
+    assert paths(folder) == ["d/e.txt", "train.py"]
+
+
+def test_an_environment_that_git_tracks_is_not_shipped(folder: Path) -> None:
+    git(folder, "init", "-q")
+    write(folder, {"train.py": "", "env/pyvenv.cfg": "", "env/lib/x.py": ""})
+    git(folder, "add", ".")
+    assert paths(folder) == ["train.py"]
+
+
+def test_own_patterns_and_the_jobs(folder: Path) -> None:
+    write(folder, {"train.py": "", "data/a": "", "data/b": "", ".causewayignore": "data/*\n!data/a\n"})
+    assert paths(folder) == [".causewayignore", "data/a", "train.py"]
+    assert paths(folder, include=["*.py"]) == ["train.py"]
+    assert paths(folder, exclude=["*.py"]) == [".causewayignore", "data/a"]
+
+
+def test_links_stay_links_and_those_that_leave_the_folder_are_refused(folder: Path) -> None:
+    write(folder, {"a/x.py": ""})
+    (folder / "latest").symlink_to("a")
+    (folder / "a/up").symlink_to("../a/x.py")
+    assert [(entry.path, entry.link) for entry in list_tree(folder)] == [
+        ("a/up", "../a/x.py"), ("a/x.py", None), ("latest", "a"),
+    ]  # fmt: skip
+    (folder / "home").symlink_to("/home")
+    (folder / "a/out").symlink_to("../../x")
+    with pytest.raises(InputError) as raised:
+        list_tree(folder)
+    assert [problem.where.rpartition("project/")[2] for problem in raised.value.problems] == ["a/out", "home"]
+
+
+# -- The archive --------------------------------------------------------------------------------------------
+
+_NAMES = some.text("abcß.-_ ", min_size=1, max_size=6).filter(lambda name: name.strip(". ") != "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.dictionaries(_NAMES, some.binary(max_size=2000), max_size=6), some.integers(0, 2**31))
+def test_the_same_files_have_the_same_bytes_and_come_back(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], then: int
+) -> None:
+    one, other, back = (tmp_path_factory.mktemp(name) for name in ("one", "other", "back"))
+    write(one, files)
+    write(other, dict(reversed(files.items())))
+    for path in other.iterdir():
+        os.utime(path, (then, then))
+        path.chmod(0o600)
+    digest, data = packed(one)
+    assert (digest, data) == packed(other)
+    assert digest == digest_of(one, list_tree(one))
+    unpack(io.BytesIO(data), digest, back / "code")
+    assert {path.name: path.read_bytes() for path in (back / "code").iterdir()} == {
+        path.name: path.read_bytes() for path in one.iterdir() if path.name in paths(one)
+    }
+
+
+def test_what_differs_has_another_name(folder: Path) -> None:
+    write(folder, {"a": "1"})
+    digests = {packed(folder)[0]}
+    (folder / "a").chmod(0o755)
+    digests.add(packed(folder)[0])
+    write(folder, {"a": "2"})
+    digests.add(packed(folder)[0])
+    (folder / "a").rename(folder / "b")
+    digests.add(packed(folder)[0])
+    assert len(digests) == 4
+
+
+def test_modes_and_links_come_back(folder: Path, tmp_path: Path) -> None:
+    write(folder, {"run.sh": "#!/bin/sh\n"})
+    (folder / "run.sh").chmod(0o755)
+    (folder / "link").symlink_to("run.sh")
+    digest, data = packed(folder)
+    unpack(io.BytesIO(data), digest, tmp_path / "code")
+    assert (tmp_path / "code/run.sh").stat().st_mode & 0o111
+    assert (tmp_path / "code/link").readlink() == Path("run.sh")
+    assert list(tmp_path.glob(".code*")) == []
+
+
+def test_a_changed_byte_is_refused(folder: Path, tmp_path: Path) -> None:
+    write(folder, {"a": "1" * 1000})
+    digest, data = packed(folder)
+    tar = bytearray(gzip.decompress(data))
+    tar[600] ^= 1
+    with pytest.raises(RefusedArchiveError, match="not what was submitted"):
+        unpack(io.BytesIO(gzip.compress(bytes(tar))), digest, tmp_path / "code")
+    for broken in (data[:-20], b"nothing", data[:50] + b"\0" + data[51:]):
+        with pytest.raises(RefusedArchiveError):
+            unpack(io.BytesIO(broken), digest, tmp_path / "code")
+    assert not (tmp_path / "code").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "link"),
+    [
+        ("../out", tarfile.REGTYPE, ""),
+        ("a/../../out", tarfile.REGTYPE, ""),
+        ("link", tarfile.SYMTYPE, "/etc"),
+        ("link", tarfile.SYMTYPE, "../x"),
+        ("device", tarfile.CHRTYPE, ""),
+        ("pipe", tarfile.FIFOTYPE, ""),
+    ],
+)
+def test_archives_that_reach_out_are_refused(tmp_path: Path, name: str, kind: bytes, link: str) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, link
+        tar.addfile(info)
+    digest = hashlib.sha256(out.getvalue()).hexdigest()
+    with pytest.raises(RefusedArchiveError):
+        unpack(io.BytesIO(gzip.compress(out.getvalue())), digest, tmp_path / "deep/code")
+    assert not (tmp_path / "deep/out").exists()
+
+
+# -- Limits and secrets -------------------------------------------------------------------------------------
+
+
+def entries(sizes: Mapping[str, int]) -> list[Entry]:
+    return [Entry(path, size, executable=False) for path, size in sorted(sizes.items())]
+
+
+def test_over_the_limit_the_largest_paths_are_named() -> None:
+    many = {f"data/img/{n}.png": 10 for n in range(100)}
+    found = entries({**many, "weights/old/a.bin": 500, "weights/old/b.txt": 1, "src/a.py": 1})
+    assert check_limit("project", found, 1502) == []
+    (problem,) = check_limit("project", found, 1501)
+    assert [line.split("echo ")[1] for line in problem.hint.splitlines()[1:]] == [
+        f"'/{path}' >> .causewayignore" for path in ("data/img/", "weights/old/a.bin", "src/a.py")
+    ]
+
+
+def test_ten_at_most() -> None:
+    assert len(largest(entries({f"{n}.bin": n for n in range(30)}))) == 10
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "refused"),
+    [
+        (".env", "", True),
+        ("deploy/.env.production", "", True),
+        (".env.example", "", False),
+        ("id_ed25519", "", True),
+        ("id_ed25519.pub", "", False),
+        (".aws/credentials", "", True),
+        ("lab.ovpn", "", True),
+        ("ca.pem", "-----BEGIN CERTIFICATE-----", False),
+        ("key.pem", "-----BEGIN RSA PRIVATE KEY-----", True),
+        ("settings.py", "KEY = 'AKIA" + "ABCDEFGHIJKLMNOP'", True),
+        ("settings.py", "token = 'ghp_" + "a" * 36 + "'", True),
+        ("train.py", "akia = hf_model('x')", False),
+    ],
+)
+def test_what_looks_like_a_secret_is_named(folder: Path, path: str, text: str, refused: bool) -> None:
+    write(folder, {path: text, "train.py" if path != "train.py" else "other.py": ""})
+    assert [problem.where for problem in find_secrets(folder, list_tree(folder))] == (
+        [str(folder / path)] if refused else []
+    )

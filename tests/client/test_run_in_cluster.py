@@ -1,0 +1,240 @@
+"""``causeway run`` in a cluster, end to end: from a folder to pods, and back with what became of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from client.jobset_world import World, worlds
+from client.pods import can_run, wait
+from client.process import Finished
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.heavy(minutes=2),
+    pytest.mark.skipif(bool(can_run()), reason=can_run()),
+]
+
+Run = Callable[..., Finished]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with worlds(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+        assert found.pods.problems == []
+
+
+@pytest.fixture
+def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
+    """Ada's shell, in the folder."""
+    return person(world, "ada", folder, environment, command)
+
+
+def person(world: World, login: str, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
+    def run(*arguments: str) -> Finished:
+        done = subprocess.run(
+            [*command, *arguments], cwd=folder, env={**environment, **world.environment(login)},
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def program(folder: Path, text: str) -> None:
+    (folder / "train.py").write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Run, folder: Path) -> None:
+    program(folder, "import os; print('hello from', os.environ['CAUSEWAY_RUN'], os.getcwd())")
+    done = ada("run", "--name", "hello", "--", "python3", "train.py")
+    assert done.code == 0, done.err
+    assert "hello from hello-1 /causeway/code" in done.err
+    (row,) = [each for each in yaml.safe_load(ada("ps", "--json").out) if each["name"] == "hello-1"]
+    assert (row["state"], row["person"], row["workers"][0]["state"]) == ("done", "ada", "done")
+
+
+_DDP = """
+    import os, sys, torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    total = torch.tensor([float(dist.get_rank())])
+    dist.all_reduce(total)
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()}")
+    if FAIL and os.environ["CAUSEWAY_RANK"] == "1":
+        raise ValueError("loss is nan")
+"""
+
+
+def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitted_stays(
+    ada: Run, world: World, folder: Path, tmp_path: Path
+) -> None:
+    program(folder, _DDP.replace("FAIL", "True"))
+    (folder / "job.yaml").write_text("name: ddp\nrun: python3 train.py\nnodes: 2\ngpus: 1\nrestarts: 0\n")
+    done = ada("run", "job.yaml", "--json")
+    assert done.code == 1, done.err
+    assert "rank 0 of 2: 1.0" in done.err
+    first = done.json["first_failure"]
+    assert (first["role"], first["rank"], first["lines"][-1]) == ("worker", 1, "ValueError: loss is nan")
+    assert done.json["code"]
+    told = ada("why", done.json["name"])
+    assert "first to fail: worker-1" in told.out
+    assert "ValueError: loss is nan" in told.out
+    # The folder changes; what was submitted does not.
+    program(folder, _DDP.replace("FAIL", "False"))
+    assert ada("code", done.json["name"], str(tmp_path / "back")).code == 0
+    assert "if True and" in (tmp_path / "back/train.py").read_text()
+    again = ada("rerun", done.json["name"], "--json")
+    assert (again.code, again.json["code"]) == (1, done.json["code"])
+    assert again.json["first_failure"]["lines"][-1] == "ValueError: loss is nan"
+    assert ada("run", "job.yaml").code == 0
+
+
+def test_unchanged_code_is_not_sent_again(ada: Run, world: World, folder: Path) -> None:
+    program(folder, "print('x' * 10)")
+    first = ada("run", "--name", "same", "--json", "--", "python3", "train.py")
+    again = ada("run", "--name", "same", "--json", "--", "python3", "train.py")
+    assert (first.json["name"], again.json["name"]) == ("same-1", "same-2")
+    assert first.json["code"] == again.json["code"]
+    versions = world.s3().list_object_versions(
+        Bucket=world.bucket, Prefix=f"code/user-ada/{first.json['code']}.tar.gz"
+    )
+    assert len(versions["Versions"]) == 1
+
+
+def test_a_failure_is_restarted_and_an_import_that_fails_is_not(ada: Run, folder: Path) -> None:
+    program(folder, "import os, sys; sys.exit(3 if os.environ['CAUSEWAY_ATTEMPT'] == '0' else 0)")
+    (folder / "job.yaml").write_text("name: again\nrun: python3 train.py\nrestarts: 1\n")
+    done = ada("run", "job.yaml", "--json")
+    assert (done.code, done.json["restarts"]) == (0, 1), done.err
+    program(folder, "import nothing_of_the_sort")
+    done = ada("run", "job.yaml", "--json")
+    assert (done.code, done.json["restarts"]) == (1, 0), done.err
+    assert "nothing_of_the_sort" in done.json["first_failure"]["reason"]
+
+
+def test_code_that_is_not_what_was_submitted_does_not_run(ada: Run, world: World, folder: Path) -> None:
+    program(folder, "print('this must not run')")
+    first = ada("run", "--name", "forged", "--json", "--", "python3", "train.py")
+    key = f"code/user-ada/{first.json['code']}.tar.gz"
+    data = bytearray(world.s3().get_object(Bucket=world.bucket, Key=key)["Body"].read())
+    data[len(data) // 2] ^= 1
+    world.s3().put_object(Bucket=world.bucket, Key=key, Body=bytes(data))
+    done = ada("run", "--name", "forged", "--json", "--", "python3", "train.py")
+    assert done.code == 1
+    assert (done.json["restarts"], done.json["first_failure"]["exit"]) == (0, 78)
+    assert "the code" in done.json["first_failure"]["reason"]
+
+
+def test_code_that_is_gone_from_the_store_ends_the_run(ada: Run, world: World, folder: Path) -> None:
+    program(folder, "print('soon gone')")
+    name = ada("run", "--name", "gone", "--json", "--", "python3", "train.py").json["name"]
+    code = ada("why", name, "--json").json["code"]
+    world.s3().delete_object(Bucket=world.bucket, Key=f"code/user-ada/{code}.tar.gz")
+    done = ada("rerun", name)
+    assert (done.code, "not in the store any more" in done.err) == (1, True)
+    again = ada("run", "--name", "gone", "--", "python3", "train.py")
+    assert again.code == 0, "the client sends it again"
+
+
+def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Run, world: World, folder: Path) -> None:
+    program(folder, "print('never sent')")
+    done = ada("run", "--dry-run", "--gpus", "4", "--name", "dry", "--", "python3", "train.py")
+    assert done.code == 0, done.err
+    made = yaml.safe_load(done.out)
+    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--nproc_per_node=4" in container["command"][-1]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    mounts = {each["mountPath"]: each.get("readOnly") for each in container["volumeMounts"]}
+    assert (mounts["/home/ada"], mounts["/data"], mounts["/results"]) == (False, True, False)
+    (folder / "job.yaml").write_text("run: python3 train.py\nmounts: {home: false}\n")
+    asked = yaml.safe_load(ada("run", "job.yaml", "--dry-run").out)
+    pod = asked["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    paths = [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]]
+    assert "/results" in paths
+    assert "/home/ada" not in paths
+    assert not any(each["name"].startswith("dry") for each in yaml.safe_load(ada("ps", "--json").out))
+
+
+def test_what_no_machine_can_run_names_the_field(ada: Run, folder: Path) -> None:
+    program(folder, "")
+    (folder / "requirements.txt").write_text("")
+    for text, field in (
+        ("python: requirements.txt\n", "python"),
+        ("gpus: 9\n", "gpus.count"),
+        ("gpus: {model: titan-x-pascall}\n", "gpus.model"),
+        ("gpus: {count: 1, memory: 900 GiB}\n", "gpus.memory"),
+        ("memory: 100 TiB\n", "memory"),
+        ("where: {sites: [moon]}\n", "where.sites"),
+        ("mounts: {attic: true}\n", "mounts.attic"),
+        ("group: nobody\n", "group"),
+    ):
+        (folder / "job.yaml").write_text(f"run: python3 train.py\n{text}")
+        done = ada("run", "job.yaml")
+        line = 3 if text.count("\n") > 1 else 2
+        assert (done.code, f"job.yaml:{line}: {field}:" in done.err) == (2, True), done.err
+
+
+def test_a_run_in_a_groups_namespace_and_nobody_elses(
+    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
+    program(folder, "print('ours')")
+    done = ada("run", "--group", "engineers", "--json", "--name", "ours", "--", "python3", "train.py")
+    assert (done.code, done.json["namespace"]) == (0, "team-engineers"), done.err
+    alan = person(world, "alan", folder, environment, command)
+    refused = alan("run", "--group", "engineers", "--name", "theirs", "--", "python3", "train.py")
+    assert refused.code == 1
+    assert "Traceback" not in refused.err
+    assert alan("ps", "--group", "engineers").code == 1
+
+
+def test_detached_it_goes_on(ada: Run, world: World, folder: Path) -> None:
+    program(folder, "import time; print('begun', flush=True); time.sleep(3); print('ended')")
+    done = ada("run", "-d", "--json", "--name", "later", "--", "python3", "train.py")
+    assert done.code == 0
+    name = done.json["run"]
+    wait(lambda: yaml.safe_load(ada("why", name, "--json").out)["state"] == "done")
+    assert ada("logs", name).out.splitlines() == ["begun", "ended"]
+
+
+def test_ctrl_c_lets_go_and_the_run_goes_on(
+    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
+    program(folder, "import time; print('begun', flush=True); time.sleep(4); print('ended')")
+    process = subprocess.Popen(
+        [*command, "run", "--name", "left", "--", "python3", "train.py"],
+        cwd=folder, env={**environment, **world.environment("ada")}, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line == "begun\n":
+            break
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, "causeway logs -f left-1" in said) == (130, True), said
+    wait(lambda: yaml.safe_load(ada("why", "left-1", "--json").out)["state"] == "done")
+
+
+def test_a_cluster_that_does_not_answer_is_exit_code_3(
+    folder: Path, environment: Mapping[str, str], command: list[str], world: World
+) -> None:
+    program(folder, "")
+    config = yaml.safe_load(world.kubeconfigs["ada"].read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (folder.parent / "away.yaml").write_text(yaml.safe_dump(config))
+    for kubeconfig, words in (
+        (folder.parent / "away.yaml", "does not answer"),
+        (folder / "none", "kubeconfig"),
+    ):
+        env = {**environment, "KUBECONFIG": str(kubeconfig)}
+        done = subprocess.run(
+            [*command, "ps"], env=env, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, words in done.stderr) == (3, True), done.stderr
+        assert "Traceback" not in done.stderr

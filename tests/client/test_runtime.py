@@ -1,0 +1,197 @@
+"""The runtime as a process: environment, signals, and what is written down of an end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from causeway import runtime
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    status: Mapping[str, Any]
+
+
+def start(tmp_path: Path, script: str, **env: str) -> subprocess.Popen[str]:
+    own = {"PATH": os.environ["PATH"], "CAUSEWAY_STATUS": str(tmp_path / "status"), **env}
+    command = [sys.executable, runtime.__file__, script]
+    return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def end(tmp_path: Path, process: subprocess.Popen[str]) -> Ended:
+    out, _ = process.communicate(timeout=60)
+    return Ended(process.returncode, out, json.loads((tmp_path / "status").read_text(encoding="utf-8")))
+
+
+def run(tmp_path: Path, script: str, **env: str) -> Ended:
+    return end(tmp_path, start(tmp_path, script, **env))
+
+
+HOSTS = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+
+
+def test_done(tmp_path: Path) -> None:
+    ended = run(tmp_path, "echo one; echo two >&2")
+    assert (ended.code, ended.out.splitlines()) == (0, ["one", "two"])
+    assert (ended.status["exit"], ended.status["lines"], ended.status["role"]) == (0, [], "worker")
+
+
+def test_a_failure_keeps_its_code_and_last_lines(tmp_path: Path) -> None:
+    ended = run(tmp_path, "seq 1 30; echo; exit 3", JOB_COMPLETION_INDEX="2")
+    assert ended.code == 3
+    assert ended.status["rank"] == 2
+    assert ended.status["lines"] == [str(n) for n in range(11, 31)]
+    assert abs(ended.status["at"] - time.time()) < 60
+
+
+def test_a_pipe_that_fails_fails_the_command(tmp_path: Path) -> None:
+    assert run(tmp_path, "false | true").code == 1
+    assert run(tmp_path, "false\ntrue").code == 1
+
+
+def test_a_signal_that_ended_it_is_named(tmp_path: Path) -> None:
+    ended = run(tmp_path, "kill -SEGV $$")
+    assert (ended.code, ended.status["signal"]) == (128 + signal.SIGSEGV, "SIGSEGV")
+
+
+def test_an_import_that_fails_will_fail_again(tmp_path: Path) -> None:
+    ended = run(tmp_path, f"{sys.executable} -c 'import nothing_of_the_sort'")
+    assert ended.code == runtime.NEVER_WORKS
+    assert ended.status["reason"] == "ModuleNotFoundError: No module named 'nothing_of_the_sort'"
+
+
+def test_a_program_that_is_asked_to_stop_may_save_and_that_is_no_failure(tmp_path: Path) -> None:
+    script = (
+        "trap 'test -e $CAUSEWAY_STOP && echo saved; exit 1' TERM; echo ready; while :; do sleep 0.05; done"
+    )
+    process = start(tmp_path, script, CAUSEWAY_STOP=str(tmp_path / "stop"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    ended = end(tmp_path, process)
+    # The shell may say of its child that it was terminated.
+    assert (ended.code, ended.out.splitlines()[-1]) == (runtime.STOPPED, "saved")
+    assert ended.status["exit"] == runtime.STOPPED
+
+
+def test_who_asks_twice_kills(tmp_path: Path) -> None:
+    process = start(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.terminate()
+    assert end(tmp_path, process).code == runtime.STOPPED
+
+
+def test_what_a_command_left_behind_ends_with_it(tmp_path: Path) -> None:
+    ended = run(tmp_path, "sleep 300 & echo $!")
+    assert ended.code == 0
+    # Whether process 1 of this machine reaps it is not ours to say.
+    assert (
+        not psutil.pid_exists(int(ended.out))
+        or psutil.Process(int(ended.out)).status() == psutil.STATUS_ZOMBIE
+    )
+
+
+def test_a_status_fits_a_termination_message(tmp_path: Path) -> None:
+    ended = run(tmp_path, f"{sys.executable} -c 'for n in range(20): print(chr(0x1f600) * 400)'; exit 1")
+    assert (tmp_path / "status").stat().st_size <= 4096
+    assert ended.status["lines"]
+
+
+def test_alone_a_program_sees_no_distributed_variables(tmp_path: Path) -> None:
+    env = runtime.environment({"CAUSEWAY_HOSTS": json.dumps({"worker": ["a:1"]})})
+    assert not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "TF_CONFIG"} & {*env}
+
+
+def test_without_a_launcher_a_worker_is_a_rank() -> None:
+    env = runtime.environment({"CAUSEWAY_HOSTS": json.dumps(HOSTS), "CAUSEWAY_RANK": "1"})
+    assert [env[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")] == [
+        "1", "2", "0", "127.0.0.1", "1",
+    ]  # fmt: skip
+
+
+def test_torchrun_makes_the_ranks_itself() -> None:
+    given = {
+        "CAUSEWAY_HOSTS": json.dumps(HOSTS),
+        "CAUSEWAY_LAUNCHER": "torchrun",
+        "JOB_COMPLETION_INDEX": "1",
+    }
+    env = runtime.environment(given)
+    assert (env["NODE_RANK"], env["CAUSEWAY_RANK"]) == ("1", "1")
+    assert "RANK" not in env
+
+
+def test_tensorflow_gets_its_cluster_without_the_evaluator() -> None:
+    hosts = {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"], "evaluator": ["e:1"]}
+    given = {
+        "CAUSEWAY_HOSTS": json.dumps(hosts),
+        "CAUSEWAY_LAUNCHER": "tensorflow",
+        "CAUSEWAY_ROLE": "worker",
+    }
+    config = json.loads(runtime.environment({**given, "CAUSEWAY_RANK": "1"})["TF_CONFIG"])
+    assert config["task"] == {"type": "worker", "index": 1}
+    assert [*config["cluster"]] == ["chief", "worker", "ps"]
+    assert runtime.environment(given)["MASTER_ADDR"] == "c"
+
+
+def test_code_and_packages_come_first() -> None:
+    env = runtime.environment(
+        {"CAUSEWAY_CODE": "/code", "PYTHONPATH": "/x", "CAUSEWAY_PYTHON": "/env", "PATH": "/bin"}
+    )
+    assert (env["PYTHONPATH"], env["PATH"], env["VIRTUAL_ENV"]) == ("/code:/x", "/env/bin:/bin", "/env")
+
+
+def test_a_first_worker_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not runtime.wait_for_name("no-such-host.invalid", seconds=0)
+    assert runtime.wait_for_name("127.0.0.1", seconds=0)
+
+
+def test_of_several_processes_the_first_that_failed_counts(tmp_path: Path) -> None:
+    script = f"""
+        one() {{
+            RANK=$1 {sys.executable} -c "import time; time.sleep($2); raise ValueError('rank $1')"
+        }}
+        one 0 1 & one 1 0 & wait -n || true
+        wait
+        echo noise
+        exit 1
+    """
+    ended = run(tmp_path, script)
+    assert (ended.status["process"], ended.status["lines"][-1]) == (1, "ValueError: rank 1")
+
+
+def test_the_images_own_sitecustomize_is_run_too(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.word = 'own'")
+    script = f"{sys.executable} -c 'print(word); raise SystemExit(3)'"
+    ended = run(tmp_path, script, PYTHONPATH=str(tmp_path))
+    assert (ended.code, ended.out, ended.status["lines"]) == (3, "own\n", ["own"])
+
+
+def test_the_runtime_needs_an_old_python_only() -> None:
+    """Images have Pythons of their own. Its syntax is Python 3.8's."""
+    import ast
+
+    ast.parse(Path(runtime.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))
+    imports = [
+        node
+        for node in ast.walk(ast.parse(Path(runtime.__file__).read_text()))
+        if isinstance(node, ast.Import)
+    ]
+    assert {name.name for node in imports for name in node.names} <= sys.stdlib_module_names

@@ -1,0 +1,159 @@
+"""Digests and sizes from registries.
+
+The registry here is a stand-in on this machine: it serves the manifests that it is given, and wants an
+anonymous token, as Docker Hub and GitHub's registry do.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from infra.drive import registries
+from infra.drive.registries import Manifest, RegistryError
+from infra.model.containers import parse
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+@dataclass
+class Registry:
+    """What it has, and what it was asked."""
+
+    port: int = 0
+    manifests: dict[str, bytes] = field(default_factory=dict)
+    """``repository:reference`` → body."""
+    open: bool = False
+    """Whether it wants no token."""
+    token: str = "anonymous"
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def put(self, repository: str, tag: str, body: dict[str, Any]) -> str:
+        """Its digest."""
+        raw = json.dumps(body).encode()
+        digest = f"sha256:{sha256(raw).hexdigest()}"
+        for reference in (tag, digest):
+            self.manifests[f"{repository}:{reference}"] = raw
+        return digest
+
+    def image(self, repository: str, tag: str, *layers: int) -> str:
+        """A manifest of an image with a configuration of 100 bytes."""
+        return self.put(repository, tag, {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {"size": 100},
+            "layers": [{"size": each} for each in layers],
+        })  # fmt: skip
+
+    def index(self, repository: str, tag: str, **digests: str) -> str:
+        """An index by architecture, with an attestation, as builders add them."""
+        manifests = [
+            {"digest": digest, "platform": {"os": "linux", "architecture": architecture}}
+            for architecture, digest in digests.items()
+        ]
+        unknown = {"digest": "sha256:0", "platform": {"os": "unknown", "architecture": "unknown"}}
+        return self.put(repository, tag, {"mediaType": INDEX, "manifests": [*manifests, unknown]})
+
+
+@contextmanager
+def serving() -> Iterator[Registry]:
+    registry = Registry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            registry.asked.append(self.path)
+            where = urlsplit(self.path)
+            if where.path == "/token":
+                assert parse_qs(where.query) == {"service": ["test"], "scope": ["repository:a/b:pull"]}
+                return self._answer(200, json.dumps({"token": registry.token}).encode())
+            if not registry.open and self.headers["Authorization"] != "Bearer anonymous":
+                realm = f"http://{registry.name}/token"
+                wanted = f'Bearer realm="{realm}",service="test",scope="repository:a/b:pull"'
+                return self._answer(401, b"", **{"WWW-Authenticate": wanted})
+            repository, _, reference = where.path.removeprefix("/v2/").rpartition("/manifests/")
+            body = registry.manifests.get(f"{repository}:{reference}")
+            return self._answer(404, b"") if body is None else self._answer(200, body)
+
+        def _answer(self, code: int, body: bytes, **headers: str) -> None:
+            self.send_response(code)
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        registry.port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield registry
+        server.shutdown()
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with serving() as found:
+        yield found
+
+
+def test_an_index_is_known_by_its_own_digest_and_the_larger_architecture(registry: Registry) -> None:
+    small, large = registry.image("a/b", "x", 10), registry.image("a/b", "y", 500, 400)
+    digest = registry.index("a/b", "v1", amd64=small, arm64=large)
+    image = parse(f"{registry.name}/a/b:v1")
+    assert registries.ask(image, {"amd64"}) == Manifest(digest, 110)
+    assert registries.ask(image, {"amd64", "arm64"}) == Manifest(digest, 1000)
+    assert registries.ask(parse(f"{registry.name}/a/b@{digest}"), {"amd64"}) == Manifest(digest, 110)
+
+
+def test_one_token_does_for_an_image(registry: Registry) -> None:
+    registry.index("a/b", "v1", amd64=registry.image("a/b", "x", 10))
+    registries.ask(parse(f"{registry.name}/a/b:v1"), {"amd64"})
+    assert sum(each.startswith("/token") for each in registry.asked) == 1
+
+
+def test_an_image_of_one_architecture(registry: Registry) -> None:
+    registry.open = True
+    digest = registry.image("a/b", "v1", 1, 2)
+    assert registries.ask(parse(f"{registry.name}/a/b:v1"), {"amd64"}) == Manifest(digest, 103)
+
+
+def test_what_can_not_be_said_is_said_so_and_holds_nothing_up(registry: Registry) -> None:
+    digest = registry.image("a/b", "v1", 1)
+    registry.index("a/b", "other", s390x=digest)
+    registry.manifests["a/b:broken"] = b"<html>"
+    names = ["v1", "gone", "other", "broken"]
+    found = registries.ask_all([parse(f"{registry.name}/a/b:{name}") for name in names], {"amd64"})
+    assert found[0] == Manifest(digest, 101)
+    said = [str(each).removeprefix(f"{registry.name}/a/b") for each in found[1:]]
+    assert said == [
+        f":gone: {registry.name} answers 404 Not Found",
+        ":other is not there for amd64",
+        ":broken: the registry's answer is not a manifest",
+    ]
+    registry.token = "another"
+    with pytest.raises(RegistryError, match="answers 401 Unauthorized"):
+        registries.ask(parse(f"{registry.name}/a/b:v1"), {"amd64"})
+    with pytest.raises(RegistryError, match="does not answer"):
+        registries.ask(parse("127.0.0.1:1/a/b:v1"), {"amd64"})
+
+
+def test_a_digest_is_held_to(registry: Registry) -> None:
+    digest = registry.image("a/b", "v1", 1)
+    registry.manifests[f"a/b:{digest}"] = b'{"layers": [], "config": {"size": 1}}'
+    with pytest.raises(RegistryError, match="the registry answers with sha256:"):
+        registries.ask(parse(f"{registry.name}/a/b:v1@{digest}"), {"amd64"})

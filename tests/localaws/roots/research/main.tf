@@ -1,0 +1,11 @@
+# Beside the module research, whose files the test puts here: the bucket that it gives rights to.
+
+resource "aws_s3_bucket" "work" {
+  bucket = var.bucket
+}
+
+resource "aws_s3_object" "secret" {
+  bucket  = aws_s3_bucket.work.id
+  key     = "code/user-alan/secret"
+  content = "alan's"
+}
