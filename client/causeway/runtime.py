@@ -158,18 +158,20 @@ def first_exception(folder: str) -> dict[str, Any] | None:
 
 
 def summary(
-    code: int, stopped: bool, lines: Iterable[str], first: Mapping[str, Any] | None = None
+    code: int, stopped: float | None, lines: Iterable[str], first: Mapping[str, Any] | None = None
 ) -> tuple[int, dict[str, Any]]:
     """How the command ended: (exit code of this process, what is written down).
 
-    ``code``: the command's, negative for a signal. ``first``: of ``first_exception``. Without an exception
-    the last lines of the output have to do.
+    ``code``: the command's, negative for a signal. ``stopped``: when it was asked to end, in seconds since
+    the epoch. ``first``: of ``first_exception``. Without an exception the last lines of the output have to do.
     """
     said: dict[str, Any] = {"lines": [line for line in lines if line.strip()][-LINES:]}
     if code < 0:
         said["signal"] = signal.Signals(-code).name
         code = 128 - code
-    if code and stopped:
+    # What failed before it was asked to end failed by itself: where one worker of several fails, the others are
+    # stopped, and that can come before the launcher of the first has ended.
+    if code and stopped is not None and (first is None or first["at"] >= stopped):
         code = STOPPED
     elif code and first is not None:
         said["at"], said["lines"] = first["at"], first["lines"]
@@ -202,11 +204,11 @@ def main(script: str) -> int:
         write_status(path, {"role": role, "rank": rank, "at": time.time(), **status})
         return code
 
-    stopped: list[int] = []
+    stopped: list[float] = []
     process: subprocess.Popen[bytes] | None = None
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        stopped.append(number)
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.append(time.time())
         if env.get("CAUSEWAY_STOP"):
             with open(env["CAUSEWAY_STOP"], "w", encoding="ascii"):
                 pass
@@ -251,7 +253,7 @@ def main(script: str) -> int:
     output.join(timeout=10)
     first = first_exception(hooks)
     shutil.rmtree(hooks, ignore_errors=True)
-    return ended(*summary(code, bool(stopped), output.lines, first))
+    return ended(*summary(code, stopped[0] if stopped else None, output.lines, first))
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:

@@ -88,6 +88,33 @@ def test_a_program_that_is_asked_to_stop_may_save_and_that_is_no_failure(tmp_pat
     assert ended.status["exit"] == runtime.STOPPED
 
 
+def test_what_failed_before_it_was_asked_to_stop_failed_by_itself(tmp_path: Path) -> None:
+    """A launcher ends some time after the rank that failed; until then another worker's end may stop it."""
+    script = (
+        f"{sys.executable} -c 'raise ValueError(1)' || echo failed; "
+        "trap 'exit 1' TERM; while :; do sleep 0.05; done"
+    )
+    process = start(tmp_path, script)
+    assert process.stdout is not None
+    while process.stdout.readline() != "failed\n":
+        pass
+    process.terminate()
+    ended = end(tmp_path, process)
+    assert (ended.code, ended.status["lines"][-1]) == (1, "ValueError: 1")
+
+
+def test_what_failed_as_it_was_asked_to_stop_was_stopped(tmp_path: Path) -> None:
+    script = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: 1 / 0);"
+        " print('ready'); time.sleep(60)"
+    )
+    process = start(tmp_path, f'exec {sys.executable} -uc "{script}"')
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert end(tmp_path, process).code == runtime.STOPPED
+
+
 def test_who_asks_twice_kills(tmp_path: Path) -> None:
     process = start(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert process.stdout is not None
