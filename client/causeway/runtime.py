@@ -163,14 +163,14 @@ def summary(
     """How the command ended: (exit code of this process, what is written down).
 
     ``code``: the command's, negative for a signal. ``stopped``: when it was asked to end, in seconds since
-    the epoch. ``first``: of ``first_exception``. Without an exception the last lines of the output have to do.
+    the epoch. ``first``: of ``first_exception``; without one the last lines of the output have to do.
     """
     said: dict[str, Any] = {"lines": [line for line in lines if line.strip()][-LINES:]}
     if code < 0:
         said["signal"] = signal.Signals(-code).name
         code = 128 - code
-    # What failed before it was asked to end failed by itself: where one worker of several fails, the others are
-    # stopped, and that can come before the launcher of the first has ended.
+    # What failed before it was asked to end failed by itself: where one of several workers fails, the others
+    # are stopped, and that can come before the launcher of the first has ended.
     if code and stopped is not None and (first is None or first["at"] >= stopped):
         code = STOPPED
     elif code and first is not None:
