@@ -39,6 +39,9 @@ RUN = f"{OURS}/run"
 """Label: the run's name, on the JobSet and on its pods."""
 JOB, CODE, PERSON = f"{OURS}/job", f"{OURS}/code", f"{OURS}/person"
 """Annotations: the job as a file would have it, the archive's name, who submitted it."""
+GPUS = "nvidia.com/gpu"
+SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label: the longest that it may run. The queue stops it then."""
 QUEUE = "default"
 _KILLED = 137
 
@@ -85,14 +88,13 @@ def jobset(made: Submission) -> dict[str, Any]:
     """The object of a run."""
     run, job, digest = made.run, made.job, made.digest
     workers = [each.workers for each in made.fits]
-    seconds = {"kueue.x-k8s.io/max-exec-time-seconds": str(job.time)}
     return {
         "apiVersion": API,
         "kind": "JobSet",
         "metadata": {
             "name": run,
             "namespace": made.namespace,
-            "labels": {"kueue.x-k8s.io/queue-name": QUEUE, RUN: run, **seconds},
+            "labels": {"kueue.x-k8s.io/queue-name": QUEUE, RUN: run, SECONDS: str(job.time)},
             "annotations": {
                 JOB: json.dumps(written(job), ensure_ascii=False),
                 PERSON: made.person,
@@ -285,7 +287,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     amounts = {"cpu": f"{round(fit.cpus * 1000)}m", "memory": f"{fit.memory >> 20}Mi"}
     limits = {"memory": amounts["memory"]}
     if workers.gpus.count:
-        limits["nvidia.com/gpu"] = str(workers.gpus.count)
+        limits[GPUS] = str(workers.gpus.count)
     return {
         "name": "main",
         "image": image,
