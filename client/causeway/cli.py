@@ -163,22 +163,29 @@ def why(run: str, group: str | None, as_json: bool) -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, through its restarts.")
+@click.option("--worker", metavar="worker-3", help="Only this one.")
+@click.option("--attempt", type=click.IntRange(0), metavar="N", help="Of an earlier start; 0 is the first.")
 @_group
-def logs(run: str, follow: bool, group: str | None) -> None:
-    """Show the output of all workers of a run.
+@_json
+def logs(
+    run: str, follow: bool, worker: str | None, attempt: int | None, group: str | None, as_json: bool
+) -> None:
+    """Show the output of all workers of a run, also when its pods are gone.
 
     \b
     causeway logs -f resnet-3
+    causeway logs resnet-3 --worker worker-1 --attempt 0
     """
-    from causeway.commands import watching
+    from causeway.commands.logs import logs as show
 
-    sys.exit(watching.logs(run, group, follows=follow))
+    sys.exit(show(run, group, follows=follow, worker=worker, attempt=attempt, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True)
 @_group
-def stop(runs: tuple[str, ...], group: str | None) -> None:
+@_json
+def stop(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
     """Stop runs: SIGTERM, their grace, SIGKILL. They keep their record, and can be resumed.
 
     \b
@@ -186,13 +193,14 @@ def stop(runs: tuple[str, ...], group: str | None) -> None:
     """
     from causeway.commands import watching
 
-    sys.exit(watching.stop(runs, group))
+    sys.exit(watching.stop(runs, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True)
 @_group
-def resume(runs: tuple[str, ...], group: str | None) -> None:
+@_json
+def resume(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
     """Queue stopped runs again, with the code that they were submitted with.
 
     \b
@@ -200,7 +208,7 @@ def resume(runs: tuple[str, ...], group: str | None) -> None:
     """
     from causeway.commands import watching
 
-    sys.exit(watching.resume(runs, group))
+    sys.exit(watching.resume(runs, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -220,19 +228,115 @@ def rerun(run: str, detach: bool, yes: bool, group: str | None, as_json: bool) -
     sys.exit(submit.rerun(run, group, as_json=as_json, detach=detach, yes=yes))
 
 
+@cli.command(cls=_AfterDashes, context_settings=_CONTEXT)
+@click.argument("run", required=False)
+@click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
+@click.option("--node", metavar="NAME", help="Log in to an SSH node instead.")
+@click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
+@click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
+@click.option("--idle", default="1h", show_default=True, help="It ends after so long without use.")
+@click.option("--image", help="A name of the cluster's images, or a reference.")
+@click.option("--python", metavar="FILE", help="Packages to install, as for `run`.")
+@click.option("--priority", help="A priority class of the cluster.")
+@click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
+@_yes
+@_group
+@click.pass_context
+def shell(
+    ctx: click.Context,
+    /,
+    run: str | None,
+    worker: str | None,
+    node: str | None,
+    yes: bool,
+    allow_secrets: bool,
+    group: str | None,
+    **fields: Any,
+) -> None:
+    """Open a terminal on a GPU with this folder's code, in a worker of RUN, or on an SSH node.
+
+    \b
+    causeway shell --gpus 1 --time 8h                    ends when you leave, or when it is idle
+    causeway shell resnet-3 --worker worker-1            beside what runs there
+    causeway shell resnet-3 -- nvidia-smi                one command
+    causeway shell --node login                          plain ssh
+    """
+    from causeway.commands import shell as shells
+
+    command: tuple[str, ...] = ctx.meta["after dashes"]
+    if node is not None:
+        sys.exit(shells.log_in(node, command))
+    if run is not None:
+        sys.exit(shells.enter(run, worker, group, command))
+    if command or worker:
+        raise click.UsageError("a command and --worker need the name of a run; for a new one: causeway run")
+    options = {name: value for name, value in fields.items() if value is not None}
+    options |= {"group": group} if group else {}
+    sys.exit(shells.open_shell(options, allow_secrets=allow_secrets, yes=yes))
+
+
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
 @click.argument("folder", required=False, default="")
 @_group
-def code(run: str, folder: str, group: str | None) -> None:
+@_json
+def code(run: str, folder: str, group: str | None, as_json: bool) -> None:
     """Write the code of a run into a new folder, by default of the run's name.
 
     \b
     causeway code resnet-3
     """
-    from causeway.commands import watching
+    from causeway.commands import files
 
-    sys.exit(watching.code(run, group, folder))
+    sys.exit(files.code(run, group, folder, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run")
+@click.argument("path", required=False, default="")
+@click.option("--to", "folder", default="", metavar="FOLDER", help="Default: the run's name.")
+@_group
+@_json
+def get(run: str, path: str, folder: str, group: str | None, as_json: bool) -> None:
+    """Fetch what a run wrote below $CAUSEWAY_RESULTS: all of it, or a file or folder of it.
+
+    \b
+    causeway get resnet-3
+    causeway get resnet-3 plots --to today
+    """
+    from causeway.commands import files
+
+    sys.exit(files.get(run, group, path, folder, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run")
+@click.argument("paths", nargs=-1, required=True)
+@_group
+@_json
+def put(run: str, paths: tuple[str, ...], group: str | None, as_json: bool) -> None:
+    """Send files and folders to a run's results. When it is resumed, they are there.
+
+    \b
+    causeway put resnet-3 best.pt
+    """
+    from causeway.commands import files
+
+    sys.exit(files.put(run, group, paths, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@_group
+@_json
+def doctor(group: str | None, as_json: bool) -> None:
+    """Check the way to the cluster, step by step, and say what cures each that fails.
+
+    \b
+    causeway doctor
+    """
+    from causeway.commands.doctor import doctor as examine
+
+    sys.exit(examine(group, as_json=as_json))
 
 
 def main() -> None:

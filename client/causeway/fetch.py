@@ -1,7 +1,9 @@
-"""In a pod, before the job's own container: brings the runtime and the code that was submitted.
+"""In a pod, before the job's own container: brings the runtime, the code that was submitted, and the results
+that an earlier start of the worker left.
 
 ``python -m causeway.fetch FOLDER``. ``CAUSEWAY_ARCHIVE`` names the archive, ``s3://bucket/key``, and is empty
-where a job has no code; ``CAUSEWAY_DIGEST`` is what its bytes must be. The rights are those of the token that
+where a job has no code; ``CAUSEWAY_DIGEST`` is what its bytes must be; ``CAUSEWAY_KEPT`` is the run's folder
+in the store (``causeway.keep``). The rights are those of the token that
 ``AWS_WEB_IDENTITY_TOKEN_FILE`` names. Exit code 78 for code that is not what was submitted or is gone, as no
 restart would help; 1 where the store does not answer.
 """
@@ -25,16 +27,17 @@ _FAILED = 1
 
 def main(folder: Path, environment: dict[str, str]) -> int:
     """The exit code."""
-    for name in ("code", "results", "checkpoints", "logs"):
+    for name in ("code", "results", "checkpoints", "logs", "output"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         # The job writes there, with the uid of its namespace or of its image.
         (folder / name).chmod(0o777)
     shutil.copy(runtime.__file__, folder / "runtime.py")
     archive = environment.get("CAUSEWAY_ARCHIVE", "")
-    if not archive:
-        return 0
+    worker = f"{environment['CAUSEWAY_ROLE']}-{environment.get('JOB_COMPLETION_INDEX', '0')}"
     try:
-        _fetch(archive, environment["CAUSEWAY_DIGEST"], folder / "code")
+        if archive:
+            _fetch(archive, environment["CAUSEWAY_DIGEST"], folder / "code")
+        _bring_back(f"{environment['CAUSEWAY_KEPT']}/results/{worker}/", folder / "results")
     except (_GoneError, RefusedArchiveError) as error:
         return _end(runtime.NEVER_WORKS, str(error))
     except _AwayError as error:
@@ -74,6 +77,46 @@ def _fetch(archive: str, digest: str, target: Path) -> None:
         spool.seek(0)
         unpack(spool, digest, target)
     target.chmod(0o777)
+
+
+def _bring_back(results: str, target: Path) -> None:
+    """Everything below ``results``, with the times of the store, so that it is not sent there again."""
+    import botocore.session
+    from botocore.exceptions import BotoCoreError, ClientError
+    from s3transfer.manager import TransferManager
+
+    where = urlsplit(results)
+    prefix = where.path.lstrip("/")
+    s3 = botocore.session.Session().create_client("s3")
+    try:
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=where.netloc, Prefix=prefix)
+        found = [each for page in pages for each in page.get("Contents", ())]
+        with TransferManager(s3) as transfers:
+            waiting = []
+            for each in found:
+                path = target / each["Key"].removeprefix(prefix)
+                if not path.resolve().is_relative_to(target.resolve()):
+                    raise _GoneError(
+                        f"the store has a result of a name that leaves its folder: {each['Key']}"
+                    )
+                path.parent.mkdir(parents=True, exist_ok=True)
+                waiting.append((path, each, transfers.download(where.netloc, each["Key"], str(path))))
+            for path, each, future in waiting:
+                future.result()
+                at = each["LastModified"].timestamp()
+                os.utime(path, (at, at))
+        _open_to_all(target)
+    except ClientError as error:
+        raise _AwayError(f"the store refuses {results}: {error}") from None
+    except BotoCoreError as error:
+        raise _AwayError(f"the store does not answer: {error}") from None
+
+
+def _open_to_all(root: Path) -> None:
+    """The job may have another uid than we."""
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            Path(folder, name).chmod(0o777 if name in folders else 0o666)
 
 
 def _exists(s3: Any, bucket: str, key: str) -> bool:

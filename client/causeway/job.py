@@ -201,6 +201,9 @@ class Job(Part):
     """How many failures of the program are restarted. Preemption and lost machines do not count."""
     grace: Duration = 120
     """From SIGTERM to SIGKILL."""
+    idle: Duration | None = None
+    """Ends the run after so long with its GPUs below 5 % (without GPUs: its processors), and nobody at a
+    terminal. It counts as failed and is not restarted. Default: never."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(default=(), strict=False)
     """Ports of the workers, reachable from laptops."""
 

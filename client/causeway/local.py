@@ -23,7 +23,7 @@ from platformdirs import user_cache_path, user_data_path
 from causeway import python_packages, runtime
 from causeway.code.archive import unpack
 from causeway.job import Job, written
-from causeway.workers import Workers, ends_with, variables
+from causeway.workers import Workers, ends_when_idle, ends_with, variables
 
 _PRINT = Callable[[str, str], None]
 """Gets a worker's name and a line of it, without its end."""
@@ -92,7 +92,8 @@ def run_here(
         local = _Processes(folder, job.grace)
         stack.callback(local.kill)
         for each in workers:
-            common = {**os.environ, **extra, **variables(folder.name, each, hosts, names)}
+            own = {**variables(folder.name, each, hosts, names), **ends_when_idle(job, each, workers)}
+            common = {**os.environ, **extra, **own}
             for rank in range(each.count):
                 local.start(each, rank, common)
         state = local.follow(ends_with(workers), job.time, show)

@@ -11,6 +11,16 @@ everybody's: ``python3 runtime.py SCRIPT``. What it needs to know is in the envi
     ``none``, ``torchrun`` or ``tensorflow``.
 ``CAUSEWAY_STATUS``
     The file that the end is written to, at most 4,096 bytes of JSON.
+``CAUSEWAY_OUTPUT``
+    The folder that the output is written to besides, each line with its time, in parts; and the end, as
+    ``ended.json``. Who keeps it (``causeway.keep``) may take away parts that are not the last.
+
+``CAUSEWAY_IDLE``
+    Seconds after which a worker whose GPUs do nothing is ended: by ``nvidia-smi``; without it, or without
+    GPUs (``CAUSEWAY_GPUS``), by its processors. A terminal that is used counts as work.
+
+``runtime.py --shell`` and ``--exec COMMAND…``, beside it in the same container, are a terminal and a command
+in the environment that the script has.
 
 Exit codes: the command's; 75 (EX_TEMPFAIL) where it ended because it was asked to; 78 (EX_CONFIG) where an
 import failed, which trying again can't help; 128 + n where signal n ended it.
@@ -37,6 +47,8 @@ NEVER_WORKS = 78
 LINES = 20
 WAIT_FOR_FIRST = 600
 """Seconds until the name of the first worker must be known."""
+PART = 8 << 20
+"""Bytes after which a new part of the output begins."""
 _LIMIT = 4000
 _HOOK = '''
 """Notes when an exception ends a program, and which: of several ranks the first is the one that matters."""
@@ -125,13 +137,43 @@ def wait_for_name(name: str, seconds: float = WAIT_FOR_FIRST) -> bool:
             return True
 
 
+class Parts:
+    """Output as files of at most ``PART`` bytes and a line: ``000001.log``. A disk that is full keeps nothing
+    up."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._number = 0
+        self._file: IO[bytes] | None = None
+
+    def write(self, line: bytes) -> None:
+        at = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + ".%06dZ " % (at % 1 * 1e6)
+        try:
+            if self._file is None or self._file.tell() >= PART:
+                self.close()
+                self._number += 1
+                path = os.path.join(self._folder, "%06d.log" % self._number)
+                self._file = open(path, "wb")  # noqa: SIM115, it is closed with the last line
+            self._file.write(stamp.encode() + line)
+            self._file.flush()
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 class Output(threading.Thread):
     """Copies a process's output to ours, and keeps its last lines."""
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: IO[bytes], parts: Parts | None = None) -> None:
         super().__init__(daemon=True)
         self.lines: deque[str] = deque(maxlen=200)
         self._pipe = pipe
+        self._parts = parts
 
     def run(self) -> None:
         # By lines, so that those of several workers are not mixed.
@@ -141,7 +183,11 @@ class Output(threading.Thread):
                 sys.stdout.buffer.flush()
             except OSError:
                 pass  # nobody reads; the work goes on
+            if self._parts is not None:
+                self._parts.write(line if line.endswith(b"\n") else line + b"\n")
             self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n")[-500:])
+        if self._parts is not None:
+            self._parts.close()
 
 
 def first_exception(folder: str) -> dict[str, Any] | None:
@@ -200,8 +246,16 @@ def main(script: str) -> int:
     path = env.get("CAUSEWAY_STATUS", "/dev/termination-log")
     role = env["CAUSEWAY_ROLE"]
 
+    kept = env.get("CAUSEWAY_OUTPUT")
+
     def ended(code: int, status: Mapping[str, Any]) -> int:
-        write_status(path, {"role": role, "rank": rank, "at": time.time(), **status})
+        said = {"role": role, "rank": rank, "at": time.time(), **status}
+        write_status(path, said)
+        if kept:
+            try:
+                write_status(os.path.join(kept, "ended.json"), said)
+            except OSError:
+                pass  # as with output: a disk that is full keeps nothing up
         return code
 
     stopped: list[float] = []
@@ -242,8 +296,15 @@ def main(script: str) -> int:
     if stopped:  # between the check above and the start
         os.killpg(process.pid, signal.SIGTERM)
     assert process.stdout is not None
-    output = Output(process.stdout)
+    output = Output(process.stdout, Parts(kept) if kept else None)
     output.start()
+    idle = (
+        Idle(float(env["CAUSEWAY_IDLE"]), int(env.get("CAUSEWAY_GPUS") or 0))
+        if env.get("CAUSEWAY_IDLE")
+        else None
+    )
+    if idle is not None:
+        threading.Thread(target=idle.watch, args=(process,), daemon=True).start()
     code = wait_for(process)
     # Processes that were left behind end with their worker, and let go of its output.
     try:
@@ -253,7 +314,92 @@ def main(script: str) -> int:
     output.join(timeout=10)
     first = first_exception(hooks)
     shutil.rmtree(hooks, ignore_errors=True)
+    if idle is not None and idle.over:
+        reason = "idle for %d s: %s" % (idle.limit, idle.measured)
+        return ended(NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []})
     return ended(*summary(code, stopped[0] if stopped else None, output.lines, first))
+
+
+class Idle:
+    """Ends a worker that has nothing to do."""
+
+    def __init__(self, limit: float, gpus: int) -> None:
+        """``limit``: seconds. ``gpus``: how many it has."""
+        self.limit = limit
+        self.over = False
+        self.measured = "its GPUs were below 5 %"
+        self._nvidia_smi = shutil.which("nvidia-smi") if gpus else None
+        if self._nvidia_smi is None:
+            self.measured = "its processors were below 5 % of one"
+
+    def watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Looks until the process has ended; ends it (SIGTERM) where it has been idle for too long."""
+        every = max(min(self.limit / 4, 30.0), 0.5)
+        since, spent = time.monotonic(), processor_seconds(process.pid)
+        while process.returncode is None:
+            time.sleep(every)
+            now, before = time.monotonic(), spent
+            spent = processor_seconds(process.pid)
+            busy = self._gpus_busy() if self._nvidia_smi else spent - before > 0.05 * every
+            if busy or terminal_used(every):
+                since = now
+            elif now - since >= self.limit and process.returncode is None:
+                self.over = True
+                os.killpg(process.pid, signal.SIGTERM)
+                return
+
+    def _gpus_busy(self) -> bool:
+        query = [str(self._nvidia_smi), "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        try:
+            said = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+            return any(float(line) >= 5 for line in said.splitlines() if line.strip())
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return True  # who can't be measured is left alone
+
+
+def processor_seconds(session: int) -> float:
+    """What all processes of this container have used but ours, or those of a session where we are in none
+    (proc(5), ``/proc/pid/stat``)."""
+    total = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/stat" % pid, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if os.getpid() == 1 or int(fields[3]) == session:
+            # utime, stime, and of children that were waited for: cutime, cstime
+            total += sum(map(int, fields[11:15]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def terminal_used(seconds: float) -> bool:
+    """Whether something was typed or shown at a terminal of this container lately."""
+    try:
+        terminals = [os.path.join("/dev/pts", name) for name in os.listdir("/dev/pts") if name.isdigit()]
+        # The kernel writes these times every 8 seconds at most (tty_io.c).
+        return any(time.time() - os.stat(each).st_mtime < seconds + 8 for each in terminals)
+    except OSError:
+        return False
+
+
+def converse(arguments: list[str]) -> int:
+    """``--shell`` or ``--exec``: a program beside the job's, in the same environment and folder."""
+    env = environment(os.environ)
+    folder = env.get("CAUSEWAY_CODE")
+    if folder and os.path.isdir(folder):
+        os.chdir(folder)
+    if arguments[0] == "--exec":
+        os.execvpe(arguments[1], arguments[1:], env)  # noqa: S606
+    shell = "bash" if _has("bash", env) else "sh"
+    code = subprocess.call([shell], env=env)
+    # Who leaves has done with a shell's run; a connection that broke ends the shell by a signal.
+    if 0 <= code < 128:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "left"), "w", encoding="ascii"):
+            pass
+    return 0 if code >= 0 else 128 - code
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:
@@ -274,4 +420,4 @@ def _has(program: str, env: Mapping[str, str]) -> bool:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(converse(sys.argv[1:]) if sys.argv[1].startswith("--") else main(sys.argv[1]))

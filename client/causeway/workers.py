@@ -58,6 +58,12 @@ def ends_with(workers: Sequence[Workers]) -> str:
     return next((role for role in ("chief", "worker") if role in roles), roles[0])
 
 
+def ends_when_idle(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:
+    """What tells the runtime to end a worker that does nothing. Others wait beside roles with GPUs."""
+    some = any(other.gpus.count for other in workers)
+    return {"CAUSEWAY_IDLE": str(job.idle)} if job.idle and (each.gpus.count or not some) else {}
+
+
 def variables(
     run: str, each: Workers, hosts: Mapping[str, Sequence[str]], folders: Mapping[str, str]
 ) -> dict[str, str]:

@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes import certificates
@@ -155,24 +156,48 @@ class StandIn:
         self._name_pods(folder, pod)
         statuses: dict[str, list[Any]] = {"initContainerStatuses": [], "containerStatuses": []}
         groups = (("initContainerStatuses", "initContainers"), ("containerStatuses", "containers"))
+        sidecars: list[subprocess.Popen[bytes]] = []
+        code = 0
         for field, kind in groups:
             for container in pod["spec"].get(kind, ()):
-                code = self._container(pod, container, folder, statuses[field], statuses)
-                if code:
-                    self._patch(pod, {"phase": "Failed", **statuses})
-                    return
-        self._patch(pod, {"phase": "Succeeded", **statuses})
+                if container.get("restartPolicy") == "Always":
+                    sidecars.append(self._sidecar(pod, container, folder))
+                elif not code:
+                    code = self._container(pod, container, folder, statuses[field], statuses)
+        for sidecar in sidecars:
+            # Not unshare, which would leave it behind.
+            for process in psutil.Process(sidecar.pid).children():
+                process.terminate()
+        for sidecar in sidecars:
+            with suppress(subprocess.TimeoutExpired):
+                sidecar.wait(pod["spec"].get("terminationGracePeriodSeconds", 30))
+            sidecar.kill()
+            sidecar.wait()
+        self._patch(pod, {"phase": "Failed" if code else "Succeeded", **statuses})
+
+    def _sidecar(self, pod: Any, container: Any, folder: Path) -> subprocess.Popen[bytes]:
+        """Runs beside the others until these have ended."""
+        name = container["name"]
+        with self._log(pod, name).open("ab") as log:
+            return subprocess.Popen(
+                self._command(container, folder, within=[]),
+                env={**self._environments[name], **self._variables(pod, container)},
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def _command(self, container: Any, folder: Path, *, within: list[str]) -> list[str]:
+        return [
+            *within, "unshare", "--mount", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc", "--",
+            "sh", "-c", _ROOT, "sh", str(folder / "root"), str(folder),
+            *container["command"],
+        ]  # fmt: skip
 
     def _container(self, pod: Any, container: Any, folder: Path, own: list[Any], statuses: Any) -> int:
         message = folder / "message"
         message.write_text("")
         name = container["name"]
         within = ["ip", "netns", "exec", self._names] if name == "main" else []
-        command = [
-            *within, "unshare", "--mount", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc", "--",
-            "sh", "-c", _ROOT, "sh", str(folder / "root"), str(folder),
-            *container["command"],
-        ]  # fmt: skip
+        command = self._command(container, folder, within=within)
         env = {**self._environments[name], **self._variables(pod, container)}
         with self._log(pod, name).open("ab") as log:
             process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

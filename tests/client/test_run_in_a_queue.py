@@ -114,6 +114,45 @@ def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
     ada("stop", "cheap-1")
 
 
+def test_the_doctor_finds_the_way_open_and_what_is_missing(
+    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
+    found = yaml.safe_load(ada("doctor", "--json").out)
+    assert {each["step"]: each["state"] for each in found} == dict.fromkeys(
+        ("kubeconfig", "network", "api", "clock", "cluster", "rights", "queue", "store"), "ok"
+    )
+    alan = person(world, "alan", folder, environment, command)
+    refused = alan("doctor", "--group", "engineers", "--json")
+    states = {each["step"]: each["state"] for each in yaml.safe_load(refused.out)}
+    assert (refused.code, states["rights"], states["store"]) == (1, "failed", "failed")
+    config = yaml.safe_load(world.kubeconfigs["ada"].read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://nowhere.invalid:6443"
+    (folder.parent / "away.yaml").write_text(yaml.safe_dump(config))
+    away = person(world, "ada", folder, environment, command, KUBECONFIG=str(folder.parent / "away.yaml"))
+    lost = away("doctor")
+    assert lost.code == 3
+    assert "VPN" in lost.out
+    nobody = person(world, "ada", folder, environment, command, KUBECONFIG=str(folder / "none"))
+    assert nobody("doctor").code == 3
+
+
+def test_ssh_nodes_are_known_by_name(ada: Run, world: World, tmp_path: Path) -> None:
+    """ssh itself is the lab's matter: what is started here is another program of that name."""
+    (name, hosts), *_ = [(each.name, each.nodes) for each in world.spec.access.ssh]
+    program = tmp_path / "bin/ssh"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    for node in (name, hosts[0].partition(".")[0]):
+        assert ada("shell", "--node", node, "--", "uptime", **path).out.split() == [
+            f"ada@{hosts[0]}",
+            "uptime",
+        ]
+    unknown = ada("shell", "--node", "moon", **path)
+    assert (unknown.code, name in unknown.err) == (2, True)
+
+
 def test_nobody_stops_anothers_run(
     ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:

@@ -41,9 +41,10 @@ def person(
 ) -> Run:
     """Somebody's shell, with ``more`` in its environment."""
 
-    def run(*arguments: str) -> Finished:
+    def run(*arguments: str, **other: str) -> Finished:
+        env = {**environment, **world.environment(login), **more, **other}
         done = subprocess.run(
-            [*command, *arguments], cwd=folder, env={**environment, **world.environment(login), **more},
+            [*command, *arguments], cwd=folder, env=env,
             capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         return Finished(done.returncode, done.stdout, done.stderr)
@@ -97,6 +98,60 @@ def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitte
     assert (again.code, again.json["code"]) == (1, done.json["code"])
     assert again.json["first_failure"]["lines"][-1] == "ValueError: loss is nan"
     assert ada("run", "job.yaml").code == 0
+
+
+def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
+    ada: Run, world: World, folder: Path, tmp_path: Path
+) -> None:
+    program(
+        folder,
+        """
+        import os, pathlib, sys
+        results, rank = pathlib.Path(os.environ["CAUSEWAY_RESULTS"]), os.environ["CAUSEWAY_RANK"]
+        seen = sorted(path.name for path in results.rglob("*") if path.is_file())
+        print("attempt", os.environ["CAUSEWAY_ATTEMPT"], "rank", rank, "sees", *seen)
+        (results / "plots").mkdir(exist_ok=True)
+        (results / "plots/loss.txt").write_text("loss of rank " + rank)
+        (results / ("model-" + os.environ["CAUSEWAY_ATTEMPT"])).write_text("m" * 100)
+        sys.exit(5 if os.environ["CAUSEWAY_ATTEMPT"] == "0" else 0)
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: keeps\nrun: python3 train.py\nnodes: 2\ngpus: 0\nrestarts: 1\nlauncher: none\n"
+    )
+    done = ada("run", "job.yaml", "--json")
+    assert (done.code, done.json["restarts"]) == (0, 1), done.err
+    name = done.json["name"]
+    path = f"/api/v1/namespaces/user-ada/pods?labelSelector=causeway.dev/run={name}"
+    for pod in world.admin.call("GET", path)["items"]:
+        about = pod["metadata"]
+        world.admin.call(
+            "DELETE", f"/api/v1/namespaces/user-ada/pods/{about['name']}", {"gracePeriodSeconds": 0}
+        )
+    wait(lambda: not world.admin.call("GET", path)["items"])
+    lines = [yaml.safe_load(line) for line in ada("logs", name, "--json").out.splitlines()]
+    assert sorted((each["worker"], each["line"]) for each in lines) == [
+        (f"worker-{rank}", f"attempt 1 rank {rank} sees loss.txt model-0") for rank in (0, 1)
+    ]
+    assert [each["at"] for each in lines] == sorted(each["at"] for each in lines)
+    first = ada("logs", name, "--attempt", "0", "--worker", "worker-1").out.splitlines()
+    assert first == ["attempt 0 rank 1 sees"]
+    assert ada("logs", name, "--attempt", "7").code == 1
+    assert yaml.safe_load(ada("why", name, "--json").out)["first_failure"]["exit"] == 5
+
+    there = tmp_path / "there"
+    got = ada("get", name, "--to", str(there), "--json")
+    assert (got.json["files"], got.json["fetched"]) == (6, 6)
+    assert (there / "plots/loss.txt").read_text() == "loss of rank 0"
+    assert (there / "worker-1/plots/loss.txt").read_text() == "loss of rank 1"
+    assert ada("get", name, "--to", str(there), "--json").json["fetched"] == 0
+    (folder / "extra").mkdir()
+    (folder / "extra/best.pt").write_text("best")
+    assert ada("put", name, "extra", "--json").json["files"] == 1
+    assert ada("get", name, "extra", "--to", str(there), "--json").json["fetched"] == 1
+    assert (there / "extra/best.pt").read_text() == "best"
+    assert ada("get", name, "nothing").code == 1
+    assert ada("put", name, "not-there").code == 2
 
 
 def test_unchanged_code_is_not_sent_again(ada: Run, world: World, folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,8 +93,8 @@ def test_a_program_that_is_asked_to_stop_may_save_and_that_is_no_failure(tmp_pat
 def test_what_failed_before_it_was_asked_to_stop_failed_by_itself(tmp_path: Path) -> None:
     """A launcher ends some time after the rank that failed; until then another worker's end may stop it."""
     script = (
-        f"{sys.executable} -c 'raise ValueError(1)' || echo failed; "
-        "trap 'exit 1' TERM; while :; do sleep 0.05; done"
+        f"trap 'exit 1' TERM; {sys.executable} -c 'raise ValueError(1)' || echo failed; "
+        "while :; do sleep 0.05; done"
     )
     process = start(tmp_path, script)
     assert process.stdout is not None
@@ -222,3 +224,67 @@ def test_the_runtime_needs_an_old_python_only() -> None:
         if isinstance(node, ast.Import)
     ]
     assert {name.name for node in imports for name in node.names} <= sys.stdlib_module_names
+
+
+def test_output_is_kept_in_parts_with_times_and_the_end_beside_it(tmp_path: Path) -> None:
+    kept = tmp_path / "output"
+    kept.mkdir()
+    big = "print('x' * 5_000_000, flush=True)"
+    ended = run(
+        tmp_path, f"{sys.executable} -c \"{big};{big};print('last')\"; printf end", CAUSEWAY_OUTPUT=str(kept)
+    )
+    assert ended.code == 0
+    first, second = sorted(kept.glob("*.log"))
+    assert first.name == "000001.log"
+    assert first.stat().st_size > runtime.PART
+    lines = second.read_text().splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["last", "end"]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.split(" ")[0]) for line in lines)
+    assert json.loads((kept / "ended.json").read_text())["exit"] == 0
+
+
+def test_a_folder_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
+    ended = run(tmp_path, "echo on", CAUSEWAY_OUTPUT=str(tmp_path / "missing"))
+    assert (ended.code, ended.out) == (0, "on\n")
+
+
+def test_a_worker_that_does_nothing_is_ended_and_one_that_works_is_not(tmp_path: Path) -> None:
+    idle = run(tmp_path, "sleep 600", CAUSEWAY_IDLE="2", CAUSEWAY_GPUS="0")
+    assert idle.code == runtime.NEVER_WORKS
+    assert "idle for 2 s" in idle.status["reason"]
+    busy = "import time\nuntil = time.time() + 6\nwhile time.time() < until: pass"
+    assert run(tmp_path, f"{sys.executable} -c '{busy}'", CAUSEWAY_IDLE="2", CAUSEWAY_GPUS="0").code == 0
+
+
+@pytest.mark.parametrize(("percent", "code"), [("1", runtime.NEVER_WORKS), ("1\n97", 0), ("[N/A]", 0)])
+def test_gpus_are_asked_what_they_do(tmp_path: Path, percent: str, code: int) -> None:
+    """By a stand-in for nvidia-smi: there is no GPU here."""
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nprintf '{percent}\\n'\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    assert run(tmp_path, "sleep 4", CAUSEWAY_IDLE="1", CAUSEWAY_GPUS="2", PATH=path).code == code
+
+
+def test_a_command_beside_it_has_its_environment_and_folder(tmp_path: Path) -> None:
+    own = {
+        "PATH": os.environ["PATH"],
+        "CAUSEWAY_CODE": str(tmp_path),
+        "CAUSEWAY_HOSTS": json.dumps(HOSTS),
+        "JOB_COMPLETION_INDEX": "1",
+    }
+    command = [sys.executable, runtime.__file__, "--exec", "sh", "-c", "echo $MASTER_ADDR $RANK; pwd; exit 4"]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (4, ["127.0.0.1", "1", str(tmp_path)])
+
+
+def test_who_leaves_a_shell_has_done_with_it_and_who_is_cut_off_has_not(tmp_path: Path) -> None:
+    mine = tmp_path / "runtime.py"
+    shutil.copy(runtime.__file__, mine)
+    for last, left in (("kill -HUP $$", False), ("exit 3", True)):
+        subprocess.run(
+            [sys.executable, str(mine), "--shell"],
+            input=last, text=True, env={"PATH": os.environ["PATH"]}, check=False, timeout=60,
+        )  # fmt: skip
+        assert (tmp_path / "left").exists() == left

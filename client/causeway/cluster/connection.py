@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,21 @@ class Cluster:
             options = {"headers": {**headers, "Content-Type": form}, "body": body}
         return json.loads(self._request(method, path, query=query, **options).data)
 
+    @property
+    def host(self) -> str:
+        """``https://api.example:6443``."""
+        return str(self._context.configuration.host)
+
+    @property
+    def certificate(self) -> str | None:
+        """The path of the person's certificate, if the kubeconfig has one."""
+        found = self._context.configuration.cert_file
+        return str(found) if found else None
+
+    def date(self) -> str:
+        """The API's clock (RFC 9110, ``Date``)."""
+        return str(self._request("GET", "/version", query={}, headers=self._headers).headers.get("Date", ""))
+
     def find(self, path: str) -> Any:
         """An object, or None."""
         try:
@@ -110,6 +125,27 @@ class Cluster:
             yield from (line.decode("utf-8", "replace") for line in whole)
         if rest:
             yield rest.decode("utf-8", "replace")
+
+    def websocket(self, path: str, query: Sequence[tuple[str, str]]) -> Any:
+        """A conversation: a WSClient of ``kubernetes.stream``, with bytes. RefusedError, UnreachableError."""
+        from kubernetes.stream.ws_client import WSClient, get_websocket_url
+        from websocket import WebSocketBadStatusException, WebSocketException
+
+        configuration = self._context.configuration
+        token = self._headers.get("Authorization")
+        url = get_websocket_url(configuration.host + path, query)
+        try:
+            return WSClient(
+                configuration, url, {"authorization": token} if token else {}, capture_all=False, binary=True
+            )
+        except WebSocketBadStatusException as error:
+            try:
+                said = json.loads(error.resp_body or b"{}")["message"]
+            except (ValueError, KeyError, TypeError):
+                said = f"HTTP {error.status_code}"
+            raise RefusedError(f"the cluster refused: {said}", error.status_code) from None
+        except (WebSocketException, OSError) as error:
+            raise UnreachableError(_away(configuration.host, str(error))) from None
 
     @cached_property
     def _context(self) -> _Context:

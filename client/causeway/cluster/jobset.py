@@ -28,10 +28,10 @@ from typing import Any
 
 from causeway.cluster.fit import Fit
 from causeway.cluster.offer import Offer, mounts_of
-from causeway.cluster.store import ACCOUNT, code_key
+from causeway.cluster.store import ACCOUNT, code_key, run_key
 from causeway.job import Gpus, Job, written
 from causeway.runtime import NEVER_WORKS, STOPPED
-from causeway.workers import PORT, ends_with, variables
+from causeway.workers import PORT, ends_when_idle, ends_with, variables
 
 API = "jobset.x-k8s.io/v1alpha2"
 OURS = "causeway.dev"
@@ -46,9 +46,13 @@ QUEUE = "default"
 _KILLED = 137
 
 _HOME = "/causeway"
-_CODE, _RESULTS, _CHECKPOINTS, _LOGS = (
-    f"{_HOME}/{name}" for name in ("code", "results", "checkpoints", "logs")
+_CODE, _RESULTS, _CHECKPOINTS, _LOGS, _OUTPUT = (
+    f"{_HOME}/{name}" for name in ("code", "results", "checkpoints", "logs", "output")
 )
+_ATTEMPT = {
+    "name": "CAUSEWAY_ATTEMPT",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}},
+}
 _TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
 _TOPOLOGY = {
     "host": "kubernetes.io/hostname",
@@ -140,12 +144,21 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
 
 
 def _pod_failure_policy() -> dict[str, Any]:
-    """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded."""
-    codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS, _KILLED]}
+    """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded.
+
+    How the container ``keep`` ended says nothing: it is killed where it is slow.
+    """
+    codes = {"main": [STOPPED, NEVER_WORKS, _KILLED], "code": [NEVER_WORKS]}
     return {
         "rules": [
             {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            {"action": "FailJob", "onExitCodes": codes},
+            *(
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": name, "operator": "In", "values": values},
+                }
+                for name, values in codes.items()
+            ),
         ]
     }
 
@@ -186,7 +199,7 @@ def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
         **({"priorityClassName": job.priority} if job.priority else {}),
         **({"nodeSelector": selector} if selector else {}),
         **({"affinity": affinity} if affinity else {}),
-        "initContainers": [_fetch(made)],
+        "initContainers": [_fetch(made, fit), _keep(made, fit)],
         "containers": [_main(made, fit)],
         "volumes": [
             *_claims(made),
@@ -238,25 +251,47 @@ def _affinity(job: Job, gpus: Gpus) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def _fetch(made: Submission) -> dict[str, Any]:
+def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
     """Brings the runtime, and the code if there is some: what was submitted, or the run fails."""
-    store, digest = made.offer.store, made.digest
-    archive = f"s3://{store.bucket}/{code_key(made.namespace, digest)}" if digest else ""
+    digest = made.digest
+    archive = f"s3://{made.offer.store.bucket}/{code_key(made.namespace, digest)}" if digest else ""
     return {
         "name": "code",
-        "image": made.offer.tools,
         "command": ["python", "-m", "causeway.fetch", _HOME],
-        "env": _env(
-            {
-                "AWS_REGION": store.region,
-                "AWS_DEFAULT_REGION": store.region,  # botocore reads no other
-                "AWS_ROLE_ARN": store.roles.get(made.namespace, ""),
-                "AWS_WEB_IDENTITY_TOKEN_FILE": f"{_TOKEN}/token",
-                "CAUSEWAY_ARCHIVE": archive,
-                "CAUSEWAY_DIGEST": digest,
-            }
-        ),
+        **_ours(made, fit, {"CAUSEWAY_ARCHIVE": archive, "CAUSEWAY_DIGEST": digest}),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+    }
+
+
+def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
+    """Copies output and results to the store, beside the job's container and for a while after it."""
+    own = _ours(made, fit, {})
+    return {
+        "name": "keep",
+        # A sidecar: started before the job's container, asked to end after it.
+        "restartPolicy": "Always",
+        "command": ["python", "-m", "causeway.keep", _HOME],
+        **own,
+        "env": [*own["env"], _ATTEMPT],
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+    }
+
+
+def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]:
+    """What our own containers share: the image, the way to the store, the run's folder."""
+    store = made.offer.store
+    own = {
+        "AWS_REGION": store.region,
+        "AWS_DEFAULT_REGION": store.region,  # botocore reads no other
+        "AWS_ROLE_ARN": store.roles.get(made.namespace, ""),
+        "AWS_WEB_IDENTITY_TOKEN_FILE": f"{_TOKEN}/token",
+        "CAUSEWAY_KEPT": f"s3://{store.bucket}/{run_key(made.namespace, made.run)}",
+        "CAUSEWAY_ROLE": fit.workers.role,
+        **more,
+    }
+    return {
+        "image": made.offer.tools,
+        "env": _env(own),
         "volumeMounts": [
             {"name": "causeway", "mountPath": _HOME},
             {"name": "token", "mountPath": _TOKEN, "readOnly": True},
@@ -274,12 +309,13 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
         # The namespace's ids are in no image: without this, a home would be `/`.
         "HOME": next((path for mount, path in mounts if mount.path is None), _HOME),
         **variables(made.run, workers, made.hosts, folders),
+        "CAUSEWAY_OUTPUT": _OUTPUT,
+        **ends_when_idle(job, workers, [each.workers for each in made.fits]),
         # Pods have one interface; NCCL and gloo would else try others first.
         "NCCL_SOCKET_IFNAME": "eth0",
         "GLOO_SOCKET_IFNAME": "eth0",
         **job.env,
     }
-    attempt = {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}
     secrets = [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": variable}}}
         for secret, variable in job.secrets.items()
@@ -295,7 +331,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
         "workingDir": _HOME,
         "env": [
             *_env(own),
-            {"name": "CAUSEWAY_ATTEMPT", "valueFrom": {"fieldRef": attempt}},
+            _ATTEMPT,
             *secrets,
         ],
         "resources": {"requests": amounts, "limits": limits},

@@ -107,6 +107,8 @@ class Offer:
     """Namespace → the path of its ``home``."""
     groups: Mapping[str, str]
     """Group → namespace."""
+    ssh_nodes: Mapping[str, Sequence[str]]
+    """Name of the spec → names of its machines to log in to."""
     note: str = ""
     """What does not fit this program."""
 
@@ -145,6 +147,7 @@ def _parsed(values: Mapping[str, Any], note: str) -> Offer:
         },
         homes=values["homes"],
         groups=values["groups"],
+        ssh_nodes=values.get("ssh_nodes", {}),
         note=note,
     )
 

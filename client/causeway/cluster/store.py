@@ -1,4 +1,4 @@
-"""The store of code: an S3 bucket, opened by a token of the cluster, without keys of its own.
+"""The store of code and of what runs leave: an S3 bucket, opened by a token of the cluster, without keys.
 
 The namespace's service account ``work`` gets a token for AWS, which AWS STS exchanges for a session of the
 namespace's role (AssumeRoleWithWebIdentity).
@@ -6,6 +6,9 @@ namespace's role (AssumeRoleWithWebIdentity).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +32,24 @@ def code_key(namespace: str, digest: str) -> str:
     return f"code/{namespace}/{digest}.tar.gz"
 
 
+def run_key(namespace: str, run: str) -> str:
+    """The folder of a run: ``logs/`` and ``results/`` (``causeway.keep``)."""
+    return f"runs/{namespace}/{run}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file that a run left."""
+
+    name: str
+    """Below the folder that was looked at."""
+    key: str
+    size: int
+    """Bytes."""
+    modified: float
+    """Seconds since the epoch."""
+
+
 class Store:
     """What one namespace has in the store."""
 
@@ -42,33 +63,59 @@ class Store:
 
     def has_code(self, digest: str) -> bool:
         """Whether an archive is there already."""
-        try:
+        with _asked("look for code"):
             return has_object(self._s3, self.bucket, code_key(self._namespace, digest))
-        except ClientError as error:
-            raise _refused("look for code", error) from None
-        except BotoCoreError as error:
-            raise UnreachableError(f"the store does not answer: {error}") from None
 
     def put_code(self, digest: str, archive: IO[bytes]) -> None:
         """Send an archive."""
-        try:
+        with _asked("send code"):
             self._s3.put_object(Bucket=self.bucket, Key=code_key(self._namespace, digest), Body=archive)
-        except ClientError as error:
-            raise _refused("send code", error) from None
-        except BotoCoreError as error:
-            raise UnreachableError(f"the store does not answer: {error}") from None
 
     def get_code(self, digest: str, target: Path) -> None:
         """Fetch an archive into a file."""
-        try:
+        with _asked("fetch code"), target.open("wb") as out:
             found = self._s3.get_object(Bucket=self.bucket, Key=code_key(self._namespace, digest))
-            with target.open("wb") as out:
-                for chunk in found["Body"].iter_chunks(1 << 20):
-                    out.write(chunk)
-        except ClientError as error:
-            raise _refused("fetch code", error) from None
-        except BotoCoreError as error:
-            raise UnreachableError(f"the store does not answer: {error}") from None
+            for chunk in found["Body"].iter_chunks(1 << 20):
+                out.write(chunk)
+
+    def kept(self, run: str, below: str) -> list[Kept]:
+        """What there is of a run below ``logs/`` or ``results/``, by name. ``below`` ends with a slash."""
+        prefix = f"{run_key(self._namespace, run)}/{below}"
+        with _asked("look for what the run left"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+            return [
+                Kept(
+                    each["Key"].removeprefix(prefix),
+                    each["Key"],
+                    each["Size"],
+                    each["LastModified"].timestamp(),
+                )
+                for page in pages
+                for each in page.get("Contents", ())
+            ]
+
+    def read(self, kept: Kept) -> bytes:
+        """The bytes of something small."""
+        with _asked("fetch what the run left"):
+            data: bytes = self._s3.get_object(Bucket=self.bucket, Key=kept.key)["Body"].read()
+            return data
+
+    def download(self, kept: Kept, target: Path) -> None:
+        """Fetch a file; nobody sees it half-written."""
+        with _asked("fetch what the run left"):
+            self._transfers.download(self.bucket, kept.key, str(target)).result()
+
+    def upload(self, source: Path, run: str, name: str) -> None:
+        """Send a file to ``name`` below a run's folder."""
+        with _asked("send a file"):
+            key = f"{run_key(self._namespace, run)}/{name}"
+            self._transfers.upload(str(source), self.bucket, key).result()
+
+    @cached_property
+    def _transfers(self) -> Any:
+        from s3transfer.manager import TransferManager
+
+        return TransferManager(self._s3)
 
     @cached_property
     def _s3(self) -> Any:
@@ -83,16 +130,11 @@ class Store:
         sts = session.create_client(
             "sts", region_name=store.region, config=_CONFIG.merge(Config(signature_version=botocore.UNSIGNED))
         )
-        try:
+        token = self._token(store.audience)
+        with _asked("open the store"):
             found = sts.assume_role_with_web_identity(
-                RoleArn=role,
-                RoleSessionName=self._cluster.person[:64],
-                WebIdentityToken=self._token(store.audience),
+                RoleArn=role, RoleSessionName=self._cluster.person[:64], WebIdentityToken=token
             )["Credentials"]
-        except ClientError as error:
-            raise _refused("open the store", error) from None
-        except BotoCoreError as error:
-            raise UnreachableError(f"AWS does not answer: {error}") from None
         return session.create_client(
             "s3",
             region_name=store.region,
@@ -109,6 +151,13 @@ class Store:
         return str(self._cluster.call("POST", path, body)["status"]["token"])
 
 
-def _refused(doing: str, error: ClientError) -> CausewayError:
-    said = error.response.get("Error", {})
-    return CausewayError(f"AWS refuses to {doing}: {said.get('Message') or said.get('Code')}")
+@contextmanager
+def _asked(doing: str) -> Iterator[None]:
+    """AWS's errors as ours."""
+    try:
+        yield
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        raise CausewayError(f"AWS refuses to {doing}: {said.get('Message') or said.get('Code')}") from None
+    except BotoCoreError as error:
+        raise UnreachableError(f"AWS does not answer: {error}") from None

@@ -21,9 +21,9 @@ from causeway.cluster.prices import Quote, hourly, quote
 from causeway.cluster.runs import find, submit
 from causeway.cluster.store import Store
 from causeway.code.archive import write_archive
+from causeway.commands.logs import follow
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
-from causeway.commands.watching import follow
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
 from causeway.job import Job
 from causeway.jobfile import LoadedJob, load
@@ -46,33 +46,77 @@ def run_in_cluster(
     unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters)
-    job = loaded.job
+    cluster = _ready(out)
+    namespace, fits, packed = _prepared(cluster, loaded, allow_secrets=allow_secrets)
+    if dry_run:
+        import yaml
+
+        made = jobset(
+            _submission(cluster, namespace, f"{loaded.job.name}-1", loaded.job, fits, packed.digest)
+        )
+        print(yaml.safe_dump(made, sort_keys=False), end="")
+        return 0
+    name = _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
+    return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
+
+
+def submit_detached(
+    out: Console, fields: Mapping[str, Any], *, allow_secrets: bool, yes: bool
+) -> tuple[Cluster, str, str]:
+    """Submits a job of these fields, with this folder's code; returns the cluster, namespace and run."""
+    loaded = load(None, fields, {})
+    cluster = _ready(out)
+    namespace, fits, packed = _prepared(cluster, loaded, allow_secrets=allow_secrets)
+    return cluster, namespace, _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
+
+
+def _ready(out: Console) -> Cluster:
+    """The cluster. CausewayError for one that takes no runs."""
     cluster = Cluster()
-    offer = cluster.offer
-    if offer.note:
-        out.print(offer.note, style="yellow")
-    if offer.tools is None:
+    if cluster.offer.note:
+        out.print(cluster.offer.note, style="yellow")
+    if cluster.offer.tools is None:
         raise CausewayError("this cluster has no image to fetch code with; its spec needs `research.tools`")
+    return cluster
+
+
+def _prepared(cluster: Cluster, loaded: LoadedJob, *, allow_secrets: bool) -> tuple[str, list[Fit], Packed]:
+    """The namespace, the roles on the cluster's machines, the code. InputError with where each field is."""
     try:
         namespace, fits = _fitted(cluster, loaded)
     except InputError as error:
         raise InputError([loaded.placed(problem) for problem in error.problems]) from None
-    packed = pack(loaded, limit=offer.code_limit, allow_secrets=allow_secrets)
+    return namespace, fits, pack(loaded, limit=cluster.offer.code_limit, allow_secrets=allow_secrets)
 
-    def make(name: str) -> dict[str, Any]:
-        return jobset(Submission(name, namespace, cluster.person, job, fits, offer, packed.digest))
 
-    if dry_run:
-        import yaml
+def _submission(
+    cluster: Cluster, namespace: str, name: str, job: Job, fits: Sequence[Fit], digest: str
+) -> Submission:
+    return Submission(name, namespace, cluster.person, job, fits, cluster.offer, digest)
 
-        print(yaml.safe_dump(make(f"{job.name}-1"), sort_keys=False), end="")
-        return 0
-    _show(out, loaded, namespace, fits, offer, packed)
+
+def _submit(
+    out: Console,
+    cluster: Cluster,
+    loaded: LoadedJob,
+    namespace: str,
+    fits: Sequence[Fit],
+    packed: Packed,
+    *,
+    yes: bool,
+) -> str:
+    """Shows the plan, asks, sends the code, makes the run; returns its name."""
+    job = loaded.job
+    _show(out, loaded, namespace, fits, cluster.offer, packed)
     _agree(out, job, fits, yes=yes)
     if packed.digest:
         _send(out, Store(cluster, namespace), packed)
-    name = submit(cluster, namespace, job.name, make)
-    return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
+    return submit(
+        cluster,
+        namespace,
+        job.name,
+        lambda name: jobset(_submission(cluster, namespace, name, job, fits, packed.digest)),
+    )
 
 
 def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: bool) -> int:
@@ -88,10 +132,12 @@ def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: boo
     _show_places(out, fits)
     _agree(out, job, fits, yes=yes)
 
-    def make(new: str) -> dict[str, Any]:
-        return jobset(Submission(new, namespace, cluster.person, job, fits, cluster.offer, before.code))
-
-    new = submit(cluster, namespace, job.name, make)
+    new = submit(
+        cluster,
+        namespace,
+        job.name,
+        lambda new: jobset(_submission(cluster, namespace, new, job, fits, before.code)),
+    )
     return _submitted(out, cluster, namespace, new, before.code, as_json=as_json, detach=detach)
 
 

@@ -85,6 +85,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
         "homes": {user.namespace: home_of(user) for user in cluster.access.users},
         "sites": [*(site.name for site in cluster.sites), *(region.name for region in cluster.regions)],
         "groups": {group.name: group.namespace for group in cluster.access.groups},
+        "ssh_nodes": {each.name: list(each.nodes) for each in cluster.access.ssh},
     }
 
 

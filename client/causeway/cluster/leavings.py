@@ -1,0 +1,60 @@
+"""What runs left in the store: output of their workers, how these ended, and results.
+
+``causeway.keep`` writes it, in a pod, and its docstring has the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from typing import Any
+
+from causeway.cluster.store import Kept, Store
+from causeway.runtime import STOPPED
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run."""
+
+    number: int
+    parts: Mapping[str, Sequence[Kept]]
+    """Worker, ``worker-0`` → its output, in order."""
+    ends: Mapping[str, Kept]
+    """Worker → how it ended."""
+
+
+def attempts(store: Store, run: str) -> list[Attempt]:
+    """The starts of a run, the first one first."""
+    parts: dict[int, dict[str, list[Kept]]] = {}
+    ends: dict[int, dict[str, Kept]] = {}
+    for kept in store.kept(run, "logs/"):
+        worker, number, name = kept.name.split("/")
+        parts.setdefault(int(number), {})
+        if name.endswith("ended.json"):
+            # The last one of an attempt, as names are sorted.
+            ends.setdefault(int(number), {})[worker] = kept
+        else:
+            parts[int(number)].setdefault(worker, []).append(kept)
+    return [Attempt(number, parts[number], ends.get(number, {})) for number in sorted(parts)]
+
+
+def output(store: Store, attempt: Attempt) -> Iterator[tuple[str, str, str]]:
+    """(time, worker, line) of all its workers, by time."""
+    return merge(*(_lines(store, worker, parts) for worker, parts in attempt.parts.items()))
+
+
+def _lines(store: Store, worker: str, parts: Sequence[Kept]) -> Iterator[tuple[str, str, str]]:
+    for part in parts:
+        for line in store.read(part).decode("utf-8", "replace").splitlines():
+            time, _, text = line.partition(" ")
+            yield time, worker, text
+
+
+def first_failure(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
+    """What the runtime wrote down of the worker that failed first; None if none did."""
+    ends = [json.loads(store.read(kept)) for kept in attempt.ends.values()]
+    failed = [each for each in ends if each["exit"] not in (0, STOPPED)]
+    return min(failed, key=lambda each: each.get("at", float("inf")), default=None)

@@ -1,0 +1,103 @@
+"""Commands in a worker that runs, with this terminal as theirs (Kubernetes API, ``pods/exec``, WebSocket)."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from websocket import WebSocketException
+
+from causeway.cluster.connection import Cluster
+from causeway.errors import CausewayError, UnreachableError
+
+_STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE = range(5)
+_PAUSE = 0.2
+"""Seconds between looks at a window whose size may have changed, and at what was said meanwhile."""
+
+
+def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], *, terminal: bool) -> int:
+    """Runs a command in the container ``main`` of a pod; returns its exit code.
+
+    ``terminal``: it gets one, and ours passes everything on to it. UnreachableError where the connection
+    breaks; CausewayError where the API refuses.
+    """
+    query = [
+        ("container", "main"), ("stdin", "true"), ("stdout", "true"),
+        ("stderr", "false" if terminal else "true"), ("tty", "true" if terminal else "false"),
+        *(("command", word) for word in command),
+    ]  # fmt: skip
+    client = cluster.websocket(f"/api/v1/namespaces/{namespace}/pods/{pod}/exec", query)
+    try:
+        if terminal:
+            with _raw():
+                _converse(client, terminal=True)
+        else:
+            _converse(client, terminal=False)
+        return _exit_code(client)
+    except (WebSocketException, OSError) as error:
+        raise UnreachableError(f"the connection broke: {error}") from None
+    finally:
+        client.close()
+
+
+@contextmanager
+def _raw() -> Iterator[None]:
+    """Our terminal hands every key on; as it was, afterwards."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setraw(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _converse(client: Any, *, terminal: bool) -> None:
+    """Copies in both directions until the command has ended."""
+    source = sys.stdin.fileno()
+    reads = True
+    size: os.terminal_size | None = None
+    while client.is_open():
+        if terminal and (now := shutil.get_terminal_size()) != size:
+            size = now
+            client.write_channel(_RESIZE, json.dumps({"Width": size.columns, "Height": size.lines}))
+        waits = [client.sock.sock, *([source] if reads else [])]
+        # TLS may hold a frame that the socket does not show.
+        pending = getattr(client.sock.sock, "pending", lambda: 0)()
+        ready = select.select(waits, [], [], 0 if pending else _PAUSE)[0]
+        if source in ready:
+            data = os.read(source, 1 << 16)
+            if data:
+                client.write_channel(_STDIN, data)
+            else:
+                reads = False
+                client.close_channel(_STDIN)
+        if pending or client.sock.sock in ready:
+            client.update(timeout=0 if not pending else None)
+        for channel, out in ((_STDOUT, sys.stdout), (_STDERR, sys.stderr)):
+            if client._channels.get(channel):
+                out.buffer.write(client.read_channel(channel))
+                out.flush()
+
+
+def _exit_code(client: Any) -> int:
+    """What the command ended with (``Status`` of the API on its own channel)."""
+    try:
+        status = json.loads(client.read_channel(_STATUS) or b"{}")
+    except ValueError:
+        status = {}
+    if status.get("status") == "Success":
+        return 0
+    for cause in status.get("details", {}).get("causes", ()):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    if not status:
+        raise UnreachableError("the connection broke")
+    raise CausewayError(f"the command could not be run: {status.get('message', 'no reason was given')}")

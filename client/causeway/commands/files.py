@@ -1,0 +1,154 @@
+"""``code``, ``get``, ``put``: files of a run, to and from this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from causeway.cluster import runs
+from causeway.cluster.connection import Cluster
+from causeway.cluster.runs import Run
+from causeway.cluster.store import Kept, Store
+from causeway.errors import CausewayError, InputError, Problem
+from causeway.job import Job
+from causeway.units import format_size
+from causeway.workers import ends_with, workers_of
+
+_RESULTS = "results/"
+
+
+def code(name: str, group: str | None, target: str, *, as_json: bool) -> int:
+    """Write the code of a run into a folder that is not there yet."""
+    from causeway.code.archive import unpack
+
+    store, run = _opened(name, group)
+    if not run.code:
+        raise CausewayError(f"{name} was submitted without code")
+    folder = Path(target or name)
+    if folder.exists():
+        raise CausewayError(f"{folder} exists; name another folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, "code.tar.gz")
+        store.get_code(run.code, archive)
+        with archive.open("rb") as packed:
+            unpack(packed, run.code, folder)
+    _say(f"{name}'s code is in {folder}", as_json, {"run": name, "folder": str(folder), "code": run.code})
+    return 0
+
+
+def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) -> int:
+    """Fetch what a run wrote to its results, all of it or what is at ``path``, into a folder.
+
+    The first worker's files are at its top, those of each other one in a folder of the worker's name. A file
+    that was fetched before and has not changed is left alone.
+    """
+    store, run = _opened(name, group)
+    first = first_worker(run)
+    wanted = [
+        (each, place)
+        for each in store.kept(run.name, _RESULTS)
+        for place in [_place(each.name, first)]
+        if not path or place == PurePosixPath(path) or PurePosixPath(path) in place.parents
+    ]
+    if not wanted:
+        below = f" at {path}" if path else ""
+        raise CausewayError(
+            f"{name} has left no results{below}; a program writes them below $CAUSEWAY_RESULTS, "
+            "and within half a minute they are in the store"
+        )
+    folder = Path(target or name)
+    fetched = 0
+    with _progress(sum(each.size for each, _ in wanted)) as advance:
+        for each, place in wanted:
+            there = folder / place
+            if not _same(there, each):
+                there.parent.mkdir(parents=True, exist_ok=True)
+                store.download(each, there)
+                os.utime(there, (each.modified, each.modified))
+                fetched += 1
+            advance(each.size)
+    size = sum(each.size for each, _ in wanted)
+    said = {"run": name, "folder": str(folder), "files": len(wanted), "fetched": fetched, "bytes": size}
+    _say(f"{len(wanted)} files, {format_size(size)}, in {folder}", as_json, said)
+    return 0
+
+
+def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) -> int:
+    """Send files and folders to a run's results."""
+    missing = [
+        Problem("causeway put", "", f"{each}: no such file") for each in sources if not Path(each).exists()
+    ]
+    if missing:
+        raise InputError(missing)
+    store, run = _opened(name, group)
+    files = [found for each in sources for found in _files(Path(each))]
+    size = sum(path.stat().st_size for path, _ in files)
+    with _progress(size) as advance:
+        for path, place in files:
+            store.upload(path, run.name, f"{_RESULTS}{first_worker(run)}/{place}")
+            advance(path.stat().st_size)
+    said = {"run": name, "files": len(files), "bytes": size}
+    _say(f"{len(files)} files, {format_size(size)}, are with {name}'s results", as_json, said)
+    return 0
+
+
+def first_worker(run: Run) -> str:
+    """``chief-0``, or ``worker-0``."""
+    return f"{ends_with(workers_of(Job.model_validate(run.job)))}-0"
+
+
+def _place(name: str, first: str) -> PurePosixPath:
+    """Where a file goes below the folder. CausewayError for one that would leave it."""
+    worker, _, rest = name.partition("/")
+    place = PurePosixPath(rest) if worker == first else PurePosixPath(worker, rest)
+    if place.is_absolute() or ".." in place.parts:
+        raise CausewayError(f"the store has a file of a name that leaves its folder: {name}")
+    return place
+
+
+def _same(there: Path, kept: Kept) -> bool:
+    if not there.is_file():
+        return False
+    about = there.stat()
+    return about.st_size == kept.size and int(about.st_mtime) >= int(kept.modified)
+
+
+def _files(source: Path) -> Iterator[tuple[Path, str]]:
+    """(file, name below the results); a folder keeps its name."""
+    if source.is_file():
+        yield source, source.name
+        return
+    root = source.resolve()
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield path, path.relative_to(root.parent).as_posix()
+
+
+def _opened(name: str, group: str | None) -> tuple[Store, Run]:
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    return Store(cluster, namespace), runs.find(cluster, namespace, name, placed=False)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal. Gives what is called with the bytes that are done."""
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda size: shown.advance(task, size)
+
+
+def _say(text: str, as_json: bool, values: dict[str, object]) -> None:
+    if as_json:
+        print(json.dumps(values))
+    else:
+        Console(highlight=False, soft_wrap=True).print(text)

@@ -1,0 +1,100 @@
+"""``shell``: a terminal on a GPU of the cluster, in a run's worker, or on an SSH node."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from causeway.cluster import runs
+from causeway.cluster.connection import Cluster
+from causeway.cluster.runs import Run, Worker
+from causeway.cluster.terminal import execute
+from causeway.commands.describing import short, state_of
+from causeway.errors import CausewayError, InputError, Problem, UnreachableError
+
+_RUNTIME = "/causeway/runtime.py"
+_ENDED = ("done", "failed", "timed-out", "stopped")
+
+
+def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool) -> int:
+    """A new run that waits for its person, and a terminal in it; it ends with the terminal, or when idle.
+
+    ``options``: fields of its job.
+    """
+    from causeway.commands.submit import submit_detached
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    job = {"name": "shell", "launcher": "none", "restarts": 0, "run": _WAITS, **options}
+    cluster, namespace, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
+    return _enter(out, cluster, namespace, name, None, ())
+
+
+def enter(name: str, worker: str | None, group: str | None, command: Sequence[str]) -> int:
+    """A terminal, or a command, in a worker of a run: the first one's that runs, or ``worker``'s."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    cluster = Cluster()
+    return _enter(out, cluster, cluster.namespace(group), name, worker, command)
+
+
+def log_in(node: str, command: Sequence[str]) -> int:
+    """``ssh`` to an SSH node of the spec, as oneself."""
+    cluster = Cluster()
+    nodes = {name: hosts for name, hosts in cluster.offer.ssh_nodes.items() if hosts}
+    hosts = {host.partition(".")[0]: host for found in nodes.values() for host in found}
+    host = hosts.get(node) or next(iter(nodes.get(node, ())), None)
+    if host is None:
+        hint = f"there are {', '.join(sorted({*nodes, *hosts}))}" if nodes else "the cluster has none"
+        raise InputError([Problem("--node", node, "not an SSH node", hint)])
+    try:
+        os.execvp("ssh", ["ssh", f"{cluster.person}@{host}", *command])  # noqa: S606
+    except OSError as error:
+        raise CausewayError(f"ssh can't be started: {error}") from None
+
+
+_WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
+"""What a shell's run does: the runtime writes that file when the person leaves (``runtime.converse``)."""
+
+
+def _enter(
+    out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None, command: Sequence[str]
+) -> int:
+    run, found = _running(out, cluster, namespace, name, worker)
+    terminal = not command and sys.stdin.isatty() and sys.stdout.isatty()
+    if not command and not terminal:
+        raise InputError(
+            [Problem("causeway shell", "", "there is no terminal", "write a command after `--`")]
+        )
+    if terminal:
+        out.print(Text(f"{name}, {short(found)} on {found.node}; exit or Ctrl-D leaves", style="dim"))
+    words = ["python3", _RUNTIME, "--shell" if terminal else "--exec", *command]
+    try:
+        return execute(cluster, namespace, found.name, words, terminal=terminal)
+    except UnreachableError as error:
+        raise UnreachableError(f"{error}; causeway shell {run.name} takes it up again") from None
+
+
+def _running(
+    out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None
+) -> tuple[Run, Worker]:
+    """The run and its worker, once that runs. CausewayError if it never will."""
+    last = ""
+    while True:
+        run = runs.find(cluster, namespace, name, placed=False)
+        found = [each for each in run.workers if worker in (None, short(each))]
+        here = [each for each in found if each.state == "running"]
+        if here:
+            return run, here[0]
+        if run.state in _ENDED or (run.state == "running" and not found):
+            there = ", ".join(short(each) for each in run.workers) or "none"
+            raise CausewayError(f"{state_of(run)}: no worker {worker or ''} runs; there are: {there}")
+        said = f"{run.state}: {run.waits_for}" if run.waits_for else run.state
+        if said != last:
+            out.print(Text(said, style="dim"))
+            last = said
+        time.sleep(1)
