@@ -29,6 +29,11 @@ def code_key(namespace: str, digest: str) -> str:
     return f"code/{namespace}/{digest}.tar.gz"
 
 
+def packages_folder(namespace: str) -> str:
+    """Where packages that were installed for the namespace's jobs are: beside its code, and kept as long."""
+    return f"code/{namespace}/python/"
+
+
 class Store:
     """What one namespace has in the store."""
 

@@ -22,7 +22,7 @@ from causeway.code.archive import write_archive
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
 from causeway.commands.watching import follow
-from causeway.errors import CausewayError, InputError, Problem
+from causeway.errors import CausewayError, InputError
 from causeway.job import Job
 from causeway.jobfile import LoadedJob, load
 from causeway.units import format_size
@@ -104,9 +104,6 @@ def _submitted(
 def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
     """The namespace, and the roles on the cluster's machines. InputError for what the cluster can't do."""
     job, offer = loaded.job, cluster.offer
-    if job.python:
-        hint = "install them in the command, or use an image that has them"
-        raise InputError([Problem("job", "python", "packages are installed with --local only, so far", hint)])
     namespace = cluster.namespace(job.group)
     mounts_of(job, namespace, offer)
     image = offer.images.get(job.image or offer.default_image)
