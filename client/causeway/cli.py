@@ -46,6 +46,11 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
     return found
 
 
+_yes = click.option(
+    "-y", "--yes", is_flag=True, envvar="CAUSEWAY_YES", help="Do not ask, whatever it may cost."
+)
+
+
 @cli.command(cls=_AfterDashes, context_settings=_CONTEXT, epilog="Fields of the file: docs/job.md.")
 @click.argument("file", required=False, metavar="[JOB.yaml]")
 @click.option("--name", help="What the run is called. Default: the file's, else the folder's name.")
@@ -60,7 +65,7 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
 @click.option("--time", metavar="24h", help="The longest that it may run.")
 @click.option("--env", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="An environment variable.")
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-              help="What takes the place of {NAME} in the command.")  # fmt: skip
+              help="What takes the place of {NAME} in the command, or a field: time=2h.")  # fmt: skip
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @click.option("--image", help="A name of the cluster's images, or a reference.")
 @click.option("--priority", help="A priority class of the cluster.")
@@ -68,6 +73,7 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
 @click.option("--local", is_flag=True, help="Run on this machine, without a cluster.")
 @click.option("--dry-run", is_flag=True, help="Print the object, and submit nothing.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@_yes
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object at the end; output of workers on stderr."
 )
@@ -81,6 +87,7 @@ def run(
     local: bool,
     dry_run: bool,
     detach: bool,
+    yes: bool,
     as_json: bool,
     env: dict[str, str],
     **fields: Any,
@@ -115,6 +122,7 @@ def run(
             as_json=as_json,
             dry_run=dry_run,
             detach=detach,
+            yes=yes,
         )
     )
 
@@ -198,9 +206,10 @@ def resume(runs: tuple[str, ...], group: str | None) -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@_yes
 @_group
 @_json
-def rerun(run: str, detach: bool, group: str | None, as_json: bool) -> None:
+def rerun(run: str, detach: bool, yes: bool, group: str | None, as_json: bool) -> None:
     """Submit a run once more, from its beginning, with the job and the code that it was submitted with.
 
     \b
@@ -208,7 +217,7 @@ def rerun(run: str, detach: bool, group: str | None, as_json: bool) -> None:
     """
     from causeway.commands import submit
 
-    sys.exit(submit.rerun(run, group, as_json=as_json, detach=detach))
+    sys.exit(submit.rerun(run, group, as_json=as_json, detach=detach, yes=yes))
 
 
 @cli.command(context_settings=_CONTEXT)

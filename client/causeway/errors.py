@@ -5,7 +5,8 @@
     CausewayError            exit code 1
     ├── InputError           2: the job file, an option or the code can't be used
     ├── UnreachableError     3: the cluster or the store does not answer
-    └── DetachedError        130: Ctrl-C; what it says tells whether the run goes on
+    ├── DetachedError        130: Ctrl-C; what it says tells whether the run goes on
+    └── DeclinedError        1: the person said no
 """
 
 from __future__ import annotations
@@ -56,3 +57,7 @@ class DetachedError(CausewayError):
     """The person pressed Ctrl-C."""
 
     exit_code = 130
+
+
+class DeclinedError(CausewayError):
+    """The person was asked and said no."""

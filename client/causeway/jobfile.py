@@ -1,4 +1,4 @@
-"""Reads a job: a YAML file, options of the command line over it, ``--set`` into its command."""
+"""Reads a job: a YAML file, options of the command line over it, ``--set`` into its command or its fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def load(
     """The job of a file, or of options alone.
 
     ``options``: field → value, dotted for fields of parts: ``{"gpus": 4, "env.SEED": "1"}``; they win.
-    ``parameters``: name → what takes the place of ``{name}`` in the command.
+    ``parameters``: name → what takes the place of ``{name}`` in the command; of one that is not in it and is
+    a field, dotted, its value as YAML.
     Raises InputError with all problems.
     """
     values, lines = _read(path) if path else ({}, {})
@@ -63,6 +64,11 @@ def load(
         keys = tuple(dotted.split(".", 1))
         origins[keys] = f"--{keys[0]}" if keys[0] != "run" else "the command"
         _put(values, keys, value)
+    parameters = dict(parameters)
+    for dotted in [name for name in parameters if _is_field(name) and not _in_commands(values, name)]:
+        keys = tuple(dotted.split("."))
+        origins[keys] = f"--set {dotted}"
+        _put(values, keys, _yaml(parameters.pop(dotted)))
     values.setdefault("name", _label_of(folder))
     try:
         job = Job.model_validate(values)
@@ -120,13 +126,35 @@ def _note_lines(
 
 def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
     """Sets a field. A part that is written short, ``gpus: 4``, is written out first."""
-    if len(keys) == 1:
-        values[keys[0]] = value
+    first, *rest = keys
+    if not rest:
+        values[first] = value
         return
-    inner = values.setdefault(keys[0], {})
+    inner = values.get(first)
     if not isinstance(inner, dict):
-        inner = values[keys[0]] = {"path" if keys[0] == "code" else "count": inner}
-    inner[keys[1]] = value
+        short = {} if inner is None else {"path" if first == "code" else "count": inner}
+        inner = values[first] = short
+    _put(inner, tuple(rest), value)
+
+
+def _is_field(dotted: str) -> bool:
+    return dotted.partition(".")[0] in Job.model_fields
+
+
+def _in_commands(values: Mapping[str, Any], name: str) -> bool:
+    """Whether a command has ``{name}``."""
+    roles = values.get("roles")
+    parts = [values, *(roles.values() if isinstance(roles, dict) else ())]
+    commands = [str(part.get("run", "")) for part in parts if isinstance(part, dict)]
+    return any(name in _PLACEHOLDER.findall(command) for command in commands)
+
+
+def _yaml(text: str) -> Any:
+    """A value as it would be in the file; what is no YAML is itself."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
 
 
 def _label_of(folder: Path) -> str:
@@ -226,7 +254,12 @@ def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
     }
     result = job.model_copy(update={"run": fill(job.run), "roles": roles})
     problems = [
-        Problem("--set", name, "not in the command", f"write {{{name}}} where the value goes: {job.run}")
+        Problem(
+            "--set",
+            name,
+            "neither in the command nor a field",
+            f"write {{{name}}} where the value goes: {job.run}",
+        )
         for name in parameters
         if name not in used
     ]

@@ -36,6 +36,11 @@ def exact_size(size: int) -> str:
     return f"{size} B"
 
 
+def parse_cpus(quantity: str) -> float:
+    """Processors of a quantity of Kubernetes: ``3500m``, ``4``."""
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
+
+
 def parse_duration(text: object) -> int:
     """Seconds of ``90m``, ``1d12h``. ValueError for anything else, a number without a unit included."""
     match = DURATION.fullmatch(str(text).strip())

@@ -58,7 +58,11 @@ class World:
 
     def environment(self, login: str) -> dict[str, str]:
         """Of a person's shell."""
-        return {"KUBECONFIG": str(self.kubeconfigs[login]), "AWS_ENDPOINT_URL": self.aws.address}
+        return {
+            "KUBECONFIG": str(self.kubeconfigs[login]),
+            "AWS_ENDPOINT_URL": self.aws.address,
+            "CAUSEWAY_YES": "1",
+        }
 
     def s3(self) -> Any:
         return _client(self.aws, "s3")

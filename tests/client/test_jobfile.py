@@ -152,6 +152,26 @@ def test_set_fills_the_command_and_quotes(folder: Path) -> None:
     assert loaded.parameters == {"lr": "1e-3", "tag": "a b; rm"}
 
 
+def test_set_of_a_field_sets_it_and_the_command_comes_first(folder: Path) -> None:
+    file = folder / "job.yaml"
+    file.write_text(
+        "run: train --time {time}\ngpus: 4\nroles: {worker: 2, ps: {count: 1}}\n", encoding="utf-8"
+    )
+    given = {"time": "9", "gpus.model": "v100", "roles.ps.count": "3", "roles.worker.memory": "8 GiB"}
+    job = load(file, {}, given).job
+    assert (job.run, job.time) == ("train --time 9", 86400)
+    assert (job.gpus.count, job.gpus.model) == (4, "v100")
+    assert (job.roles["worker"].count, job.roles["worker"].memory) == (2, 8 << 30)
+    assert job.roles["ps"].count == 3
+
+
+def test_set_of_a_field_that_is_wrong_names_the_option(folder: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        load(None, {"run": "x"}, {"gpus.modell": "v100", "time": "soon", "env.A": "b: : c"}, folder=folder)
+    found = {(each.where, each.field) for each in raised.value.problems}
+    assert found == {("--set gpus.modell", "gpus.modell"), ("--set time", "time")}
+
+
 def test_set_of_a_name_that_is_not_in_the_command_is_an_error(folder: Path) -> None:
     file = folder / "job.yaml"
     file.write_text("run: python train.py --lr {lr}\n", encoding="utf-8")

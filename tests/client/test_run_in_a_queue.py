@@ -78,6 +78,42 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Run, folder: Path
     ada("stop", name)
 
 
+def test_a_run_whose_time_is_up_is_stopped_and_may_go_on(ada: Run, folder: Path) -> None:
+    program(
+        folder,
+        """
+        import os, pathlib, signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
+        print("begun", flush=True)
+        time.sleep(3600)
+        """,
+    )
+    done = ada(
+        "run", "--json", "--gpus", "0", "--name", "short", "--set", "time=5s", "--", "python3", "train.py"
+    )
+    assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
+    assert 5 <= done.json["seconds"] < 60
+    assert "5s" in ada("why", "short-1").out
+    assert "queued again" in ada("resume", "short-1").out
+    wait(lambda: state(ada, "short-1") == "running")
+    wait(lambda: state(ada, "short-1") == "timed-out")
+
+
+def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
+    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
+    program(folder, "print('ran')")
+    careful = person(world, "ada", folder, {**environment}, command, CAUSEWAY_YES="")
+    refused = careful("run", "--gpus", "1", "--name", "dear", "--", "python3", "train.py")
+    assert (refused.code, "--yes" in refused.err) == (2, True), refused.err
+    assert not any(each["name"].startswith("dear") for each in yaml.safe_load(ada("ps", "--json").out))
+    cheap = careful(
+        "run", "-d", "--name", "cheap", "--set", "where.sites=[rack-a]", "--", "python3", "train.py"
+    )
+    assert cheap.code == 0, cheap.err
+    ada("stop", "cheap-1")
+
+
 def test_nobody_stops_anothers_run(
     ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:

@@ -36,10 +36,14 @@ def ada(world: World, folder: Path, environment: Mapping[str, str], command: lis
     return person(world, "ada", folder, environment, command)
 
 
-def person(world: World, login: str, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
+def person(
+    world: World, login: str, folder: Path, environment: Mapping[str, str], command: list[str], **more: str
+) -> Run:
+    """Somebody's shell, with ``more`` in its environment."""
+
     def run(*arguments: str) -> Finished:
         done = subprocess.run(
-            [*command, *arguments], cwd=folder, env={**environment, **world.environment(login)},
+            [*command, *arguments], cwd=folder, env={**environment, **world.environment(login), **more},
             capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         return Finished(done.returncode, done.stdout, done.stderr)

@@ -76,12 +76,20 @@ class Cluster:
     # -- Calls --------------------------------------------------------------------------------------------
 
     def call(
-        self, method: str, path: str, body: Any = None, *, form: str = "application/json", **query: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        form: str = "application/json",
+        accept: str = "application/json",
+        **query: str,
     ) -> Any:
         """An answer. RefusedError, UnreachableError."""
-        options: dict[str, Any] = {"headers": self._headers}
+        headers = {**self._headers, "Accept": accept}
+        options: dict[str, Any] = {"headers": headers}
         if body is not None:
-            options = {"headers": {**self._headers, "Content-Type": form}, "body": body}
+            options = {"headers": {**headers, "Content-Type": form}, "body": body}
         return json.loads(self._request(method, path, query=query, **options).data)
 
     def find(self, path: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from causeway.cluster.offer import GpuOffer, Machine, Offer
+from causeway.cluster.prices import hourly
 from causeway.errors import InputError, Problem
 from causeway.job import Gpus, Job
 from causeway.units import format_size
@@ -52,7 +53,7 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
         )
         hint = f"at most {most.cpu_milli // 1000} and {format_size(most.memory_mib << 20)}"
         raise InputError([Problem("job", "memory", what, hint)])
-    return Fit(workers, sorted(left, key=lambda each: _price(each, gpus.count)), cpus, memory)
+    return Fit(workers, sorted(left, key=lambda each: _price(each, gpus.count, cpus)), cpus, memory)
 
 
 _Demand = tuple[str, Callable[[Machine], bool], str]
@@ -118,7 +119,6 @@ def _memory_share(machine: Machine, gpus: int) -> int:
     return int(machine.memory_mib * _SHARE * gpus / machine.gpus.count) << 20
 
 
-def _price(machine: Machine, gpus: int) -> float:
-    """USD an hour of the part of a machine that a worker takes."""
-    price = machine.hourly_price if machine.hourly_price is not None else float("inf")
-    return price * gpus / machine.gpus.count if machine.gpus and gpus else price
+def _price(machine: Machine, gpus: int, cpus: float) -> float:
+    price = hourly(machine, gpus, cpus)
+    return float("inf") if price is None else price

@@ -40,6 +40,9 @@ RUN = f"{OURS}/run"
 """Label: the run's name, on the JobSet and on its pods."""
 JOB, CODE, PERSON = f"{OURS}/job", f"{OURS}/code", f"{OURS}/person"
 """Annotations: the job as a file would have it, the archive's name, who submitted it."""
+GPUS = "nvidia.com/gpu"
+SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label: the longest that it may run. The queue stops it then."""
 QUEUE = "default"
 _KILLED = 137
 
@@ -87,14 +90,13 @@ def jobset(made: Submission) -> dict[str, Any]:
     """The object of a run."""
     run, job, digest = made.run, made.job, made.digest
     workers = [each.workers for each in made.fits]
-    seconds = {"kueue.x-k8s.io/max-exec-time-seconds": str(job.time)}
     return {
         "apiVersion": API,
         "kind": "JobSet",
         "metadata": {
             "name": run,
             "namespace": made.namespace,
-            "labels": {"kueue.x-k8s.io/queue-name": QUEUE, RUN: run, **seconds},
+            "labels": {"kueue.x-k8s.io/queue-name": QUEUE, RUN: run, SECONDS: str(job.time)},
             "annotations": {
                 JOB: json.dumps(written(job), ensure_ascii=False),
                 PERSON: made.person,
@@ -346,7 +348,7 @@ def _resources(fit: Fit, *, gpus: bool) -> dict[str, Any]:
     amounts = {"cpu": f"{round(fit.cpus * 1000)}m", "memory": f"{fit.memory >> 20}Mi"}
     limits = {"memory": amounts["memory"]}
     if gpus and fit.workers.gpus.count:
-        limits["nvidia.com/gpu"] = str(fit.workers.gpus.count)
+        limits[GPUS] = str(fit.workers.gpus.count)
     return {"requests": amounts, "limits": limits}
 
 

@@ -10,12 +10,17 @@ from datetime import datetime, timezone
 from typing import Any
 
 from causeway.cluster.connection import Cluster, RefusedError
-from causeway.cluster.jobset import API, CODE, JOB, PERSON, RUN
+from causeway.cluster.jobset import API, CODE, GPUS, JOB, PERSON, RUN, SECONDS
+from causeway.cluster.prices import of_worker
 from causeway.errors import CausewayError
+from causeway.units import exact_duration, parse_cpus
 
 _TRIES = 50
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 _UTC = timezone.utc
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_TIME_IS_UP = "MaximumExecutionTimeExceeded"
+"""What Kueue's reason ends with where the declared time has passed."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class Worker:
     state: str
     """``waiting``, ``starting``, ``running``, ``done``, ``failed``."""
     node: str | None
+    site: str | None
+    hourly_price: float | None
+    """USD, of the part of its machine that it takes; None while it has no machine, or if it is not known."""
+    started: datetime | None = None
     ended: Mapping[str, Any] | None = None
     """What the runtime wrote down, or what the kubelet says: ``exit``, ``reason``, ``lines``, ``at``."""
 
@@ -39,8 +48,12 @@ class Run:
     name: str
     namespace: str
     state: str
-    """``queued``, ``starting``, ``running``, ``done``, ``failed``, ``stopped``."""
+    """``queued``, ``starting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``."""
     created: datetime
+    since: datetime
+    """When its state became what it is."""
+    seconds: float
+    """How long it has held machines, over all its starts."""
     person: str
     code: str
     restarts: int
@@ -49,6 +62,15 @@ class Run:
     workers: Sequence[Worker] = field(default=())
     waits_for: str = ""
     """Why it does not run, of one that is queued or stopped; in Kueue's words."""
+
+    @property
+    def cost(self) -> float | None:
+        """USD so far, at the price of where its workers are now or were last; None if it is not known."""
+        if not self.seconds:
+            return 0.0
+        prices = [each.hourly_price for each in self.workers]
+        known = [price for price in prices if price is not None]
+        return sum(known) * self.seconds / 3600 if prices and len(known) == len(prices) else None
 
 
 def new_name(cluster: Cluster, namespace: str, base: str) -> str:
@@ -87,20 +109,23 @@ def runs(cluster: Cluster, namespace: str) -> list[Run]:
     for pod in _items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=RUN):
         pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
     workloads = _workloads(cluster, namespace)
+    place = _placing(cluster, [pod for of_run in pods.values() for pod in of_run])
     found = [
-        _run(each, pods.get(_name(each), []), workloads.get(_name(each)))
+        _run(each, pods.get(_name(each), []), workloads.get(_name(each)), place)
         for each in _list(cluster, namespace)
     ]
     return sorted(found, key=lambda run: run.created, reverse=True)
 
 
-def find(cluster: Cluster, namespace: str, name: str) -> Run:
-    """One run. CausewayError for one that is not there."""
+def find(cluster: Cluster, namespace: str, name: str, *, placed: bool = True) -> Run:
+    """One run. CausewayError for one that is not there. ``placed``: with sites and prices of its workers."""
     found = cluster.find(f"{_path(namespace)}/{name}")
     if found is None or RUN not in found["metadata"].get("labels", {}):
         raise CausewayError(f"{namespace} has no run {name}; causeway ps lists them")
-    pods = _items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}")
-    return _run(found, list(pods), _workloads(cluster, namespace).get(name))
+    pods = list(_items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}"))
+    return _run(
+        found, pods, _workloads(cluster, namespace).get(name), _placing(cluster, pods if placed else ())
+    )
 
 
 def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
@@ -142,11 +167,12 @@ def _list(cluster: Cluster, namespace: str) -> Iterator[Any]:
     return _items(cluster, _path(namespace), labelSelector=RUN)
 
 
-def _items(cluster: Cluster, path: str, **query: str) -> Iterator[Any]:
+def _items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
+    """``only``: ``metadata``, where the rest is not looked at."""
     query = {**query, "limit": "500"}
     while True:
         try:
-            page = cluster.call("GET", path, **query)
+            page = cluster.call("GET", path, accept=_METADATA if only else "application/json", **query)
         except RefusedError as error:
             if error.code == 404:  # a kind that is not installed
                 return
@@ -162,16 +188,46 @@ def _name(each: Any) -> str:
     return str(each["metadata"]["name"])
 
 
-def _run(found: Any, pods: Sequence[Any], workload: Any) -> Run:
+_Place = Callable[[Any], tuple[str | None, float | None]]
+"""The site of a pod, and its hourly price."""
+
+
+def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
+    """Looks at the nodes once, if any pod has one."""
+    nodes: dict[str, Mapping[str, str]] = {}
+    if any(pod["spec"].get("nodeName") for pod in pods):
+        for node in _items(cluster, "/api/v1/nodes", only="metadata"):
+            nodes[_name(node)] = node["metadata"].get("labels", {})
+    machines = cluster.offer.machines
+
+    def place(pod: Any) -> tuple[str | None, float | None]:
+        node = pod["spec"].get("nodeName")
+        if node is None:
+            return None, None
+        # The queue has work select its machines' pool; of a machine that is gone that is what is known.
+        labels = {**pod["spec"].get("nodeSelector", {}), **nodes.get(node, {})}
+        main = next(each for each in pod["spec"]["containers"] if each["name"] == "main")
+        amounts = main["resources"]
+        gpus = int(amounts.get("limits", {}).get(GPUS, 0))
+        price = of_worker(machines, labels, gpus, parse_cpus(amounts["requests"]["cpu"]))
+        return labels.get("causeway.dev/site"), price
+
+    return place
+
+
+def _run(found: Any, pods: Sequence[Any], workload: Any, place: _Place) -> Run:
     about, status = found["metadata"], found.get("status", {})
     annotations = about.get("annotations", {})
-    workers = sorted((_worker(pod) for pod in pods), key=lambda each: (each.role, each.rank))
-    state, reason = _state(found, workload, workers)
+    workers = sorted((_worker(pod, place) for pod in pods), key=lambda each: (each.role, each.rank))
+    created = _time(about["creationTimestamp"])
+    state, since, reason = _state(found, workload, workers)
     return Run(
         name=about["name"],
         namespace=about["namespace"],
         state=state,
-        created=_time(about["creationTimestamp"]),
+        created=created,
+        since=since or created,
+        seconds=_seconds(found, workload, workers),
         person=annotations.get(PERSON, ""),
         code=annotations.get(CODE, ""),
         restarts=int(status.get("restarts", 0)),
@@ -182,17 +238,42 @@ def _run(found: Any, pods: Sequence[Any], workload: Any) -> Run:
     )
 
 
-def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, str]:
+def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, datetime | None, str]:
+    """Its state, since when, and why."""
     conditions = _conditions(found)
-    if "Completed" in conditions:
-        return "done", ""
+    if done := conditions.get("Completed"):
+        return "done", _changed(done), ""
     if failed := conditions.get("Failed"):
-        return "failed", str(failed.get("message", ""))
+        return "failed", _changed(failed), str(failed.get("message", ""))
     if found["spec"].get("suspend"):
-        active = workload is None or workload["spec"].get("active", True)
-        return ("queued" if active else "stopped"), ""
-    running = any(each.state == "running" for each in workers)
-    return ("running" if running else "starting"), ""
+        evicted = _conditions(workload or {}).get("Evicted")
+        if workload is None or workload["spec"].get("active", True):
+            return "queued", _changed(evicted), ""
+        if evicted and evicted.get("reason", "").endswith(_TIME_IS_UP):
+            time = found["metadata"]["labels"].get(SECONDS, "0")
+            return "timed-out", _changed(evicted), f"it ran for its `time`, {exact_duration(int(time))}"
+        return "stopped", _changed(evicted), ""
+    started = [each.started for each in workers if each.state == "running" and each.started]
+    if started:
+        return "running", min(started), ""
+    return "starting", _changed(_conditions(workload or {}).get("Admitted")), ""
+
+
+def _changed(condition: Any) -> datetime | None:
+    return _time(condition["lastTransitionTime"]) if condition else None
+
+
+def _seconds(found: Any, workload: Any, workers: Sequence[Worker]) -> float:
+    """How long a run has held machines: by its queue; where there is none, from its oldest pod on."""
+    now = datetime.now(_UTC)
+    over = _conditions(found)
+    ended = _changed(over.get("Completed") or over.get("Failed")) or now
+    if workload is None:
+        started = min((each.started for each in workers if each.started), default=ended)
+        return max((ended - started).total_seconds(), 0.0)
+    past = float(workload.get("status", {}).get("accumulatedPastExecutionTimeSeconds", 0))
+    admitted = _changed(_conditions(workload).get("Admitted"))
+    return past + (max((ended - admitted).total_seconds(), 0.0) if admitted else 0.0)
 
 
 def _waits_for(name: str, workload: Any) -> str:
@@ -212,7 +293,7 @@ def _conditions(each: Any, *, status: str = "True") -> dict[str, Any]:
     return {one["type"]: one for one in found if one["status"] == status}
 
 
-def _worker(pod: Any) -> Worker:
+def _worker(pod: Any, place: _Place) -> Worker:
     about, status = pod["metadata"], pod.get("status", {})
     labels = about.get("labels", {})
     main: Any = next((each for each in status.get("containerStatuses", ()) if each["name"] == "main"), {})
@@ -222,12 +303,17 @@ def _worker(pod: Any) -> Worker:
     )
     states = {"Succeeded": "done", "Failed": "failed", "Running": "running"}
     state = states.get(phase, "starting" if pod["spec"].get("nodeName") else "waiting")
+    site, price = place(pod)
+    started = (main.get("state", {}).get("running") or terminated or {}).get("startedAt")
     return Worker(
         name=about["name"],
         role=labels.get("jobset.sigs.k8s.io/replicatedjob-name", ""),
         rank=int(labels.get("batch.kubernetes.io/job-completion-index", 0)),
         state=state,
         node=pod["spec"].get("nodeName"),
+        site=site,
+        hourly_price=price,
+        started=_time(started) if started else None,
         ended=_ended(terminated, status) if state in ("done", "failed") else None,
     )
 

@@ -9,23 +9,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.text import Text
 
 from causeway.cluster.connection import Cluster
 from causeway.cluster.fit import Fit, fit
 from causeway.cluster.jobset import Submission, jobset
-from causeway.cluster.offer import Offer, mounts_of
+from causeway.cluster.offer import Machine, Offer, mounts_of
+from causeway.cluster.prices import Quote, hourly, quote
 from causeway.cluster.runs import find, submit
 from causeway.cluster.store import Store
 from causeway.code.archive import write_archive
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
 from causeway.commands.watching import follow
-from causeway.errors import CausewayError, InputError
+from causeway.errors import CausewayError, DeclinedError, InputError
 from causeway.job import Job
 from causeway.jobfile import LoadedJob, load
-from causeway.units import format_size
+from causeway.units import format_duration, format_size
 from causeway.workers import workers_of
 
 
@@ -38,8 +40,10 @@ def run_in_cluster(
     as_json: bool,
     dry_run: bool,
     detach: bool,
+    yes: bool,
 ) -> int:
-    """Submits a job, and follows it unless ``detach``; returns the exit code."""
+    """Submits a job, and follows it unless ``detach``; returns the exit code. Asks where it may cost money,
+    unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters)
     job = loaded.job
@@ -64,13 +68,14 @@ def run_in_cluster(
         print(yaml.safe_dump(make(f"{job.name}-1"), sort_keys=False), end="")
         return 0
     _show(out, loaded, namespace, fits, offer, packed)
+    _agree(out, job, fits, yes=yes)
     if packed.digest:
         _send(out, Store(cluster, namespace), packed)
     name = submit(cluster, namespace, job.name, make)
     return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
 
 
-def rerun(name: str, group: str | None, *, as_json: bool, detach: bool) -> int:
+def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: bool) -> int:
     """Submits a run once more: its job and its code, whatever the folder has become."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     cluster = Cluster()
@@ -80,6 +85,8 @@ def rerun(name: str, group: str | None, *, as_json: bool, detach: bool) -> int:
     _, fits = _fitted(cluster, LoadedJob(job, Path()))
     if before.code and not Store(cluster, namespace).has_code(before.code):
         raise CausewayError(f"the code of {name} is not in the store any more; submit it from a folder")
+    _show_places(out, fits)
+    _agree(out, job, fits, yes=yes)
 
     def make(new: str) -> dict[str, Any]:
         return jobset(Submission(new, namespace, cluster.person, job, fits, cluster.offer, before.code))
@@ -117,8 +124,37 @@ def _show(
     """The plan: what runs, on what, and what that costs."""
     out.print(Text.assemble((loaded.job.name, "bold"), f" in {offer.cluster}, {namespace}"))
     show_plan(out, loaded, [each.workers for each in fits], packed)
+    _show_places(out, fits)
+
+
+def _show_places(out: Console, fits: Sequence[Fit]) -> None:
     for each in fits:
         out.print(Text(f"  {'on':<8} {_place(each)}"))
+
+
+def _quote(fits: Sequence[Fit]) -> Quote:
+    return quote([(each.workers.count, each.workers.gpus.count, each.cpus, each.machines) for each in fits])
+
+
+def _agree(out: Console, job: Job, fits: Sequence[Fit], *, yes: bool) -> None:
+    """Says what it may cost, and asks. InputError where nobody can be asked, DeclinedError for a no."""
+    found = _quote(fits)
+    if not found.costs:
+        return
+    most = found.most * job.time / 3600
+    text = f"nothing to ${found.most:,.2f}/h" if not found.least else f"up to ${found.most:,.2f}/h"
+    text += f", depending on where there is room; at most ${most:,.2f} in {format_duration(job.time)}"
+    if found.unknown:
+        text += f"; the price of {', '.join(found.unknown)} is not known"
+    out.print(f"  costs    {text}")
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        what = "it may cost money, and there is no terminal to ask at"
+        hint = "add --yes, set CAUSEWAY_YES=1, or keep it to machines of the lab's own with where.sites"
+        raise InputError([Problem("causeway run", "", what, hint)])
+    if not click.confirm("submit it?", default=True, err=True):
+        raise DeclinedError("not submitted")
 
 
 def _place(found: Fit) -> str:
@@ -135,12 +171,9 @@ def _place(found: Fit) -> str:
     return f"{workers.count} x ({one}): {', '.join(shown)}{more}"
 
 
-def _price(found: Fit, machine: Any) -> str:
-    if not machine.hourly_price:
-        return ""
-    gpus = found.workers.gpus.count
-    part = gpus / machine.gpus.count if machine.gpus and gpus else found.cpus * 1000 / machine.cpu_milli
-    return f" at ${machine.hourly_price * min(part, 1) * found.workers.count:,.2f}/h"
+def _price(found: Fit, machine: Machine) -> str:
+    price = hourly(machine, found.workers.gpus.count, found.cpus)
+    return f" at ${price * found.workers.count:,.2f}/h" if price else ""
 
 
 def _send(out: Console, store: Store, packed: Packed) -> None:

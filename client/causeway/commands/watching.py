@@ -24,8 +24,11 @@ from causeway.errors import CausewayError, DetachedError
 from causeway.units import format_duration
 
 _PAUSE = 1.0
-_STYLES = {"done": "green", "failed": "red", "running": "cyan", "queued": "yellow", "stopped": "yellow"}
-_ENDED = ("done", "failed")
+_STYLES = {
+    "done": "green", "failed": "red", "timed-out": "red", "running": "cyan", "queued": "yellow",
+    "stopped": "yellow",
+}  # fmt: skip
+_ENDED = ("done", "failed", "timed-out", "stopped")
 _UTC = timezone.utc
 
 
@@ -37,14 +40,14 @@ def ps(group: str | None, *, as_json: bool) -> int:
         print(json.dumps([_plain(each) for each in found]))
         return 0
     table = Table(box=None, pad_edge=False)
-    for title in ("RUN", "STATE", "WORKERS", "AGE", "RESTARTS", "ON", "BY"):
+    for title in ("RUN", "STATE", "FOR", "WORKERS", "RESTARTS", "ON", "COST", "BY"):
         table.add_column(title, overflow="fold")
     for each in found:
-        age = (datetime.now(_UTC) - each.created).total_seconds()
-        nodes = sorted({worker.node for worker in each.workers if worker.node})
+        since = (datetime.now(_UTC) - each.since).total_seconds()
+        cost = "" if each.cost is None else f"${each.cost:,.2f}"
         table.add_row(
-            each.name, Text(each.state, style=_STYLES.get(each.state, "")), _counted(each.workers),
-            format_duration(age), str(each.restarts), ", ".join(nodes), each.person,
+            each.name, Text(each.state, style=_STYLES.get(each.state, "")), format_duration(since),
+            _counted(each.workers), str(each.restarts), _places(each.workers), cost, each.person,
         )  # fmt: skip
     Console(highlight=False).print(table)
     return 0
@@ -54,6 +57,18 @@ def _counted(workers: Sequence[Worker]) -> str:
     """``3 running, 1 failed``."""
     states = [worker.state for worker in workers]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def _places(workers: Sequence[Worker]) -> str:
+    """``titan-1, titan-2 in rack-a``; of more than three machines their number."""
+    sites: dict[str, dict[str, None]] = {}
+    for worker in workers:
+        if worker.node:
+            sites.setdefault(worker.site or "", {})[worker.node] = None
+    return "; ".join(
+        (", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} machines") + (f" in {site}" if site else "")
+        for site, nodes in sorted(sites.items())
+    )
 
 
 def why(name: str, group: str | None, *, as_json: bool) -> int:
@@ -141,11 +156,11 @@ def follow(out: Console, cluster: Cluster, namespace: str, name: str, *, as_json
         ) from None
     failed = runs.first_failed(run)
     out.print(Text.assemble((f"{run.name} {run.state}", _STYLES.get(run.state, ""))))
-    if run.state == "failed":
-        if failed is not None:
+    if run.state != "done":
+        if failed is not None and run.state == "failed":
             show_failure(out, _first(failed) or {})
-        elif run.reason:
-            out.print(Text(f"  {run.reason}"))
+        elif run.reason or run.waits_for:
+            out.print(Text(f"  {run.reason or run.waits_for}"))
     if as_json:
         print(json.dumps({**_plain(run), "first_failure": _first(failed)}))
     return 0 if run.state == "done" else 1
@@ -156,7 +171,7 @@ def _followed(out: Console, cluster: Cluster, namespace: str, name: str) -> Run:
     seen: dict[str, str | None] = {}
     last = ""
     while True:
-        run = runs.find(cluster, namespace, name)
+        run = runs.find(cluster, namespace, name, placed=False)
         show = printer(out, [_short(each) for each in run.workers])
         said = run.waits_for or _counted(run.workers)
         if said != last and run.state not in _ENDED:
@@ -168,7 +183,7 @@ def _followed(out: Console, cluster: Cluster, namespace: str, name: str) -> Run:
                 for line in lines:
                     show(_short(worker), line)
         if run.state in _ENDED:
-            return run
+            return runs.find(cluster, namespace, name)
         time.sleep(_PAUSE)
 
 
@@ -195,4 +210,6 @@ def _first(worker: Worker | None) -> dict[str, Any] | None:
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    return {**asdict(run), "created": run.created.isoformat()}
+    """As JSON has it: times as text."""
+    plain = {**asdict(run), "cost": run.cost}
+    return json.loads(json.dumps(plain, default=datetime.isoformat))  # type: ignore[no-any-return]
