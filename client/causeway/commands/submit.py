@@ -24,7 +24,7 @@ from causeway.code.archive import write_archive
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
 from causeway.commands.watching import follow
-from causeway.errors import CausewayError, DeclinedError, InputError
+from causeway.errors import CausewayError, DeclinedError, InputError, Problem
 from causeway.job import Job
 from causeway.jobfile import LoadedJob, load
 from causeway.units import format_duration, format_size
