@@ -45,9 +45,17 @@ $(VENV)-checkov/.installed:
 	$(VENV)-checkov/bin/pip install --quiet --prefer-binary 'checkov==3.3.30'
 	touch $@
 
-packages: install ## programs that tests need: kubectl and helm, and system packages where they may be installed
+packages: install $(VENV)-tensorflow/.installed ## what tests need: kubectl, helm, TensorFlow, system packages where they may be installed
 	@tests/tools.sh $(VENV)-tools $(BIN)/python
 	@tests/packages.sh
 
+# 1.5 GB, so it has a virtual environment of its own. tf-keras asks for `tensorflow`, which is the same with CUDA.
+$(VENV)-tensorflow/.installed:
+	$(PYTHON) -m venv $(VENV)-tensorflow
+	$(VENV)-tensorflow/bin/pip install --quiet 'tensorflow-cpu==2.21.0' \
+	  && $(VENV)-tensorflow/bin/pip install --quiet --no-deps 'tf-keras==2.21.0' \
+	  || echo "no tensorflow-cpu 2.21 for this Python: its tests are skipped" >&2
+	touch $@
+
 clean: ## take the virtual environment away; build/ stays, it holds state
-	rm -rf $(VENV) $(VENV)-checkov $(VENV)-tools
+	rm -rf $(VENV) $(VENV)-checkov $(VENV)-tensorflow $(VENV)-tools

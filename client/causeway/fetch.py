@@ -1,47 +1,79 @@
-"""In a pod, before the job's own container: brings the runtime, the code that was submitted, and the results
-that an earlier start of the worker left.
+"""In a pod, before the job's own container: brings the runtime, the code as it was submitted, packages, and
+the results that an earlier start of the worker left.
 
-``python -m causeway.fetch FOLDER``. ``CAUSEWAY_ARCHIVE`` names the archive, ``s3://bucket/key``, and is empty
-where a job has no code; ``CAUSEWAY_DIGEST`` is what its bytes must be; ``CAUSEWAY_KEPT`` is the run's folder
-in the store (``causeway.keep``). The rights are those of the token that
-``AWS_WEB_IDENTITY_TOKEN_FILE`` names. Exit code 78 for code that is not what was submitted or is gone, as no
-restart would help; 1 where the store does not answer.
+``python -m causeway.fetch FOLDER``. The rights are those of the token that ``AWS_WEB_IDENTITY_TOKEN_FILE``
+names. In the environment:
+
+``CAUSEWAY_ARCHIVE``, ``CAUSEWAY_DIGEST``
+    The code, ``s3://bucket/key``, and what its bytes must be. Empty where a job has none.
+``CAUSEWAY_PACKAGES``, ``CAUSEWAY_PACKAGES_FOLDER``, ``CAUSEWAY_PACKAGES_SETTINGS``
+    The file of the code that lists packages, where in the bucket such that were installed are, and settings
+    of uv as JSON. What the image has is in FOLDER/image.json.
+``CAUSEWAY_KEPT``, ``CAUSEWAY_ROLE``
+    The run's folder in the bucket, ``s3://bucket/key`` (``causeway.keep``), and what this worker is.
+``CAUSEWAY_INSTALLS``, ``JOB_COMPLETION_INDEX``
+    Of the role that says ``true`` the first worker installs what is not in the store, and the others wait.
+
+Exit code 78 for what is not what was submitted or is gone, as no restart would help; 1 where the store does
+not answer.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
+import signal
 import sys
+import tarfile
 import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
-from causeway import runtime
+from causeway import packages, runtime
 from causeway.bucket import has_object
 from causeway.code.archive import RefusedArchiveError, unpack
+from causeway.errors import CausewayError
 
 _FAILED = 1
+_WAIT = 3600
+"""Seconds for the first worker to install packages: its right to send them lasts as long."""
+_PAUSE = 2.0
 
 
-def main(folder: Path, environment: dict[str, str]) -> int:
+def main(folder: Path, environment: Mapping[str, str]) -> int:
     """The exit code."""
+    # Process 1 of a container ignores signals that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(runtime.STOPPED))
     for name in ("code", "results", "checkpoints", "logs", "output"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         # The job writes there, with the uid of its namespace or of its image.
         (folder / name).chmod(0o777)
     shutil.copy(runtime.__file__, folder / "runtime.py")
     archive = environment.get("CAUSEWAY_ARCHIVE", "")
+    kept = urlsplit(environment["CAUSEWAY_KEPT"])
     worker = f"{environment['CAUSEWAY_ROLE']}-{environment.get('JOB_COMPLETION_INDEX', '0')}"
+    store = _Bucket(kept.netloc)
     try:
         if archive:
-            _fetch(archive, environment["CAUSEWAY_DIGEST"], folder / "code")
-        _bring_back(f"{environment['CAUSEWAY_KEPT']}/results/{worker}/", folder / "results")
+            digest = environment["CAUSEWAY_DIGEST"]
+            _fetch_code(store, urlsplit(archive).path.lstrip("/"), digest, folder / "code")
+            if environment.get("CAUSEWAY_PACKAGES"):
+                _Packages(store, folder, digest, environment).bring()
+        _bring_back(store, f"{kept.path.strip('/')}/results/{worker}/", folder / "results")
     except (_GoneError, RefusedArchiveError) as error:
         return _end(runtime.NEVER_WORKS, str(error))
     except _AwayError as error:
         return _end(_FAILED, str(error))
+    except CausewayError as error:
+        reason, *lines = str(error).splitlines()
+        return _end(runtime.NEVER_WORKS, reason, lines)
     return 0
 
 
@@ -53,86 +85,177 @@ class _AwayError(Exception):
     """The store does not answer, or refuses."""
 
 
-def _fetch(archive: str, digest: str, target: Path) -> None:
-    import botocore.session
-    from botocore.exceptions import BotoCoreError, ClientError
+@dataclass(frozen=True)
+class _Bucket:
+    name: str
 
-    where = urlsplit(archive)
-    key = where.path.lstrip("/")
-    shutil.rmtree(target)
-    s3 = botocore.session.Session().create_client("s3")
-    with tempfile.TemporaryFile(dir=target.parent) as spool:
+    @cached_property
+    def s3(self) -> Any:
+        import botocore.session
+        from botocore.config import Config
+
+        # What is signed for others must hold with any encryption of the bucket, and without a checksum.
+        config = Config(signature_version="s3v4", request_checksum_calculation="when_required")
+        return botocore.session.Session().create_client("s3", config=config)
+
+    def read(self, key: str, out: IO[bytes], take: Callable[[bytes], Any] = len) -> None:
+        """An object into a file, from its beginning. _GoneError, _AwayError."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
         try:
-            found = s3.get_object(Bucket=where.netloc, Key=key)
+            found = self.s3.get_object(Bucket=self.name, Key=key)
             for chunk in found["Body"].iter_chunks(1 << 20):
-                spool.write(chunk)
+                take(chunk)
+                out.write(chunk)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
             # For an object that does not exist, too, S3 may say that access is denied.
-            if code in ("AccessDenied", "NoSuchKey") and not _exists(s3, where.netloc, key):
-                raise _GoneError(f"the code is not in the store any more: {archive}") from None
-            raise _AwayError(f"the store refuses {archive}: {code}") from None
+            if code in ("AccessDenied", "NoSuchKey") and not self.has(key, unknown=True):
+                raise _GoneError(f"not in the store any more: s3://{self.name}/{key}") from None
+            raise _AwayError(f"the store refuses s3://{self.name}/{key}: {code}") from None
         except BotoCoreError as error:
             raise _AwayError(f"the store does not answer: {error}") from None
-        spool.seek(0)
+        out.seek(0)
+
+    def has(self, key: str, *, unknown: bool) -> bool:
+        """Whether the object exists; ``unknown`` if S3 does not say."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return has_object(self.s3, self.name, key)
+        except (BotoCoreError, ClientError):
+            return unknown
+
+    def signed(self, key: str, **headers: str) -> str:
+        """A URL that takes the object from anybody, for an hour."""
+        parameters = {"Bucket": self.name, "Key": key, **headers}
+        return str(self.s3.generate_presigned_url("put_object", Params=parameters, ExpiresIn=_WAIT))
+
+
+def _fetch_code(store: _Bucket, key: str, digest: str, target: Path) -> None:
+    shutil.rmtree(target)
+    with tempfile.TemporaryFile(dir=target.parent) as spool:
+        try:
+            store.read(key, spool)
+        except _GoneError as error:
+            raise _GoneError(f"the code is {error}") from None
         unpack(spool, digest, target)
     target.chmod(0o777)
 
 
-def _bring_back(results: str, target: Path) -> None:
-    """Everything below ``results``, with the times of the store, so that it is not sent there again."""
-    import botocore.session
+def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
+    """What is below ``prefix``, with the times of the store, so that it is not sent there again."""
     from botocore.exceptions import BotoCoreError, ClientError
     from s3transfer.manager import TransferManager
 
-    where = urlsplit(results)
-    prefix = where.path.lstrip("/")
-    s3 = botocore.session.Session().create_client("s3")
     try:
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=where.netloc, Prefix=prefix)
-        found = [each for page in pages for each in page.get("Contents", ())]
-        with TransferManager(s3) as transfers:
-            waiting = []
-            for each in found:
-                path = target / each["Key"].removeprefix(prefix)
-                if not path.resolve().is_relative_to(target.resolve()):
-                    raise _GoneError(
-                        f"the store has a result of a name that leaves its folder: {each['Key']}"
-                    )
+        pages = store.s3.get_paginator("list_objects_v2").paginate(Bucket=store.name, Prefix=prefix)
+        found = {
+            each["Key"].removeprefix(prefix): each for page in pages for each in page.get("Contents", ())
+        }
+        for name in found:
+            if not Path(target, name).resolve().is_relative_to(target.resolve()):
+                raise _GoneError(f"the store has a result of a name that leaves its folder: {name}")
+        with TransferManager(store.s3) as transfers:
+            waiting = {}
+            for name, each in found.items():
+                path = target / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                waiting.append((path, each, transfers.download(where.netloc, each["Key"], str(path))))
-            for path, each, future in waiting:
+                waiting[path] = transfers.download(store.name, each["Key"], str(path))
+            for (path, future), each in zip(waiting.items(), found.values(), strict=True):
                 future.result()
                 at = each["LastModified"].timestamp()
                 os.utime(path, (at, at))
-        _open_to_all(target)
     except ClientError as error:
-        raise _AwayError(f"the store refuses {results}: {error}") from None
+        raise _AwayError(f"the store refuses s3://{store.name}/{prefix}: {error}") from None
     except BotoCoreError as error:
         raise _AwayError(f"the store does not answer: {error}") from None
-
-
-def _open_to_all(root: Path) -> None:
-    """The job may have another uid than we."""
-    for folder, folders, files in os.walk(root):
+    # The job may have another uid than we.
+    for folder, folders, files in os.walk(target):
         for name in (*folders, *files):
             Path(folder, name).chmod(0o777 if name in folders else 0o666)
 
 
-def _exists(s3: Any, bucket: str, key: str) -> bool:
-    """Whether the object exists; True if S3 does not say."""
-    from botocore.exceptions import BotoCoreError, ClientError
+class _Packages:
+    """Packages of a job, in the store by what they depend on.
 
-    try:
-        return has_object(s3, bucket, key)
-    except (BotoCoreError, ClientError):
-        return True
+    An environment is two objects: an archive, which belongs to who sent it, and a pointer with the archive's
+    digest, which is written once and last.
+    """
+
+    def __init__(self, store: _Bucket, folder: Path, digest: str, environment: Mapping[str, str]) -> None:
+        self._store = store
+        self._folder = folder
+        self._name = environment["CAUSEWAY_PACKAGES"]
+        self._image = json.loads((folder / "image.json").read_text(encoding="utf-8"))
+        settings = json.loads(environment.get("CAUSEWAY_PACKAGES_SETTINGS", "{}"))
+        self._wanted = packages.packages_of(folder / "code", self._name, digest, settings, self._image)
+        self._key = environment["CAUSEWAY_PACKAGES_FOLDER"] + self._wanted.key
+        first = environment.get("JOB_COMPLETION_INDEX", "0") == "0"
+        self._installs = first and environment.get("CAUSEWAY_INSTALLS") == "true"
+
+    def bring(self) -> None:
+        """Unpacks them, or leaves a plan to install them for the next container."""
+        shutil.copy(packages.INSTALL, self._folder / "install.py")
+        until = time.monotonic() + _WAIT
+        while True:
+            pointer = self._pointer()
+            if pointer is not None and self._store.has(pointer["archive"], unknown=True):
+                self._unpack(pointer)
+                return
+            if self._installs:
+                self._plan(replaces=pointer is not None)
+                return
+            if time.monotonic() > until:
+                raise _AwayError(f"the first worker has not installed the packages of {self._name}")
+            time.sleep(_PAUSE)
+
+    def _pointer(self) -> Mapping[str, str] | None:
+        key = f"{self._key}.json"
+        if not self._store.has(key, unknown=False):
+            return None
+        with tempfile.TemporaryFile() as spool:
+            self._store.read(key, spool)
+            pointer: Mapping[str, str] = json.loads(spool.read())
+        return pointer
+
+    def _unpack(self, pointer: Mapping[str, str]) -> None:
+        target = self._folder / "python"
+        found = hashlib.sha256()
+        with tempfile.TemporaryFile(dir=self._folder) as spool:
+            self._store.read(pointer["archive"], spool, found.update)
+            if found.hexdigest() != pointer["sha256"]:
+                raise _GoneError(
+                    f"the packages of {self._name} in the store are not those that were installed; a comment "
+                    "in it has them installed anew"
+                )
+            with tarfile.open(fileobj=spool) as tar:
+                # Not "data": the interpreter is a link to that of the image.
+                tar.extractall(target, filter="tar")
+
+    def _plan(self, *, replaces: bool) -> None:
+        """``replaces``: there is a pointer, to an archive that is gone."""
+        uv = self._folder / "bin/uv"
+        uv.parent.mkdir(exist_ok=True)
+        shutil.copy(packages.find_uv(), uv)
+        target = self._folder / "python"
+        made = packages.plan(self._wanted, self._name, target, self._image, uv=str(uv), scratch=self._folder)
+        archive = f"{self._key}-{time.time_ns():x}.tar.gz"
+        # The first to write it has it (Amazon S3 User Guide, "Conditional writes").
+        once = {} if replaces else {"IfNoneMatch": "*"}
+        made["send"] = {
+            "name": archive,
+            "archive": self._store.signed(archive),
+            "pointer": self._store.signed(f"{self._key}.json", **once),
+            "headers": {} if replaces else {"If-None-Match": "*"},
+        }
+        (self._folder / "install.json").write_text(json.dumps(made), encoding="utf-8")
 
 
-def _end(code: int, reason: str) -> int:
+def _end(code: int, reason: str, lines: list[str] | None = None) -> int:
     print(f"causeway: {reason}", file=sys.stderr)
     status = os.environ.get("CAUSEWAY_STATUS", "/dev/termination-log")
-    runtime.write_status(status, {"exit": code, "reason": reason, "lines": []})
+    runtime.write_status(status, {"exit": code, "reason": reason, "lines": lines or []})
     return code
 
 

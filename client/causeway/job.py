@@ -165,8 +165,8 @@ class Job(Part):
     image: str | None = None
     """A name from the cluster's images, or a reference. Default: the cluster's default."""
     python: str | None = None
-    """`requirements.txt`, `pyproject.toml` or `uv.lock`: installed over the packages that are there, cached.
-    With `--local` only, so far."""
+    """`requirements.txt`, `pyproject.toml` or `uv.lock`, of the code: what the image lacks of it is installed
+    once, and kept."""
     gpus: Annotated[Gpus, BeforeValidator(_gpus)] = Gpus()
     """GPUs of one worker: a number, or which."""
     nodes: Count = 1

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from platformdirs import user_cache_path, user_data_path
 
-from causeway import python_packages, runtime
+from causeway import packages, runtime
 from causeway.code.archive import unpack
 from causeway.job import Job, written
 from causeway.workers import Workers, ends_when_idle, ends_with, variables
@@ -80,11 +80,9 @@ def run_here(
     (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     extra = dict(job.env)
     if job.python:
-        packages = python_packages.check_file(folders["CODE"], job.python)
         show("", f"packages of {job.python}")
-        extra["CAUSEWAY_PYTHON"] = str(
-            python_packages.install(packages, user_cache_path("causeway") / "python")
-        )
+        cache = user_cache_path("causeway") / "python"
+        extra["CAUSEWAY_PYTHON"] = str(packages.install_here(folders["CODE"], job.python, digest, cache))
     hosts = _hosts(workers)
     names = {name: str(path) for name, path in folders.items()}
     started = time.monotonic()

@@ -129,8 +129,9 @@ def worlds(folder: Path, *, queues: bool = False) -> Iterator[World]:
 def _images(aws: Server) -> dict[str, dict[str, str]]:
     """What would be in the images: for the code's the client, for the job's Debian's Python with torch."""
     client = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "AWS_ENDPOINT_URL": aws.address}
+    client |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     torch = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}
-    return {"code": client, "keep": client, "main": torch}
+    return {"code": client, "keep": client, "image": torch, "packages": torch, "main": torch}
 
 
 def _account(aws: Server, spec: Spec) -> Mapping[str, str]:

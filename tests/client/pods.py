@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import ssl
 import subprocess
 import threading
@@ -129,7 +130,7 @@ class StandIn:
         if pod["metadata"].get("deletionTimestamp"):
             process = self._running.get(uid)
             if process is not None and process.poll() is None:
-                process.terminate()
+                _terminate(process)
             else:
                 self._patch(pod, None)
         elif uid not in self._seen:
@@ -305,6 +306,14 @@ class StandIn:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM for a container's process 1: unshare, which waits for it, blocks the signal."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with suppress(OSError):
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGTERM)
 
 
 def _about(container: Any) -> dict[str, Any]:

@@ -222,7 +222,6 @@ def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Run, world: World, f
 
 def test_what_no_machine_can_run_names_the_field(ada: Run, folder: Path) -> None:
     program(folder, "")
-    (folder / "requirements.txt").write_text("")
     for text, field in (
         ("python: requirements.txt\n", "python"),
         ("gpus: 9\n", "gpus.count"),

@@ -235,7 +235,7 @@ def test_packages_are_installed_once_over_those_that_are_there(
         done = causeway(*arguments)
         assert done.code == 0, done.out + done.err
         assert "hello" in done.out.splitlines()
-    assert len([*(home / ".cache/causeway/python").iterdir()]) == 1
+    assert len([*(home / ".cache/causeway/python").glob("*/installed")]) == 1
     (folder / "requirements.txt").write_text("no-such-package-anywhere==0.0.1\n")
     done = causeway("run", "--local", "--python", "requirements.txt", "--", "true")
     assert done.code == 1

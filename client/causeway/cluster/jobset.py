@@ -22,15 +22,16 @@ and does not count, whatever its code.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.cluster.fit import Fit
 from causeway.cluster.offer import Offer, mounts_of
-from causeway.cluster.store import ACCOUNT, code_key, run_key
+from causeway.cluster.store import ACCOUNT, code_key, packages_folder, run_key
 from causeway.job import Gpus, Job, written
-from causeway.runtime import NEVER_WORKS, STOPPED
+from causeway.packages import CONTENTS, settings_of
+from causeway.runtime import NEVER_WORKS, STOPPED, first_of
 from causeway.workers import PORT, ends_when_idle, ends_with, variables
 
 API = "jobset.x-k8s.io/v1alpha2"
@@ -53,6 +54,7 @@ _ATTEMPT = {
     "name": "CAUSEWAY_ATTEMPT",
     "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}},
 }
+_PACKAGES = f"{_HOME}/python"
 _TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
 _TOPOLOGY = {
     "host": "kubernetes.io/hostname",
@@ -143,28 +145,24 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
     }
 
 
-def _pod_failure_policy() -> dict[str, Any]:
+def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded.
 
-    How the container ``keep`` ended says nothing: it is killed where it is slow.
+    How a sidecar ended says nothing: one that is slow is killed.
     """
-    codes = {"main": [STOPPED, NEVER_WORKS, _KILLED], "code": [NEVER_WORKS]}
+    containers = [*pod["initContainers"], *pod["containers"]]
+    names = [each["name"] for each in containers if each.get("restartPolicy") != "Always"]
+    codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS, _KILLED]}
     return {
         "rules": [
             {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            *(
-                {
-                    "action": "FailJob",
-                    "onExitCodes": {"containerName": name, "operator": "In", "values": values},
-                }
-                for name, values in codes.items()
-            ),
+            *({"action": "FailJob", "onExitCodes": {"containerName": name, **codes}} for name in names),
         ]
     }
 
 
 def _job(made: Submission, fit: Fit) -> dict[str, Any]:
-    count = fit.workers.count
+    count, pod = fit.workers.count, _pod(made, fit)
     annotations = {}
     if near := made.job.where.near:
         annotations["kueue.x-k8s.io/podset-required-topology"] = _TOPOLOGY[near]
@@ -174,13 +172,13 @@ def _job(made: Submission, fit: Fit) -> dict[str, Any]:
             "parallelism": count,
             "completions": count,
             "backoffLimit": 0,
-            "podFailurePolicy": _pod_failure_policy(),
+            "podFailurePolicy": _pod_failure_policy(pod),
             "template": {
                 "metadata": {
                     "labels": {RUN: made.run},
                     **({"annotations": annotations} if annotations else {}),
                 },
-                "spec": _pod(made, fit),
+                "spec": pod,
             },
         },
     }
@@ -199,7 +197,7 @@ def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
         **({"priorityClassName": job.priority} if job.priority else {}),
         **({"nodeSelector": selector} if selector else {}),
         **({"affinity": affinity} if affinity else {}),
-        "initContainers": [_fetch(made, fit), _keep(made, fit)],
+        "initContainers": [*_before(made, fit), _keep(made, fit)],
         "containers": [_main(made, fit)],
         "volumes": [
             *_claims(made),
@@ -251,14 +249,47 @@ def _affinity(job: Job, gpus: Gpus) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
+def _before(made: Submission, fit: Fit) -> Iterator[dict[str, Any]]:
+    """What runs before the job's own container: in its image what its Python needs, around what fetches."""
+    if not made.job.python:
+        yield _fetch(made, fit)
+        return
+    common = {
+        "image": _image(made),
+        "volumeMounts": [{"name": "causeway", "mountPath": _HOME}],
+        "resources": _resources(fit, gpus=False),
+    }
+    contents = CONTENTS.read_text(encoding="utf-8")
+    yield {"name": "image", **common, "command": ["python3", "-c", contents, f"{_HOME}/image.json"]}
+    yield _fetch(made, fit)
+    own = {"HOME": _HOME, "UV_CACHE_DIR": f"{_HOME}/uv-cache", **made.job.env}
+    yield {
+        "name": "packages",
+        **common,
+        "command": ["python3", f"{_HOME}/install.py", f"{_HOME}/install.json"],
+        "env": [*_env(own), *_secrets(made.job)],
+        "terminationMessagePolicy": "File",
+    }
+
+
 def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
     """Brings the runtime, and the code if there is some: what was submitted, or the run fails."""
     digest = made.digest
+    packages = {}
+    if made.job.python:
+        # One worker installs, and the others take what it has installed.
+        installs = first_of(made.hosts) == made.hosts[fit.workers.role][0]
+        packages = {
+            "CAUSEWAY_PACKAGES": made.job.python,
+            "CAUSEWAY_PACKAGES_FOLDER": packages_folder(made.namespace),
+            "CAUSEWAY_PACKAGES_SETTINGS": json.dumps(settings_of(made.job.env)),
+            "CAUSEWAY_INSTALLS": str(installs).lower(),
+        }
     archive = f"s3://{made.offer.store.bucket}/{code_key(made.namespace, digest)}" if digest else ""
     return {
         "name": "code",
         "command": ["python", "-m", "causeway.fetch", _HOME],
-        **_ours(made, fit, {"CAUSEWAY_ARCHIVE": archive, "CAUSEWAY_DIGEST": digest}),
+        **_ours(made, fit, {"CAUSEWAY_ARCHIVE": archive, "CAUSEWAY_DIGEST": digest, **packages}),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
     }
 
@@ -301,8 +332,6 @@ def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]
 
 def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     job, workers, offer = made.job, fit.workers, made.offer
-    name = job.image or offer.default_image
-    image = offer.images[name].reference if name in offer.images else name
     folders = {"RESULTS": _RESULTS, "CHECKPOINTS": _CHECKPOINTS, "LOGS": _LOGS, "CODE": _CODE}
     mounts = mounts_of(made.job, made.namespace, offer)
     own = {
@@ -311,30 +340,23 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
         **variables(made.run, workers, made.hosts, folders),
         "CAUSEWAY_OUTPUT": _OUTPUT,
         **ends_when_idle(job, workers, [each.workers for each in made.fits]),
+        **({"CAUSEWAY_PYTHON": _PACKAGES} if job.python else {}),
         # Pods have one interface; NCCL and gloo would else try others first.
         "NCCL_SOCKET_IFNAME": "eth0",
         "GLOO_SOCKET_IFNAME": "eth0",
         **job.env,
     }
-    secrets = [
-        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": variable}}}
-        for secret, variable in job.secrets.items()
-    ]
-    amounts = {"cpu": f"{round(fit.cpus * 1000)}m", "memory": f"{fit.memory >> 20}Mi"}
-    limits = {"memory": amounts["memory"]}
-    if workers.gpus.count:
-        limits[GPUS] = str(workers.gpus.count)
     return {
         "name": "main",
-        "image": image,
+        "image": _image(made),
         "command": ["python3", f"{_HOME}/runtime.py", workers.launch.script],
         "workingDir": _HOME,
         "env": [
             *_env(own),
             _ATTEMPT,
-            *secrets,
+            *_secrets(job),
         ],
-        "resources": {"requests": amounts, "limits": limits},
+        "resources": _resources(fit, gpus=True),
         "ports": [{"containerPort": port} for port in job.ports],
         "terminationMessagePolicy": "File",
         "volumeMounts": [
@@ -346,6 +368,26 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  the pod's own
         ],
     }
+
+
+def _image(made: Submission) -> str:
+    name = made.job.image or made.offer.default_image
+    return made.offer.images[name].reference if name in made.offer.images else name
+
+
+def _resources(fit: Fit, *, gpus: bool) -> dict[str, Any]:
+    amounts = {"cpu": f"{round(fit.cpus * 1000)}m", "memory": f"{fit.memory >> 20}Mi"}
+    limits = {"memory": amounts["memory"]}
+    if gpus and fit.workers.gpus.count:
+        limits[GPUS] = str(fit.workers.gpus.count)
+    return {"requests": amounts, "limits": limits}
+
+
+def _secrets(job: Job) -> list[dict[str, Any]]:
+    return [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": variable}}}
+        for secret, variable in job.secrets.items()
+    ]
 
 
 def _env(values: Mapping[str, str]) -> list[dict[str, str]]:

@@ -297,12 +297,9 @@ def _worker(pod: Any, place: _Place) -> Worker:
     about, status = pod["metadata"], pod.get("status", {})
     labels = about.get("labels", {})
     main: Any = next((each for each in status.get("containerStatuses", ()) if each["name"] == "main"), {})
-    codes: Any = next(
-        (each for each in status.get("initContainerStatuses", ()) if each["name"] == "code"), {}
-    )
     phase = status.get("phase", "Pending")
     terminated = main.get("state", {}).get("terminated") or (
-        codes.get("state", {}).get("terminated") if phase == "Failed" else None
+        _failed_before(status.get("initContainerStatuses", ())) if phase == "Failed" else None
     )
     states = {"Succeeded": "done", "Failed": "failed", "Running": "running"}
     state = states.get(phase, "starting" if pod["spec"].get("nodeName") else "waiting")
@@ -319,6 +316,12 @@ def _worker(pod: Any, place: _Place) -> Worker:
         started=_time(started) if started else None,
         ended=_ended(terminated, status) if state in ("done", "failed") else None,
     )
+
+
+def _failed_before(statuses: Sequence[Any]) -> Any:
+    """How the first container ended that failed before the job's own began: no code, or no packages."""
+    ended = (each.get("state", {}).get("terminated") for each in statuses)
+    return next((each for each in ended if each and each["exitCode"]), None)
 
 
 def _ended(terminated: Any, status: Any) -> dict[str, Any]:

@@ -32,6 +32,11 @@ def code_key(namespace: str, digest: str) -> str:
     return f"code/{namespace}/{digest}.tar.gz"
 
 
+def packages_folder(namespace: str) -> str:
+    """Where packages that were installed for the namespace's jobs are: beside its code, and kept as long."""
+    return f"code/{namespace}/python/"
+
+
 def run_key(namespace: str, run: str) -> str:
     """The folder of a run: ``logs/`` and ``results/`` (``causeway.keep``)."""
     return f"runs/{namespace}/{run}"

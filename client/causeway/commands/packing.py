@@ -10,9 +10,10 @@ from causeway.code.archive import digest_of
 from causeway.code.limit import DEFAULT_LIMIT, check_limit
 from causeway.code.secrets import find_secrets
 from causeway.code.tree import Entry, list_tree
-from causeway.errors import InputError
+from causeway.errors import InputError, Problem
 from causeway.job import Code
 from causeway.jobfile import LoadedJob
+from causeway.packages import check_name
 from causeway.units import format_size
 
 
@@ -39,10 +40,17 @@ def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) 
     """
     code = loaded.job.code
     if not isinstance(code, Code):
+        if loaded.job.python:
+            raise InputError(
+                [loaded.placed(Problem("job", "python", "it is a file of the code, and code: false"))]
+            )
         return Packed(loaded.folder, (), "")
     root = loaded.folder / code.path
     entries = list_tree(root, include=code.include, exclude=code.exclude)
     problems = check_limit(str(root), entries, min(code.limit or limit, limit))
+    if loaded.job.python:
+        shipped = {entry.path for entry in entries}
+        problems += [loaded.placed(each) for each in check_name(loaded.job.python, shipped)]
     if not allow_secrets:
         problems += find_secrets(root, entries)
     if problems:

@@ -157,9 +157,6 @@ def _submitted(
 def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
     """The namespace, and the roles on the cluster's machines. InputError for what the cluster can't do."""
     job, offer = loaded.job, cluster.offer
-    if job.python:
-        hint = "install them in the command, or use an image that has them"
-        raise InputError([Problem("job", "python", "packages are installed with --local only, so far", hint)])
     namespace = cluster.namespace(job.group)
     mounts_of(job, namespace, offer)
     image = offer.images.get(job.image or offer.default_image)

@@ -1,0 +1,219 @@
+"""``python:`` of a job: which packages, over which of an image, and where they are kept.
+
+An environment is kept by what it depends on: the files that list its packages, uv's settings, and the image's
+Python with all that it has. ``install.py`` makes it; this decides, on laptops and in the image that brings
+code into pods.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from causeway.errors import CausewayError, Problem
+
+CONTENTS = Path(__file__).with_name("image_contents.py")
+INSTALL = Path(__file__).with_name("install.py")
+_FORM = 1
+"""Of an environment as ``install.py`` makes it: another one is not what was kept."""
+_SUFFIXES = (".txt", ".toml", ".lock")
+_INCLUDED = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s+|=|(?<=-[rc]))(\S+)")
+_URL = re.compile(r"\b(?!file:)[a-z][a-z0-9+.-]*://\S*")
+_LOCAL = {
+    # A path, or an option that has one.
+    ".txt": re.compile(
+        r"^\s*(?:-e|--editable|-f|--find-links)\b(?=.*\S)|/|\\\S|\.(?:whl|zip|tar\.\w+)\b", re.M
+    ),
+    ".toml": re.compile(r"\b(?:path|workspace|editable|find-links|dynamic)\s*=|\bfile:"),
+    # "." is the project itself, which is not installed: its code is there.
+    ".lock": re.compile(r'\b(?:editable|directory|path)\s*=\s*"(?!\.")'),
+}
+"""Where a list names files: what is installed depends on them as well."""
+_EDITABLE = {
+    ".txt": re.compile(r"^\s*(?:-e|--editable)\b", re.M),
+    ".toml": re.compile(r"\beditable\s*="),
+    ".lock": re.compile(r'\beditable\s*=\s*"(?!\.")'),
+}
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What a job asks for, and the name of the environment that has it."""
+
+    file: Path
+    key: str
+
+    @property
+    def has_config(self) -> bool:
+        """Whether settings of uv may stand in the file, or beside it in pyproject.toml."""
+        return self.file.suffix != ".txt"
+
+
+def check_name(name: str, shipped: Collection[str]) -> list[Problem]:
+    """What is wrong with a job's ``python``. ``shipped``: the paths of its code."""
+
+    def problem(what: str, hint: str) -> list[Problem]:
+        return [Problem("job", "python", what, hint)]
+
+    if Path(name).suffix not in _SUFFIXES:
+        return problem(f"{name} is not a list of packages", "use requirements.txt, pyproject.toml or uv.lock")
+    if name not in shipped:
+        return problem(f"{name} is not in the code", "it must be shipped: is it ignored?")
+    beside = Path(name).with_name("pyproject.toml").as_posix()
+    if Path(name).suffix == ".lock" and beside not in shipped:
+        return problem(f"{name} has no pyproject.toml beside it", "uv reads both")
+    return []
+
+
+def packages_of(
+    code: Path, name: str, digest: str, settings: Mapping[str, str], image: Mapping[str, Any]
+) -> Packages:
+    """The packages of a job over those of an image.
+
+    ``digest``: of the code, which counts where the list names files of it. ``settings``: uv's, as environment
+    variables. ``image``: of ``image_contents.py``.
+    """
+    file = code / name
+    lists = list(dict.fromkeys(_lists(file)))
+    values = {
+        "form": _FORM,
+        **{part: image[part] for part in ("executable", "version", "platform", "folders")},
+        "packages": [(each["name"], each["version"]) for each in image["packages"]],
+        "lists": [hashlib.sha256(each.read_bytes()).hexdigest() for each in lists],
+        "settings": dict(sorted(settings.items())),
+        "code": digest if any(_matches(each, _LOCAL) for each in lists) else "",
+        # An editable package stays where its code is.
+        "folder": str(code) if any(_matches(each, _EDITABLE) for each in lists) else "",
+    }
+    return Packages(file, hashlib.sha256(json.dumps(values).encode()).hexdigest())
+
+
+def settings_of(variables: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment are settings of uv: an index, say."""
+    return {name: value for name, value in variables.items() if name.startswith("UV_")}
+
+
+def _lists(file: Path) -> Iterator[Path]:
+    """The file, and all that it includes."""
+    seen: set[Path] = set()
+
+    def walk(one: Path) -> Iterator[Path]:
+        if one in seen or not one.is_file():
+            return  # of one that is not there uv speaks
+        seen.add(one)
+        yield one
+        if one.suffix == ".lock":
+            yield from walk(one.with_name("pyproject.toml"))
+        elif one.suffix != ".toml":
+            for line in one.read_text(encoding="utf-8", errors="replace").splitlines():
+                if match := _INCLUDED.match(line.strip()):
+                    yield from walk(one.parent / match[1])
+
+    yield from walk(file)
+
+
+def _matches(file: Path, patterns: Mapping[str, re.Pattern[str]]) -> bool:
+    """Whether something in a list matches, beside URLs and what it includes."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if file.suffix not in (".toml", ".lock"):
+        lines = (re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+        text = "\n".join(_URL.sub("", line) for line in lines if not _INCLUDED.match(line.strip()))
+    return bool(patterns.get(file.suffix, patterns[".txt"]).search(text))
+
+
+def plan(
+    packages: Packages, name: str, target: Path, image: Mapping[str, Any], *, uv: str, scratch: Path
+) -> dict[str, Any]:
+    """What ``install.py`` reads. ``scratch``: a folder for what is derived. CausewayError with uv's words."""
+    requirements = packages.file
+    if packages.file.suffix == ".lock":
+        requirements = scratch / "requirements.txt"
+        command = [
+            uv,
+            "export",
+            "--quiet",
+            "--frozen",
+            "--no-emit-project",
+            "--project",
+            str(packages.file.parent),
+        ]
+        done = subprocess.run(
+            [*command, "--output-file", str(requirements)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CausewayError(f"{name} can't be read:\n{done.stderr.strip()}")
+    return {
+        "name": name,
+        "uv": uv,
+        "target": str(target),
+        "image": dict(image),
+        "requirements": str(requirements),
+        "folder": str(packages.file.parent),
+        "config": packages.has_config,
+        "variables": {},
+    }
+
+
+def install_here(code: Path, name: str, digest: str, cache: Path, *, python: str = "python3") -> Path:
+    """The environment of a job on this machine, made if it is not in the cache.
+
+    ``python``: the interpreter whose own packages it has, too. CausewayError with uv's words if it fails.
+    """
+    interpreter = shutil.which(python) or sys.executable
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _run([interpreter, "-c", CONTENTS.read_text(encoding="utf-8"), str(folder / "image.json")])
+        image = json.loads((folder / "image.json").read_text(encoding="utf-8"))
+        packages = packages_of(code, name, digest, settings_of(os.environ), image)
+        target = cache / packages.key[:32]
+        done = target / "installed"
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f"{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two runs that begin at once
+            if not done.exists():
+                made = plan(packages, name, target, image, uv=find_uv(), scratch=folder)
+                (folder / "install.json").write_text(json.dumps(made), encoding="utf-8")
+                for each in (INSTALL, INSTALL.with_name("runtime.py")):
+                    shutil.copy(each, folder)
+                _install(interpreter, folder, name)
+                done.touch()
+    return target
+
+
+def _install(interpreter: str, folder: Path, name: str) -> None:
+    status = folder / "status.json"
+    done = subprocess.run(
+        [interpreter, str(folder / "install.py"), str(folder / "install.json")],
+        env={**os.environ, "CAUSEWAY_STATUS": str(status)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = json.loads(status.read_text(encoding="utf-8")) if status.exists() else {"lines": [done.stderr]}
+        raise CausewayError(f"the packages of {name} can't be installed:\n" + "\n".join(said["lines"]))
+
+
+def find_uv() -> str:
+    """uv, of PATH or beside this Python. CausewayError where there is none."""
+    found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise CausewayError("uv not found, which installs the packages of `python:`; pip install uv")
+    return found
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CausewayError(f"{command[0]} can't say what it has ({done.returncode}):\n{done.stderr.strip()}")
