@@ -235,6 +235,19 @@ def code(run: str, folder: str, group: str | None) -> None:
     sys.exit(watching.code(run, group, folder))
 
 
+@cli.command(context_settings=_CONTEXT)
+@_json
+def gpus(as_json: bool) -> None:
+    """List GPUs: what there is, what is free now, what it costs.
+
+    \b
+    causeway gpus
+    """
+    from causeway.commands.gpus import gpus as show
+
+    sys.exit(show(as_json=as_json))
+
+
 def main() -> None:
     """The program. Errors are one text on stderr, and the exit code says which kind."""
     try:

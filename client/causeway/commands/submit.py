@@ -23,6 +23,7 @@ from causeway.cluster.store import Store
 from causeway.code.archive import write_archive
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
+from causeway.commands.waiting import before
 from causeway.commands.watching import follow
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
 from causeway.job import Job
@@ -68,6 +69,7 @@ def run_in_cluster(
         print(yaml.safe_dump(make(f"{job.name}-1"), sort_keys=False), end="")
         return 0
     _show(out, loaded, namespace, fits, offer, packed)
+    _show_queue(out, cluster, namespace, job, fits)
     _agree(out, job, fits, yes=yes)
     if packed.digest:
         _send(out, Store(cluster, namespace), packed)
@@ -86,6 +88,7 @@ def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: boo
     if before.code and not Store(cluster, namespace).has_code(before.code):
         raise CausewayError(f"the code of {name} is not in the store any more; submit it from a folder")
     _show_places(out, fits)
+    _show_queue(out, cluster, namespace, job, fits)
     _agree(out, job, fits, yes=yes)
 
     def make(new: str) -> dict[str, Any]:
@@ -133,6 +136,11 @@ def _show(
 def _show_places(out: Console, fits: Sequence[Fit]) -> None:
     for each in fits:
         out.print(Text(f"  {'on':<8} {_place(each)}"))
+
+
+def _show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
+    if line := before(cluster, namespace, job, fits):
+        out.print(Text(f"  {'queue':<8} {line}"))
 
 
 def _quote(fits: Sequence[Fit]) -> Quote:

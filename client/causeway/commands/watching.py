@@ -20,6 +20,7 @@ from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.runs import Run, Worker
 from causeway.commands.failure import show_failure
 from causeway.commands.run import printer
+from causeway.commands.waiting import WAITS, wait
 from causeway.errors import CausewayError, DetachedError
 from causeway.units import format_duration
 
@@ -77,12 +78,16 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     run = runs.find(cluster, cluster.namespace(group), name)
     out = Console(highlight=False, soft_wrap=True)
     failed = runs.first_failed(run)
+    waits = wait(cluster, run) if run.state in WAITS else None
     if as_json:
-        print(json.dumps({**_plain(run), "first_failure": _first(failed)}))
+        waiting = None if waits is None else _jsonable(waits.plain())
+        print(json.dumps({**_plain(run), "first_failure": _first(failed), "waiting": waiting}))
         return 0
     out.print(Text.assemble((f"{run.name} {run.state}", _STYLES.get(run.state, ""))))
     if run.waits_for:
         out.print(Text(f"  {run.waits_for}"))
+    for line in waits.lines() if waits is not None else ():
+        out.print(Text(f"  {line}"))
     if failed is not None:
         show_failure(out, _first(failed) or {})
     elif run.reason:
@@ -211,5 +216,8 @@ def _first(worker: Worker | None) -> dict[str, Any] | None:
 
 def _plain(run: Run) -> dict[str, Any]:
     """As JSON has it: times as text."""
-    plain = {**asdict(run), "cost": run.cost}
-    return json.loads(json.dumps(plain, default=datetime.isoformat))  # type: ignore[no-any-return]
+    return _jsonable({**asdict(run), "cost": run.cost})
+
+
+def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(values, default=datetime.isoformat))  # type: ignore[no-any-return]
