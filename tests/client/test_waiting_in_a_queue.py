@@ -110,8 +110,13 @@ def alan(world: World, folder: Path, environment: Mapping[str, str], command: li
     return person(world, "alan", folder, environment, command)
 
 
+def titans(count: int) -> str:
+    """Class `low` would get those of a pool as well, of which no machine is there."""
+    return f"gpus={{count: {count}, model: titan-x-pascal}}"
+
+
 def submitted(who: Run, name: str, *options: str) -> str:
-    words = ["--name", name, "--priority", "low", "--gpus", "4", "--launcher", "none", *options]
+    words = ["--name", name, "--set", titans(4), "--priority", "low", "--launcher", "none", *options]
     done = who("run", "-d", "--json", *words, "--", "sleep", "3600")
     assert done.code == 0, done.err
     return str(done.json["run"])
@@ -155,7 +160,7 @@ def test_a_run_that_waits_gets_its_place_and_its_latest_start_with_a_persons_own
     assert "starts by" in words
 
     # The plan of the next one.
-    done = ada("run", "-d", "--name", "next", "--priority", "low", "--gpus", "1", "--", "sleep", "1")
+    done = ada("run", "-d", "--name", "next", "--priority", "low", "--set", titans(1), "--", "sleep", "1")
     assert "2 with 8 GPUs ahead of it; starts by" in done.err, done.err
 
     rows = alan("gpus", "--json").json["gpus"]
