@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,9 +27,14 @@ from client.process import Finished
 from client.test_run_in_cluster import person, program
 from golden_clusters import golden
 
+from causeway.cluster import runs
 from causeway.cluster.connection import Cluster as Connection
 from causeway.cluster.connection import RefusedError
+from causeway.commands import waiting
 from infra.autoscaler import config as configuration
+from infra.autoscaler.kube.client import Client
+from infra.autoscaler.kube.credentials import Credentials
+from infra.autoscaler.kube.events import Events, News
 from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 
@@ -41,6 +47,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Finished]
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 MERGE = "application/merge-patch+json"
 
 
@@ -185,3 +192,51 @@ def test_a_run_that_waits_gets_its_place_and_its_latest_start_with_a_persons_own
         )
     assert refused.value.code == 403
     ada("stop", both, second, third, "next-1")
+
+
+def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Run, world: World) -> None:
+    """Written here as it writes them: no region is there that could be without capacity."""
+    space = "user-ada"
+    name = submitted(ada, "asked", "--nodes", "3")
+    found = wait(
+        lambda: [
+            each
+            for each in world.admin.call("GET", f"{KUEUE}/namespaces/{space}/workloads")["items"]
+            if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences", ()))
+        ]
+    )
+    workload = found[0]["metadata"]
+    owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}
+    requests = f"/apis/autoscaling.x-k8s.io/v1/namespaces/{space}/provisioningrequests"
+    world.admin.call("POST", requests, {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": {
+            "name": "asked", "ownerReferences": [{**owner, "name": workload["name"], "uid": workload["uid"]}],
+        },
+        "spec": {
+            "provisioningClassName": "batch.causeway.dev",
+            "podSets": [{"count": 3, "podTemplateRef": {"name": "none"}}],
+        },
+    })  # fmt: skip
+    answer = {
+        "type": "Failed", "status": "True", "reason": "NoCapacity", "message": "us-west-2 has no capacity",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    world.admin.call("PATCH", f"{requests}/asked/status", {"status": {"conditions": [answer]}}, MERGE)
+    said = wait(lambda: (lines := why(ada, name)["waiting"]["autoscaler"]) and lines)
+    assert said[0] == "us-west-2 has no capacity"
+
+    own = Connection(str(world.kubeconfigs["ada"]))
+    run = runs.find(own, space, name)
+    waits = runs.Worker("pod-1", "worker", 0, "waiting", None, None, None)
+    way = Client(Credentials(world.way), chance=lambda: 0.5)
+    news = [
+        News("Pod", space, "pod-1", "uid-1", "WaitsForCapacity", "waits for 8 x A100: no capacity"),
+        News("Pod", space, "pod-2", "uid-2", "WaitsForCapacity", "another one's"),
+    ]
+    assert Events(way, "me", now=time.time).tell(news) == ""
+    seen = waiting.wait(own, replace(run, state="starting", workers=[waits]))
+    assert "waits for 8 x A100: no capacity" in seen.autoscaler
+    assert "another one's" not in seen.autoscaler
+    ada("stop", name)

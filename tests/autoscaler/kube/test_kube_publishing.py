@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import Cluster
+from autoscaler.making import NOW, config, snapshot, titans
+from msgspec.structs import replace
 
+from infra.autoscaler import assembly
+from infra.autoscaler.decide import decide
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.publishing import KEY, NAME, Publisher
+from infra.autoscaler.loop import Cycle
+from infra.autoscaler.memory import Memory
 from infra.render.kubernetes.manifests import SYSTEM
 
 pytestmark = pytest.mark.slow
@@ -85,3 +91,21 @@ def test_what_goes_wrong_is_said_and_tried_again(real: Cluster, account: Cluster
     assert "forbidden" in publisher.publish(lambda: values(5))
     away = Client(Credentials(real.kubeconfig), chance=lambda: 0.5)
     assert Publisher(away, SYSTEM, now=clock).publish(lambda: values(5)) == ""
+
+
+def test_a_dry_run_publishes_nothing_and_one_that_leads_does(real: Cluster, account: Cluster) -> None:
+    if real.get(PATH) is not None:
+        real.delete(PATH)
+    of = config()
+    side = assembly.Cluster(of, account.kubeconfig)
+    seen = snapshot(nodes=titans(2), of=of)
+    cycle = Cycle(at=NOW, snapshot=seen, decision=decide(seen, Memory(), of, NOW))
+    side.publish(cycle)  # without the lease
+    assert side.lease.step(), side.lease.problem
+    side.publish(replace(cycle, dry=True))
+    side.publish(replace(cycle, decision=None))
+    assert real.get(PATH) is None
+    side.publish(cycle)
+    side.lease.release()
+    (row,) = there(account)[0]["machines"]
+    assert (row["site"], row["ready"], row["free"]) == ("rack-a", 2, 8)
