@@ -339,6 +339,19 @@ def doctor(group: str | None, as_json: bool) -> None:
     sys.exit(examine(group, as_json=as_json))
 
 
+@cli.command(context_settings=_CONTEXT)
+@_json
+def gpus(as_json: bool) -> None:
+    """List GPUs: what there is, what is free now, what it costs.
+
+    \b
+    causeway gpus
+    """
+    from causeway.commands.gpus import gpus as show
+
+    sys.exit(show(as_json=as_json))
+
+
 def main() -> None:
     """The program. Errors are one text on stderr, and the exit code says which kind."""
     try:

@@ -8,13 +8,15 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from infra.autoscaler import availability, ordering
 from infra.autoscaler.aws.clients import READING, WRITING, Clients
 from infra.autoscaler.aws.reading import Reader
 from infra.autoscaler.aws.writing import AwsWriter
@@ -25,6 +27,7 @@ from infra.autoscaler.kube.client import AwayError, Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.events import Events
 from infra.autoscaler.kube.lease import Lease, Terms, identity
+from infra.autoscaler.kube.publishing import Publisher
 from infra.autoscaler.kube.reading import Looks
 from infra.autoscaler.kube.store import Store
 from infra.autoscaler.kube.watching import Timing, Watcher
@@ -35,6 +38,8 @@ from infra.autoscaler.pod_news import news
 from infra.autoscaler.results import Result
 from infra.autoscaler.steady import Steady
 from infra.autoscaler.world import Node, Pod, Snapshot
+
+_LOG: Final = logging.getLogger(__name__)
 
 LEASE: Final = "autoscaler"
 """Its name: the cluster role names it too."""
@@ -66,6 +71,8 @@ class Cluster:
         )
         self.writer = KubeWriter(self.client, now=time.time, may=self.lease.held)
         self._events = Events(self.client, holder, now=time.time, may=self.lease.held)
+        self._publisher = Publisher(self.client, config.namespace, now=time.time, may=self.lease.held)
+        self._startable: Mapping[str, float] = {}
         self._threads = threading.local()
 
     # What the executor asks for.
@@ -99,6 +106,22 @@ class Cluster:
         """Events at the pods that wait."""
         if not cycle.dry and cycle.snapshot is not None and cycle.decision is not None:
             self._events.tell(news(cycle.snapshot, cycle.decision, self._config))
+
+    def publish(self, cycle: Cycle) -> None:
+        """What everybody may know of the whole, seldom."""
+        if cycle.dry or cycle.snapshot is None or cycle.decision is None:
+            return
+        snapshot, decision = cycle.snapshot, cycle.decision
+
+        def look() -> dict[str, Any]:
+            view = ordering.build(snapshot, decision.memory, self._config, decision.at)
+            values, self._startable = availability.content(
+                view, snapshot.queues, snapshot.flavors, decision.memory, self._config, self._startable
+            )
+            return values
+
+        if problem := self._publisher.publish(look):
+            _LOG.warning("what is free is not published: %s", problem)
 
     def stop(self) -> None:
         """When the last write has ended: give the lease back, end the watches."""
@@ -151,7 +174,7 @@ def controller(
         lease=None if dry else cluster.lease,
         kube=cluster,
         aws=AwsWriter(config, writing or Clients(WRITING), may=cluster.lease.held),
-        observers=(*observers, cluster.tell),
+        observers=(*observers, cluster.tell, cluster.publish),
     )
     return Loop(config, parts, dry=dry, stop=stop, clock=clock)
 

@@ -366,6 +366,59 @@ class Flavor(Struct, frozen=True):
     """Empty for machines that are of no pool."""
     held: bool = False
     """Whether it has our taint."""
+    labels: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    """Without ours."""
+    tolerations: tuple[Toleration, ...] = ()
+    """What Kueue adds to work that it gives the flavour."""
+
+
+class Queued(Struct, frozen=True):
+    """A Workload that waits for quota."""
+
+    key: str
+    """``namespace/name`` of the Workload."""
+    namespace: str
+    kind: str
+    name: str
+    """What it stands for: ``JobSet``, ``resnet-3``."""
+    queue: str
+    """Its ClusterQueue; empty where its LocalQueue is not there."""
+    priority: int
+    since: float
+    """By which Kueue orders what has the same priority."""
+    seconds: float | None
+    """How long it may run at most; None if it does not say so."""
+    sets: tuple[GangSet, ...]
+
+
+class Holding(Struct, frozen=True):
+    """A Workload that holds quota."""
+
+    quota: str
+    """A key of `Queues.quotas`."""
+    amounts: tuple[tuple[str, str, int], ...]
+    """(flavour, resource, amount)."""
+    since: float
+    """When it was admitted; of one that is not yet, when its quota was reserved."""
+    admitted: bool
+    seconds: float | None
+    """How long it may run from then on; None if it does not say so."""
+
+
+class Queues(Struct, frozen=True):
+    """Kueue's queues: who waits, who holds what, and of how much."""
+
+    waiting: tuple[Queued, ...] = ()
+    """In Kueue's order: by priority, then by time."""
+    holding: tuple[Holding, ...] = ()
+    quotas: Mapping[str, Mapping[str, Resources]] = {}
+    """Quota that is shared (``cohort/name``, or ``queue/name`` of a ClusterQueue without one) → flavour →
+    what there is in all."""
+    sources: Mapping[str, str] = {}
+    """ClusterQueue → key of the quota that it has a share of."""
+    offers: Mapping[str, tuple[str, ...]] = {}
+    """ClusterQueue → its flavours, in the order in which they are tried."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -394,3 +447,5 @@ class Snapshot(Struct, frozen=True):
     """Labels of namespaces, for selectors over them."""
     flavors: Mapping[str, Flavor] = {}
     """By name; none without Kueue."""
+    queues: Queues | None = None
+    """None without Kueue."""

@@ -183,6 +183,17 @@ KINDS: dict[str, dict[str, Any]] = {
         "spec": {"podSets": [{"name": "main", "count": 2, "minCount": 1, "template": template()}]},
         "status": {"conditions": [condition("Admitted")]},
     },
+    "ClusterQueue": {
+        "metadata": meta("q", namespace=""),
+        "spec": {
+            "cohortName": "c",
+            "resourceGroups": [
+                {"flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}
+            ],
+        },
+    },
+    "Cohort": {"metadata": meta("c", namespace=""), "spec": {"parentName": "d"}},
+    "LocalQueue": {"metadata": meta("default"), "spec": {"clusterQueue": "q"}},
     "ProvisioningRequest": {
         "metadata": meta("r"),
         "spec": {"podSets": [{"podTemplateRef": {"name": "t"}, "count": 2}], "parameters": {"a": "b"}},

@@ -55,6 +55,8 @@ class World:
     pods: StandIn
     folder: Path
     kubeconfigs: Mapping[str, Path]
+    way: Path
+    """The administrator's kubeconfig."""
 
     def environment(self, login: str) -> dict[str, str]:
         """Of a person's shell."""
@@ -85,9 +87,10 @@ def _client(server: Server, service: str) -> Any:
 
 
 @contextmanager
-def worlds(folder: Path, *, queues: bool = False) -> Iterator[World]:
-    """``queues``: with Kueue, which suspends what comes until there is quota for it."""
-    spec = golden("research")
+def worlds(folder: Path, *, queues: bool = False, spec: Spec | None = None) -> Iterator[World]:
+    """``queues``: with Kueue, which suspends what comes until there is quota. ``spec``: another one than
+    the golden ``research``."""
+    spec = spec or golden("research")
     # No autoscaler answers Kueue's questions here.
     spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
     store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
@@ -123,7 +126,7 @@ def worlds(folder: Path, *, queues: bool = False) -> Iterator[World]:
             kubeconfigs[login].write_text(yaml.safe_dump(found))
         (folder / "pods").mkdir()
         pods = stack.enter_context(StandIn(admin, folder / "pods", _images(aws)).running())
-        yield World(spec, admin, aws, pods, folder, kubeconfigs)
+        yield World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
 
 
 def _images(aws: Server) -> dict[str, dict[str, str]]:

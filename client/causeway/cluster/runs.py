@@ -106,7 +106,7 @@ def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
 def runs(cluster: Cluster, namespace: str) -> list[Run]:
     """All runs of a namespace with their workers, the newest first."""
     pods: dict[str, list[Any]] = {}
-    for pod in _items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=RUN):
+    for pod in items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=RUN):
         pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
     workloads = _workloads(cluster, namespace)
     place = _placing(cluster, [pod for of_run in pods.values() for pod in of_run])
@@ -122,7 +122,7 @@ def find(cluster: Cluster, namespace: str, name: str, *, placed: bool = True) ->
     found = cluster.find(f"{_path(namespace)}/{name}")
     if found is None or RUN not in found["metadata"].get("labels", {}):
         raise CausewayError(f"{namespace} has no run {name}; causeway ps lists them")
-    pods = list(_items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}"))
+    pods = list(items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}"))
     return _run(
         found, pods, _workloads(cluster, namespace).get(name), _placing(cluster, pods if placed else ())
     )
@@ -152,11 +152,16 @@ def first_failed(run: Run) -> Worker | None:
 def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
     """Run → its Workload, by which Kueue queues it."""
     found = {}
-    for each in _items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads"):
+    for each in items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads"):
         for owner in each["metadata"].get("ownerReferences", ()):
             if owner["kind"] == "JobSet":
                 found[owner["name"]] = each
     return found
+
+
+def workload_of(cluster: Cluster, run: Run) -> Any:
+    """The Workload by which Kueue queues a run; None without one."""
+    return _workloads(cluster, run.namespace).get(run.name)
 
 
 def _path(namespace: str) -> str:
@@ -164,11 +169,12 @@ def _path(namespace: str) -> str:
 
 
 def _list(cluster: Cluster, namespace: str) -> Iterator[Any]:
-    return _items(cluster, _path(namespace), labelSelector=RUN)
+    return items(cluster, _path(namespace), labelSelector=RUN)
 
 
-def _items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
-    """``only``: ``metadata``, where the rest is not looked at."""
+def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
+    """The objects of a list; none of a kind that is not installed. ``only``: ``metadata``, where the rest is
+    not looked at."""
     query = {**query, "limit": "500"}
     while True:
         try:
@@ -196,7 +202,7 @@ def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
     """Looks at the nodes once, if any pod has one."""
     nodes: dict[str, Mapping[str, str]] = {}
     if any(pod["spec"].get("nodeName") for pod in pods):
-        for node in _items(cluster, "/api/v1/nodes", only="metadata"):
+        for node in items(cluster, "/api/v1/nodes", only="metadata"):
             nodes[_name(node)] = node["metadata"].get("labels", {})
     machines = cluster.offer.machines
 

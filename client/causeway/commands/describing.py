@@ -55,6 +55,10 @@ def first(worker: Worker | None) -> dict[str, Any] | None:
 
 
 def plain(run: Run) -> dict[str, Any]:
-    """As JSON has it: times as text."""
-    values = {**asdict(run), "cost": run.cost}
+    """A run for JSON."""
+    return jsonable({**asdict(run), "cost": run.cost})
+
+
+def jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    """Times as text."""
     return json.loads(json.dumps(values, default=datetime.isoformat))  # type: ignore[no-any-return]

@@ -24,6 +24,7 @@ from causeway.code.archive import write_archive
 from causeway.commands.logs import follow
 from causeway.commands.packing import Packed, pack
 from causeway.commands.run import show_plan
+from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
 from causeway.job import Job
 from causeway.jobfile import LoadedJob, load
@@ -108,6 +109,7 @@ def _submit(
     """Shows the plan, asks, sends the code, makes the run; returns its name."""
     job = loaded.job
     _show(out, loaded, namespace, fits, cluster.offer, packed)
+    _show_queue(out, cluster, namespace, job, fits)
     _agree(out, job, fits, yes=yes)
     if packed.digest:
         _send(out, Store(cluster, namespace), packed)
@@ -130,6 +132,7 @@ def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: boo
     if before.code and not Store(cluster, namespace).has_code(before.code):
         raise CausewayError(f"the code of {name} is not in the store any more; submit it from a folder")
     _show_places(out, fits)
+    _show_queue(out, cluster, namespace, job, fits)
     _agree(out, job, fits, yes=yes)
 
     new = submit(
@@ -176,6 +179,11 @@ def _show(
 def _show_places(out: Console, fits: Sequence[Fit]) -> None:
     for each in fits:
         out.print(Text(f"  {'on':<8} {_place(each)}"))
+
+
+def _show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
+    if line := before(cluster, namespace, job, fits):
+        out.print(Text(f"  {'queue':<8} {line}"))
 
 
 def _quote(fits: Sequence[Fit]) -> Quote:

@@ -14,8 +14,9 @@ from rich.text import Text
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run
-from causeway.commands.describing import counted, first, places, plain, state_of
+from causeway.commands.describing import counted, first, jsonable, places, plain, state_of
 from causeway.commands.failure import show_failure
+from causeway.commands.waiting import WAITS, wait
 from causeway.errors import CausewayError, UnreachableError
 from causeway.units import format_duration
 
@@ -49,12 +50,16 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     run = runs.find(cluster, cluster.namespace(group), name)
     out = Console(highlight=False, soft_wrap=True)
     failed = first(runs.first_failed(run)) or _failed_before(cluster, run)
+    waits = wait(cluster, run) if run.state in WAITS else None
     if as_json:
-        print(json.dumps({**plain(run), "first_failure": failed}))
+        waiting = None if waits is None else jsonable(waits.plain())
+        print(json.dumps({**plain(run), "first_failure": failed, "waiting": waiting}))
         return 0
     out.print(state_of(run))
     if run.waits_for:
         out.print(Text(f"  {run.waits_for}"))
+    for line in waits.lines() if waits is not None else ():
+        out.print(Text(f"  {line}"))
     if failed is not None:
         if run.state != "failed":
             out.print(f"  it was started again {run.restarts} times; the last failure:")

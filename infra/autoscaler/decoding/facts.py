@@ -94,6 +94,32 @@ class Workload(Struct, frozen=True):
     parts: tuple[Part, ...] = ()
     """As many as were admitted, less those that are over."""
     annotations: Mapping[str, str] = {}
+    local_queue: str = ""
+    queue: str = ""
+    """The ClusterQueue that reserved its quota."""
+    priority: int = 0
+    ordered: float = 0.0
+    """By which Kueue orders those of one priority."""
+    seconds: float | None = None
+    """How long it may still run; None if it does not say so."""
+    over: bool = False
+    """Finished, inactive or being deleted: it neither waits nor holds anything."""
+    reserved: float | None = None
+    """Since when it has quota."""
+    started: float | None = None
+    """Since when it is admitted."""
+    usage: tuple[tuple[str, str, int], ...] = ()
+    """What quota it has: (flavour, resource, amount)."""
+
+
+class Quota(Struct, frozen=True):
+    """A ClusterQueue or a Cohort."""
+
+    name: str
+    parent: str = ""
+    """Its cohort."""
+    flavors: Mapping[str, Mapping[str, int]] = {}
+    """Flavour → its own of it, in the order in which flavours are tried."""
 
 
 Condition = Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from infra.autoscaler.decoding import facts, gangs
+from infra.autoscaler.decoding import facts, gangs, queueing
 from infra.autoscaler.decoding.objects import FAULT
 from infra.autoscaler.world import Attachments, GroupState, NodeTerm, Pod, Snapshot
 
@@ -57,6 +57,7 @@ def snapshot(
         prices=prices,
         namespaces=caches.get("Namespace", {}),
         flavors=caches.get("ResourceFlavor", {}),
+        queues=queueing.find(caches),
     )
 
 

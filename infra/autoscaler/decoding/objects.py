@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from infra.autoscaler.decoding import facts, wire
-from infra.autoscaler.decoding.shapes import Shapes, node_terms, selector
+from infra.autoscaler.decoding.shapes import Shapes, node_terms, selector, toleration
 from infra.autoscaler.fitting import CURRENT, REGION, ZONE
-from infra.autoscaler.quantity import offered
+from infra.autoscaler.quantity import asked, offered
 from infra.autoscaler.world import (
     NO_CAPACITY,
     PODS,
@@ -72,6 +72,7 @@ _NOTES: Final = {
     "consumes": CONSUMES,
 }
 _NONE: Final = wire.Notes()
+_SENT_BACK: Final = ("AdmissionCheck", "PodsReadyTimeout")
 _FINAL: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _RANK: Final = ("", "Accepted", "Provisioned", "BookingExpired", "CapacityRevoked", "Failed")
 """Conditions in the order in which a request comes by them."""
@@ -325,15 +326,47 @@ class Reader:
             and not _holds(status.conditions, "Finished", "Evicted"),
             parts=tuple(parts),
             annotations={**annotations, **ours(meta.annotations)},
+            local_queue=spec.queue_name or "",
+            queue=status.admission.cluster_queue if status.admission is not None else "",
+            priority=spec.priority or 0,
+            ordered=_ordered(found),
+            seconds=_left(spec, status),
+            over=spec.active is False
+            or meta.deletion_timestamp is not None
+            or _holds(status.conditions, "Finished"),
+            reserved=_since(status.conditions, "QuotaReserved"),
+            started=_since(status.conditions, "Admitted"),
+            usage=_usage(status.admission),
         )
 
     def flavor(self, found: wire.ResourceFlavor) -> Flavor:
-        taints = found.spec.node_taints or ()
+        spec = found.spec
+        taints = spec.node_taints or ()
         return Flavor(
             found.metadata.name,
-            (found.spec.node_labels or {}).get(POOL, ""),
+            (spec.node_labels or {}).get(POOL, ""),
             any(each.key == NO_CAPACITY for each in taints),
+            spec.node_labels or {},
+            tuple(
+                Taint(each.key, each.value or "", each.effect) for each in taints if each.key != NO_CAPACITY
+            ),
+            tuple(toleration(each) for each in spec.tolerations or ()),
         )
+
+    def quota(self, found: wire.Quota) -> facts.Quota:
+        spec = found.spec
+        flavors: dict[str, dict[str, int]] = {}
+        for group in spec.resource_groups or ():
+            for each in group.flavors or ():
+                amounts = flavors.setdefault(each.name, {})
+                for one in each.resources or ():
+                    amounts[one.name] = amounts.get(one.name, 0) + offered(one.name, one.nominal_quota)
+        parent = spec.cohort_name or spec.cohort or spec.parent_name or ""
+        return facts.Quota(found.metadata.name, parent, flavors)
+
+    def local_queue(self, found: wire.LocalQueue) -> str:
+        """The name of its ClusterQueue."""
+        return found.spec.cluster_queue
 
     def provisioning_request(self, found: wire.ProvisioningRequest) -> facts.ProvisioningRequest:
         meta, spec, status = found.metadata, found.spec, found.status or wire.ProvisioningStatus()
@@ -434,6 +467,9 @@ def kinds(reader: Reader) -> Mapping[str, tuple[type, Make]]:
         "PodGroup": (wire.PodGroup, reader.pod_group),
         "Workload": (wire.Workload, reader.workload),
         "ResourceFlavor": (wire.ResourceFlavor, reader.flavor),
+        "ClusterQueue": (wire.Quota, reader.quota),
+        "Cohort": (wire.Quota, reader.quota),
+        "LocalQueue": (wire.LocalQueue, reader.local_queue),
         "ProvisioningRequest": (wire.ProvisioningRequest, reader.provisioning_request),
         "PodTemplate": (wire.PodTemplate, reader.pod_template),
         "PodDisruptionBudget": (wire.PodDisruptionBudget, reader.budget),
@@ -490,6 +526,40 @@ def _or_one(number: int | None) -> int:
 
 def _holds(conditions: Iterable[wire.Condition] | None, *types: str) -> bool:
     return any(each.type in types and each.status == "True" for each in conditions or ())
+
+
+def _since(conditions: Iterable[wire.Condition] | None, kind: str) -> float | None:
+    """When a condition became true; None if it is not."""
+    for each in conditions or ():
+        if each.type == kind and each.status == "True":
+            return _time(each.last_transition_time) or 0.0
+    return None
+
+
+def _ordered(found: wire.Workload) -> float:
+    """The time by which Kueue orders a Workload: when it was made, or when it was sent back to its queue by a
+    check or because its pods did not start in time (Kueue, ``workload.Ordering``)."""
+    conditions = (found.status or wire.WorkloadStatus()).conditions
+    for each in conditions or ():
+        if each.type == "Evicted" and each.status == "True" and each.reason in _SENT_BACK:
+            return _time(each.last_transition_time) or 0.0
+    return _time(found.metadata.creation_timestamp) or 0.0
+
+
+def _left(spec: wire.WorkloadSpec, status: wire.WorkloadStatus) -> float | None:
+    most = spec.maximum_execution_time_seconds
+    return None if most is None else max(0.0, most - (status.accumulated_past_execution_time_seconds or 0))
+
+
+def _usage(admission: wire.Admission | None) -> tuple[tuple[str, str, int], ...]:
+    found: dict[tuple[str, str], int] = {}
+    for each in (admission.pod_set_assignments if admission is not None else None) or ():
+        flavors = each.flavors or {}
+        for name, amount in (each.resource_usage or {}).items():
+            if name in flavors:
+                key = flavors[name], name
+                found[key] = found.get(key, 0) + asked(name, amount)
+    return tuple((flavor, name, amount) for (flavor, name), amount in sorted(found.items()))
 
 
 def _local(volumes: Iterable[wire.Volume], safe: str | None) -> bool:

@@ -179,11 +179,7 @@ def _shape(
             if each.weight and ((term := node_term(each.preference)).labels or term.fields)
         ),
         tolerations=_sorted(
-            {
-                Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "")
-                for each in _read(_tolerations, spec.tolerations) or ()
-                if not _passing(each)
-            }
+            {toleration(each) for each in _read(_tolerations, spec.tolerations) or () if not _passing(each)}
         ),
         ports=_host_ports(spec),
         spread=tuple(
@@ -223,6 +219,11 @@ def ephemeral(spec: wire.PodSpec) -> tuple[str | None, ...]:
         if each.ephemeral is not None and (template := each.ephemeral.volume_claim_template) is not None
     ]
     return tuple(sorted(found, key=lambda name: name or "")) if found else ()
+
+
+def toleration(found: wire.Toleration) -> Toleration:
+    """A toleration, with what the API has for what is left out."""
+    return Toleration(found.key or "", found.operator or "Equal", found.value or "", found.effect or "")
 
 
 def node_terms(terms: Iterable[wire.NodeSelectorTerm] | None) -> tuple[NodeTerm, ...]:

@@ -305,6 +305,7 @@ class Condition(Struct, rename="camel", gc=False):
     type: str
     status: str
     last_transition_time: datetime | None = None
+    reason: str | None = None
 
 
 class NodeSpec(Struct, rename="camel", gc=False):
@@ -442,14 +443,20 @@ class PodSet(Struct, rename="camel", gc=False):
 class WorkloadSpec(Struct, rename="camel", gc=False):
     pod_sets: list[PodSet] | None = None
     active: bool | None = None
+    queue_name: str | None = None
+    priority: int | None = None
+    maximum_execution_time_seconds: int | None = None
 
 
-class Assignment(Struct, gc=False):
+class Assignment(Struct, rename="camel", gc=False):
     name: str = "main"
     count: int | None = None
+    flavors: dict[str, str] | None = None
+    resource_usage: Amounts | None = None
 
 
 class Admission(Struct, rename="camel", gc=False):
+    cluster_queue: str = ""
     pod_set_assignments: list[Assignment] | None = None
 
 
@@ -461,6 +468,7 @@ class Reclaimable(Struct, gc=False):
 class WorkloadStatus(Struct, rename="camel", gc=False):
     conditions: list[Condition] | None = None
     admission: Admission | None = None
+    accumulated_past_execution_time_seconds: int | None = None
     reclaimable_pods: list[Reclaimable] | None = None
 
 
@@ -475,11 +483,51 @@ class Workload(Struct, gc=False):
 class FlavorSpec(Struct, rename="camel", gc=False):
     node_labels: dict[str, str] | None = None
     node_taints: list[Taint] | None = None
+    tolerations: list[Toleration] | None = None
 
 
 class ResourceFlavor(Struct, gc=False):
     metadata: PlainMeta
     spec: FlavorSpec = msgspec.field(default_factory=FlavorSpec)
+
+
+class ResourceQuota(Struct, rename="camel", gc=False):
+    name: str
+    nominal_quota: Quantity = "0"
+
+
+class FlavorQuotas(Struct, gc=False):
+    name: str
+    resources: list[ResourceQuota] | None = None
+
+
+class ResourceGroup(Struct, gc=False):
+    flavors: list[FlavorQuotas] | None = None
+
+
+class QuotaSpec(Struct, rename="camel", gc=False):
+    """Of a ClusterQueue, or of a Cohort. v1beta1 of the former calls its cohort ``cohort``."""
+
+    resource_groups: list[ResourceGroup] | None = None
+    cohort_name: str | None = None
+    cohort: str | None = None
+    parent_name: str | None = None
+
+
+class Quota(Struct, gc=False):
+    """A ClusterQueue or a Cohort."""
+
+    metadata: PlainMeta
+    spec: QuotaSpec = msgspec.field(default_factory=QuotaSpec)
+
+
+class LocalQueueSpec(Struct, rename="camel", gc=False):
+    cluster_queue: str = ""
+
+
+class LocalQueue(Struct, gc=False):
+    metadata: PlainMeta
+    spec: LocalQueueSpec = msgspec.field(default_factory=LocalQueueSpec)
 
 
 class TemplateReference(Struct, gc=False):

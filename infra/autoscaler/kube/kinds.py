@@ -45,6 +45,9 @@ KINDS: Final = (
     _built_in("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1"),
     _added("Workload", "workloads", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
     _added("ResourceFlavor", "resourceflavors", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
+    _added("ClusterQueue", "clusterqueues", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
+    _added("Cohort", "cohorts", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
+    _added("LocalQueue", "localqueues", "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"),
     _added("JobSet", "jobsets", "jobset.x-k8s.io/v1alpha2"),
     _added("PodGroup", "podgroups", "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"),
     _added(

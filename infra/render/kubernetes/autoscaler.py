@@ -23,11 +23,14 @@ from infra.render.kubernetes.charts.release import ON_MASTERS
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.kubernetes.queues import PROVISIONING_CLASS
 from infra.render.kubernetes.scaling import has_pools, is_scaled
+from infra.render.kubernetes.tenants import subject
 
 NAME: Final = "autoscaler"
 LEASE: Final = "autoscaler"
 MEMORY: Final = "autoscaler-memory"
 """The ConfigMap that it keeps."""
+AVAILABILITY: Final = "availability"
+"""The ConfigMap that it writes for people: what is free, and who waits for what."""
 NOTICES: Final = "autoscaler-notices"
 """The Secret that ``invoke cluster.up`` brings: ``slack``, a token, and ``webhook``, an address."""
 PORT: Final = 8085
@@ -56,7 +59,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     config = configuration(cluster, outputs)
     return {
         **kinds,
-        "rights.yaml": _rights(),
+        "rights.yaml": [*_rights(), *_readers(cluster)],
         "configuration.yaml": [
             of("v1", "ConfigMap", NAME, namespace=SYSTEM, labels=_APP, data={"config.json": config})
         ],
@@ -183,7 +186,11 @@ def _rights() -> list[Object]:
         _rule("apps", ["daemonsets"], _LOOK),
         _rule("batch", ["jobs"], _LOOK),
         _rule("jobset.x-k8s.io", ["jobsets"], _LOOK),
-        _rule("kueue.x-k8s.io", ["workloads", "resourceflavors"], _LOOK),
+        _rule(
+            "kueue.x-k8s.io",
+            ["workloads", "resourceflavors", "clusterqueues", "cohorts", "localqueues"],
+            _LOOK,
+        ),
         _rule("policy", ["poddisruptionbudgets"], _LOOK),
         _rule("scheduling.k8s.io", ["priorityclasses"], _LOOK),
         _rule("scheduling.sigs.k8s.io", ["podgroups"], _LOOK),
@@ -207,7 +214,7 @@ def _rights() -> list[Object]:
             "resourceNames": [LEASE],
         },
         _rule("", ["configmaps"], ["create"]),
-        {**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [MEMORY]},
+        {**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [MEMORY, AVAILABILITY]},
     ]
     return [
         of("v1", "ServiceAccount", NAME, namespace=SYSTEM, labels=_APP),
@@ -216,6 +223,23 @@ def _rights() -> list[Object]:
         of(f"{_RBAC}/v1", "Role", _ROLE, namespace=SYSTEM, labels=_APP, rules=own),
         _binding("RoleBinding", "Role", SYSTEM),
     ]
+
+
+def _readers(cluster: Cluster) -> Iterator[Object]:
+    """People of the spec, who may read what it writes for them, and nothing else of this namespace."""
+    everybody = [subject(user) for user in cluster.access.users]
+    rules = [{**_rule("", ["configmaps"], ["get"]), "resourceNames": [AVAILABILITY]}]
+    if everybody:
+        yield of(f"{_RBAC}/v1", "Role", AVAILABILITY, namespace=SYSTEM, labels=_APP, rules=rules)
+        yield of(
+            f"{_RBAC}/v1",
+            "RoleBinding",
+            AVAILABILITY,
+            namespace=SYSTEM,
+            labels=_APP,
+            roleRef={"apiGroup": _RBAC, "kind": "Role", "name": AVAILABILITY},
+            subjects=everybody,
+        )
 
 
 def _rule(group: str, resources: list[str], verbs: list[str] | tuple[str, ...]) -> dict[str, Any]:

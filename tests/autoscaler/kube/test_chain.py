@@ -6,6 +6,7 @@ autoscaler's process with its own rights, AWS over HTTP. Only the machines are m
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -238,6 +239,13 @@ def held(chain: Chain) -> set[str]:
     }
 
 
+def barred(chain: Chain) -> set[str]:
+    """Pools without capacity, as people are told."""
+    found = chain.cluster.get("/api/v1/namespaces/causeway-system/configmaps/availability")
+    published = json.loads(found["data"]["availability.json"]) if found else {"no_capacity": []}
+    return {each["pool"] for each in published["no_capacity"] if each["until"]}
+
+
 def test_the_readmes_first_job_gets_a_machine_runs_and_the_machine_goes(chain: Chain) -> None:
     chain.submit("first")
     chain.until(lambda: chain.done("first"), "the end of the first job")
@@ -263,6 +271,7 @@ def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain)
     chain.exhausted("g5.xlarge", "us-west-2", "us-east-1")
     chain.submit("moved-on", seconds=3)
     chain.until(lambda: "ones" in held(chain), "a flavour without capacity")
+    chain.until(lambda: "ones" in barred(chain), "the word of it for people")
     chain.until(lambda: chain.running("moved-on"), "its start")
     assert chain.flavour("moved-on") == "fours"
 

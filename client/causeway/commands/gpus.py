@@ -1,0 +1,126 @@
+"""``gpus``: which GPUs there are, what is free of them, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from causeway.cluster.availability import Availability, clock, read
+from causeway.cluster.connection import Cluster
+from causeway.cluster.offer import Offer
+from causeway.units import format_size
+
+
+@dataclass(frozen=True)
+class Row:
+    """GPUs of one model, of a pool or of the lab's own machines, at one site."""
+
+    model: str
+    memory_mib: int
+    gpu_class: str
+    site: str
+    pool: str | None
+    most: int
+    """Machines that there are, or may be."""
+    ready: int | None
+    starting: int | None
+    free: int | None
+    """GPUs; None if it is not known."""
+    largest: int | None
+    """Free GPUs of the machine that has most."""
+    price: float | None
+    """USD an hour of one GPU, on demand; None if it is not known."""
+    spot_price: float | None
+    no_capacity: str = ""
+    """Why no machine of the pool can be had there now."""
+    no_capacity_until: datetime | None = None
+
+
+def gpus(*, as_json: bool) -> int:
+    """A row for each model, site and pool."""
+    cluster = Cluster()
+    offer = cluster.offer
+    found, note = read(cluster)
+    rows = listed(offer, found)
+    if as_json:
+        written = found.written if found is not None else None
+        values = {"gpus": [asdict(row) for row in rows], "as_of": written, "note": note}
+        print(json.dumps(values, default=datetime.isoformat))
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for title in ("MODEL", "MEMORY", "CLASS", "SITE", "POOL", "MACHINES", "FREE", "ON ONE", "$/H", "SPOT"):
+        table.add_column(title, overflow="fold")
+    table.add_column("", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.model, format_size(row.memory_mib << 20), row.gpu_class, row.site, row.pool or "",
+            f"{_number(row.ready)}/{row.most}" + (f" +{row.starting}" if row.starting else ""),
+            _number(row.free), _number(row.largest), _price(row.price),
+            "" if row.spot_price is None else _price(row.spot_price), _barred(row),
+        )  # fmt: skip
+    out = Console(highlight=False)
+    out.print(table)
+    for line in (offer.note, note if found is not None else f"what is free now is not known: {note}"):
+        if line:
+            out.print(line, style="yellow")
+    return 0
+
+
+def listed(offer: Offer, found: Availability | None) -> list[Row]:
+    """The GPUs of an offer, with what is known of them; the lab's own and cheaper ones first."""
+    rows: dict[tuple[str, str | None, str], Row] = {}
+    for machine in offer.machines:
+        has = machine.gpus
+        if has is None:
+            continue
+        key = machine.site, machine.pool, has.model
+        # Machines of a model may differ in what else they have.
+        most = machine.count + (rows[key].most if key in rows else 0)
+        now = found.machines.get(key) if found is not None else None
+        bar = next(
+            (
+                each
+                for each in (found.no_capacity if found is not None else ())
+                if (each.site, each.pool) == (machine.site, machine.pool)
+            ),
+            None,
+        )
+        nothing = None if found is None else 0
+        rows[key] = Row(
+            model=has.model,
+            memory_mib=has.memory_mib,
+            gpu_class=has.gpu_class,
+            site=machine.site,
+            pool=machine.pool,
+            most=most,
+            ready=now.ready if now else nothing,
+            starting=now.starting if now else nothing,
+            free=now.free if now else nothing,
+            largest=now.largest if now else nothing,
+            price=None if machine.hourly_price is None else machine.hourly_price / has.count,
+            spot_price=None if machine.spot_price is None else machine.spot_price / has.count,
+            no_capacity=bar.why if bar else "",
+            no_capacity_until=bar.until if bar else None,
+        )
+    return sorted(
+        rows.values(),
+        key=lambda row: (row.price is None, row.price or 0.0, row.model, row.site, row.pool or ""),
+    )
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
+def _price(price: float | None) -> str:
+    return "?" if price is None else f"{price:,.2f}" if price else "-"
+
+
+def _barred(row: Row) -> str:
+    if not row.no_capacity:
+        return ""
+    return row.no_capacity + (f" until {clock(row.no_capacity_until)}" if row.no_capacity_until else "")

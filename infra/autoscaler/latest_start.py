@@ -1,0 +1,260 @@
+"""By when what waits in a queue starts at the latest, by the times that work declares.
+
+A simulation by quota, as Kueue counts it. It assumes:
+
+- Everything runs for as long as it declared and no longer; what ends earlier makes starts earlier (with one
+  flavour always; where work may choose among several, nearly always).
+- Nothing more urgent comes, nothing is taken back (preemption, a share that a queue reclaims), and no run
+  fails and starts again.
+- Work starts in the order given. Nothing passes what is ahead of it on the same flavour, but for what fits at
+  once. Kueue also lets smaller work pass later on, which may hold up what it passes by as long as it runs.
+- Quota is all that a run needs. That it fits on machines, and how long these take to start, is not in it.
+
+So all work has one line for each flavour that it may use, and takes the one that it starts first in. Once a
+start on a flavour is not known, because something that holds it declares no time, no later one is.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+Amounts: TypeAlias = tuple[tuple[str, int], ...]
+"""(resource, amount), sorted; none is 0."""
+
+_STEPS: Final = 24
+"""Of a forecast, at most."""
+
+Unknown: TypeAlias = Literal["", "too large", "no time declared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Equal pods of one piece of work, all of which get one flavour."""
+
+    flavors: tuple[str, ...]
+    """Those that it may use, in the order in which they are tried."""
+    amounts: Amounts
+    """Of all of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that waits."""
+
+    parts: tuple[Part, ...]
+    seconds: float | None
+    """How long it runs; None if it does not say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Quota that is in use."""
+
+    flavor: str
+    amounts: Amounts
+    until: float | None
+    """When it comes back; None if nobody says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When work starts at the latest."""
+
+    at: float | None
+    why: Unknown = ""
+    """Why that is not known: no flavour that it may use has as much, or what is ahead declares no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is free of a flavour for work that comes now, behind all that waits."""
+
+    free: Mapping[str, int]
+    """Now, less what starts at once."""
+    later: tuple[tuple[float, Mapping[str, int]], ...]
+    """(from when on, how much), rising. Empty if it is not known."""
+
+
+def simulate(
+    capacity: Mapping[str, Mapping[str, int]],
+    held: Iterable[Held],
+    opens: Mapping[str, float],
+    work: Sequence[Work],
+    now: float,
+) -> tuple[tuple[Start, ...], dict[str, Forecast]]:
+    """The start of each piece of work, in the order given, and what is left of each flavour.
+
+    ``capacity``: flavour → resource → amount. A resource that a flavour does not have is not counted on it.
+    ``opens``: flavours that take nothing before that time. Times in seconds since the epoch.
+    """
+    lines = {name: _Line(dict(each), max(now, opens.get(name, now))) for name, each in capacity.items()}
+    for each in held:
+        if each.flavor in lines:
+            lines[each.flavor].take(each.amounts, None if each.until is None else max(now, each.until))
+    starts: list[Start | None] = [_at_once(lines, each, now) for each in work]
+    free = {
+        name: {what: max(0, amount) for what, amount in each.free.items()} for name, each in lines.items()
+    }
+    found = [
+        _in_line(lines, each) if start is None else start for each, start in zip(work, starts, strict=True)
+    ]
+    return tuple(found), {name: Forecast(free[name], line.later()) for name, line in lines.items()}
+
+
+def _at_once(lines: Mapping[str, _Line], work: Work, now: float) -> Start | None:
+    """Gives work what it needs, if all of that is free now."""
+    chosen: dict[str, dict[str, int]] = {}
+    for part in work.parts:
+        for name in part.flavors:
+            line = lines.get(name)
+            if line is None or line.at > now:
+                continue
+            together = _sum(chosen.get(name, {}), part.amounts)
+            if line.fits(together.items()):
+                chosen[name] = together
+                break
+        else:
+            return None
+    for name, amounts in chosen.items():
+        lines[name].take(tuple(amounts.items()), None if work.seconds is None else now + work.seconds)
+    return Start(now)
+
+
+def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
+    """Puts work at the end of the lines in which it starts first."""
+    chosen: dict[str, dict[str, int]] = {}
+    fitting: set[str] = set()
+    at = 0.0
+    for part in work.parts:
+        possible = [
+            (name, lines[name], together)
+            for name in part.flavors
+            if name in lines
+            and lines[name].holds((together := _sum(chosen.get(name, {}), part.amounts)).items())
+        ]
+        if not possible:
+            return Start(None, "too large")
+        fitting.update(name for name, _, _ in possible)
+        # Of equal times the first flavour.
+        when, place = min(
+            ((line.first(together), place) for place, (_, line, together) in enumerate(possible)),
+            key=lambda each: (each[0] is None, each[0] or 0.0, each[1]),
+        )
+        if when is None:
+            # What it would take when is not known, so nobody behind it knows either.
+            for name in fitting:
+                lines[name].known = False
+            return Start(None, "no time declared")
+        name, _, together = possible[place]
+        chosen[name], at = together, max(at, when)
+    for name, amounts in chosen.items():
+        lines[name].move(at)
+        lines[name].take(tuple(amounts.items()), None if work.seconds is None else at + work.seconds)
+    return Start(at)
+
+
+def _sum(one: Mapping[str, int], other: Amounts) -> dict[str, int]:
+    found = dict(one)
+    for name, amount in other:
+        found[name] = found.get(name, 0) + amount
+    return found
+
+
+_Wanted: TypeAlias = Iterable[tuple[str, int]]
+
+
+@dataclass(slots=True)
+class _Line:
+    """A flavour, from the time on at which the last in its line starts."""
+
+    capacity: dict[str, int]
+    at: float
+    known: bool = True
+    """Whether anything is known of the time after that."""
+    free: dict[str, int] = field(init=False)
+    _back: list[tuple[float, Amounts]] = field(default_factory=list)
+    """What comes back, and when, in order."""
+    _seen: dict[tuple[tuple[str, int], ...], float | None] = field(default_factory=dict)
+    """Answers of `first` since something was last taken."""
+
+    def __post_init__(self) -> None:
+        self.free = dict(self.capacity)
+
+    def holds(self, amounts: _Wanted) -> bool:
+        """Whether there is as much at all."""
+        return all(amount <= self.capacity.get(name, amount) for name, amount in amounts)
+
+    def fits(self, amounts: _Wanted) -> bool:
+        """Whether that much is free."""
+        return all(amount <= self.free.get(name, amount) for name, amount in amounts)
+
+    def take(self, amounts: Amounts, until: float | None) -> None:
+        """Uses some of it, up to a time or for good."""
+        own = tuple((name, amount) for name, amount in amounts if name in self.free)
+        for name, amount in own:
+            self.free[name] -= amount
+        if until is not None:
+            insort(self._back, (until, own))
+        self._seen.clear()
+
+    def first(self, wanted: Mapping[str, int]) -> float | None:
+        """From when on that much is free; None if it is not known."""
+        if not self.known:
+            return None
+        key = tuple(wanted.items())
+        if key not in self._seen:
+            self._seen[key] = self._first(key)
+        return self._seen[key]
+
+    def _first(self, wanted: Amounts) -> float | None:
+        lacking = {
+            name: short
+            for name, amount in wanted
+            if name in self.free and (short := amount - self.free[name]) > 0
+        }
+        if not lacking:
+            return self.at
+        for when, amounts in self._back:
+            for name, amount in amounts:
+                if name in lacking:
+                    lacking[name] -= amount
+                    if lacking[name] <= 0:
+                        del lacking[name]
+            if not lacking:
+                return max(self.at, when)
+        return None
+
+    def move(self, at: float) -> None:
+        """Goes on to a time: what has come back by then is free."""
+        self.at = max(self.at, at)
+        done = 0
+        for when, amounts in self._back:
+            if when > self.at:
+                break
+            done += 1
+            for name, amount in amounts:
+                self.free[name] += amount
+        del self._back[:done]
+        self._seen.clear()
+
+    def later(self) -> tuple[tuple[float, Mapping[str, int]], ...]:
+        """What is free from when on, if nobody else comes."""
+        if not self.known:
+            return ()
+        self.move(self.at)
+        free = dict(self.free)
+        steps = [(self.at, dict(free))]
+        for when, amounts in self._back:
+            for name, amount in amounts:
+                free[name] += amount
+            if when == steps[-1][0]:
+                steps.pop()
+            steps.append((when, dict(free)))
+        # The last ones say when all is free; those that are left out only say it later than it is.
+        if len(steps) > _STEPS:
+            every = -(-len(steps) // _STEPS)
+            steps = steps[::-1][::every][::-1]
+        return tuple(steps)
