@@ -82,21 +82,34 @@ def test_a_run_whose_time_is_up_is_stopped_and_may_go_on(ada: Run, folder: Path)
     program(
         folder,
         """
-        import os, pathlib, signal, sys, time
+        import signal, sys, time
         signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
         print("begun", flush=True)
         time.sleep(3600)
         """,
     )
+    # The time counts from the admission on, and pods take theirs to start.
+    limit = 30
     done = ada(
-        "run", "--json", "--gpus", "0", "--name", "short", "--set", "time=5s", "--", "python3", "train.py"
+        "run",
+        "--json",
+        "--gpus",
+        "0",
+        "--name",
+        "short",
+        "--set",
+        f"time={limit}s",
+        "--",
+        "python3",
+        "train.py",
     )
     assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
-    assert 5 <= done.json["seconds"] < 60
-    assert "5s" in ada("why", "short-1").out
+    assert "begun" in done.err
+    assert done.json["seconds"] >= limit
+    assert f"{limit}s" in ada("why", "short-1").out
     assert "queued again" in ada("resume", "short-1").out
     wait(lambda: state(ada, "short-1") == "running")
-    wait(lambda: state(ada, "short-1") == "timed-out")
+    ada("stop", "short-1")
 
 
 def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
