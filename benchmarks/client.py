@@ -35,7 +35,7 @@ def tree(folder: Path, files: int) -> None:
 
 
 def packed(scratch: Path) -> tuple[float, float]:
-    """Seconds and CPU seconds to list 5,000 files, look for secrets, write their archive; the best of three."""
+    """Seconds and CPU seconds to list 5,000 files, look for secrets, write an archive; the best of three."""
     sys.path.insert(0, str(REPOSITORY / "client"))
     from causeway.code.archive import write_archive
     from causeway.code.secrets import find_secrets
