@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from benchmarks import addresses, nodes
+from benchmarks import addresses, client, nodes
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import WalkError, drawn, walk
 from benchmarks.measure import BenchmarkError, Measured, process
@@ -128,6 +128,13 @@ def autoscaler(_: Path) -> Iterator[Row]:
         yield Row(each.what, each.seconds, each.cpu, each.mib, each.bar)
 
 
+def researcher(scratch: Path) -> Iterator[Row]:
+    """``causeway run`` and ``causeway ps`` with a real API server and the embedded AWS on this machine."""
+    yield Row("`causeway run`: packing 5,000 files", *client.packed(scratch), bar="1 s", runs=3)
+    for what, seconds, cpu, bar, runs in client.in_a_cluster(scratch):
+        yield Row(what, seconds, cpu, bar=bar, runs=runs)
+
+
 def plan(scratch: Path) -> Iterator[Row]:
     """``invoke plan`` and plain ``terraform plan`` on the same files, on the embedded AWS, by turns."""
     _environments(scratch)
@@ -195,7 +202,7 @@ def lifecycle(scratch: Path) -> Iterator[Row]:
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
     {
         each.__name__: each
-        for each in (start, validate, render, growth, allocation, machines, autoscaler, plan)
+        for each in (start, validate, render, growth, allocation, machines, autoscaler, researcher, plan)
     }
 )
 """Name → case, in the order of the table."""

@@ -1,0 +1,127 @@
+"""What a researcher waits for: packing, submitting, listing; and what workers wait for, code from the store.
+
+Against a real API server with JobSet and its webhooks, and the embedded AWS, all on this machine:
+the world of the client's tests. Its pods stay unscheduled.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from benchmarks.measure import BenchmarkError, Measured, process
+
+REPOSITORY: Final = Path(__file__).parents[1]
+FILES: Final = 1_000
+RUNS = 500
+FETCHES: Final = 64
+_CLIENT: Final = [sys.executable, "-m", "causeway"]
+
+
+def tree(folder: Path, files: int) -> None:
+    """A repository of so many files of 2 to 6 KiB, as of a project in Python."""
+    for number in range(files):
+        path = folder / f"package{number % 50}" / f"module{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"value_{number} = {number}\n" * (100 + number % 200), encoding="utf-8")
+    for command in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+
+
+def packed(scratch: Path) -> tuple[float, float]:
+    """Seconds and CPU seconds to list 5,000 files, look for secrets, write an archive; the best of three."""
+    sys.path.insert(0, str(REPOSITORY / "client"))
+    from causeway.code.archive import write_archive
+    from causeway.code.secrets import find_secrets
+    from causeway.code.tree import list_tree
+
+    folder = scratch / "five"
+    tree(folder, 5_000)
+    found = []
+    for _ in range(3):
+        start, cpu = time.perf_counter(), _cpu()
+        entries = list_tree(folder)
+        find_secrets(folder, entries)
+        with (scratch / "archive").open("wb") as out:
+            write_archive(folder, entries, out)
+        found.append((time.perf_counter() - start, _cpu() - cpu))
+    seconds, spent = zip(*found, strict=True)
+    return min(seconds), min(spent)
+
+
+def _cpu() -> float:
+    """Of this process and of those that it has waited for."""
+    found = os.times()
+    return found.user + found.system + found.children_user + found.children_system
+
+
+Figure: TypeAlias = tuple[str, float, float | None, str, int]
+"""What, seconds, CPU seconds of the client, the bar, the fastest of how many."""
+
+
+def in_a_cluster(scratch: Path) -> Iterator[Figure]:
+    """BenchmarkError where no API server is."""
+    if "KUBEBUILDER_ASSETS" not in os.environ or "CAUSEWAY_CHARTS" not in os.environ:
+        raise BenchmarkError("KUBEBUILDER_ASSETS and CAUSEWAY_CHARTS have to name an API server and charts")
+    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
+    from client.jobset_world import worlds  # tests/client
+
+    scratch.joinpath("world").mkdir()
+    with worlds(scratch / "world") as world:
+        world.pods._stopping.set()  # it would start a process for each pod
+        yield from _measured(scratch, world)
+
+
+def _measured(scratch: Path, world: Any) -> Iterator[Figure]:
+    folder = scratch / "thousand"
+    tree(folder, FILES)
+    env = {**world.environment("ada"), "HOME": str(scratch), "PYTHONPATH": str(REPOSITORY / "client")}
+
+    def run(*arguments: str, runs: int = 1) -> Measured:
+        return process([*_CLIENT, *arguments], folder, runs=runs, environment=env)
+
+    submit = ("run", "-d", "--name", "same", "--", "python3", "train.py")
+    first = run(*submit)
+    yield f"The first run of a tree of {FILES:,} files, submitted", first.seconds, first.cpu, "", 1
+    before = _sent(world)
+    again = run(*submit, runs=5)
+    if _sent(world) != before:
+        raise BenchmarkError("code was sent again")
+    yield "The same tree again, of which no byte is sent", again.seconds, again.cpu, "1.5 s", 5
+    start, cpu = time.perf_counter(), _cpu()
+    for _ in range(RUNS):
+        run("run", "-d", "--name", "many", "--", "true")
+    yield f"{RUNS} runs of that tree in a shell's loop", time.perf_counter() - start, _cpu() - cpu, "", 1
+    listed = run("ps", runs=3)
+    yield "`causeway ps` of them", listed.seconds, listed.cpu, "1 s", 3
+    what = f"{FETCHES} workers that fetch 20 MiB from the embedded S3 at once"
+    yield what, _fetches(world), None, "", 1
+
+
+def _sent(world: Any) -> int:
+    """How many archives were written."""
+    found = world.s3().list_object_versions(Bucket=world.bucket, Prefix="code/")
+    return len(found.get("Versions", ()))
+
+
+def _fetches(world: Any) -> float:
+    """So many readers of one archive of 20 MiB at once: what the init containers of a gang ask the store."""
+    key = "code/user-ada/large.tar.gz"
+    world.s3().put_object(Bucket=world.bucket, Key=key, Body=os.urandom(20 << 20))
+
+    def fetch() -> None:
+        world.s3().get_object(Bucket=world.bucket, Key=key)["Body"].read()
+
+    threads = [threading.Thread(target=fetch) for _ in range(FETCHES)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start
