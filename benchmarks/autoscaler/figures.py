@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.autoscaler import burst, diverse, loop, scale_in
+from benchmarks.autoscaler import burst, diverse, loop, scale_in, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,18 @@ def _scale_in() -> tuple[float, str]:
     return found.seconds, f"{sum(found.actions.values()):,} actions"
 
 
+def _waiting() -> tuple[float, str]:
+    found = waiting.measure(10_000, diverse=True)
+    return found.seconds, f"{found.known:,} starts, {found.bytes / 1e3:,.0f} kB"
+
+
 _MEASURED: Final[tuple[tuple[str, str, Callable[[], tuple[float, str]]], ...]] = (
     ("A loop: 1,000 nodes, 30,000 pods, from lists on", "5 s, 1 GiB", _loop),
     ("The same, no two pods alike", "", _different),
     ("A place for 50,000 equal pods", "3 s", _burst),
     ("A place for 20,000 pods of five families, 400 types", "4 s, 4,040 nodes", _diverse),
     ("What goes of 2,000 nodes with 80,000 pods", "3 s", _scale_in),
+    ("Starts of 10,000 that wait, no two alike, every 30 s", "2 s", _waiting),
 )
 
 

@@ -106,34 +106,33 @@ def simulate(
 
 def _at_once(lines: Mapping[str, _Line], work: Work, now: float) -> Start | None:
     """Gives work what it needs, if all of that is free now."""
-    chosen: dict[str, dict[str, int]] = {}
+    chosen: dict[str, Amounts] = {}
     for part in work.parts:
         for name in part.flavors:
             line = lines.get(name)
             if line is None or line.at > now:
                 continue
-            together = _sum(chosen.get(name, {}), part.amounts)
-            if line.fits(together.items()):
+            together = _sum(chosen.get(name), part.amounts)
+            if line.fits(together):
                 chosen[name] = together
                 break
         else:
             return None
     for name, amounts in chosen.items():
-        lines[name].take(tuple(amounts.items()), None if work.seconds is None else now + work.seconds)
+        lines[name].take(amounts, None if work.seconds is None else now + work.seconds)
     return Start(now)
 
 
 def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
     """Puts work at the end of the lines in which it starts first."""
-    chosen: dict[str, dict[str, int]] = {}
+    chosen: dict[str, Amounts] = {}
     fitting: set[str] = set()
     at = 0.0
     for part in work.parts:
         possible = [
             (name, lines[name], together)
             for name in part.flavors
-            if name in lines
-            and lines[name].holds((together := _sum(chosen.get(name, {}), part.amounts)).items())
+            if name in lines and lines[name].holds(together := _sum(chosen.get(name), part.amounts))
         ]
         if not possible:
             return Start(None, "too large")
@@ -152,18 +151,22 @@ def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
         chosen[name], at = together, max(at, when)
     for name, amounts in chosen.items():
         lines[name].move(at)
-        lines[name].take(tuple(amounts.items()), None if work.seconds is None else at + work.seconds)
+        lines[name].take(amounts, None if work.seconds is None else at + work.seconds)
     return Start(at)
 
 
-def _sum(one: Mapping[str, int], other: Amounts) -> dict[str, int]:
+def _sum(one: Amounts | None, other: Amounts) -> Amounts:
+    if one is None:
+        return other
     found = dict(one)
     for name, amount in other:
         found[name] = found.get(name, 0) + amount
-    return found
+    return tuple(sorted(found.items()))
 
 
-_Wanted: TypeAlias = Iterable[tuple[str, int]]
+def _within(amounts: Amounts, limits: Mapping[str, int]) -> bool:
+    """Whether it is no more than that, of what there is a limit of."""
+    return all(amount <= limits.get(name, amount) for name, amount in amounts)
 
 
 @dataclass(slots=True)
@@ -177,19 +180,19 @@ class _Line:
     free: dict[str, int] = field(init=False)
     _back: list[tuple[float, Amounts]] = field(default_factory=list)
     """What comes back, and when, in order."""
-    _seen: dict[tuple[tuple[str, int], ...], float | None] = field(default_factory=dict)
+    _seen: dict[Amounts, float | None] = field(default_factory=dict)
     """Answers of `first` since something was last taken."""
 
     def __post_init__(self) -> None:
         self.free = dict(self.capacity)
 
-    def holds(self, amounts: _Wanted) -> bool:
+    def holds(self, amounts: Amounts) -> bool:
         """Whether there is as much at all."""
-        return all(amount <= self.capacity.get(name, amount) for name, amount in amounts)
+        return _within(amounts, self.capacity)
 
-    def fits(self, amounts: _Wanted) -> bool:
+    def fits(self, amounts: Amounts) -> bool:
         """Whether that much is free."""
-        return all(amount <= self.free.get(name, amount) for name, amount in amounts)
+        return _within(amounts, self.free)
 
     def take(self, amounts: Amounts, until: float | None) -> None:
         """Uses some of it, up to a time or for good."""
@@ -200,14 +203,13 @@ class _Line:
             insort(self._back, (until, own))
         self._seen.clear()
 
-    def first(self, wanted: Mapping[str, int]) -> float | None:
+    def first(self, wanted: Amounts) -> float | None:
         """From when on that much is free; None if it is not known."""
         if not self.known:
             return None
-        key = tuple(wanted.items())
-        if key not in self._seen:
-            self._seen[key] = self._first(key)
-        return self._seen[key]
+        if wanted not in self._seen:
+            self._seen[wanted] = self._first(wanted)
+        return self._seen[wanted]
 
     def _first(self, wanted: Amounts) -> float | None:
         lacking = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from infra.autoscaler.latest_start import Held, Part, Start, Work, simulate
@@ -131,6 +131,7 @@ _work = some.builds(
 _capacity = some.fixed_dictionaries({name: some.integers(0, 12) for name in FLAVORS})
 
 
+@settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=8), _times)
 def test_never_before_now_nor_before_a_flavour_opens(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], opens: float
@@ -141,6 +142,7 @@ def test_never_before_now_nor_before_a_flavour_opens(
         assert isinstance(start, str) or start >= opens, each
 
 
+@settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=8), _work)
 def test_what_fits_at_once_starts_now_whatever_waits_behind_it(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], first: Work
@@ -151,6 +153,7 @@ def test_what_fits_at_once_starts_now_whatever_waits_behind_it(
     assert (after([first, *waiting], running, capacity=capacity)[0] == 0) or not fits
 
 
+@settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=8), _work)
 def test_what_no_flavour_has_is_unknown_for_that_reason_and_delays_nobody(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], each: Work
@@ -163,6 +166,7 @@ def test_what_no_flavour_has_is_unknown_for_that_reason_and_delays_nobody(
         assert found[1:] == after(waiting, running, capacity=capacity)
 
 
+@settings(deadline=None)
 @given(
     _capacity, some.lists(_held, max_size=6), _work, some.integers(1, 10),
     some.sampled_from(FLAVORS), some.integers(1, 8),
@@ -178,6 +182,7 @@ def test_more_capacity_is_never_later_for_equal_work(
             assert large <= small
 
 
+@settings(deadline=None)
 @given(
     some.integers(1, 12), some.lists(some.tuples(some.integers(1, 12), _times, _times), max_size=8),
     some.lists(some.tuples(some.integers(1, 3), _times, _times), max_size=4),
@@ -205,6 +210,7 @@ def test_on_one_flavour_nothing_starts_later_because_others_end_earlier(
         assert isinstance(at_most, str) or isinstance(at, str) or at <= at_most
 
 
+@settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=6), _work)
 def test_newcomers_that_must_wait_delay_nobody_ahead(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], last: Work
