@@ -21,12 +21,12 @@ def settle(understood: Understood, job: Job, *, changeable: bool = False) -> tup
     What is left of the others goes into the job, for plans that are narrowed to one. The state decides, so
     that a region that was planned and never applied does not stay, and a fresh clone does as the old one did.
     """
-    from infra.drive import retired
+    from infra.drive import lifecycle, retired
 
     cluster = understood.cluster
     if not cluster.retired:
         return understood, job
-    left = retired.remains(job.terraform().pull(), cluster.retired)
+    left = retired.remains(lifecycle.stored(job), cluster.retired)
     gone = [region.name for region in cluster.retired if region.name not in left]
     if gone:
         world.forget_keys_of(understood, gone, {**os.environ, **job.env})

@@ -446,6 +446,16 @@ def _repair(job: Job, plan: SavedPlan, before: repair.State) -> Repaired:
     return repaired
 
 
+def stored(job: Job) -> repair.State:
+    """The state, in a folder that Terraform may not have been started in yet.
+
+    Only Terraform tells which backend such a folder has, and that a state is empty; a local one that is there
+    is read without starting it, which takes seconds.
+    """
+    path = None if job.place else saved.local_state(job.folders)
+    return _state(job) if path and path.exists() else job.terraform().pull()
+
+
 def _state(job: Job) -> repair.State:
     """The state as Terraform stores it; a local one is read without starting Terraform."""
     path = saved.local_state(job.folders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import stat
 from collections.abc import Callable, Mapping
@@ -17,8 +18,9 @@ from drive.applying import apply_saved, in_state
 from infra.drive import ledger, lifecycle, saved, summary
 from infra.drive.engine import Engine
 from infra.drive.lifecycle import Job
+from infra.drive.state_places import LocalPlace
 from infra.drive.terraform import Silence, StoppedError, Terraform, TerraformError
-from infra.errors import ProtectedError, StalePlanError, UsageError
+from infra.errors import ProtectedError, StalePlanError, ToolError, UsageError
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +64,27 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     apply_saved(job)
     assert in_state(job) == []
     assert ledger.recall(job.folders) is None
+
+
+def test_a_stored_state_is_read_without_terraform_where_that_tells_the_same(make_job: MakeJob) -> None:
+    """What is not in it is forgotten, so a folder that does not know its backend yet asks Terraform."""
+    job = make_job()
+    assert lifecycle.stored(job) == {}
+    lifecycle.plan(job)
+    apply_saved(job)
+    state = job.terraform().pull()
+    assert state["resources"]
+
+    without = dataclasses.replace(job, engine=Engine("terraform", "1.11.4", ("/bin/false",)))
+    assert lifecycle.stored(without) == state
+
+    shutil.rmtree(job.folders.data)
+    with pytest.raises(ToolError):
+        lifecycle.stored(without)
+    assert lifecycle.stored(job) == state
+    # A file that was left where the state once was says nothing of one that is kept elsewhere.
+    with pytest.raises(ToolError):
+        lifecycle.stored(dataclasses.replace(without, place=LocalPlace(job.folders)))
 
 
 def test_a_plan_serves_once(make_job: MakeJob) -> None:
