@@ -27,7 +27,7 @@ from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.results import Done
 
-PORT: Final = 8085
+PORT: Final = 10258
 """What the Deployment names ``metrics``."""
 
 DRY_RUN: Final = "dry run"

@@ -22,6 +22,8 @@ GPU_SICK: Final = f"{OURS}/gpu-sick"
 """The taint of a node whose cards are sick, and the feature by which its machine says so."""
 GPU_SICK_CONDITION: Final = "GpuSick"
 """The condition that says why; True while they are."""
+GATEWAY: Final = f"{OURS}/gateway"
+"""The taint of ways in: what runs there is flannel and kube-proxy."""
 WITHOUT_GPUS: Final = f"{OURS}/without-gpus"
 """Whether a node with cards takes work without a use for them: ``idle``, as long as nobody else wants it, or
 ``never``, as a machine in the cloud goes away when its cards are idle."""

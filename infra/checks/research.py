@@ -47,13 +47,16 @@ def missing_addon(facts: Facts) -> Iterator[Finding]:
 @check(
     "RES004",
     Level.ERROR,
-    "A bucket of research has a name that S3 or its certificate refuses.",
+    "The bucket of research or of the cluster's issuer has a name that S3 or its certificate refuses.",
     waivable=False,
 )
 def bucket_names(facts: Facts) -> Iterator[Finding]:
     research = facts.spec.research
-    for field in ("bucket", "issuer_bucket") if research is not None else ():
-        name = getattr(research, field)
+    written = {
+        ("research", "bucket"): research.bucket if research is not None else None,
+        ("kubernetes", "issuer_bucket"): facts.spec.kubernetes.issuer_bucket,
+    }
+    for path, name in written.items():
         if name is not None and not _BUCKET.fullmatch(name):
             message = f"{name} can't be a bucket's name here"
-            yield Finding(("research", field), message, "3 to 63 lower-case letters, digits and hyphens")
+            yield Finding(path, message, "3 to 63 lower-case letters, digits and hyphens")

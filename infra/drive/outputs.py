@@ -39,7 +39,7 @@ def parse(values: Mapping[str, Any]) -> Outputs:
         for site, network in (values.get("networks") or {}).items()
         if network.get("zones")
     }
-    roles = dict((values.get("research") or {}).get("roles") or {})
+    roles = dict((values.get("web_identity") or {}).get("roles") or {})
     return Outputs(tunnels, instances, file_systems, zones, roles)
 
 
@@ -66,7 +66,7 @@ def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
             "networks": {
                 site: {"zones": dict(sorted(zones.items()))} for site, zones in sorted(outputs.zones.items())
             },
-            "research": {"roles": dict(sorted(outputs.roles.items()))},
+            "web_identity": {"roles": dict(sorted(outputs.roles.items()))},
         },
         indent=1,
     )

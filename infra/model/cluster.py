@@ -14,6 +14,7 @@ from infra.model.platform import Access, Autoscaler, Dns, Storage
 from infra.model.research import Research
 from infra.model.software import GpuFamily, Pin
 from infra.model.tunnels import SiteGateway
+from infra.model.web_identity import WebIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Cluster:
     """Architectures of the cards that there are, by name."""
     research: Research | None
     """None where researchers' code has no store."""
+    web_identity: WebIdentity | None
+    """None where no pod has a role at AWS."""
 
     @property
     def instances(self) -> tuple[Instance, ...]:

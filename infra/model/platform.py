@@ -173,6 +173,11 @@ class Storage:
     """Where researchers' code goes; None without ``research``."""
 
     @property
+    def s3_volumes(self) -> tuple[Bucket, ...]:
+        """Those of which each namespace has a folder as a volume, if there is a driver."""
+        return tuple(each for each in self.s3 if each.volumes)
+
+    @property
     def buckets(self) -> tuple[Bucket, ...]:
         """All of them: the spec's, then those of the cluster's own use."""
         return (*self.s3, *(each for each in (self.snapshots, self.work) if each is not None))

@@ -18,7 +18,8 @@ from infra.model.ipsec import Ipsec
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
-from infra.render.kubernetes import homes, kubeadm
+from infra.model.web_identity import WebIdentity
+from infra.render.kubernetes import homes, kubeadm, volumes
 from infra.render.templating import fill, static
 
 STATE: Final = "../state/terraform.tfstate"
@@ -65,7 +66,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "providers": [*({"key": each.key, "region": hcl(each.region)} for each in regions), *retired],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
         "renamed": _renamed(cluster),
-        "research": [_region(regions[0], regions)] if cluster.research else [],
+        "web_identity": [_region(regions[0], regions)] if cluster.web_identity else [],
         "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
         "peerings": [joined] if joined and not mesh else [],
         "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
@@ -120,7 +121,7 @@ def hcl(text: str | None) -> str:
 
 
 def _values(cluster: Cluster) -> dict[str, Any]:
-    buckets = {each.name: _rights(each) for each in cluster.storage.s3}
+    buckets = {each.name: _rights(each) for each in _of_machines(cluster)}
     kept = cluster.storage.snapshots
     return {
         "environment": cluster.environment,
@@ -136,7 +137,7 @@ def _values(cluster: Cluster) -> dict[str, Any]:
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
-        **({"research": _research(cluster)} if cluster.research else {}),
+        **({"web_identity": _web_identity(cluster, cluster.web_identity)} if cluster.web_identity else {}),
     }
 
 
@@ -144,6 +145,16 @@ def _volumes_region(cluster: Cluster) -> str | None:
     """The region in whose file systems the masters make volumes."""
     sites = {each.region for each in cluster.storage.efs if each.storage_class}
     return next((region.region for region in cluster.regions if region.name in sites), None)
+
+
+def _of_machines(cluster: Cluster) -> list[Bucket]:
+    """Buckets that machines use themselves: those that are pods' volumes and no more are not among them."""
+    copied = {each.bucket for each in cluster.storage.copies}
+    return [
+        each
+        for each in cluster.storage.s3
+        if not each.volumes or each.path is not None or each.bucket in copied
+    ]
 
 
 def _rights(bucket: Bucket) -> dict[str, object]:
@@ -157,7 +168,6 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     here = [each for each in masters if each.region == region.name]
     groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.region == region.name]
     used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
-    hops = _metadata_hops(cluster)
     storage = cluster.storage
     values = {
         "name": region.aws_name,
@@ -166,7 +176,7 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
         "overlay": _overlay(cluster, region),
         "vpn": _vpn(cluster, region),
         "images": {each.name: _image(each, region) for each in cluster.images if each.name in used},
-        "node_pools": {group.pool: _node_pool(pool, group, hops) for pool, group in groups},
+        "node_pools": {group.pool: _node_pool(pool, group) for pool, group in groups},
         "control_plane": _control_plane(cluster, here),
         "instances": {each.hostname: {**_instance(each), **_doors(each)} for each in named},
         "storage": {
@@ -283,16 +293,7 @@ def _image(image: Image, region: Region) -> dict[str, Any]:
     }
 
 
-def _metadata_hops(cluster: Cluster) -> int:
-    """How far a node's metadata service answers: pods are one hop further than their machine.
-
-    Pods of Mountpoint for S3 ask for its role. Where there are none the way is shut to all: the role leads to
-    the token that machines join with.
-    """
-    return 2 if cluster.kubernetes.addon("s3-csi-driver") else 1
-
-
-def _node_pool(pool: NodePool, group: NodeGroup, hops: int) -> dict[str, Any]:
+def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
     market, reserved, warm = pool.market, group.capacity_reservation, pool.warm_pool
     return {
         "name": group.name,
@@ -312,7 +313,6 @@ def _node_pool(pool: NodePool, group: NodeGroup, hops: int) -> dict[str, Any]:
         },
         "root_disk": _disk(pool.root_disk),
         "scratch_disks": [_disk(disk) for disk in pool.scratch_disks],
-        "metadata_hops": hops,
         "placement_group": pool.placement_group,
         "efa_interfaces": pool.efa_interfaces,
         "capacity_reservation": {
@@ -412,16 +412,17 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
     }
 
 
-def _research(cluster: Cluster) -> dict[str, Any]:
-    research, work = cluster.research, cluster.storage.work
-    assert research is not None
-    assert work is not None
-    issuer = research.issuer
+def _web_identity(cluster: Cluster, identity: WebIdentity) -> dict[str, Any]:
+    issuer, work = identity.issuer, cluster.storage.work
+    store = {"bucket": work.bucket, "kms_key": cluster.region(work.region).kms_key} if work else None
     return {
         "issuer": {"bucket": issuer.bucket, "url": issuer.url, "tags": dict(issuer.tags)},
-        "bucket": work.bucket,
-        "kms_key": cluster.region(work.region).kms_key,
-        "roles": dict(research.roles),
+        "store": store,
+        "volumes": {
+            each.name: {**_rights(each), "kms_key": cluster.region(each.region).kms_key}
+            for each in volumes.with_volumes(cluster)
+        },
+        "roles": dict(identity.roles),
     }
 
 

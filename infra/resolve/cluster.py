@@ -52,6 +52,7 @@ from infra.resolve.remote import resolve_vpn
 from infra.resolve.research import resolve_research, resolve_work
 from infra.resolve.software import resolve_gpu_families, resolve_software
 from infra.resolve.tunnels import resolve_gateways
+from infra.resolve.web_identity import resolve_web_identity
 from infra.resolve.zones import Zones
 from infra.spec import Spec
 from infra.spec.defaults import hub, interconnect, node_prefix
@@ -140,8 +141,9 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         ),
         software=resolve_software(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
-        research=resolve_research(spec, spec.research, environment, regions[0], access)
-        if masters and spec.research
+        research=resolve_research(spec.research) if masters and spec.research else None,
+        web_identity=resolve_web_identity(spec, environment, regions[0], access)
+        if masters and (spec.research or (kubernetes.has("s3-csi-driver") and storage.s3_volumes))
         else None,
     )
     return cluster, replace(

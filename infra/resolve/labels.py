@@ -24,7 +24,7 @@ GPU_COUNT: Final = f"{labels.OURS}/gpu-count"
 ETHERNET: Final = "ethernet"
 
 
-GATEWAY: Final = Taint(f"{labels.OURS}/gateway", "", "NoExecute")
+GATEWAY: Final = Taint(labels.GATEWAY, "", "NoExecute")
 """On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 NODES: Final = WAYS_IN | _FOR_PODS

@@ -1,14 +1,13 @@
-"""What researchers run on, the bucket of their code, and who may use which part of it."""
+"""What researchers run on, and the bucket of their code."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from infra.catalogue import regions as catalogue
 from infra.model import research as made
 from infra.model.places import Region
-from infra.model.platform import Access, Bucket
-from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
+from infra.model.platform import Bucket
+from infra.resolve.names import bucket_name, identifier, thing_tags
 from infra.spec import Spec
 from infra.spec.research import Research
 
@@ -16,8 +15,6 @@ WORK: Final = "research.work"
 """No name of a bucket in a spec has a dot."""
 CODE: Final = "code/"
 """The folder of code, with one folder a namespace in it."""
-_ROLE_LENGTH: Final = 64
-"""IAM User Guide, "IAM and AWS STS quotas"."""
 
 
 def resolve_work(spec: Spec, written: Research, environment: str, primary: Region) -> Bucket:
@@ -39,15 +36,8 @@ def resolve_work(spec: Spec, written: Research, environment: str, primary: Regio
     )
 
 
-def resolve_research(
-    spec: Spec, written: Research, environment: str, primary: Region, access: Access
-) -> made.Research:
-    """Images, the issuer of tokens, and a role for each namespace."""
-    issuer = written.issuer_bucket or bucket_name(environment, "oidc", *_owner(spec, "oidc"))
-    known = catalogue.find(primary.region)
-    china = known is not None and known.partition == "aws-cn"
-    suffix = "amazonaws.com.cn" if china else "amazonaws.com"
-    namespaces = [*(each.namespace for each in access.groups), *(each.namespace for each in access.users)]
+def resolve_research(written: Research) -> made.Research:
+    """Images and limits."""
     return made.Research(
         tools=written.tools,
         images=tuple(
@@ -56,16 +46,6 @@ def resolve_research(
         ),
         default_image=written.default_image,
         code_limit_mib=written.code.limit,
-        issuer=made.Issuer(
-            bucket=issuer,
-            region=primary.region,
-            url=f"https://{issuer}.s3.{primary.region}.{suffix}",
-            tags=thing_tags(primary.name, "research"),
-        ),
-        roles={
-            namespace: aws_name(_ROLE_LENGTH, environment, "work", namespace)
-            for namespace in sorted(namespaces)
-        },
     )
 
 

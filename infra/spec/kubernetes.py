@@ -104,6 +104,10 @@ class Kubernetes(Part):
     cluster has nothing (cards, buckets) is left out."""
     audit: Annotated[Bool, ROLLING] = True
     """Whether the API server keeps an audit log."""
+    issuer_bucket: Annotated[Text | None, NEVER("tokens name it")] = None
+    """The global name of the public bucket with the keys that verify tokens of service accounts. It is made
+    where pods have roles at AWS: for ``research``, and for buckets with ``volumes``. Default: made from the
+    environment's name."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
     """How often etcd is copied to S3."""
     snapshots_kept: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30

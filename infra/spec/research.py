@@ -43,6 +43,3 @@ class Research(Part):
     """Code that jobs are submitted with."""
     bucket: Annotated[Text | None, NEVER("a bucket keeps its name")] = None
     """The global name of the bucket for code. Default: made from the environment's name."""
-    issuer_bucket: Annotated[Text | None, NEVER("tokens name it")] = None
-    """The global name of the public bucket with the keys that verify tokens of service accounts. Default:
-    made from the environment's name."""

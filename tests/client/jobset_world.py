@@ -114,9 +114,9 @@ def worlds(folder: Path, *, queues: bool = False, spec: Spec | None = None) -> I
         if queues:
             stack.enter_context(kueue(cluster, spec, folder))
         _apply_all(cluster, spec, roles)
-        assert spec.research is not None
+        assert spec.web_identity is not None
         api = SimpleNamespace(get=lambda path: admin.call("GET", path))
-        issuers.publish(cast("Any", api), _client(aws, "s3"), spec.research.issuer)
+        issuers.publish(cast("Any", api), _client(aws, "s3"), spec.web_identity.issuer)
         kubeconfigs = {}
         for login in ("ada", "alan"):
             pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
@@ -138,11 +138,11 @@ def _images(aws: Server) -> dict[str, dict[str, str]]:
 
 
 def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
-    """What Terraform makes of the module research, in short; ``tests/localaws/test_web_identity.py`` has the
-    module itself. Namespace → its role's ARN."""
-    assert spec.research is not None
+    """What Terraform makes of the module web_identity, in short; ``tests/localaws/test_web_identity.py`` has
+    the module itself. Namespace → its role's ARN."""
+    assert spec.web_identity is not None
     assert spec.storage.work is not None
-    s3, iam, issuer = _client(aws, "s3"), _client(aws, "iam"), spec.research.issuer
+    s3, iam, issuer = _client(aws, "s3"), _client(aws, "iam"), spec.web_identity.issuer
     place = {"CreateBucketConfiguration": {"LocationConstraint": "us-west-2"}}
     for bucket in (issuer.bucket, spec.storage.work.bucket):
         s3.create_bucket(Bucket=bucket, **place)
@@ -160,7 +160,7 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
     )
     host = issuer.url.removeprefix("https://")
     found = {}
-    for namespace, name in spec.research.roles.items():
+    for namespace, name in spec.web_identity.roles.items():
         who = {f"{host}:sub": f"system:serviceaccount:{namespace}:work", f"{host}:aud": research.AUDIENCE}
         trust = {
             "Effect": "Allow",

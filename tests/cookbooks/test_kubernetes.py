@@ -283,6 +283,7 @@ def test_the_audit_policy_never_logs_what_secrets_say() -> None:
 def test_the_kubelet_waits_until_it_has_joined(tool: Tool, tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     unit = tmp_path / "kubelet.service"
+    (tmp_path / "causeway-pods.service").write_text("[Service]\nExecStart=/bin/true\n")
     unit.write_text("[Service]\nExecStart=/bin/true\n" + (KUBERNETES / "files/kubelet-unit.conf").read_text())
     done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False, timeout=60)
     assert "kubelet.service:" not in done.stderr.replace("containerd.service", ""), done.stderr

@@ -32,7 +32,7 @@ from localaws.place import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
 
-MODULE = Path(__file__).parents[2] / "templates/terraform/modules/research"
+MODULE = Path(__file__).parents[2] / "templates/terraform/modules/web_identity"
 OWN = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -56,9 +56,9 @@ class World:
         return self.cluster.storage.work.bucket
 
     def publish(self) -> str:
-        assert self.cluster.research is not None
+        assert self.cluster.web_identity is not None
         api = SimpleNamespace(get=lambda path: self.admin.call("GET", path))
-        return issuers.publish(cast("Any", api), self.aws("s3"), self.cluster.research.issuer)
+        return issuers.publish(cast("Any", api), self.aws("s3"), self.cluster.web_identity.issuer)
 
     def role(self, namespace: str) -> str:
         roles = json.loads((self.place.folder / "terraform.tfstate").read_text())["outputs"]["roles"]["value"]
@@ -93,16 +93,20 @@ class World:
 @pytest.fixture(scope="module")
 def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     cluster = golden("research")
-    assert cluster.research is not None
+    assert cluster.web_identity is not None
     assert cluster.storage.work is not None
-    place = settle("research")
+    place = settle("web_identity")
     for file in MODULE.glob("*.tf"):
         if file.name != "versions.tf":
             shutil.copy(file, place.folder)
     values = {
-        "issuer": {"bucket": cluster.research.issuer.bucket, "url": cluster.research.issuer.url},
-        "bucket": cluster.storage.work.bucket,
-        "roles": dict(cluster.research.roles),
+        "issuer": {"bucket": cluster.web_identity.issuer.bucket, "url": cluster.web_identity.issuer.url},
+        "store": {"bucket": cluster.storage.work.bucket},
+        "volumes": {
+            "checkpoints": {"bucket": "checkpoints", "read_only": False},
+            "sets": {"bucket": "sets", "read_only": True},
+        },
+        "roles": dict(cluster.web_identity.roles),
     }
     (place.folder / "terraform.tfvars.json").write_text(json.dumps(values))
     done = place.apply()
@@ -151,9 +155,9 @@ def test_before_its_keys_are_published_no_token_is_taken(world: World) -> None:
 
 def test_a_person_gets_the_folder_of_their_namespace(world: World) -> None:
     world.publish()
-    assert world.cluster.research is not None
+    assert world.cluster.web_identity is not None
     token = world.token(world.ada, "user-ada", research.AUDIENCE)
-    assert claims(token)["iss"] == world.cluster.research.issuer.url
+    assert claims(token)["iss"] == world.cluster.web_identity.issuer.url
     bucket = world.bucket
     s3 = world.exchange(token, "user-ada")
     s3.put_object(Bucket=bucket, Key="code/user-ada/x", Body=b"hers")
@@ -233,6 +237,34 @@ def test_a_role_is_for_the_folders_of_its_namespace(world: World) -> None:
     assert not may("s3:DeleteObject", f"{store}/code/user-ada/x"), "others' runs may be waiting with it"
 
 
+def test_a_pods_volumes_are_the_folders_of_its_namespace(world: World) -> None:
+    """The kubelet asks for a token of the pod's account for the driver; here, an administrator does."""
+    world.publish()
+    token = world.token(world.admin, "user-ada", research.AUDIENCE, account="default")
+    world.exchange(token, "user-ada")
+    assert world.refused(token, "user-alan") == "AccessDenied"
+    role = world.role("user-ada").rpartition("/")[2]
+    found = world.aws("iam").get_role_policy(RoleName=role, PolicyName="use-volumes")
+    statements = read(role, json.dumps(found["PolicyDocument"]))
+
+    def may(action: str, resource: str, **context: str) -> bool:
+        keys = tuple((name.replace("_", ":"), value) for name, value in context.items())
+        return allowing(statements, Request(action, resource, keys)) != []
+
+    for bucket, writes in (("checkpoints", True), ("sets", False)):
+        arn = f"arn:aws:s3:::{bucket}"
+        assert may("s3:ListBucket", arn, s3_prefix="user-ada/")
+        assert may("s3:GetObject", f"{arn}/user-ada/x")
+        for action in ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"):
+            assert may(action, f"{arn}/user-ada/x") is writes
+            assert not may(action, f"{arn}/user-alan/x")
+        assert not may("s3:GetObject", f"{arn}/user-alan/x")
+        assert not may("s3:GetObject", f"{arn}/user-ada2/x")
+        assert not may("s3:ListBucket", arn, s3_prefix="")
+        assert not may("s3:ListBucket", arn, s3_prefix="user-alan/")
+    assert not may("s3:GetObject", "arn:aws:s3:::other/user-ada/x")
+
+
 def test_everybody_reads_what_the_cluster_offers(world: World) -> None:
     found = world.alan.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/{research.NAME}")
     offered = json.loads(found["data"]["cluster.json"])
@@ -250,8 +282,8 @@ def test_applied_once_it_stays_as_it_is_and_goes_without_a_trace(world: World) -
         .replace("prevent_destroy = true", "prevent_destroy = false")
     )
     for key in ("openid/v1/jwks", ".well-known/openid-configuration"):
-        assert world.cluster.research is not None
-        world.aws("s3").delete_object(Bucket=world.cluster.research.issuer.bucket, Key=key)
+        assert world.cluster.web_identity is not None
+        world.aws("s3").delete_object(Bucket=world.cluster.web_identity.issuer.bucket, Key=key)
     for key in ("code/user-ada/x", "code/team-engineers/x"):
         world.aws("s3").delete_object(Bucket=world.bucket, Key=key)
     assert (done := world.place.destroy()).code == 0, done

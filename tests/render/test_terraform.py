@@ -52,7 +52,7 @@ def test_one_call_a_region_and_one_a_pair() -> None:
         "peering_eu_west_1_us_east_1",
         "peering_eu_west_1_us_west_2",
         "peering_us_east_1_us_west_2",
-        "research",
+        "web_identity",
         "dns",
     ]
 
@@ -121,15 +121,13 @@ def test_nodes_make_homes_where_homes_are_and_have_no_say_elsewhere() -> None:
     assert {*said.values()} == {True, False}
 
 
-def test_pods_have_their_machines_role_only_where_buckets_are_volumes() -> None:
-    def hops(of: Cluster) -> set[int]:
-        regions = values(of)["regions"].values()
-        return {pool["metadata_hops"] for region in regions for pool in region["node_pools"].values()}
-
-    research = cluster("research")
-    assert hops(research) == {2}
-    others = tuple(each for each in research.kubernetes.addons if each.name != "s3-csi-driver")
-    assert hops(replace(research, kubernetes=replace(research.kubernetes, addons=others))) == {1}
+def test_buckets_that_are_volumes_are_pods_alone() -> None:
+    """By a role a namespace, with or without research; nodes have no rights on them."""
+    for of in (cluster("research"), replace(cluster("research"), research=None)):
+        told = values(of)
+        assert told["web_identity"]["volumes"]["checkpoints"]["read_only"] is False
+        assert "user-ada" in told["web_identity"]["roles"]
+        assert sorted(told["identity"]["buckets"]) == ["datasets", "home-backup"]
 
 
 def test_masters_stand_in_the_primary_region_alone() -> None:

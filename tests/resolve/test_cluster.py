@@ -173,3 +173,14 @@ def test_what_stood_in_a_zone_that_goes_moves_to_one_that_stays(tmp_path: Path) 
     assert after.region("west").nat == {"us-west-2b": "us-west-2b"}
     moved = {zone for owner, zone in kept.zones.items() if owner.startswith("sites/west/")}
     assert moved == {"us-west-2b"}
+
+
+@pytest.mark.parametrize(("bucket", "issued"), [("{volumes: true}", True), ("{}", False)])
+def test_pods_have_roles_where_a_bucket_is_their_volume(tmp_path: Path, bucket: str, issued: bool) -> None:
+    """Without research, too."""
+    path = tmp_path / "lab.yaml"
+    text = Path("environments/minimal.yaml").read_text(encoding="utf-8")
+    path.write_text(f"{text}\nstorage: {{s3: {{checkpoints: {bucket}}}}}\n", encoding="utf-8")
+    cluster, _ = resolve(load(path).spec, Lock(), "lab")
+    assert (cluster.web_identity is not None) is issued
+    assert cluster.research is None

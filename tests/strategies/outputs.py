@@ -41,6 +41,6 @@ def outputs_for(cluster: Cluster) -> Outputs:
         }
         for region in cluster.regions
     }
-    names = cluster.research.roles if cluster.research else {}
+    names = cluster.web_identity.roles if cluster.web_identity else {}
     roles = {namespace: f"arn:aws:iam::123456789012:role/{name}" for namespace, name in names.items()}
     return Outputs(tunnels, instances, file_systems, zones, roles)

@@ -304,9 +304,7 @@ def test_metadata_needs_a_token_and_disks_are_encrypted_everywhere(planned: Plan
     seen = 0
     for address, values in planned.each():
         for options in values.get("metadata_options") or []:
-            # Pods of masters are the cluster's own; those of nodes are anybody's.
-            hops = 2 if address.startswith("module.control_plane") else 1
-            assert (options["http_tokens"], options["http_put_response_hop_limit"]) == ("required", hops)
+            assert (options["http_tokens"], options["http_put_response_hop_limit"]) == ("required", 1)
             seen += 1
         mappings = values.get("block_device_mappings") or []
         disks = [mapping["ebs"][0] for mapping in mappings]

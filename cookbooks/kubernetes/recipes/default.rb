@@ -115,16 +115,21 @@ end
 cookbook_file '/etc/causeway/pods.nft' do
   source 'pods.nft'
   mode '0644'
-  notifies :restart, 'systemd_unit[causeway-pods.service, now]', :delayed
+  notifies :reload, 'systemd_unit[causeway-pods.service, now]', :delayed
 end
 
 systemd_unit 'causeway-pods.service' do
   content(
     'Unit' => {
       'Description' => 'What pods may not send', 'Before' => 'kubelet.service', 'After' => 'network-pre.target',
+      # A container has its host's kernel, whose rules are not ours.
+      'ConditionVirtualization' => '!container',
     },
     'Service' => {
-      'Type' => 'oneshot', 'RemainAfterExit' => 'yes', 'ExecStart' => '/usr/sbin/nft --file /etc/causeway/pods.nft',
+      'Type' => 'oneshot', 'RemainAfterExit' => 'yes',
+      'ExecStart' => '/usr/sbin/nft --file /etc/causeway/pods.nft',
+      # The kubelet needs this unit: a restart of it would be one of the kubelet.
+      'ExecReload' => '/usr/sbin/nft --file /etc/causeway/pods.nft',
     },
     'Install' => { 'WantedBy' => 'multi-user.target' }
   )
@@ -132,11 +137,17 @@ systemd_unit 'causeway-pods.service' do
   action %i(create enable)
 end
 
-# A container has its host's kernel, whose rules are not ours.
 systemd_unit 'causeway-pods.service, now' do
   unit_name 'causeway-pods.service'
   action :start
   not_if 'systemd-detect-virt --container --quiet'
+end
+
+# flannel writes it once network policies are in force on this machine. What it wrote before the last boot goes: until
+# then containerd has no network, the node is not ready, and no pod with an address of its own starts.
+file '/etc/tmpfiles.d/causeway-cni.conf' do
+  content "r! /etc/cni/net.d/10-flannel.conflist\n"
+  mode '0644'
 end
 
 # Once it has joined, it runs. Before, its unit waits for what kubeadm writes.

@@ -78,10 +78,10 @@ def begun(understood: Understood) -> list[dict[str, Any]]:
 
 
 def _published(understood: Understood) -> list[dict[str, Any]]:
-    research = understood.cluster.research
-    if research is None:
+    identity = understood.cluster.web_identity
+    if identity is None:
         return []
-    return [_row(f"publish the keys of tokens in s3://{research.issuer.bucket}", "writes what differs")]
+    return [_row(f"publish the keys of tokens in s3://{identity.issuer.bucket}", "writes what differs")]
 
 
 def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:

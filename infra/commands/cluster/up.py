@@ -270,10 +270,10 @@ def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
 
 def _issuer(there: Reach, steps: Steps) -> None:
     """The keys that AWS verifies tokens of service accounts with."""
-    research = there.understood.cluster.research
-    if research is None:
+    identity = there.understood.cluster.web_identity
+    if identity is None:
         return
-    issuer = research.issuer
+    issuer = identity.issuer
 
     def publish() -> str:
         from infra.commands import world

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from infra.drive.aws import told
 from infra.drive.kubernetes.api import Api
-from infra.model.research import Issuer
+from infra.model.web_identity import Issuer
 
 _DISCOVERY: Final = ".well-known/openid-configuration"
 _KEYS: Final = "openid/v1/jwks"

@@ -34,9 +34,9 @@ class _Read(Protocol):
 APPLIED: Final[tuple[str, ...]] = (
     "namespaces",
     "joining",
+    "firewall",
     "flannel",
     "dns",
-    "firewall",
     "scheduling",
     "gpu",
     "problems",

@@ -1,9 +1,8 @@
 """The batch autoscaler: what it is told, what it may do, and where it runs.
 
-It runs on masters, beside the API that it watches, and takes their instance role: an answer of the metadata
-service goes two hops there, which reaches a pod. So it needs no host network, whose ports it would share with
-the control plane. Names it asks of whom its machine asks: what scales the cluster must not wait for the
-cluster's own DNS.
+It runs on masters, beside the API that it watches, and takes their instance role. The metadata service
+answers the machine and no pod behind its bridge, so it is on the machine's network. Names it asks of whom its
+machine asks: what scales the cluster must not wait for the cluster's own DNS.
 
 A replica a master, two at most; the one with the Lease works.
 """
@@ -33,8 +32,9 @@ AVAILABILITY: Final = "availability"
 """The ConfigMap that it writes for people: what is free, and who waits for what."""
 NOTICES: Final = "autoscaler-notices"
 """The Secret that ``invoke cluster.up`` brings: ``slack``, a token, and ``webhook``, an address."""
-PORT: Final = 8085
-"""Of its figures and probes."""
+PORT: Final = 10258
+"""Of its figures and probes: the one of a cloud controller manager, which is not here. Masters reach it on
+each other, like those of the other controllers (``modules/network/security_groups.tf``)."""
 
 _FOLDER: Final = "/etc/autoscaler"
 _APP: Final = {"app.kubernetes.io/name": NAME}
@@ -293,6 +293,7 @@ def _pod(cluster: Cluster) -> Object:
         "priorityClassName": "system-cluster-critical",
         "serviceAccountName": NAME,
         "enableServiceLinks": False,
+        "hostNetwork": True,
         "dnsPolicy": "Default",
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
         "securityContext": {

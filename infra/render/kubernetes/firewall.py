@@ -3,7 +3,8 @@
 kube-network-policies (kubernetes-sigs) runs on every node where people's pods do. It sees the first packet
 of each connection to or from a pod that a policy selects, and lets it pass or not (nftables, NFQUEUE). Where
 it is too busy to answer, or has crashed, packets are dropped; on an upgrade of itself it takes its rules away
-first, and they pass. What must hold then as well is in the cookbook ``kubernetes``, ``pods.nft``.
+first, and they pass. What must hold then as well is in the cookbook ``kubernetes``, ``pods.nft``. Until it
+has read the policies a node has no network for pods: ``flannel`` waits for ``QUEUE``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.catalogue import addons
+from infra.catalogue.labels import GATEWAY
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object
@@ -18,8 +20,9 @@ from infra.render.kubernetes.pods import EVERYWHERE, daemons, field, host, reque
 
 _NAME: Final = "kube-network-policies"
 _APP: Final = {"app.kubernetes.io/name": _NAME}
-_QUEUE: Final = 98
-"""The NFQUEUE it listens to. A number of its own: 100 is what other programs take by default."""
+QUEUE: Final = 98
+"""The NFQUEUE it listens to, from when its rules are in force. A number of its own: 100 is what other
+programs take by default."""
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -45,7 +48,7 @@ def _spec(cluster: Cluster) -> Object:
         "args": [
             "/bin/netpol",
             "--hostname-override=$(NODE)",
-            f"--nfqueue-id={_QUEUE}",
+            f"--nfqueue-id={QUEUE}",
             "--fail-open=false",
             "--v=2",
         ],
@@ -63,9 +66,7 @@ def _spec(cluster: Cluster) -> Object:
         "priorityClassName": "system-node-critical",
         "serviceAccountName": _NAME,
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        # Of every worker, with cards or without. Gateways and SSH nodes, tainted with NoExecute, run nobody's
-        # pods.
-        "tolerations": EVERYWHERE,
+        "tolerations": [*EVERYWHERE, *_kept(cluster)],
         "containers": [container],
         "volumes": [
             # containerd tells it of a pod's address here, before the pod's first packet.
@@ -73,3 +74,18 @@ def _spec(cluster: Cluster) -> Object:
             host("netns", "/var/run/netns"),
         ],
     }
+
+
+def spared(cluster: Cluster) -> list[str]:
+    """Nodes on which it does not run: gateways and SSH nodes, which run nobody's pods."""
+    machines = {each.hostname: each.taints for each in cluster.instances}
+    machines |= {node.name: node.taints for site in cluster.sites for node in site.nodes}
+    return sorted(name for name, taints in machines.items() if GATEWAY in {each.key for each in taints})
+
+
+def _kept(cluster: Cluster) -> list[Object]:
+    """Tolerations of what else keeps pods off nodes: those that are let on have policies, too."""
+    taints = [taint for pool in cluster.pools for taint in pool.taints]
+    taints += [taint for site in cluster.sites for node in site.nodes for taint in node.taints]
+    keys = {taint.key for taint in taints if taint.effect == "NoExecute"} - {GATEWAY}
+    return [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in sorted(keys)]

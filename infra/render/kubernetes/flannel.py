@@ -3,6 +3,10 @@
 Two DaemonSets with a configuration each, where sites differ: in a rack, neighbours on one LAN send each other
 pods' packets as they are. In a VPC each network card drops what does not come from its machine's own address
 (source and destination check), so there every packet travels in VXLAN.
+
+Its configuration for containerd is what makes a node ready. It is written when network policies are in force
+on the node: before, only pods on the machine's own network start there, and the autoscaler knows a node that
+is not ready yet. The cookbook ``kubernetes`` takes the file away at boot.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any, Final
 from infra.catalogue import addons
 from infra.catalogue.labels import OURS, SITE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes import rights
+from infra.render.kubernetes import firewall, rights
 from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.pods import daemons, field, host, nodes, requests, value
 
@@ -23,6 +27,13 @@ NAMESPACE: Final = "kube-flannel"
 _NAME: Final = "flannel"
 _APP: Final = {"app.kubernetes.io/name": _NAME}
 _HEALTH: Final = 8081
+
+_SPARED: Final = "without-policies"
+_WAIT: Final = f"""
+grep -qxF "$NODE" /etc/kube-flannel/{_SPARED} && exit
+until grep -qE '^ *{firewall.QUEUE} ' /proc/net/netfilter/nfnetlink_queue 2>/dev/null; do sleep 1; done
+"""
+"""The kernel lists queues that a program listens to, a line each (Linux, net/netfilter/nfnetlink_queue.c)."""
 
 _VXLAN_PORT: Final = 8472
 _VNI: Final = 1
@@ -85,7 +96,8 @@ def _configuration(cluster: Cluster, name: str, *, direct: bool) -> Object:
             {"type": "portmap", "capabilities": {"portMappings": True}},
         ],
     }
-    data = {"cni-conf.json": _json(cni), "net-conf.json": _json(network)}
+    spared = "".join(f"{node}\n" for node in firewall.spared(cluster))
+    data = {"cni-conf.json": _json(cni), "net-conf.json": _json(network), _SPARED: spared}
     return of("v1", "ConfigMap", name, namespace=NAMESPACE, labels=_APP, data=data)
 
 
@@ -141,6 +153,14 @@ def _installers(cluster: Cluster) -> list[Object]:
             "command": ["cp", "-f", "/flannel", "/opt/cni/bin/flannel"],
             "resources": requests("10m", "16Mi"),
             "volumeMounts": [{"name": "cni-plugin", "mountPath": "/opt/cni/bin"}],
+        },
+        {
+            "name": "wait-for-policies",
+            "image": addons.image("busybox"),
+            "command": ["sh", "-c", _WAIT],
+            "env": [field("NODE", "spec.nodeName")],
+            "resources": requests("10m", "16Mi"),
+            "volumeMounts": [{"name": "configuration", "mountPath": "/etc/kube-flannel"}],
         },
         {
             "name": "install-configuration",

@@ -1,7 +1,8 @@
 """What people with rights in a namespace may still not do, as it would be to the loss of others or their own.
 
-A name of an internal page
-    leads to that page and to nobody's own: an Ingress of a namespace may not claim it, nor every name.
+A host of a page
+    belongs to one namespace: ``<namespace>.<domain>`` and what is below it. An Ingress may claim no other, be
+    it the cluster's own or somebody else's, and bring no certificate: Traefik shows one for every host in it.
 A claim on the paths of machines
     stays (``volumes.py``): the volume behind it is kept for it alone, and would have to be freed for another.
 A place in a queue
@@ -41,7 +42,9 @@ def _names(cluster: Cluster) -> list[Object]:
     ingress = cluster.kubernetes.ingress
     if ingress is None:
         return []
+    # A namespace may have the name of one of the cluster's own pages.
     taken = json.dumps(sorted({ingress.fqdn, *(page.fqdn for page in ingress.pages)}))
+    own = json.dumps(f".{ingress.fqdn.partition('.')[2]}")
     return _policy(
         f"names-of-pages.{OURS}",
         [
@@ -53,8 +56,11 @@ def _names(cluster: Cluster) -> list[Object]:
             }
         ],
         "!has(object.spec.defaultBackend) && has(object.spec.rules) && object.spec.rules.all(r,"
-        f" has(r.host) && !r.host.startsWith('*') && !(r.host in {taken}))",
-        "an Ingress names the hosts that it serves, one by one, and none of the cluster's own pages",
+        f" has(r.host) && !r.host.startsWith('*') && !(r.host in {taken})"
+        f" && ('.' + r.host).endsWith('.' + request.namespace + {own}))"
+        " && (!has(object.spec.tls) || object.spec.tls.all(t, !has(t.secretName)))",
+        "an Ingress serves hosts of its namespace, <namespace>.<domain> or below it, each by its name, with"
+        " the cluster's certificate",
     )
 
 

@@ -288,10 +288,10 @@ def _issuers(cluster: Cluster) -> dict[str, object]:
     The first signs, all are taken (kube-apiserver(1), --service-account-issuer): tokens that pods had before
     stay good.
     """
-    if cluster.research is None:
+    if cluster.web_identity is None:
         return {}
     own = f"https://kubernetes.default.svc.{cluster.access.vpn.cluster_domain}"
-    url = cluster.research.issuer.url
+    url = cluster.web_identity.issuer.url
     return {
         "service-account-issuer": (url, own),
         "service-account-jwks-uri": f"{url}/openid/v1/jwks",

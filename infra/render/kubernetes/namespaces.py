@@ -14,12 +14,12 @@ from typing import Any, Final
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_of_group, team_of
+from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_of_group, role_of, team_of
 
 _ADMISSION: Final = "pod-security.kubernetes.io"
 _METADATA: Final = "169.254.169.254/32"
 """Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
-Hop limit 1 shuts the way as well, save where pods of Mountpoint for S3 ask (``node_pool``, metadata_hops)."""
+Hop limit 1 and the node's own rules (cookbook ``kubernetes``, ``pods.nft``) shut the way as well."""
 _EVERYWHERE: Final = "0.0.0.0/0"
 _NFS: Final = 2049
 """The port of NFS servers and of EFS's mount targets. They believe a client's word on who it is, which a
@@ -33,7 +33,7 @@ _VISITORS: Final = ("kube-prometheus-stack", "traefik")
 """Charts whose namespaces reach everybody's pods: they measure them, and bring visitors to their pages."""
 
 
-def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     """Our own namespace, then groups', then people's."""
     return {
         "system.yaml": [
@@ -43,21 +43,39 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
             each
             for group in cluster.access.groups
             for each in _tenant(
-                cluster, "team", group.namespace, group.namespace, group.pod_security, ids_of_group(group)
+                cluster,
+                outputs,
+                "team",
+                group.namespace,
+                group.namespace,
+                group.pod_security,
+                ids_of_group(group),
             )
         ],
         "people.yaml": [
             each
             for user in cluster.access.users
             for each in _tenant(
-                cluster, "user", user.namespace, team_of(cluster, user), "baseline", ids_of(cluster, user)
+                cluster,
+                outputs,
+                "user",
+                user.namespace,
+                team_of(cluster, user),
+                "baseline",
+                ids_of(cluster, user),
             )
         ],
     }
 
 
 def _tenant(
-    cluster: Cluster, kind: str, name: str, team: str, security: str, ids: Mapping[str, str]
+    cluster: Cluster,
+    outputs: Outputs,
+    kind: str,
+    name: str,
+    team: str,
+    security: str,
+    ids: Mapping[str, str],
 ) -> Iterator[Object]:
     version = f"v{cluster.kubernetes.version}"
     yield of(
@@ -75,6 +93,8 @@ def _tenant(
         },
         annotations=ids,
     )
+    # Kubernetes makes it, too. It stays here when the role goes: running pods are of this account.
+    yield of("v1", "ServiceAccount", "default", namespace=name, annotations=role_of(name, outputs))
     yield of(
         "v1",
         "LimitRange",

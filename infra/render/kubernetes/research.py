@@ -16,7 +16,7 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.model.research import Research
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.tenants import members, subject
+from infra.render.kubernetes.tenants import members, role_of, subject
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
 VERSION: Final = 1
@@ -35,9 +35,13 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     return {
         "cluster.yaml": list(_contract(cluster, cluster.research, outputs)),
         "accounts.yaml": [
-            each for namespace in cluster.research.roles for each in _account(cluster, namespace)
+            each for namespace in _namespaces(cluster) for each in _account(cluster, namespace, outputs)
         ],
     }
+
+
+def _namespaces(cluster: Cluster) -> tuple[str, ...]:
+    return tuple(cluster.web_identity.roles) if cluster.web_identity is not None else ()
 
 
 def _contract(cluster: Cluster, research: Research, outputs: Outputs) -> Iterator[Object]:
@@ -66,7 +70,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
             "bucket": work.bucket,
             "region": cluster.region(work.region).region,
             "audience": AUDIENCE,
-            "roles": {name: outputs.roles[name] for name in research.roles if name in outputs.roles},
+            "roles": {name: outputs.roles[name] for name in _namespaces(cluster) if name in outputs.roles},
         },
         "priorities": {
             each.name: {"gpu_classes": list(each.gpu_classes), "default": each.default}
@@ -166,13 +170,20 @@ def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str 
 # -- Who may be the service account `work` ----------------------------------------------------------------
 
 
-def _account(cluster: Cluster, namespace: str) -> Iterator[Object]:
+def _account(cluster: Cluster, namespace: str, outputs: Outputs) -> Iterator[Object]:
     """The account, without a token mounted by itself, and the right of the namespace's people to make one.
 
     They may start pods with it anyhow. AWS takes a token for an hour at most, and a person who leaves the
     namespace's bindings gets no other.
     """
-    yield of("v1", "ServiceAccount", WORK, namespace=namespace, automountServiceAccountToken=False)
+    yield of(
+        "v1",
+        "ServiceAccount",
+        WORK,
+        namespace=namespace,
+        annotations=role_of(namespace, outputs),
+        automountServiceAccountToken=False,
+    )
     tokens = {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [WORK]}
     yield of(f"{_RBAC}/v1", "Role", WORK, namespace=namespace, rules=[{**tokens, "verbs": ["create"]}])
     people = [subject(user) for user in cluster.access.users if user.namespace == namespace]

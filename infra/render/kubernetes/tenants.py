@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.catalogue.labels import OURS
-from infra.model import Cluster
+from infra.model import Cluster, Outputs
 from infra.model.platform import Group, User
 
 TENANT: Final = f"{OURS}/tenant"
@@ -51,6 +51,12 @@ def ids_of_group(group: Group) -> dict[str, str]:
 
 def _ids(uid: int, gids: list[int]) -> dict[str, str]:
     return {UID: str(uid), GIDS: ",".join(map(str, gids))}
+
+
+def role_of(namespace: str, outputs: Outputs) -> dict[str, str]:
+    """The annotation of service accounts by which Mountpoint for S3 knows what to become at AWS; none before
+    apply. What the role's own policy does not trust, it is of no use to."""
+    return {"eks.amazonaws.com/role-arn": outputs.roles[namespace]} if namespace in outputs.roles else {}
 
 
 def members(cluster: Cluster, group: Group) -> tuple[User, ...]:

@@ -164,7 +164,7 @@ def claims_on_paths(cluster: Cluster) -> list[str]:
 
 def claims_made_beforehand(cluster: Cluster) -> list[str]:
     """The same, and those on buckets: each has a volume that is kept for it alone."""
-    buckets = [bucket.name for bucket in _with_volumes(cluster)]
+    buckets = [bucket.name for bucket in with_volumes(cluster)]
     return sorted({*claims_on_paths(cluster), *buckets})
 
 
@@ -221,16 +221,14 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
                 name = claim(each.path)
                 yield from _shown(name, namespace, each.path, each.read_only, each.sites, everywhere)
     places = {region.name: region.region for region in cluster.regions}
-    for bucket in _with_volumes(cluster):
+    for bucket in with_volumes(cluster):
         for namespace in namespaces:
             yield from _bucket(bucket, places[bucket.region], namespace)
 
 
-def _with_volumes(cluster: Cluster) -> list[Bucket]:
+def with_volumes(cluster: Cluster) -> list[Bucket]:
     """Buckets of which each namespace has a folder."""
-    if not cluster.kubernetes.has("s3-csi-driver"):
-        return []
-    return [bucket for bucket in cluster.storage.s3 if bucket.volumes]
+    return list(cluster.storage.s3_volumes) if cluster.kubernetes.has("s3-csi-driver") else []
 
 
 def _shown(
@@ -264,7 +262,8 @@ def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:
                 "driver": "s3.csi.aws.com",
                 # One volume is mounted once on a machine, whoever asks: each has a handle of its own.
                 "volumeHandle": f"{bucket.name}-{namespace}",
-                "volumeAttributes": {"bucketName": bucket.bucket},
+                # The pod's own namespace asks AWS, by its role.
+                "volumeAttributes": {"bucketName": bucket.bucket, "authenticationSource": "pod"},
             },
             # Not by the names of regions: a volume's affinity never changes, and regions are added.
             "nodeAffinity": {

@@ -33,17 +33,24 @@ variable "regions" {
   type        = any
 }
 
-variable "research" {
-  description = "The store of researchers' code: its bucket and key, the issuer of the cluster's tokens, and a role for each namespace. Null for none."
+variable "web_identity" {
+  description = "The issuer of the cluster's tokens, a role for each namespace, and where these have folders: the store of researchers' code, and buckets with volumes. Null for none."
   type = object({
     issuer = object({
       bucket = string
       url    = string
       tags   = map(string)
     })
-    bucket  = string
-    kms_key = optional(string)
-    roles   = map(string)
+    store = optional(object({
+      bucket  = string
+      kms_key = optional(string)
+    }))
+    volumes = map(object({
+      bucket    = string
+      read_only = bool
+      kms_key   = optional(string)
+    }))
+    roles = map(string)
   })
   default = null
 }

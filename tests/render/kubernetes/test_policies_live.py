@@ -448,32 +448,49 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
     assert sites(made("x", "nfs-results", nodeAffinity=stated)) == [["b"]]
 
 
-def test_a_name_of_an_internal_page_is_nobodys_own(here: World, cluster: Cluster) -> None:
+def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> None:
     for each in guards.objects(cluster)["names.yaml"]:
         here.admin.apply(each)
     ada = here.somebody("ada", "causeway:engineers")
     assert cluster.kubernetes.ingress is not None
     page = cluster.kubernetes.ingress.pages[0].fqdn
 
-    def claim(host: str | None) -> dict[str, Any]:
+    def claim(host: str | None, **more: Any) -> dict[str, Any]:
         port = {"name": "x", "port": {"number": 80}}
         path = {"path": "/", "pathType": "Prefix", "backend": {"service": port}}
         rule = {"http": {"paths": [path]}, **({"host": host} if host else {})}
-        made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": [rule]}}
+        made = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "spec": {"rules": [rule], **more},
+        }
         found: dict[str, Any] = ada.create({**made, "metadata": {"name": "x", "namespace": ADA}}, dry=True)
         return found
 
-    def refused(host: str | None) -> bool:
+    def refused(host: str | None, **more: Any) -> bool:
         try:
-            claim(host)
+            claim(host, **more)
         except RefusedError:
             return True
         return False
 
     until(lambda: "" if refused(page) else None)
-    assert refused("*.research.internal")
-    assert refused(None)
-    assert not refused("board.ada.research.internal")
+    own = f"{ADA}.research.internal"
+    assert not refused(own)
+    assert not refused(f"board.{own}")
+    others = ("user-alan.research.internal", "team-engineers.research.internal", "board.research.internal")
+    for host in (
+        *others,
+        "*.research.internal",
+        f"*.{own}",
+        f"x{own}",
+        f"{own}.example",
+        "example.org",
+        None,
+    ):
+        assert refused(host), host
+    assert not refused(own, tls=[{"hosts": [own]}])
+    assert refused(own, tls=[{"hosts": [page], "secretName": "x"}])
 
 
 def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) -> None:

@@ -13,10 +13,13 @@ def releases(cluster: Cluster) -> list[Release]:
 
 
 def _efs(cluster: Cluster) -> list[Release]:
-    """It makes access points with the masters' instance role."""
+    """It makes access points with the masters' instance role, which pods on the machine's network have."""
     values = {
         "controller": {
             **ON_MASTERS,
+            "hostNetwork": True,
+            # The port of its probe is the machine's: the old one goes first.
+            "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
             "replicaCount": 1,
             "deleteAccessPointRootDir": False,
             "resources": requests("10m", "64Mi", limit="512Mi"),
@@ -37,7 +40,7 @@ def _s3(cluster: Cluster) -> list[Release]:
             "defaultTolerations": False,
             "tolerateAllTaints": False,
             "tolerations": EVERYWHERE,
-            # Machines elsewhere have no instance role to read buckets with.
+            # Volumes are of pods in regions alone: elsewhere buckets are far away.
             "affinity": nodes([at({region.name for region in cluster.regions})]),
         },
     }

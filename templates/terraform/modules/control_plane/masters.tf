@@ -13,11 +13,11 @@ resource "aws_instance" "master" {
   # A slip in the console does not take a member of etcd. Terraform lifts it itself where it is told to destroy one.
   disable_api_termination = true
 
-  # Pods that may ask are one hop away.
+  # The answer reaches the machine, and no pod behind its bridge.
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
-    http_put_response_hop_limit = 2
+    http_put_response_hop_limit = 1
   }
 
   root_block_device {

@@ -3,7 +3,6 @@ locals {
 }
 
 resource "aws_launch_template" "this" {
-  #checkov:skip=CKV_AWS_341:Pods that may ask the metadata service are one hop away, behind the node's bridge.
   for_each = local.templates
 
   name                   = each.key
@@ -24,7 +23,7 @@ resource "aws_launch_template" "this" {
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
-    http_put_response_hop_limit = var.metadata_hops
+    http_put_response_hop_limit = 1
   }
 
   monitoring {

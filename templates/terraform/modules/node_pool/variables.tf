@@ -40,18 +40,6 @@ variable "instance_profile" {
   type        = string
 }
 
-variable "metadata_hops" {
-  description = "How far answers of the instance metadata service go: 1 to the machine itself, 2 to its pods, which then have its role."
-  type        = number
-  default     = 1
-  nullable    = false
-
-  validation {
-    condition     = contains([1, 2], var.metadata_hops)
-    error_message = "Answers go 1 hop, or 2."
-  }
-}
-
 variable "image_id" {
   description = "The machine image."
   type        = string

@@ -40,7 +40,6 @@ module "node_pool" {
   subnet_ids            = [for subnet in each.value.subnets : module.network.routed_subnets[subnet]]
   security_group_ids    = [module.network.security_groups["node"]]
   instance_profile      = var.instance_profiles["node"]
-  metadata_hops         = each.value.metadata_hops
   image_id              = local.image_ids[each.value.image]
   instance_types        = each.value.instance_types
   market                = each.value.market

@@ -145,7 +145,6 @@ variable "node_pools" {
       iops       = optional(number)
       throughput = optional(number)
     }))
-    metadata_hops   = number
     placement_group = string
     efa_interfaces  = number
     capacity_reservation = optional(object({

@@ -34,10 +34,23 @@ describe 'kubernetes::default' do
         .with_content('"--config-dir=/etc/kubernetes/kubelet.conf.d --node-labels=gpu-class=old"')
     end
 
-    it 'keeps pods from speaking NFS before the kubelet starts any' do
+    it 'keeps pods from NFS servers and the metadata service before the kubelet starts any' do
       expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('dport 2049')
+      expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('ip daddr 169.254.169.254')
       expect(chef_run).to enable_systemd_unit('causeway-pods.service')
       expect(chef_run).to start_systemd_unit('causeway-pods.service, now')
+      expect(chef_run).to render_file('/etc/systemd/system/kubelet.service.d/20-causeway.conf')
+        .with_content('Requires=causeway-pods.service')
+    end
+
+    it 'loads changed rules without a restart, which would be one of the kubelet' do
+      expect(chef_run.cookbook_file('/etc/causeway/pods.nft'))
+        .to notify('systemd_unit[causeway-pods.service, now]').to(:reload).delayed
+    end
+
+    it 'has no network for pods at boot until flannel has written its configuration' do
+      expect(chef_run).to render_file('/etc/tmpfiles.d/causeway-cni.conf')
+        .with_content("r! /etc/cni/net.d/10-flannel.conflist\n")
     end
 
     it 'turns swap off' do

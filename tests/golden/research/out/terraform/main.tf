@@ -121,17 +121,17 @@ module "peering_us_east_1_us_west_2" {
   accepter  = module.us_west_2.network
 }
 
-# -- Research: who may use which folder of the store, by tokens of the cluster -----------------------------
+# -- Web identity: who may use which folder of which bucket, by tokens of the cluster ----------------------
 
-module "research" {
-  source    = "./modules/research"
+module "web_identity" {
+  source    = "./modules/web_identity"
   providers = { aws = aws.us_west_2 }
 
   tags    = var.tags
-  issuer  = var.research.issuer
-  bucket  = module.us_west_2.buckets["research.work"].name
-  kms_key = var.research.kms_key
-  roles   = var.research.roles
+  issuer  = var.web_identity.issuer
+  store   = var.web_identity.store
+  volumes = var.web_identity.volumes
+  roles   = var.web_identity.roles
 }
 
 # -- Names -------------------------------------------------------------------------------------------------

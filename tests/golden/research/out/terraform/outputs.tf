@@ -62,9 +62,9 @@ output "instance_profiles" {
   value       = module.identity.instance_profiles
 }
 
-output "research" {
-  description = "The issuer of the cluster's tokens, and by namespace the role that its service account \"work\" may take."
-  value       = { issuer = module.research.issuer, roles = module.research.roles }
+output "web_identity" {
+  description = "The issuer of the cluster's tokens, and by namespace the role that its pods may take."
+  value       = { issuer = module.web_identity.issuer, roles = module.web_identity.roles }
 }
 
 output "dns" {

@@ -1,7 +1,7 @@
-# Beside the module research, whose files the test puts here: the bucket that it gives rights to.
+# Beside the module web_identity, whose files the test puts here: the bucket that it gives rights to.
 
 resource "aws_s3_bucket" "work" {
-  bucket = var.bucket
+  bucket = var.store.bucket
 }
 
 resource "aws_s3_object" "secret" {

@@ -19,19 +19,28 @@ variable "issuer" {
   }
 }
 
-variable "bucket" {
-  description = "The bucket that code and what runs leave goes to."
-  type        = string
+variable "store" {
+  description = "The bucket that code and what runs leave goes to, and the ARN of the KMS key that it is encrypted with, null for S3's own keys. Null for no store."
+  type = object({
+    bucket  = string
+    kms_key = optional(string)
+  })
+  default = null
 }
 
-variable "kms_key" {
-  description = "ARN of the KMS key that the bucket is encrypted with. Null for S3's own keys."
-  type        = string
-  default     = null
+variable "volumes" {
+  description = "By name: a bucket of which each namespace has a folder as a volume, and the ARN of its KMS key."
+  type = map(object({
+    bucket    = string
+    read_only = bool
+    kms_key   = optional(string)
+  }))
+  default  = {}
+  nullable = false
 }
 
 variable "roles" {
-  description = "IAM role by namespace: what the namespace's service account \"work\" may become."
+  description = "IAM role by namespace: what the namespace's service accounts \"default\" and \"work\" may become."
   type        = map(string)
 
   validation {

@@ -4,6 +4,6 @@ output "issuer" {
 }
 
 output "roles" {
-  description = "By namespace: the ARN of the role of its service account \"work\"."
+  description = "By namespace: the ARN of the role of its pods."
   value       = { for namespace, role in aws_iam_role.this : namespace => role.arn }
 }
