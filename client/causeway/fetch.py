@@ -53,6 +53,7 @@ class _AwayError(Exception):
 def _fetch(archive: str, digest: str, target: Path) -> None:
     import botocore.session
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     where = urlsplit(archive)
     key = where.path.lstrip("/")
@@ -69,7 +70,8 @@ def _fetch(archive: str, digest: str, target: Path) -> None:
             if code in ("AccessDenied", "NoSuchKey") and not _exists(s3, where.netloc, key):
                 raise _GoneError(f"the code is not in the store any more: {archive}") from None
             raise _AwayError(f"the store refuses {archive}: {code}") from None
-        except BotoCoreError as error:
+        # Something else answers in its place, as a proxy does: that error is none of botocore's own family.
+        except (BotoCoreError, ResponseParserError) as error:
             raise _AwayError(f"the store does not answer: {error}") from None
         spool.seek(0)
         unpack(spool, digest, target)
@@ -79,10 +81,11 @@ def _fetch(archive: str, digest: str, target: Path) -> None:
 def _exists(s3: Any, bucket: str, key: str) -> bool:
     """Whether the object exists; True if S3 does not say."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         return has_object(s3, bucket, key)
-    except (BotoCoreError, ClientError):
+    except (BotoCoreError, ClientError, ResponseParserError):
         return True
 
 

@@ -289,7 +289,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     return {
         "name": "main",
         "image": image,
-        "command": ["python3", f"{_HOME}/runtime.py", workers.launch.script],
+        "command": ["python3", f"{_HOME}/runtime.py", _literal(workers.launch.script)],
         "workingDir": _HOME,
         "env": [
             *_env(own),
@@ -311,4 +311,10 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
 
 
 def _env(values: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in values.items()]
+    return [{"name": name, "value": _literal(value)} for name, value in values.items()]
+
+
+def _literal(text: str) -> str:
+    """Text that a container gets as it is: the kubelet takes ``$$`` for ``$``, and puts a variable's value in
+    place of ``$(NAME)`` (Kubernetes, API reference, Container, ``command`` and ``env.value``)."""
+    return text.replace("$", "$$")

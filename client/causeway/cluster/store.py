@@ -13,6 +13,7 @@ from typing import IO, Any
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from causeway.bucket import has_object
 from causeway.cluster.connection import Cluster
@@ -27,6 +28,10 @@ _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"max_attempts": 4,
 def code_key(namespace: str, digest: str) -> str:
     """Where the archive of that name is."""
     return f"code/{namespace}/{digest}.tar.gz"
+
+
+_UNANSWERED = (BotoCoreError, ResponseParserError)
+"""What botocore raises where no store answers: the second where something else does, as a proxy."""
 
 
 class Store:
@@ -46,7 +51,7 @@ class Store:
             return has_object(self._s3, self.bucket, code_key(self._namespace, digest))
         except ClientError as error:
             raise _refused("look for code", error) from None
-        except BotoCoreError as error:
+        except _UNANSWERED as error:
             raise UnreachableError(f"the store does not answer: {error}") from None
 
     def put_code(self, digest: str, archive: IO[bytes]) -> None:
@@ -55,7 +60,7 @@ class Store:
             self._s3.put_object(Bucket=self.bucket, Key=code_key(self._namespace, digest), Body=archive)
         except ClientError as error:
             raise _refused("send code", error) from None
-        except BotoCoreError as error:
+        except _UNANSWERED as error:
             raise UnreachableError(f"the store does not answer: {error}") from None
 
     def get_code(self, digest: str, target: Path) -> None:
@@ -67,7 +72,7 @@ class Store:
                     out.write(chunk)
         except ClientError as error:
             raise _refused("fetch code", error) from None
-        except BotoCoreError as error:
+        except _UNANSWERED as error:
             raise UnreachableError(f"the store does not answer: {error}") from None
 
     @cached_property
@@ -91,7 +96,7 @@ class Store:
             )["Credentials"]
         except ClientError as error:
             raise _refused("open the store", error) from None
-        except BotoCoreError as error:
+        except _UNANSWERED as error:
             raise UnreachableError(f"AWS does not answer: {error}") from None
         return session.create_client(
             "s3",
