@@ -66,6 +66,12 @@ etcd-server
 etcd-client
 prometheus
 
+# A node with a real kubelet, in the lab's VM.
+runc
+containernetworking-plugins
+dnsmasq-base
+nftables
+
 # A VM for the lab, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 qemu-system-x86
 busybox-static

@@ -101,6 +101,7 @@ class _Bucket:
     def read(self, key: str, out: IO[bytes], take: Callable[[bytes], Any] = len) -> None:
         """An object into a file, from its beginning. _GoneError, _AwayError."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         try:
             found = self.s3.get_object(Bucket=self.name, Key=key)
@@ -113,17 +114,19 @@ class _Bucket:
             if code in ("AccessDenied", "NoSuchKey") and not self.has(key, unknown=True):
                 raise _GoneError(f"not in the store any more: s3://{self.name}/{key}") from None
             raise _AwayError(f"the store refuses s3://{self.name}/{key}: {code}") from None
-        except BotoCoreError as error:
+        # Something else answers in its place, as a proxy does: that error is none of botocore's own family.
+        except (BotoCoreError, ResponseParserError) as error:
             raise _AwayError(f"the store does not answer: {error}") from None
         out.seek(0)
 
     def has(self, key: str, *, unknown: bool) -> bool:
         """Whether the object exists; ``unknown`` if S3 does not say."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         try:
             return has_object(self.s3, self.name, key)
-        except (BotoCoreError, ClientError):
+        except (BotoCoreError, ClientError, ResponseParserError):
             return unknown
 
     def signed(self, key: str, **headers: str) -> str:
@@ -146,6 +149,7 @@ def _fetch_code(store: _Bucket, key: str, digest: str, target: Path) -> None:
 def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
     """What is below ``prefix``, with the times of the store, so that it is not sent there again."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
     from s3transfer.manager import TransferManager
 
     try:
@@ -168,7 +172,7 @@ def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
                 os.utime(path, (at, at))
     except ClientError as error:
         raise _AwayError(f"the store refuses s3://{store.name}/{prefix}: {error}") from None
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise _AwayError(f"the store does not answer: {error}") from None
     # The job may have another uid than we.
     for folder, folders, files in os.walk(target):

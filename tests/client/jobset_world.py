@@ -1,5 +1,6 @@
 """A cluster that runs JobSets: a real API server, Kubernetes' job controller, JobSet's controller and its
-webhooks, and the embedded AWS, which takes the API server's tokens. Pods run on a stand-in (``pods.py``)."""
+webhooks, and the embedded AWS, which takes the API server's tokens. Pods run on a stand-in (``pods.py``);
+where a test asks for it, the real scheduler puts them on a node with a real kubelet (``real_node.py``)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,26 +24,29 @@ import yaml
 from autoscaler.kube.clusters import Cluster, until
 from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
 from client.pods import StandIn
+from client.real_node import HOST, RealNode
 from drive.kubernetes.apiserver import NAME, running
 from golden_clusters import golden
 from kube_tools import need, templated
 from ports import reserved
-from render.kubernetes.policy_world import Api
+from render.kubernetes.policy_world import Api, scheduler
+from render.kubernetes.policy_world import World as PolicyWorld
 
 from infra.drive import localaws
 from infra.drive.kubernetes import access, certificates, kubeconfig, secrets
 from infra.drive.kubernetes import issuer as issuers
 from infra.drive.kubernetes.access import Endpoint
+from infra.drive.kubernetes.secrets import Keys
 from infra.drive.localaws import Server
 from infra.drive.secrets.local import LocalStore
 from infra.model import Cluster as Spec
 from infra.model.outputs import Outputs
 from infra.render.kubernetes import access as rights
-from infra.render.kubernetes import identities, kubeadm, namespaces, research, scheduling
+from infra.render.kubernetes import identities, kubeadm, namespaces, research, scheduling, volumes
 
 _CONTROLLERS = (
     "job-controller", "garbage-collector-controller", "pod-garbage-collector-controller",
-    "serviceaccount-controller", "endpointslice-controller",
+    "serviceaccount-controller", "endpointslice-controller", "persistentvolume-binder-controller",
 )  # fmt: skip
 
 
@@ -57,6 +62,7 @@ class World:
     kubeconfigs: Mapping[str, Path]
     way: Path
     """The administrator's kubeconfig."""
+    node: RealNode | None = None
 
     def environment(self, login: str) -> dict[str, str]:
         """Of a person's shell."""
@@ -87,9 +93,12 @@ def _client(server: Server, service: str) -> Any:
 
 
 @contextmanager
-def worlds(folder: Path, *, queues: bool = False, spec: Spec | None = None) -> Iterator[World]:
+def worlds(
+    folder: Path, *, queues: bool = False, spec: Spec | None = None, kubelet: bool = False
+) -> Iterator[World]:
     """``queues``: with Kueue, which suspends what comes until there is quota. ``spec``: another one than
-    the golden ``research``."""
+    the golden ``research``. ``kubelet``: with a real one, and the stand-in runs only the pods that name it as
+    their node."""
     spec = spec or golden("research")
     # No autoscaler answers Kueue's questions here.
     spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
@@ -99,11 +108,13 @@ def worlds(folder: Path, *, queues: bool = False, spec: Spec | None = None) -> I
     for each in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
         flags.setdefault(each["name"], []).append(each["value"])
     more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
+    more += _kubelets_client(keys, folder)
     with (
         running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server,
         access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as way,
         ExitStack() as stack,
     ):
+        node = stack.enter_context(_booting()) if kubelet else None
         admin = Api(server, keys, folder, "admin", "system:masters")
         cluster = Cluster.of(way.kubeconfig)
         aws = localaws.start(folder / "aws", "research")
@@ -125,14 +136,61 @@ def worlds(folder: Path, *, queues: bool = False, spec: Spec | None = None) -> I
             kubeconfigs[login] = folder / f"{login}.yaml"
             kubeconfigs[login].write_text(yaml.safe_dump(found))
         (folder / "pods").mkdir()
-        pods = stack.enter_context(StandIn(admin, folder / "pods", _images(aws)).running())
-        yield World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
+        stand_in = StandIn(admin, folder / "pods", _images(aws), schedules=not kubelet)
+        pods = stack.enter_context(stand_in.running())
+        made = World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
+        if node is not None:
+            stack.enter_context(scheduler(PolicyWorld(server, keys, folder), folder))
+            made.node = node()
+            made.node.start(admin, keys.ca, server.address.rpartition(":")[2], _real_images(spec, aws))
+        yield made
+
+
+@contextmanager
+def _booting() -> Iterator[Callable[[], RealNode]]:
+    """The node's VM boots while the cluster comes up; what is given waits for it."""
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        (port,) = stack.enter_context(reserved(1))
+        booted = pool.submit(stack.enter_context, RealNode.booted(port))
+        try:
+            yield booted.result
+        finally:
+            wait([booted])
+
+
+def _kubelets_client(keys: Keys, folder: Path) -> list[str]:
+    """As kubeadm has it: by what the API server comes to kubelets. It asks them by name first."""
+    now, life = datetime.now(UTC), timedelta(hours=12)
+    pair = certificates.client(keys.ca, "kube-apiserver-kubelet-client", ["system:masters"], now, life)
+    (folder / "kubelet-client.crt").write_text(pair.certificate)
+    (folder / "kubelet-client.key").write_text(pair.key)
+    return [
+        "--kubelet-preferred-address-types=Hostname,InternalIP",
+        f"--kubelet-client-certificate={folder}/kubelet-client.crt",
+        f"--kubelet-client-key={folder}/kubelet-client.key",
+    ]
+
+
+def _real_images(spec: Spec, aws: Server) -> dict[str, dict[str, str]]:
+    """Name → the environment that the image has: in both, what is on this machine is."""
+    assert spec.research is not None
+    of = _images(aws)
+    # The embedded AWS answers to this machine's own names alone, so it is its own proxy.
+    proxy = {"HTTP_PROXY": aws.address.replace("127.0.0.1", HOST), "NO_PROXY": ""}
+    client = {**of["code"], **proxy}
+    found = {str(spec.research.tools): client}
+    for image in spec.research.images:
+        found[image.image] = of["main"]
+    return found
 
 
 def _images(aws: Server) -> dict[str, dict[str, str]]:
     """What would be in the images: for the code's the client, for the job's Debian's Python with torch."""
-    client = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "AWS_ENDPOINT_URL": aws.address}
-    client |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    client = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PYTHONPATH": str(Path(__file__).parents[2] / "client"),
+        "AWS_ENDPOINT_URL": aws.address,
+    }
     torch = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}
     return {"code": client, "keep": client, "image": torch, "packages": torch, "main": torch}
 
@@ -237,3 +295,5 @@ def _apply_all(cluster: Cluster, spec: Spec, roles: Mapping[str, str]) -> None:
         for some in module.objects(spec, outputs).values():
             for one in some:
                 until(partial(applied, cluster, one))
+    for one in volumes.objects(spec, outputs)["volumes.yaml"]:
+        until(partial(applied, cluster, one))

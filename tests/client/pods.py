@@ -4,6 +4,11 @@ Each container has a root of its own (this machine's, with the pod's volumes in 
 after the other before it, and what a process leaves in /dev/termination-log is its message. Images are this
 machine's: of what a container has none, the stand-in is told. Pods share a network with an ``eth0``, in which
 their names are known. Logs are served as a kubelet serves them, so that the API server can be asked for them.
+
+``test_kubelets.py`` holds it to a real kubelet. What it has not: limits of memory and processors (nothing is
+killed for its memory), volumes other than ``emptyDir`` and tokens of service accounts, several containers at
+once but for sidecars, capabilities and seccomp, a network of each pod's own. Whoever a container runs as may
+read all files of this machine, as its Python may be in root's home.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -23,7 +29,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import psutil
 from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes import certificates
@@ -34,8 +39,8 @@ _ADDRESS = "10.250.0.1"
 
 _ROOT = r"""
 set -eu
-root=$1 pod=$2; shift 2
-mount -t tmpfs tmpfs "$root"
+root=$1 message=$2 hosts=$3 folder=$4; shift 4
+mount -t tmpfs -o mode=755 tmpfs "$root"
 for each in /*; do
   case $each in /dev|/run|/proc) mkdir "$root$each" ;;
   *) if [ -L "$each" ]; then cp -P "$each" "$root$each"
@@ -47,15 +52,24 @@ for each in null zero random urandom; do
   touch "$root/dev/$each"
   mount --bind "/dev/$each" "$root/dev/$each"
 done
-mkdir -p "$root/dev/shm" "$root/causeway" "$root/run/secrets/causeway"
+mkdir -p "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
 ln -s /proc/self/fd "$root/dev/fd"
 : > "$root/dev/termination-log"
-mount --bind "$pod/message" "$root/dev/termination-log"
-mount --bind "$pod/hosts" "$root/etc/hosts"
-mount --bind "$pod/causeway" "$root/causeway"
-mount --bind "$pod/token" "$root/run/secrets/causeway"
-exec /usr/sbin/chroot "$root" "$@"
+mount --bind "$message" "$root/dev/termination-log"
+mount --bind "$hosts" "$root/etc/hosts"
+while [ "$1" != -- ]; do
+  # A link to /run, which from here is this machine's.
+  case $2 in /var/run/*) target=$root${2#/var} ;; *) target=$root$2 ;; esac
+  mkdir -p "$target"
+  case $1 in
+    /*) mount --bind "$1" "$target" ;;
+    *) mount -t tmpfs -o "mode=1777,size=$1" tmpfs "$target" ;;
+  esac
+  shift 2
+done
+shift
+exec /usr/sbin/chroot "$root" sh -c 'cd "$0" && exec "$@"' "$folder" "$@"
 """
 
 
@@ -67,13 +81,25 @@ def can_run() -> str:
 class StandIn:
     """One node, and the pods on it."""
 
-    def __init__(self, admin: Api, folder: Path, environments: Mapping[str, Mapping[str, str]]) -> None:
-        """``environments``: container → what its image would have in its environment."""
+    def __init__(
+        self,
+        admin: Api,
+        folder: Path,
+        environments: Mapping[str, Mapping[str, str]],
+        *,
+        schedules: bool = True,
+    ) -> None:
+        """``environments``: container → what its image would have in its environment. ``schedules``: pods
+        that are on no node yet are its own."""
         self._admin = admin
         self._folder = folder
         self._environments = environments
+        self._schedules = schedules
         self._seen: set[str] = set()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._asked: dict[str, float] = {}
+        """Pods that were asked to end: uid → when they are killed."""
+        self._killed: set[str] = set()
         self._stopping = threading.Event()
         self._names = f"causeway-{os.getpid()}"
         self.problems: list[str] = []
@@ -119,31 +145,42 @@ class StandIn:
         while not self._stopping.wait(_TICK):
             try:
                 for pod in self._admin.call("GET", "/api/v1/pods")["items"]:
-                    self._look_at(pod)
+                    if self._is_ours(pod):
+                        self._look_at(pod)
             except RefusedError:
                 continue
             except Exception as problem:
                 self.problems.append(f"{type(problem).__name__}: {problem}")
 
+    def _is_ours(self, pod: Any) -> bool:
+        on = pod["spec"].get("nodeName")
+        return bool(on == NODE if on else self._schedules)
+
     def _look_at(self, pod: Any) -> None:
         uid = pod["metadata"]["uid"]
         if pod["metadata"].get("deletionTimestamp"):
             process = self._running.get(uid)
-            if process is not None and process.poll() is None:
-                _terminate(process)
-            else:
+            if process is None or process.poll() is not None:
                 self._patch(pod, None)
+            elif uid not in self._asked:
+                grace = pod["metadata"].get("deletionGracePeriodSeconds", 30)
+                self._asked[uid] = time.monotonic() + grace
+                _signal(process, signal.SIGTERM)
+            elif time.monotonic() > self._asked[uid]:
+                self._killed.add(uid)
+                _signal(process, signal.SIGKILL)
         elif uid not in self._seen:
             self._seen.add(uid)
             threading.Thread(target=self._life, args=(pod,), daemon=True).start()
 
     def _life(self, pod: Any) -> None:
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        with suppress(RefusedError):
-            self._admin.call("POST", f"/api/v1/namespaces/{space}/pods/{name}/binding", {
-                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": space},
-                "target": {"kind": "Node", "name": NODE},
-            })  # fmt: skip
+        if not pod["spec"].get("nodeName"):
+            with suppress(RefusedError):
+                self._admin.call("POST", f"/api/v1/namespaces/{space}/pods/{name}/binding", {
+                    "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": space},
+                    "target": {"kind": "Node", "name": NODE},
+                })  # fmt: skip
         try:
             self._live(pod)
         except Exception as problem:
@@ -151,55 +188,56 @@ class StandIn:
 
     def _live(self, pod: Any) -> None:
         folder = self._folder / pod["metadata"]["uid"]
-        for each in ("causeway", "token", "root"):
-            (folder / each).mkdir(parents=True)
-        (folder / "token/token").write_text(self._token(pod))
+        (folder / "root").mkdir(parents=True)
+        volumes = self._volumes(pod, folder)
         self._name_pods(folder, pod)
         statuses: dict[str, list[Any]] = {"initContainerStatuses": [], "containerStatuses": []}
         groups = (("initContainerStatuses", "initContainers"), ("containerStatuses", "containers"))
-        sidecars: list[subprocess.Popen[bytes]] = []
+        sidecars: list[tuple[subprocess.Popen[bytes], dict[str, Any]]] = []
         code = 0
         for field, kind in groups:
             for container in pod["spec"].get(kind, ()):
-                if container.get("restartPolicy") == "Always":
-                    sidecars.append(self._sidecar(pod, container, folder))
-                elif not code:
-                    code = self._container(pod, container, folder, statuses[field], statuses)
-        for sidecar in sidecars:
-            # Not unshare, which would leave it behind.
-            for process in psutil.Process(sidecar.pid).children():
-                process.terminate()
-        for sidecar in sidecars:
-            with suppress(subprocess.TimeoutExpired):
-                sidecar.wait(pod["spec"].get("terminationGracePeriodSeconds", 30))
-            sidecar.kill()
-            sidecar.wait()
+                if code:
+                    waiting = {"waiting": {"reason": "PodInitializing"}}
+                    statuses[field].append({**_about(container), "state": waiting})
+                elif container.get("restartPolicy") == "Always":
+                    sidecars.append((self._sidecar(pod, container, folder, volumes), _about(container)))
+                    statuses[field].append(sidecars[-1][1])
+                else:
+                    code = self._container(pod, container, folder, volumes, statuses[field], statuses)
+        for process, _ in sidecars:
+            _signal(process, signal.SIGTERM)
+        until = time.monotonic() + pod["spec"].get("terminationGracePeriodSeconds", 30)
+        for process, status in sidecars:
+            try:
+                ended = process.wait(max(until - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+                process.wait()
+                ended = 137
+            message = (folder / f"message-{status['name']}").read_text()
+            status["state"] = {"terminated": _ending(ended, message)}
         self._patch(pod, {"phase": "Failed" if code else "Succeeded", **statuses})
 
-    def _sidecar(self, pod: Any, container: Any, folder: Path) -> subprocess.Popen[bytes]:
+    def _sidecar(
+        self, pod: Any, container: Any, folder: Path, volumes: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         """Runs beside the others until these have ended."""
-        name = container["name"]
-        with self._log(pod, name).open("ab") as log:
-            return subprocess.Popen(
-                self._command(container, folder, within=[]),
-                env={**self._environments[name], **self._variables(pod, container)},
-                stdout=log, stderr=log,
-            )  # fmt: skip
+        command, env = self._prepared(pod, container, folder, volumes)
+        with self._log(pod, container["name"]).open("ab") as log:
+            return subprocess.Popen(command, env=env, stdout=log, stderr=log)
 
-    def _command(self, container: Any, folder: Path, *, within: list[str]) -> list[str]:
-        return [
-            *within, "unshare", "--mount", "--pid", "--fork", "--kill-child=SIGTERM", "--mount-proc", "--",
-            "sh", "-c", _ROOT, "sh", str(folder / "root"), str(folder),
-            *container["command"],
-        ]  # fmt: skip
-
-    def _container(self, pod: Any, container: Any, folder: Path, own: list[Any], statuses: Any) -> int:
-        message = folder / "message"
-        message.write_text("")
+    def _container(
+        self,
+        pod: Any,
+        container: Any,
+        folder: Path,
+        volumes: Mapping[str, str],
+        own: list[Any],
+        statuses: Any,
+    ) -> int:
         name = container["name"]
-        within = ["ip", "netns", "exec", self._names] if name == "main" else []
-        command = self._command(container, folder, within=within)
-        env = {**self._environments[name], **self._variables(pod, container)}
+        command, env = self._prepared(pod, container, folder, volumes)
         with self._log(pod, name).open("ab") as log:
             process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self._running[pod["metadata"]["uid"]] = process
@@ -213,43 +251,76 @@ class StandIn:
                     log.flush()
             code = process.wait()
         code = 128 - code if code < 0 else code
-        ended = {
-            "exitCode": code, "finishedAt": _now(), "reason": "Error" if code else "Completed",
-            "message": message.read_text(),
-        }  # fmt: skip
+        # unshare ends as process 1 did, but for SIGKILL, which util-linux 2.38 ends with 1 for.
+        code = 137 if pod["metadata"]["uid"] in self._killed else code
+        ended = _ending(code, (folder / f"message-{name}").read_text())
         own[-1] = {**_about(container), "state": {"terminated": ended}}
         return code
 
+    def _prepared(
+        self, pod: Any, container: Any, folder: Path, volumes: Mapping[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """The command that starts a container, and its environment."""
+        name = container["name"]
+        message = folder / f"message-{name}"
+        message.write_text("")
+        message.chmod(0o666)
+        within = ["ip", "netns", "exec", self._names] if name == "main" else []
+        mounts = [
+            word
+            for each in container.get("volumeMounts", ())
+            if each["name"] in volumes
+            for word in (volumes[each["name"]], each["mountPath"])
+        ]
+        variables = self._variables(pod, container)
+        command = [
+            *within, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
+            "sh", "-c", _ROOT, "sh", str(folder / "root"), str(message), str(folder / "hosts"),
+            container.get("workingDir", "/"), *mounts, "--",
+            *_as_user(pod["spec"].get("securityContext", {})),
+            *(_expanded(word, variables) for word in container["command"]),
+        ]  # fmt: skip
+        return command, {**self._environments[name], **variables}
+
     def _variables(self, pod: Any, container: Any) -> dict[str, str]:
-        found = {}
+        found: dict[str, str] = {}
         for each in container.get("env", ()):
             source = each.get("valueFrom")
             if source is None:
-                found[each["name"]] = each.get("value", "")
+                found[each["name"]] = _expanded(each.get("value", ""), found)
             elif "fieldRef" in source:
-                key = source["fieldRef"]["fieldPath"].split("'")[1]
-                found[each["name"]] = pod["metadata"].get("annotations", {}).get(key, "")
+                found[each["name"]] = _field(pod, source["fieldRef"]["fieldPath"])
             elif "secretKeyRef" in source:
                 space, secret = pod["metadata"]["namespace"], source["secretKeyRef"]
                 data = self._admin.call("GET", f"/api/v1/namespaces/{space}/secrets/{secret['name']}")["data"]
                 found[each["name"]] = base64.b64decode(data[secret["key"]]).decode()
         return found
 
-    def _token(self, pod: Any) -> str:
+    def _volumes(self, pod: Any, folder: Path) -> dict[str, str]:
+        """Name → its folder; for one in memory its size in bytes. Claims are left out."""
+        found: dict[str, str] = {}
         for volume in pod["spec"].get("volumes", ()):
+            place = folder / "volumes" / volume["name"]
+            empty = volume.get("emptyDir")
+            if empty is not None and empty.get("medium") == "Memory":
+                found[volume["name"]] = _bytes(empty.get("sizeLimit", "1Gi"))
+            elif empty is not None or "projected" in volume:
+                place.mkdir(parents=True)
+                place.chmod(0o777)
+                found[volume["name"]] = str(place)
             for source in volume.get("projected", {}).get("sources", ()):
                 if wanted := source.get("serviceAccountToken"):
-                    about = pod["metadata"]
-                    owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
-                    spec = {"audiences": [wanted["audience"]], "boundObjectRef": owner}
-                    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-                    account = f"{about['namespace']}/serviceaccounts/{pod['spec']['serviceAccountName']}"
-                    return str(
-                        self._admin.call("POST", f"/api/v1/namespaces/{account}/token", body)["status"][
-                            "token"
-                        ]
-                    )
-        return ""
+                    (place / wanted["path"]).write_text(self._token(pod, wanted["audience"]))
+        return found
+
+    def _token(self, pod: Any, audience: str) -> str:
+        about = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
+        spec = {"audiences": [audience], "boundObjectRef": owner}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        account = f"{about['namespace']}/serviceaccounts/{pod['spec']['serviceAccountName']}"
+        made = self._admin.call("POST", f"/api/v1/namespaces/{account}/token", body)
+        return str(made["status"]["token"])
 
     def _name_pods(self, folder: Path, pod: Any) -> None:
         """All names of its run, as its service would give them."""
@@ -308,12 +379,9 @@ class StandIn:
         return server
 
 
-def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM for a container's process 1: unshare, which waits for it, blocks the signal."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    with suppress(OSError):
-        for child in children.read_text().split():
-            os.kill(int(child), signal.SIGTERM)
+def _ending(code: int, message: str) -> dict[str, Any]:
+    reason = "Error" if code else "Completed"
+    return {"exitCode": code, "finishedAt": _now(), "reason": reason, "message": message}
 
 
 def _about(container: Any) -> dict[str, Any]:
@@ -324,6 +392,55 @@ def _about(container: Any) -> dict[str, Any]:
         "restartCount": 0,
         "ready": False,
     }
+
+
+def _as_user(context: Mapping[str, Any]) -> list[str]:
+    """The command that becomes a pod's user."""
+    if "runAsUser" not in context:
+        return []
+    user, group = context["runAsUser"], context.get("runAsGroup", 0)
+    groups = ",".join(map(str, context.get("supplementalGroups") or [group]))
+    return [
+        "setpriv", f"--reuid={user}", f"--regid={group}", f"--groups={groups}",
+        "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search",
+        # Only who was started with the right may look for a program with it.
+        "sh", "-c", 'exec "$@"', "sh",
+    ]  # fmt: skip
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """To process 1 of a container, which is the child of ``unshare``. The rest ends with it."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with suppress(OSError):
+        for child in children.read_text().split():
+            os.kill(int(child), number)
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """``$(NAME)`` is a variable's value, ``$$`` is ``$``, and all else is what it is (Kubernetes, API
+    reference, Container)."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", value, text)
+
+
+def _field(pod: Any, path: str) -> str:
+    if "'" in path:
+        kind = path.partition(".")[2].partition("[")[0]
+        return str(pod["metadata"].get(kind, {}).get(path.split("'")[1], ""))
+    found = pod
+    for part in path.split("."):
+        found = found[part]
+    return str(found)
+
+
+def _bytes(quantity: str) -> str:
+    for unit, factor in (("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)):
+        if quantity.endswith(unit):
+            return str(int(quantity.removesuffix(unit)) * factor)
+    return quantity
 
 
 def _now(*, exact: bool = False) -> str:

@@ -65,6 +65,20 @@ def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Run, folder: Pat
     assert (row["state"], row["person"], row["workers"][0]["state"]) == ("done", "ada", "done")
 
 
+def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Run, folder: Path) -> None:
+    """Kubernetes has a meaning of its own for ``$$`` and ``$(NAME)`` in commands and variables."""
+    program(folder, "import os; print(os.environ['RAW'])")
+    made = {
+        "name": "literal",
+        "run": 'test "$$" -gt 0 && echo "in $(basename $PWD)"\npython3 train.py',
+        "env": {"RAW": "a$$b$(HOME)"},
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(made))
+    done = ada("run", "job.yaml")
+    assert done.code == 0, done.err
+    assert {"in code", "a$$b$(HOME)"} <= {*done.err.splitlines()}
+
+
 _DDP = """
     import os, sys, torch, torch.distributed as dist
     dist.init_process_group("gloo")

@@ -202,7 +202,8 @@ class Direct(Machine):
 class Vm(Machine):
     """A kernel of its own, with the host's root folder over 9p. Boots in a few seconds without KVM."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory_mib: int = _MEMORY_MIB, devices: Sequence[str] = ()) -> None:
+        """`devices`: further arguments of QEMU."""
         image, busybox = kernel(), shutil.which("busybox")
         if busybox is None:
             raise Unavailable("busybox is missing (package busybox-static)")
@@ -212,7 +213,8 @@ class Vm(Machine):
             for accelerator in accelerators():
                 ours, theirs = socket.socketpair()
                 with theirs, (Path(folder) / "console").open("wb") as console:
-                    command = [*_FIRST, *LEASH, *_qemu(accelerator, image, archive, theirs.fileno())]
+                    qemu = _qemu(accelerator, image, archive, theirs.fileno(), memory_mib)
+                    command = [*_FIRST, *LEASH, *qemu, *devices]
                     process = subprocess.Popen(
                         command,
                         pass_fds=[theirs.fileno()],
@@ -284,7 +286,7 @@ def accelerators() -> list[str]:
     return [*kvm, "tcg,thread=multi"]
 
 
-def _qemu(accelerator: str, kernel: Path, archive: Path, line: int) -> list[str]:
+def _qemu(accelerator: str, kernel: Path, archive: Path, line: int, memory_mib: int) -> list[str]:
     # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by
     # address, and
     # starting a program takes a fifth of the time. And a clock (tsc) that is read without leaving the VM.
@@ -294,7 +296,7 @@ def _qemu(accelerator: str, kernel: Path, archive: Path, line: int) -> list[str]
     )
     return [
         "qemu-system-x86_64",
-        *("-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(_MEMORY_MIB)),
+        *("-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(memory_mib)),
         *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none", "-serial", "stdio", "-monitor", "none"),
         *("-kernel", str(kernel), "-initrd", str(archive), "-append", arguments),

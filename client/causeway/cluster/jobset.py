@@ -260,7 +260,7 @@ def _before(made: Submission, fit: Fit) -> Iterator[dict[str, Any]]:
         "resources": _resources(fit, gpus=False),
     }
     contents = CONTENTS.read_text(encoding="utf-8")
-    yield {"name": "image", **common, "command": ["python3", "-c", contents, f"{_HOME}/image.json"]}
+    yield {"name": "image", **common, "command": ["python3", "-c", _literal(contents), f"{_HOME}/image.json"]}
     yield _fetch(made, fit)
     own = {"HOME": _HOME, "UV_CACHE_DIR": f"{_HOME}/uv-cache", **made.job.env}
     yield {
@@ -349,7 +349,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     return {
         "name": "main",
         "image": _image(made),
-        "command": ["python3", f"{_HOME}/runtime.py", workers.launch.script],
+        "command": ["python3", f"{_HOME}/runtime.py", _literal(workers.launch.script)],
         "workingDir": _HOME,
         "env": [
             *_env(own),
@@ -391,4 +391,10 @@ def _secrets(job: Job) -> list[dict[str, Any]]:
 
 
 def _env(values: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in values.items()]
+    return [{"name": name, "value": _literal(value)} for name, value in values.items()]
+
+
+def _literal(text: str) -> str:
+    """Text that a container gets as it is: the kubelet takes ``$$`` for ``$``, and puts a variable's value in
+    place of ``$(NAME)`` (Kubernetes, API reference, Container, ``command`` and ``env.value``)."""
+    return text.replace("$", "$$")

@@ -16,6 +16,7 @@ from typing import IO, Any
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from causeway.bucket import has_object
 from causeway.cluster.connection import Cluster
@@ -30,6 +31,10 @@ _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"max_attempts": 4,
 def code_key(namespace: str, digest: str) -> str:
     """Where the archive of that name is."""
     return f"code/{namespace}/{digest}.tar.gz"
+
+
+_UNANSWERED = (BotoCoreError, ResponseParserError)
+"""What botocore raises where no store answers: the second where something else does, as a proxy."""
 
 
 def packages_folder(namespace: str) -> str:
@@ -164,5 +169,5 @@ def _asked(doing: str) -> Iterator[None]:
     except ClientError as error:
         said = error.response.get("Error", {})
         raise CausewayError(f"AWS refuses to {doing}: {said.get('Message') or said.get('Code')}") from None
-    except BotoCoreError as error:
+    except _UNANSWERED as error:
         raise UnreachableError(f"AWS does not answer: {error}") from None

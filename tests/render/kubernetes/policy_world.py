@@ -69,6 +69,15 @@ class Api:
                     raise RefusedError(f"{said['code']} {said['message']}") from None
             time.sleep(0.5)
 
+    def text(self, path: str) -> str:
+        """A pod's log, and what else is no JSON. Empty where there is nothing, or not yet."""
+        request = urllib.request.Request(f"https://{self._address}{path}")
+        try:
+            with self._opener.open(request, timeout=60) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError:
+            return ""
+
     def apply(self, each: dict[str, Any]) -> Any:
         """As kubectl does on the server's side; unknown fields are refused."""
         query = "?fieldManager=causeway&force=true&fieldValidation=Strict"

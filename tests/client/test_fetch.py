@@ -1,0 +1,46 @@
+"""What brings code into a pod, where no store answers. With one: ``test_run_in_cluster.py``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from causeway import fetch
+
+
+def test_what_answers_and_is_no_store_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that refuses, say. Code 1: the run starts again, as another time the store may answer."""
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+            self.wfile.write(b"not for you")
+
+        do_POST = do_GET  # noqa: N815  the name that the server looks for
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    said = tmp_path / "said"
+    (tmp_path / "token").write_text("x")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_DEFAULT_REGION": "us-west-2",
+        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/work", "CAUSEWAY_STATUS": str(said),
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    archive = {"CAUSEWAY_ARCHIVE": "s3://work/code/user-ada/x.tar.gz", "CAUSEWAY_DIGEST": "x"}
+    try:
+        assert fetch.main(tmp_path / "causeway", archive) == 1
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "the store does not answer" in json.loads(said.read_text())["reason"]
