@@ -1,7 +1,7 @@
 """The same pods on the stand-in for a kubelet (``pods.py``) and on a real one, and runs on the real one.
 
-One VM with a kubelet, containerd and runc (``real_node.py``) serves all of this file. Without KVM it takes more
-than a processor for many minutes, and beside other work it misses deadlines: it is started where
+One VM with a kubelet, containerd and runc (``real_node.py``) serves all of this file. Without KVM it takes
+more than a processor for many minutes, and beside other work it misses deadlines: it is started where
 CAUSEWAY_TEST_KUBELET=1 asks for it, and else the same pods run on the stand-in alone.
 """
 
