@@ -78,7 +78,7 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Run, folder: Path
     ada("stop", name)
 
 
-def test_a_run_whose_time_is_up_is_stopped_and_may_go_on(ada: Run, folder: Path) -> None:
+def test_a_run_whose_time_is_up_is_stopped_and_says_so(ada: Run, folder: Path) -> None:
     program(
         folder,
         """
@@ -106,10 +106,10 @@ def test_a_run_whose_time_is_up_is_stopped_and_may_go_on(ada: Run, folder: Path)
     assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
     assert "begun" in done.err
     assert done.json["seconds"] >= limit
-    assert f"{limit}s" in ada("why", "short-1").out
-    assert "queued again" in ada("resume", "short-1").out
-    wait(lambda: state(ada, "short-1") == "running")
-    ada("stop", "short-1")
+    name = done.json["name"]
+    assert f"{limit}s" in ada("why", name).out
+    refused = ada("resume", name)
+    assert (refused.code, f"causeway rerun {name}" in refused.err) == (1, True)
 
 
 def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(

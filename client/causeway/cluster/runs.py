@@ -133,6 +133,11 @@ def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
 
     Its Workload is Kueue's; people may set ``spec.active`` of it.
     """
+    if active and run.state == "timed-out":
+        # Kueue 0.19 does not let it in again, whatever `active` says.
+        raise CausewayError(
+            f"{run.name} has run for all of its `time`; causeway rerun {run.name} begins anew"
+        )
     workload = _workloads(cluster, run.namespace).get(run.name)
     if workload is None:
         raise CausewayError(f"{run.name} has no Workload: Kueue has not seen it yet, or it has ended")
@@ -257,7 +262,11 @@ def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, d
             return "queued", _changed(evicted), ""
         if evicted and evicted.get("reason", "").endswith(_TIME_IS_UP):
             time = found["metadata"]["labels"].get(SECONDS, "0")
-            return "timed-out", _changed(evicted), f"it ran for its `time`, {exact_duration(int(time))}"
+            return (
+                "timed-out",
+                _changed(evicted),
+                f"it ran for all of its `time`, {exact_duration(int(time))}",
+            )
         return "stopped", _changed(evicted), ""
     started = [each.started for each in workers if each.state == "running" and each.started]
     if started:

@@ -100,7 +100,8 @@ def _activate(names: Sequence[str], group: str | None, *, active: bool, as_json:
     changed, problems = {}, []
     for name in names:
         try:
-            changed[name] = runs.activate(cluster, runs.find(cluster, namespace, name), active=active)
+            run = runs.find(cluster, namespace, name, placed=False)
+            changed[name] = runs.activate(cluster, run, active=active)
         except UnreachableError:
             raise
         except CausewayError as problem:
