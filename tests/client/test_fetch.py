@@ -37,7 +37,12 @@ def test_what_answers_and_is_no_store_is_told_and_tried_again(
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    archive = {"CAUSEWAY_ARCHIVE": "s3://work/code/user-ada/x.tar.gz", "CAUSEWAY_DIGEST": "x"}
+    archive = {
+        "CAUSEWAY_ARCHIVE": "s3://work/code/user-ada/x.tar.gz",
+        "CAUSEWAY_DIGEST": "x",
+        "CAUSEWAY_KEPT": "s3://work/runs/user-ada/x-1",
+        "CAUSEWAY_ROLE": "worker",
+    }
     try:
         assert fetch.main(tmp_path / "causeway", archive) == 1
     finally:

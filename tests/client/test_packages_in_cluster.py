@@ -140,5 +140,5 @@ def test_what_one_person_gives_uv_reaches_it_and_keeps_environments_apart(
     assert len(set(kept(world)) - before) == 2
     made = yaml.safe_load(ada("run", "job.yaml", "--dry-run").out)
     pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    assert [each["name"] for each in pod["initContainers"]] == ["image", "code", "packages"]
+    assert [each["name"] for each in pod["initContainers"]] == ["image", "code", "packages", "keep"]
     assert "nvidia.com/gpu" not in pod["initContainers"][2]["resources"]["limits"]

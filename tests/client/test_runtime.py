@@ -282,7 +282,7 @@ def test_a_command_beside_it_has_its_environment_and_folder(tmp_path: Path) -> N
 def test_who_leaves_a_shell_has_done_with_it_and_who_is_cut_off_has_not(tmp_path: Path) -> None:
     mine = tmp_path / "runtime.py"
     shutil.copy(runtime.__file__, mine)
-    for last, left in (("kill -HUP $$", False), ("exit 3", True)):
+    for last, left in (("kill -KILL $$", False), ("exit 3", True)):
         subprocess.run(
             [sys.executable, str(mine), "--shell"],
             input=last, text=True, env={"PATH": os.environ["PATH"]}, check=False, timeout=60,
