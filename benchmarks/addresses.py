@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from ipaddress import IPv4Network
 
-from infra.resolve.allocate import Request, Root, allocate
+from infra.resolve.allocate_blocks import Request, Root, allocate
 from infra.resolve.lockfile import Lock, dump, parse
 
 COUNTS = (1_000, 10_000, 100_000)

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from benchmarks import addresses, client, nodes
+from benchmarks import addresses, client, nodes, tracking
+from benchmarks import search as searching
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import WalkError, drawn, walk
 from benchmarks.measure import BenchmarkError, Measured, process
@@ -133,6 +134,8 @@ def researcher(scratch: Path) -> Iterator[Row]:
     yield Row("`causeway run`: packing 5,000 files", *client.packed(scratch), bar="1 s", runs=3)
     for what, seconds, cpu, bar, runs in client.in_a_cluster(scratch):
         yield Row(what, seconds, cpu, bar=bar, runs=runs)
+    for what, seconds in client.REPORTED.items():
+        yield Row(what, seconds)
 
 
 def plan(scratch: Path) -> Iterator[Row]:
@@ -164,13 +167,13 @@ def _better(one: Measured, other: Measured) -> Measured:
 
 def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
     """Terraform's own command, environment and folder for what `invoke plan` just planned."""
-    from infra.commands import world
-    from infra.commands.environment import find, understand
+    from infra.commands import session
+    from infra.commands.environment import find, load_project
 
     here = Path.cwd()
     os.chdir(scratch)
     try:
-        job = world.job(understand(find("local")))
+        job = session.job(load_project(find("local")))
         folders = job.folders
     finally:
         os.chdir(here)
@@ -199,10 +202,33 @@ def lifecycle(scratch: Path) -> Iterator[Row]:
         yield Row(what, time.monotonic() - start)
 
 
+def experiments(scratch: Path) -> Iterator[Row]:
+    """What MLflow takes and shows, ours beside a plain one."""
+    scratch.chmod(0o755)  # PostgreSQL runs as a user of its own
+    yield from (Row(what, seconds) for what, seconds in tracking.figures(scratch))
+
+
+def search(_: Path) -> Iterator[Row]:
+    """What early stopping saves, and how long a search thinks; draws docs/search-methods.png."""
+    yield from (Row(what, seconds, cpu, bar=bar) for what, seconds, cpu, bar in searching.figures())
+
+
 CASES: Final[Mapping[str, Case]] = MappingProxyType(
     {
         each.__name__: each
-        for each in (start, validate, render, growth, allocation, machines, autoscaler, researcher, plan)
+        for each in (
+            start,
+            validate,
+            render,
+            growth,
+            allocation,
+            machines,
+            autoscaler,
+            researcher,
+            experiments,
+            search,
+            plan,
+        )
     }
 )
 """Name → case, in the order of the table."""

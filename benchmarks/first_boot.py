@@ -12,6 +12,7 @@ compare.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,15 +52,17 @@ def measure(folder: Path) -> Iterator[FirstBoot]:
     """
     chef = disk.Chef.here()
     if chef is None:
-        raise disk.Unavailable("no Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
+        raise disk.Unavailable("no CINC or Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
     made_from = disk.disk(chef)
-    bare = Site(folder / "bare", made_from)
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    bare = Site(folder / "bare", key, chef)
     try:
         bare.up(MACHINE, made_from)
         yield first_boot(bare, "without an image")
     finally:
         bare.down()
-    baked = Site(folder / "baked", made_from)
+    baked = Site(folder / "baked", key, chef)
     try:
         vm = baked.up(MACHINE, made_from)
         baked.chef(MACHINE, {**_DISTRIBUTION, "causeway": {"baking": True}}, RECIPES)

@@ -1,4 +1,4 @@
-"""``invoke bench``: measure, keep the results, and write the table into the README."""
+"""``invoke bench``: measure, keep the results, and write the table into docs/figures.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.cases import CASES, LONG, REPOSITORY, Row
 from benchmarks.measure import BenchmarkError
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results.json"
-README: Final = REPOSITORY / "README.md"
+PAGE: Final = REPOSITORY / "docs" / "figures.md"
 BEGIN: Final = "<!-- bench:begin -->"
 END: Final = "<!-- bench:end -->"
 PEERS: Final = "peers"
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     shown = table(results["cases"])
     sys.stdout.write(shown)
-    if not into_readme(README, shown):
-        sys.stderr.write(f"{README.name} has no {BEGIN} and {END} to put the table between\n")
+    if not into_page(PAGE, shown):
+        sys.stderr.write(f"{PAGE.name} has no {BEGIN} and {END} to put the table between\n")
     return failed
 
 
@@ -107,14 +107,14 @@ def _sources(cases: Iterable[Mapping[str, Any]]) -> str:
     return told
 
 
-def into_readme(readme: Path, text: str) -> bool:
+def into_page(page: Path, text: str) -> bool:
     """Put the table between the markers. False where there are none."""
-    before = readme.read_text(encoding="utf-8")
+    before = page.read_text(encoding="utf-8")
     head, begin, rest = before.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
         return False
-    readme.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", encoding="utf-8")
+    page.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", encoding="utf-8")
     return True
 
 

@@ -1,6 +1,6 @@
 """Everything that can go wrong, in the words of the person at the keyboard.
 
-The tree of exceptions (every one is turned into an exit code by ``tasks.py``; none reaches the user as
+The tree of exceptions (every one is turned into an exit code by ``infra.tasks``; none reaches the user as
 a traceback)::
 
     CausewayError                  exit code 1

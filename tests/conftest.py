@@ -12,6 +12,7 @@ from typing import Any
 
 import kube_tools
 import pytest
+import pytest_timeout
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks` and `tasks`
 
@@ -56,11 +57,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 
 # A file's tests run on one worker, one after the other: what they share is set up once. Some files share more
 # and are one group: the beginnings of their names, the group, and the minutes that it takes. A VM with the
-# whole world of a spec in it, and a place for laptops, which asks less of a kernel; a real API server.
+# whole world of a spec in it, and a place for laptops, which asks less of a kernel; a real API server; a
+# cluster that takes runs.
 _TOGETHER = {
     "tests/network/test_algorithms.py": ("algorithms", 0),
     "tests/network/test_laptops_": ("laptops", 3),
     "tests/network/": ("lab", 8),
+    "tests/client/test_run_in_cluster.py": ("runs in a cluster", 3),
+    "tests/client/test_packages_in_cluster.py": ("runs in a cluster", 3),
+    "tests/client/test_board.py": ("runs in a cluster", 3),
     "tests/drive/kubernetes/": ("API server of the drive", 2),
     "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
 }
@@ -69,7 +74,11 @@ _ALONE = "tests/test_shipped_specs.py"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The lab's daemons keep time by seconds, so what runs beside them stands back."""
+    """The lab's daemons keep time by seconds, so what runs beside them stands back. And
+    pytest-timeout has one timer for all attempts at a test: without its own, a second could hang for ever."""
+    if getattr(item, "execution_count", 1) > 1:
+        item.ihook.pytest_timeout_cancel_timer(item=item)
+        item.ihook.pytest_timeout_set_timer(item=item, settings=pytest_timeout._get_item_settings(item))
     if not item.nodeid.startswith("tests/network/") and "PYTEST_XDIST_WORKER" in os.environ:
         os.nice(10 - os.nice(0))
 

@@ -1,21 +1,29 @@
-"""Golden folders: a spec, its lock, and everything that is rendered from them, kept and compared whole.
+"""Golden folders: a spec, its lock, and what is rendered from them, kept and compared.
 
 ::
 
-    tests/golden/<scenario>/
-      spec.yaml     what a person wrote; the only file that is edited by hand
-      lock.yaml     what must not move
-      files.txt     every rendered file, also those that are copies of a static one
-      out/          the rendered files; not the copies, which are in templates/ already
+    tests/golden/
+      kept.yaml       what each scenario is for, and which of its files are kept whole
+      <scenario>/
+        spec.yaml     what a person wrote; edited by hand, as kept.yaml is
+        lock.yaml     what must not move
+        files.txt     every rendered file, and how it is held: each change is seen here or in out/
+        out/          the files that are kept whole
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import unified_diff
+from fnmatch import fnmatchcase
+from functools import cache
+from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 
+import yaml
 from strategies.outputs import outputs_for
 
 from infra.files import Files, under
@@ -27,9 +35,41 @@ from infra.resolve.lockfile import Lock, dump, parse
 GOLDEN = Path(__file__).parent / "golden"
 TEMPLATES = Path(__file__).parents[1] / "templates"
 SPEC, LOCK, LISTING, OUT = "spec.yaml", "lock.yaml", "files.txt", "out"
+BASE = "minimal"
+"""The scenario whose files the others do not keep a second time."""
 
 _UPDATE = "'pytest --update-golden' rewrites it; look at what git says before you commit"
 _MOST_LINES = 60
+_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rendered files are kept whole: those that match ``kept`` and not ``hashed`` (shell patterns whose
+    ``*`` stands for slashes, too). ``split``: JSON files that are kept in parts, and the member whose values
+    are a part each."""
+
+    kept: tuple[str, ...] = ("*",)
+    hashed: tuple[str, ...] = ()
+    split: Mapping[str, str] = field(default_factory=dict)
+
+    def keeps(self, path: str) -> bool:
+        """Whether the file is kept as it is."""
+        return (
+            any(fnmatchcase(path, pattern) for pattern in self.kept)
+            and not any(fnmatchcase(path, pattern) for pattern in self.hashed)
+            and path not in self.split
+        )
+
+
+@cache
+def selections() -> dict[str, Selection]:
+    """The selection of each scenario, from ``kept.yaml``."""
+    rows = yaml.safe_load((GOLDEN / "kept.yaml").read_text(encoding="utf-8"))
+    return {
+        name: Selection(tuple(row["kept"]), tuple(row.get("hashed", ())), row.get("split", {}))
+        for name, row in rows.items()
+    }
 
 
 def scenarios() -> list[str]:
@@ -37,55 +77,100 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in GOLDEN.glob(f"*/{SPEC}"))
 
 
-def rendered(folder: Path) -> dict[str, str]:
-    """What a golden folder must hold beside its spec, by path."""
+def rendered(folder: Path) -> tuple[Files, str]:
+    """Everything that is rendered from a golden folder's spec and lock, and the new lock."""
     lock_file = folder / LOCK
     lock = parse(lock_file.read_text(encoding="utf-8"), str(lock_file)) if lock_file.exists() else Lock()
     cluster, kept = resolve(load(folder / SPEC).spec, lock, folder.name)
-    return kept_files(render(cluster, outputs_for(cluster)), dump(kept))
+    return render(cluster, outputs_for(cluster)), dump(kept)
 
 
-def kept_files(files: Files, lock: str) -> dict[str, str]:
-    """The contents of a golden folder for these rendered files and this lock."""
-    copies = {path for path, text in files.items() if _is_copy(path, text)}
-    listing = "".join(f"{'copied' if path in copies else 'rendered':<9}{path}\n" for path in sorted(files))
-    own = {path: text for path, text in files.items() if path not in copies}
+def expected(folder: Path) -> dict[str, str]:
+    """What a golden folder must hold beside its spec, by path. One that is not in ``kept.yaml`` holds all."""
+    files, lock = rendered(folder)
+    selection = selections().get(folder.name)
+    return kept_files(files, lock, selection, _base() if selection and folder.name != BASE else None)
+
+
+@cache
+def _base() -> Files:
+    """The files that ``BASE`` keeps whole."""
+    files, _ = rendered(GOLDEN / BASE)
+    selection = selections()[BASE]
+    return {path: text for path, text in files.items() if selection.keeps(path)}
+
+
+def kept_files(
+    files: Files, lock: str, selection: Selection | None = None, base: Files | None = None
+) -> dict[str, str]:
+    """The contents of a golden folder for these rendered files and this lock.
+
+    ``base``: files that another scenario keeps; those that are the same here are not kept again.
+    """
+    chosen, elsewhere = selection or Selection(), base or {}
+    held = {path: _held(path, text, chosen, elsewhere) for path, text in files.items()}
+    listing = "".join(f"{held[path]:<{len('sha256:') + _DIGITS}} {path}\n" for path in sorted(files))
+    own = {path: text for path, text in files.items() if held[path] == "kept"}
+    for path in chosen.split.keys() & files.keys():
+        own |= parts(path, files[path], chosen.split[path])
     return {LOCK: lock, LISTING: listing, **under(OUT, own)}
 
 
+def _held(path: str, text: str, selection: Selection, base: Files) -> str:
+    """How a file is held: ``kept`` here, ``minimal`` there, ``copied`` from ``templates/``, or its digest."""
+    if _is_copy(path, text):
+        return "copied"
+    if base.get(path) == text:
+        return BASE
+    if selection.keeps(path):
+        return "kept"
+    return f"sha256:{sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
+def parts(path: str, text: str, member: str) -> dict[str, str]:
+    """A JSON object as several files: ``<path>`` without ``member``, and ``<stem>.<member>/<name>.json`` for
+    each of that member's values."""
+    document = json.loads(text)
+    values = document.pop(member)
+    folder = f"{path.removesuffix('.json')}.{member}"
+    named = {path: document, **{f"{folder}/{name}.json": value for name, value in values.items()}}
+    return {part: json.dumps(value, indent=2, ensure_ascii=False) + "\n" for part, value in named.items()}
+
+
 def _is_copy(path: str, text: str) -> bool:
-    """Whether the file is one of ``templates/``, letter by letter: at the same place, or in the ``static``
-    folder of its target, which may be rendered once a site (``<target>/<site>/…``)."""
+    """Whether the file is one of ``templates/``, letter by letter: at the same place, in the ``root`` folder
+    of its target, or in its ``static`` folder, which may be rendered once a site (``<target>/<site>/…``)."""
     target, _, below = path.partition("/")
     return any(
         static.is_file() and static.read_text(encoding="utf-8") == text
         for static in (
             TEMPLATES / path,
+            TEMPLATES / target / "root" / below,
             TEMPLATES / target / "static" / below,
             TEMPLATES / target / "static" / below.partition("/")[2],
         )
     )
 
 
-def differences(folder: Path, expected: Mapping[str, str]) -> list[str]:
+def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
     """Each file that is missing, stale or not the same, with the first lines that differ."""
     kept = _kept(folder)
-    found = [f"{path} is missing" for path in sorted(expected.keys() - kept.keys())]
-    found += [f"{path} is not rendered any more" for path in sorted(kept.keys() - expected.keys())]
-    for path in sorted(expected.keys() & kept.keys()):
-        if kept[path] != expected[path]:
+    found = [f"{path} is missing" for path in sorted(wanted.keys() - kept.keys())]
+    found += [f"{path} is not to be kept" for path in sorted(kept.keys() - wanted.keys())]
+    for path in sorted(wanted.keys() & kept.keys()):
+        if kept[path] != wanted[path]:
             lines = unified_diff(
-                kept[path].splitlines(), expected[path].splitlines(), f"golden/{path}", path, lineterm="", n=1
+                kept[path].splitlines(), wanted[path].splitlines(), f"golden/{path}", path, lineterm="", n=1
             )
             found.append("\n".join(chain([f"{path} differs:"], islice(lines, _MOST_LINES))))
     return found
 
 
-def update(folder: Path, expected: Mapping[str, str]) -> None:
-    """Write what is expected, and delete what is stale."""
-    for path in _kept(folder).keys() - expected.keys():
+def update(folder: Path, wanted: Mapping[str, str]) -> None:
+    """Write what is wanted, and delete what is stale."""
+    for path in _kept(folder).keys() - wanted.keys():
         (folder / path).unlink()
-    for path, text in expected.items():
+    for path, text in wanted.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="\n")
@@ -96,10 +181,10 @@ def update(folder: Path, expected: Mapping[str, str]) -> None:
 
 def assert_golden(folder: Path, *, rewrite: bool) -> None:
     """Fails where the folder and what is rendered now are not the same, also when it was just rewritten."""
-    expected = rendered(folder)
-    found = differences(folder, expected)
+    wanted = expected(folder)
+    found = differences(folder, wanted)
     if found and rewrite:
-        update(folder, expected)
+        update(folder, wanted)
         raise AssertionError(f"{folder.name} was rewritten; run again without --update-golden")
     if found:
         raise AssertionError(

@@ -30,21 +30,33 @@ iputils-ping
 iperf3
 socat
 tcpdump
+wireguard-go        # where this kernel has no WireGuard
 dnsutils
 easy-rsa
 openssl
 openssh-server
 openssh-client
+libnss-wrapper
 rsync
 util-linux
 procps
+network-manager          # on a bus of its own: a laptop
+network-manager-openvpn
+dbus-daemon
+apparmor                 # its parser: servers under a profile, in the lab's VM
 
-# What researchers run: several processes that train together.
+# What researchers run: several processes that train together, and containers without root.
 python3-torch
+podman
+uidmap
 
 # Pages in a browser.
+curl
 chromium
 chromium-driver
+
+# Signatures of what images are made of.
+gnupg
 
 # Cookbooks: their Ruby and its style, the Erubis that Chef renders with, what reads the files they write.
 ruby
@@ -66,8 +78,12 @@ etcd-server
 etcd-client
 prometheus
 
-# A node with a real kubelet, in the lab's VM.
+# MLflow's database. Tests start their own.
+postgresql
+
+# Nodes with a real kubelet: in the lab's VM, and of a whole cluster on this kernel.
 runc
+iptables
 containernetworking-plugins
 dnsmasq-base
 nftables
@@ -83,6 +99,9 @@ debootstrap
 qemu-utils
 e2fsprogs
 packer
+
+# Images of our own Dockerfiles.
+buildah
 END
 }
 
@@ -140,3 +159,8 @@ done
 # shellcheck disable=SC2086 # a list of words
 $sudo env DEBIAN_FRONTEND=noninteractive INITRD=No \
   apt-get install -qq -y --no-install-recommends $wanted >/dev/null
+
+# It would take this machine's interfaces at the next boot.
+case " $wanted " in
+  *" network-manager "*) $sudo systemctl --quiet disable NetworkManager.service NetworkManager-wait-online.service || true ;;
+esac

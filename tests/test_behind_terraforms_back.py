@@ -15,14 +15,14 @@ from drive.applying import apply_saved
 from drive.behind_terraforms_back import CHANGES, World
 from permissions.recorded import recording
 
-from infra.commands import world
-from infra.commands.environment import Environment, find, understand
-from infra.drive import lifecycle, localaws, saved, summary, undeclared
+from infra.commands import session
+from infra.commands.environment import Environment, find, load_project
+from infra.drive import lifecycle, localaws, saved_plan, summary, undeclared
 from infra.drive.lifecycle import Job
-from infra.drive.settle import settle
+from infra.drive.refresh import settle
 from infra.drive.undeclared.state import declared
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=3), pytest.mark.timeout(900)]
 
 SPEC = """\
 version: 1
@@ -61,13 +61,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     (tmp_path / "environments" / "doors.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     environment: Environment = find("doors")
-    understood = understand(environment)
-    made = world.job(understood)
+    project = load_project(environment)
+    made = session.job(project)
     from infra.commands.rendering import write
 
-    write(understood)
+    write(project)
     yield made
-    localaws.stop(world.embedded_folder(environment).absolute())
+    localaws.stop(session.embedded_folder(environment).absolute())
 
 
 def test_each_change_is_found_named_and_restored(job: Job, request: pytest.FixtureRequest) -> None:
@@ -78,7 +78,7 @@ def test_each_change_is_found_named_and_restored(job: Job, request: pytest.Fixtu
     for change, _ in CHANGES.values():
         change(seen)
 
-    state = saved.local_state(job.folders)
+    state = saved_plan.local_state(job.folders)
     assert state is not None
     before = state.read_bytes()
     found = lifecycle.drift(job)

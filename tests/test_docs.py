@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +21,12 @@ from invoke.loader import FilesystemLoader
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs/tutorial.md"
+ENGINEER = ROOT / "docs/infra-engineer.md"
+COMMANDS = ROOT / "docs/commands.md"
+FIGURES = ROOT / "docs/figures.md"
+ARCHITECTURE = ROOT / "docs/architecture.md"
+TROUBLES = ROOT / "docs/troubleshooting.md"
 IAM = ROOT / "docs/iam"
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -45,7 +56,9 @@ def fenced(page: Path, after: str) -> str:
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
-PATH = re.compile(r"`((?:infra|templates|tests|environments|docs|benchmarks)/[\w./-]+)`")
+PATH = re.compile(
+    r"`((?:infra|templates|tests|environments|docs|benchmarks|cookbooks|packer|client)/[\w./-]+)`"
+)
 
 
 def prose(page: Path) -> str:
@@ -83,8 +96,8 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 def is_example(path: str) -> bool:
-    """Files that a reader is told to make: those of the environment ``lab``."""
-    return path.startswith("environments/lab.")
+    """Files that a reader makes: those of environments that do not ship, and the site."""
+    return path.startswith(("environments/lab.", "environments/mine.", "environments/broken.", "docs/.site/"))
 
 
 def test_every_decision_is_listed_and_has_the_parts_of_the_template() -> None:
@@ -122,13 +135,20 @@ def flags() -> Mapping[str, frozenset[str]]:
     }
 
 
-def test_the_tasks_table_is_what_invoke_lists() -> None:
-    rows = dict(
-        re.findall(r"^\| `invoke (\w[\w.-]*)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    assert rows == {
+def test_the_tasks_table_is_what_invoke_lists(request: pytest.FixtureRequest) -> None:
+    page = COMMANDS.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `invoke (\w[\w.-]*)` \| (.+) \|$", page, re.MULTILINE)
+    tasks = {
         name: (namespace()[name].__doc__ or "").strip().splitlines()[0] for name in namespace().task_names
     }
+    if dict(rows) != tasks and request.config.getoption("--update-golden"):
+        order = [name for name, _ in rows if name in tasks]
+        order += [name for name in tasks if name not in order]
+        head = page[: page.index("| `invoke ")]
+        COMMANDS.write_text(
+            head + "".join(f"| `invoke {name}` | {tasks[name]} |\n" for name in order), "utf-8"
+        )
+    assert dict(rows) == tasks, "'pytest tests/test_docs.py --update-golden' rewrites the table"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -141,7 +161,8 @@ def test_commands_exist_with_their_options(page: Path) -> None:
 
 
 def test_every_task_but_those_that_are_named_takes_an_environment() -> None:
-    assert {name for name, known in flags().items() if "--env" not in known} == {"schema", "docs", "bench"}
+    without = {name for name, known in flags().items() if "--env" not in known}
+    assert without == {"new", "schema", "docs", "bench"}
 
 
 # -- Examples ---------------------------------------------------------------------------------------------
@@ -149,7 +170,7 @@ def test_every_task_but_those_that_are_named_takes_an_environment() -> None:
 
 def test_the_ten_line_spec_is_the_one_that_ships() -> None:
     shipped = (ROOT / "environments/minimal.yaml").read_text(encoding="utf-8")
-    assert fenced(README, "`environments/minimal.yaml`:") == shipped
+    assert fenced(TUTORIAL, "`environments/minimal.yaml` is a whole environment in ten lines:") == shipped
     assert len(shipped.splitlines()) == 10
 
 
@@ -159,23 +180,23 @@ def test_the_broken_spec_gets_the_errors_that_are_shown(
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    from infra.commands import speaking
+    from infra.commands import show
     from infra.commands.environment import find
 
     (tmp_path / "environments").mkdir()
-    spec = fenced(README, "<!-- broken:spec -->")
+    spec = fenced(TUTORIAL, "<!-- broken:spec -->")
     (tmp_path / "environments/broken.yaml").write_text(spec, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert speaking.validate(find("broken"), json=False) == 1
+    assert show.validate(find("broken"), json=False) == 1
     captured = capsys.readouterr()
-    said, shown = captured.err + captured.out, fenced(README, "<!-- broken:output -->")
+    said, shown = captured.err + captured.out, fenced(TUTORIAL, "<!-- broken:output -->")
     if said != shown and request.config.getoption("--update-golden"):
-        README.write_text(README.read_text(encoding="utf-8").replace(shown, said), encoding="utf-8")
-    assert said == shown, "'pytest tests/test_docs.py --update-golden' rewrites the README's example"
+        TUTORIAL.write_text(TUTORIAL.read_text("utf-8").replace(shown, said), encoding="utf-8")
+    assert said == shown, "'pytest tests/test_docs.py --update-golden' rewrites the example"
 
 
 def test_the_lock_file_is_shown_as_it_is() -> None:
-    shown = fenced(README, "kept the same way.").splitlines()
+    shown = fenced(ENGINEER, "kept the same way.").splitlines()
     lock = (ROOT / "environments/minimal.lock.yaml").read_text(encoding="utf-8").splitlines()
     assert [line for line in shown if line not in lock] == []
 
@@ -184,10 +205,91 @@ def test_the_real_account_s_example_is_a_sound_spec(tmp_path: Path) -> None:
     from infra.load import load
 
     minimal = (ROOT / "environments/minimal.yaml").read_text(encoding="utf-8")
-    example = fenced(README, "where the Terraform state is kept")
+    example = fenced(ENGINEER, "where the Terraform state is kept")
     spec = tmp_path / "lab.yaml"
     spec.write_text(minimal + re.sub(r"^ {3}", "", example, flags=re.MULTILINE), encoding="utf-8")
     assert load(spec).spec.aws.account == "123456789012"
+
+
+def test_the_training_program_prints_what_is_shown(tmp_path: Path) -> None:
+    project = tmp_path / "my-project"
+    project.mkdir()
+    (project / "train.py").write_text(fenced(TUTORIAL, "<!-- tutorial:train -->"), encoding="utf-8")
+    command = [sys.executable, "-m", "causeway", "run", "--local", "--", sys.executable, "train.py"]
+    home = {
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "PYTHONPATH": str(ROOT / "client"),
+    }
+    ran = subprocess.run(
+        command, cwd=project, env={**os.environ, **home}, capture_output=True, text=True, check=True
+    )
+    assert fenced(TUTORIAL, "<!-- tutorial:output -->") in ran.stdout + ran.stderr
+    (model,) = tmp_path.rglob("model.json")
+    assert json.loads(model.read_text("utf-8"))["workers"] == 1
+
+
+def definitions(code: ast.AST, within: str = "") -> Iterator[str]:
+    """Functions and classes of a module, those of a class as ``Class.function``."""
+    for node in ast.iter_child_nodes(code):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield within + node.name
+            yield from definitions(node, f"{within}{node.name}.")
+
+
+def test_the_walks_name_what_exists() -> None:
+    text = re.sub(r"\s+", " ", ARCHITECTURE.read_text("utf-8"))
+    named = re.findall(r"`([\w.]+)` (?:\(|in )`(infra/[\w/]+\.py)`", text)
+    assert len(named) > 40
+    missing = [
+        f"{path}: {name}"
+        for path, name in ((ROOT / file, name) for name, file in named)
+        if name not in set(definitions(ast.parse(path.read_text("utf-8"))))
+    ]
+    assert missing == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    def pages(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for part in entry.values() if isinstance(entry, dict) else entry:
+                yield from pages(part)
+
+    nav = set(pages(tomllib.loads((ROOT / "docs/zensical.toml").read_text("utf-8"))["project"]["nav"]))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if ROOT / "docs" in path.parents}
+    assert {page for page in there - nav if not page.startswith("adr/0")} == set()
+    assert nav - there == set()
+
+
+def test_pictures_are_pictures() -> None:
+    """An image that a page shows is a file of its kind, and each image is shown by a page."""
+    shown = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", prose(page))
+        if not re.match(r"[a-z]+:", link)
+    }
+    begins = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<svg"}
+    assert shown
+    for path in shown:
+        assert begins[path.suffix] in path.read_bytes()[:1000], path
+    assert set((ROOT / "docs").glob("*.[ps][nv]g")) <= shown
+
+
+def test_links_of_the_site_stay_in_it() -> None:
+    """The site has what is in ``docs/`` alone; other files of the repository are named, not linked."""
+    outside = [
+        f"{relative(page)}: {link}"
+        for page in PAGES
+        if ROOT / "docs" in page.parents
+        for link in LINK.findall(prose(page))
+        if not re.match(r"[a-z]+:", link)
+        and not link.startswith("#")
+        and ROOT / "docs" not in (page.parent / link.partition("#")[0]).resolve().parents
+    ]
+    assert outside == []
 
 
 @pytest.mark.parametrize(
@@ -288,23 +390,41 @@ def test_labels_and_taints_of_nodes_are_told() -> None:
         assert f"`{taint.key}:{taint.effect}`" in KUBERNETES.read_text("utf-8")
 
 
+def texts_of(code: ast.AST) -> Iterator[str]:
+    """The texts of a module, each whole, with `{}` for what is filled in."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+
+
 def test_errors_that_are_explained_are_the_programs() -> None:
-    code = " ".join(path.read_text("utf-8") for path in sorted((ROOT / "infra").rglob("*.py")))
-    explained = [row.strip("`") for row in rows(KUBERNETES, "<!-- kubernetes:errors -->")]
-    assert len(explained) == 10
-    assert [text for text in explained if text not in code] == []
+    code = " ".join(
+        text
+        for folder in ("infra", "client/causeway")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for text in texts_of(ast.parse(path.read_text("utf-8")))
+    )
+    explained = {
+        row.strip("`")
+        for part in re.findall(r"^(<!-- .+ -->)$", TROUBLES.read_text("utf-8"), re.MULTILINE)
+        for row in rows(TROUBLES, part)
+    }
+    assert len(explained) > 50
+    assert {text for text in explained if text not in code} == set()
 
 
 def test_the_first_job_is_ten_lines_that_kubernetes_takes() -> None:
     import kubernetes_validate
 
-    text = fenced(README, "ten lines in `job.yaml`:")
+    text = fenced(TUTORIAL, "ten lines in `job.yaml`:")
     assert len(text.splitlines()) == 10
     kubernetes_validate.validate(yaml.safe_load(text), "1.36", strict=True)
 
 
 def test_the_place_for_figures_is_kept() -> None:
-    assert re.search(r"<!-- bench:begin -->.*<!-- bench:end -->", README.read_text("utf-8"), re.DOTALL)
+    assert re.search(r"<!-- bench:begin -->.*<!-- bench:end -->", FIGURES.read_text("utf-8"), re.DOTALL)
 
 
 # -- Permissions ------------------------------------------------------------------------------------------
@@ -313,12 +433,14 @@ READS = ("Describe", "Get", "List", "Search")
 
 API = {
     "autoscaling": "autoscaling",
+    "cloudfront": "cloudfront",
     "ec2": "ec2",
     "elasticfilesystem": "efs",
     "elasticloadbalancing": "elbv2",
     "iam": "iam",
     "kms": "kms",
     "logs": "logs",
+    "rds": "rds",
     "route53": "route53",
     "s3": "s3",
     "servicequotas": "service-quotas",
@@ -381,23 +503,28 @@ def reads(actions: Iterable[str]) -> set[str]:
     }
 
 
+def of_rows(*sections: str) -> set[str]:
+    """The actions of sections of the table, whatever part of a cluster they are for."""
+    rows = [row for section in sections for row in table()[section].values()]
+    return {
+        action
+        for row in rows
+        for key, actions in (row.items() if isinstance(row, dict) else [("", row)])
+        if key != "when"
+        for action in actions
+    }
+
+
 def wanted_by_plan() -> set[str]:
-    look = {action for row in table()["data"].values() for action in row}
-    refresh = reads(
-        action for row in table()["resources"].values() for actions in row.values() for action in actions
-    )
-    return look | refresh | {action for actions in table()["plan"].values() for action in actions}
+    return of_rows("data", "plan") | reads(of_rows("resources"))
 
 
 def wanted_by_apply() -> set[str]:
-    change = {
-        action for row in table()["resources"].values() for actions in row.values() for action in actions
-    }
-    return wanted_by_plan() | change | {action for actions in table()["apply"].values() for action in actions}
+    return wanted_by_plan() | of_rows("resources", "apply")
 
 
 def wanted_by_bake() -> set[str]:
-    return {action for actions in table()["bake"].values() for action in actions}
+    return of_rows("bake")
 
 
 def declared(kind: str) -> set[str]:
@@ -414,7 +541,7 @@ def test_every_type_of_the_modules_has_its_actions() -> None:
     assert set(table()["resources"]) == declared("resource")
     assert set(table()["data"]) == declared("data")
     for kind, row in table()["resources"].items():
-        assert list(row) == ["create", "read", "update", "delete"], kind
+        assert [key for key in row if key != "when"] == ["create", "read", "update", "delete"], kind
         assert row["create"], kind
         assert row["read"], kind
 
@@ -444,7 +571,7 @@ def test_every_call_that_our_own_code_makes_on_images_is_allowed() -> None:
 def test_the_shared_secrets_store_gets_what_it_asks_for() -> None:
     from infra.drive.secrets.ssm import ACTIONS
 
-    assert set(table()["apply"]["secrets"]) == set(ACTIONS)
+    assert set(table()["apply"]["secrets"]["actions"]) == set(ACTIONS)
 
 
 def test_each_action_exists() -> None:

@@ -1,6 +1,7 @@
 """The pipelines of docs/ci: their shell steps run for real, against a bare repository in place of the forge.
 
-GitHub's and GitLab's own runners are not to be had here: `gh` is a stand-in, and so is `invoke`.
+GitHub's and GitLab's own runners are not to be had here: steps are run by the shells that these are known to
+use, `gh` is a stand-in, and so are `invoke` and `docker`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import pytest
 import yaml
@@ -27,18 +28,56 @@ def _load(name: str) -> dict[str, Any]:
     return found
 
 
-def _github() -> list[dict[str, Any]]:
-    steps: list[dict[str, Any]] = _load("github-bake.yml")["jobs"]["bake"]["steps"]
-    return steps
+Step: TypeAlias = tuple[tuple[str, ...], str]
+"""A shell, and what it runs."""
+
+GITHUB: Final = {
+    None: ("bash", "-e"),
+    "bash": ("bash", "--noprofile", "--norc", "-eo", "pipefail"),
+    "sh": ("sh", "-e"),
+}
+"""GitHub, "Workflow syntax", ``jobs.<job_id>.steps[*].shell``: what a step is run by, which is another shell
+where none is named. The last word is the script's file."""
+
+GITLAB: Final = ("bash", "-eo", "pipefail")
+"""GitLab Runner sets both, where the image has a bash (shells/bash.go)."""
 
 
-def _scripts() -> dict[str, str]:
-    """Name → the shell that bakes and opens the request."""
-    github = [step["run"] for step in _github() if "run" in step and step["run"] != "make install"]
-    return {"github": "\n".join(github), "gitlab": "\n".join(_load("gitlab-bake.yml")["bake"]["script"])}
+def _github(name: str, job: str) -> list[Step]:
+    """The steps of a job that are shell, but for what installs and signs in."""
+    flow = _load(name)
+    found = flow["jobs"][job]
+    default = found.get("defaults", flow.get("defaults", {})).get("run", {}).get("shell")
+    return [
+        (GITHUB[step.get("shell", default)], step["run"])
+        for step in found["steps"]
+        if "run" in step and step["run"] != "make install" and step.get("name") != "Sign in"
+    ]
 
 
-SCRIPTS = _scripts()
+def _gitlab(name: str, job: str) -> list[Step]:
+    return [(GITLAB, "\n".join(_load(name)[job]["script"]))]
+
+
+STEPS: Final = {
+    "github": _github("github-bake.yml", "bake"),
+    "gitlab": _gitlab("gitlab-bake.yml", "bake"),
+}
+"""Name → the shell that bakes and opens the request."""
+
+BUILDS: Final = {
+    "github": _github("github-autoscaler.yml", "build"),
+    "gitlab": _gitlab("gitlab-autoscaler.yml", "autoscaler"),
+}
+"""Name → the shell that builds and pushes the autoscaler's image."""
+
+PUSHES: Final = {
+    "github": _github("github-push.yml", "push"),
+    "gitlab": _gitlab("gitlab-push.yml", "push"),
+}
+"""Name → the shell that pushes what gateways need."""
+
+SCRIPTS: Final = {name: "\n".join(text for _, text in steps) for name, steps in STEPS.items()}
 
 
 @dataclass(frozen=True)
@@ -50,17 +89,17 @@ class Forge:
     told: Path
     env: dict[str, str]
 
-    def run(self, script: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=self.clone,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def run(self, steps: list[Step]) -> bool:
+        """Whether the job is green: a step that fails ends it."""
+        file = self.clone.parent / "step"
+        for shell, text in steps:
+            file.write_text(text)
+            done = subprocess.run(
+                [*shell, str(file)], cwd=self.clone, env=self.env, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                return False
+        return True
 
     def branches(self) -> list[str]:
         return self._git("for-each-ref", "--format=%(refname:short)", "refs/heads")
@@ -93,7 +132,9 @@ def forge(tmp_path: Path) -> Forge:
         "GIT_CONFIG_VALUE_0": "https://bake:token@gitlab.test/lab/causeway.git",
         "GIT_CONFIG_KEY_1": "safe.directory",
         "GIT_CONFIG_VALUE_1": "*",
-        "CAUSEWAY_ENV": "lab",
+        "CAUSEWAY_ENV": "lab", "CAUSEWAY_REGISTRY": "registry.test/lab",
+        "CI_REGISTRY_IMAGE": "registry.test/lab",
+        "GITHUB_RUN_NUMBER": "7", "CI_COMMIT_SHORT_SHA": "abc123", "CI_PIPELINE_IID": "7",
         "GITHUB_RUN_ID": "77", "GITHUB_SHA": "abc123", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
         "CI_PIPELINE_ID": "77", "CI_COMMIT_SHA": "abc123", "CI_DEFAULT_BRANCH": "main",
         "CI_SERVER_HOST": "gitlab.test", "CI_PROJECT_PATH": "lab/causeway", "GITLAB_PUSH_TOKEN": "token",
@@ -122,18 +163,18 @@ def _bakes(forge: Forge, text: str) -> None:
     _program(forge.clone / ".venv" / "bin" / "invoke", f"{text}\necho '[]'")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", STEPS)
 def test_a_bake_that_changes_nothing_opens_nothing(forge: Forge, name: str) -> None:
     _bakes(forge, ":")
-    forge.run(SCRIPTS[name])
+    assert forge.run(STEPS[name])
     assert forge.branches() == ["main"]
     assert not forge.told.exists()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", STEPS)
 def test_new_images_come_as_a_branch_with_the_lock_file_alone(forge: Forge, name: str) -> None:
     _bakes(forge, "printf 'images:\\n' >>environments/lab.lock.yaml; touch left-behind")
-    forge.run(SCRIPTS[name])
+    assert forge.run(STEPS[name])
     assert forge.branches() == ["images/lab-77", "main"]
     assert forge.lock_of("images/lab-77") == ["version: 1", "images:"]
     assert forge.lock_of("main") == ["version: 1"]
@@ -143,12 +184,52 @@ def test_new_images_come_as_a_branch_with_the_lock_file_alone(forge: Forge, name
         assert "+images:" in (forge.clone / "body.md").read_text()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", STEPS)
 def test_a_bake_that_fails_opens_nothing(forge: Forge, name: str) -> None:
-    _bakes(forge, "printf 'images:\\n' >>environments/lab.lock.yaml; exit 1")
-    with pytest.raises(AssertionError):
-        forge.run(SCRIPTS[name])
+    """A job that is green then would leave everybody on old images, and nobody would know."""
+    _bakes(forge, "printf 'images:\\n' >>environments/lab.lock.yaml; echo '[]'; exit 1")
+    assert not forge.run(STEPS[name])
     assert forge.branches() == ["main"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_lock_file_that_is_new_comes_as_a_branch_too(forge: Forge, name: str) -> None:
+    """git diff says nothing of a file that is not tracked."""
+    subprocess.run(
+        "git rm -q environments/lab.lock.yaml && git commit -qm none && git push -q origin main",
+        shell=True,
+        check=True,
+        cwd=forge.clone,
+        env=forge.env,
+    )
+    _bakes(forge, "mkdir -p environments; printf 'images:\\n' >>environments/lab.lock.yaml")
+    assert forge.run(STEPS[name])
+    assert forge.branches() == ["images/lab-77", "main"]
+    assert forge.lock_of("images/lab-77") == ["images:"]
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("failing", ["build", "run", "push", "none"])
+def test_a_build_that_fails_is_red_and_pushes_nothing(forge: Forge, name: str, failing: str) -> None:
+    _program(
+        forge.clone.parent / "bin" / "docker",
+        f'echo "$1" >>{forge.clone.parent}/docker; [ "$1" != {failing} ]',
+    )
+    assert forge.run(BUILDS[name]) is (failing == "none")
+    done = (forge.clone.parent / "docker").read_text().split()
+    assert ("push" in done) is (failing in ("push", "none"))
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    """A tag may be moved by whoever takes over the action's repository."""
+    used = [
+        line.split("uses:")[1].strip()
+        for path in sorted(CI.glob("github-*.yml"))
+        for line in path.read_text().splitlines()
+        if "uses:" in line
+    ]
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", each)] == []
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -172,11 +253,22 @@ def test_the_shell_is_clean(name: str, tmp_path: Path) -> None:
     subprocess.run(["shellcheck", script], check=True)
 
 
+@pytest.mark.parametrize("name", PUSHES)
+@pytest.mark.parametrize("fails", ["", "vpn.push", "vpn.status"])
+def test_a_push_that_fails_fails_its_pipeline(forge: Forge, name: str, fails: str) -> None:
+    """Also where what it prints is copied into a summary."""
+    _program(forge.clone / ".venv" / "bin" / "invoke", f'echo "$1" >>{forge.told}; [ "$1" != "{fails}" ]')
+    assert forge.run(PUSHES[name]) is (not fails)
+    asked = ["outputs", "vpn.push", "vpn.status"]
+    assert forge.told.read_text().split() == asked[: asked.index(fails) + 1 if fails else None]
+
+
 def test_there_are_no_long_lived_keys() -> None:
     for path in CI.iterdir():
         assert not re.search(r"AWS_(SECRET_)?ACCESS_KEY|aws-access-key-id", path.read_text())
-    assert _load("github-bake.yml")["permissions"]["id-token"] == "write"
-    assert "AWS_ID_TOKEN" in _load("gitlab-bake.yml")["bake"]["id_tokens"]
+    for job in ("bake", "push"):
+        assert _load(f"github-{job}.yml")["permissions"]["id-token"] == "write"
+        assert "AWS_ID_TOKEN" in _load(f"gitlab-{job}.yml")[job]["id_tokens"]
     for name in ("github", "gitlab"):
         (statement,) = json.loads((CI / f"{name}-trust.json").read_text())["Statement"]
         claims = statement["Condition"]["StringEquals"]

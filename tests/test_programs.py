@@ -54,6 +54,7 @@ PROGRAMS = (
     "busybox true",
     "modprobe --version",
     "debootstrap --version",
+    "buildah --version",
     "mke2fs -V",
     "packer version",
     # Cookbooks.

@@ -91,6 +91,7 @@ ONE_SIZE = {
 """Files that a pool's new size changes."""
 
 
+@pytest.mark.nightly
 @pytest.mark.heavy(minutes=6)
 @pytest.mark.parametrize("project", ["research"], indirect=True)
 def test_from_nothing_to_everything_and_back(project: Project, update: bool) -> None:

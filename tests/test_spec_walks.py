@@ -18,7 +18,7 @@ from permissions.recorded import recording
 from benchmarks.lifecycle.edits import EDITS
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import Resource, drawn, unnamed, untruths, walk
-from infra.commands.environment import Environment, understand
+from infra.commands.environment import Environment, load_project
 from infra.drive import localaws
 from infra.errors import SpecError
 
@@ -98,7 +98,7 @@ def test_each_edit_gives_a_spec_that_is_sound_or_refused_in_words(
         made = [name for name in names if EDITS[name](spec, random)]
         project.write(spec)
         try:
-            understand(Environment(environment))
+            load_project(Environment(environment))
         except SpecError as refused:
             codes.update(problem.code for problem in refused.problems)
         else:
@@ -123,6 +123,7 @@ WALKS: Mapping[str, tuple[str, list[list[str]]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.heavy(minutes=6)
 @pytest.mark.timeout(1800)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.autoscaler import ordering, scale_up
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import GPU, PODS, GroupState, Pod, Shape, Snapshot
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.snapshot import GPU, PODS, GroupState, Pod, Shape, Snapshot
+from infra.autoscaler.placement import scale_up
 
 NOW = 1_800_000_000.0
 _GI = 2**30
@@ -66,7 +67,7 @@ def measure(pods: int = 50_000) -> Burst:
         groups={each.name: GroupState(each.name, each.region, 0, 0, each.max) for each in config.groups},
     )
     started = time.perf_counter()
-    view = ordering.build(snapshot, Memory(), config, NOW)
+    view = state_builder.build(snapshot, Memory(), config, NOW)
     growth = scale_up.plan(view, snapshot, Memory(), config, NOW)
     seconds = time.perf_counter() - started
     placed = sum(each.count for each in growth.verdicts if each.outcome == "starting")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.autoscaler.decoding import Decoder, snapshot
+from infra.autoscaler.observed.decoding import Decoder, snapshot
 
 PAGE: Final = 500
 """As ``kube.watching`` asks for."""
@@ -63,12 +63,11 @@ class Decoded:
     """The most memory that the process has held."""
 
 
-def pages(pods: int, *, diverse: bool = False) -> list[bytes]:
-    """A list of pods in pages; ``diverse``: no two of one shape."""
-    return [
-        _page("Pod", [_pod(number, diverse=diverse) for number in range(first, min(first + PAGE, pods))])
-        for first in range(0, pods, PAGE)
-    ]
+def pages(pods: int, *, diverse: bool = False) -> Iterator[bytes]:
+    """A list of pods, page by page; ``diverse``: no two of one shape."""
+    for first in range(0, pods, PAGE):
+        numbers = range(first, min(first + PAGE, pods))
+        yield _page("Pod", [_pod(number, diverse=diverse) for number in numbers])
 
 
 def nodes(count: int) -> list[bytes]:
@@ -105,7 +104,7 @@ def homes() -> dict[str, list[bytes]]:
 
 def measure(pods: int = 30_000, hosts: int = 1_000, *, diverse: bool = False) -> Decoded:
     """Decode so many, once."""
-    bodies, machines = pages(pods, diverse=diverse), nodes(hosts)
+    bodies, machines = [*pages(pods, diverse=diverse)], nodes(hosts)
     decoder = Decoder()
     caches: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
     started, worked = time.perf_counter(), time.process_time()

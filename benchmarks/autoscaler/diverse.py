@@ -15,11 +15,21 @@ import sys
 import time
 from dataclasses import dataclass
 
-from infra.autoscaler import ordering, scale_up
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.view import View
-from infra.autoscaler.world import PODS, GroupState, Pod, PodTerm, Selector, Shape, Snapshot, Spread
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.observed.snapshot import (
+    PODS,
+    GroupState,
+    Pod,
+    PodTerm,
+    Selector,
+    Shape,
+    Snapshot,
+    Spread,
+)
+from infra.autoscaler.placement import scale_up
 
 NOW = 1_800_000_000.0
 _MI = 2**20
@@ -125,7 +135,7 @@ def measure(count: int = 20_000) -> Diverse:
     """One plan."""
     config, snapshot = world(count)
     started = time.perf_counter()
-    view: View = ordering.build(snapshot, Memory(), config, NOW)
+    view: ClusterState = state_builder.build(snapshot, Memory(), config, NOW)
     growth = scale_up.plan(view, snapshot, Memory(), config, NOW)
     seconds = time.perf_counter() - started
     placed = sum(each.count for each in growth.verdicts if each.outcome == "starting")

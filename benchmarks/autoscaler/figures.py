@@ -42,6 +42,11 @@ def _different() -> tuple[float, str]:
     return found.seconds, f"{found.outcomes['starting']:,} start, {found.outcomes['fits']:,} fit"
 
 
+def _hundred_thousand() -> tuple[float, str]:
+    found = loop.whole(100_000, diverse=True)
+    return found.seconds, f"{found.outcomes['starting']:,} start, {found.outcomes['waits']:,} wait"
+
+
 def _burst() -> tuple[float, str]:
     found = burst.measure(50_000)
     return found.seconds, f"{found.placed:,} placed"
@@ -64,7 +69,8 @@ def _waiting() -> tuple[float, str]:
 
 _MEASURED: Final[tuple[tuple[str, str, Callable[[], tuple[float, str]]], ...]] = (
     ("A loop: 1,000 nodes, 30,000 pods, from lists on", "5 s, 1 GiB", _loop),
-    ("The same, no two pods alike", "", _different),
+    ("The same, no two pods alike", "5 s, 1 GiB", _different),
+    ("100,000 pods on 1,000 nodes, no two alike", "20 s, 1 GiB", _hundred_thousand),
     ("A place for 50,000 equal pods", "3 s", _burst),
     ("A place for 20,000 pods of five families, 400 types", "4 s, 4,040 nodes", _diverse),
     ("What goes of 2,000 nodes with 80,000 pods", "3 s", _scale_in),

@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,13 +24,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from benchmarks.autoscaler import burst, decoding
-from infra.autoscaler import collecting
+from infra.autoscaler import garbage_collection
 from infra.autoscaler.config import Config, Group
-from infra.autoscaler.containing import contained
 from infra.autoscaler.decision import SetDesired
-from infra.autoscaler.decoding import Decoder, snapshot
+from infra.autoscaler.fault_isolation import isolated
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import GPU, GroupState, Instance, Taint
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.decoding import Decoder, snapshot
+from infra.autoscaler.observed.snapshot import GPU, GroupState, Instance
 
 NOW: Final = 1_795_384_800.0
 """A day after the benchmark's pods were made."""
@@ -53,7 +54,7 @@ class Whole:
     cpu: float
     """Of a processor, for all of it: what a busy machine changes less."""
     mib: int
-    """The most memory that the process has held, the bodies of all lists at once among it."""
+    """The most memory that the process has held. Lists are made page by page, as the API gives them."""
     outcomes: Mapping[str, int]
     sizes: Mapping[str, int]
 
@@ -64,36 +65,39 @@ class Whole:
 
 def whole(pods: int = 30_000, hosts: int = 1_000, *, diverse: bool = False) -> Whole:
     """One loop of a new process."""
-    collecting.seldom()  # as the process does it
+    garbage_collection.seldom()  # as the process does it
     groups = tuple(
         replace(each, labels={**each.labels, **_LABELS}, taints=(_TAINT,)) for each in burst.groups(hosts)
     )
     config = Config("research", "research", {each.site: each.region for each in groups}, groups)
     states = _states(groups, hosts)
-    bodies = {
+    bodies: dict[str, Iterable[bytes]] = {
         "Pod": decoding.pages(pods, diverse=diverse),
         "Node": decoding.nodes(hosts),
         **decoding.homes(),
     }
     decoder = Decoder()
     caches: dict[str, dict[str, Any]] = {kind: {} for kind in bodies}
-    started, worked = time.perf_counter(), time.process_time()
+    decode = cpu = 0.0
     for kind, pages in bodies.items():
         for body in pages:
+            started, worked = time.perf_counter(), time.process_time()
             caches[kind].update(decoder.list(kind, body).objects)
-    decoded = time.perf_counter()
+            decode += time.perf_counter() - started
+            cpu += time.process_time() - worked
+    decoded, worked = time.perf_counter(), time.process_time()
     seen = snapshot(caches, states, {}, {}, NOW)
     joined = time.perf_counter()
-    decision = contained(seen, Memory(), config, NOW)
+    decision = isolated(seen, Memory(), config, NOW)
     ended = time.perf_counter()
     outcomes: Counter[str] = Counter()
     for verdict in decision.verdicts:
         outcomes[verdict.outcome] += verdict.count
     return Whole(
-        decode=decoded - started,
+        decode=decode,
         join=joined - decoded,
         decide=ended - joined,
-        cpu=time.process_time() - worked,
+        cpu=cpu + time.process_time() - worked,
         mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         outcomes=outcomes,
         sizes={each.group: each.desired for each in decision.actions if isinstance(each, SetDesired)},
@@ -130,11 +134,11 @@ class Burst:
 
 def outside(pods: int = 1_600) -> Burst:
     """A burst through watches to writes."""
-    from autoscaler import making
+    from autoscaler import make
+    from autoscaler.controller_stage import staged
     from autoscaler.embedded import running
-    from autoscaler.stage import staged
 
-    groups = (making.group(max=300), making.group("us-east-1", max=300))
+    groups = (make.group(max=300), make.group("us-east-1", max=300))
     with running() as aws, TemporaryDirectory() as folder, staged(aws, Path(folder), *groups) as stage:
         assert not stage.turn().decision.actions
         stage.pods(pods, gpus=1)

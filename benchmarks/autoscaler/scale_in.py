@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.autoscaler import ordering, scale_in
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import (
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.snapshot import (
     PODS,
     DaemonSet,
     GroupState,
@@ -23,6 +23,7 @@ from infra.autoscaler.world import (
     Shape,
     Snapshot,
 )
+from infra.autoscaler.scale_down import planner
 
 NOW: Final = 1_800_000_000.0
 _GI: Final = 2**30
@@ -63,9 +64,9 @@ def measure(nodes: int = 2_000, pods: int = 80_000, *, movable: bool = False) ->
     snapshot = _snapshot(config, nodes, pods, movable)
     memory = Memory(idle={node.name: NOW - 5000 for node in snapshot.nodes})
     started = time.perf_counter()
-    view = ordering.build(snapshot, memory, config, NOW)
+    view = state_builder.build(snapshot, memory, config, NOW)
     ordered = time.perf_counter()
-    found = scale_in.plan(view, frozenset(), {}, snapshot, memory, config, NOW)
+    found = planner.plan(view, frozenset(), {}, snapshot, memory, config, NOW)
     ended = time.perf_counter()
     return Choice(
         "all may be moved" if movable else "half runs jobs",

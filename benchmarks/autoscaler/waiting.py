@@ -7,10 +7,10 @@ import sys
 import time
 from dataclasses import dataclass
 
-from infra.autoscaler import availability, ordering
 from infra.autoscaler.config import Config
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.world import (
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.snapshot import (
     GPU,
     Flavor,
     GangSet,
@@ -22,6 +22,7 @@ from infra.autoscaler.world import (
     Shape,
     Snapshot,
 )
+from infra.autoscaler.reporting import availability
 from infra.catalogue.labels import GPU_MODEL
 
 NOW = 1_800_000_000.0
@@ -59,7 +60,7 @@ def measure(count: int, *, diverse: bool = False) -> Found:
         sources={"team": "cohort/all"},
         offers={"team": _MODELS},
     )
-    view = ordering.build(Snapshot(NOW), Memory(), config, NOW)
+    view = state_builder.build(Snapshot(NOW), Memory(), config, NOW)
     begun = time.perf_counter()
     values, _ = availability.content(view, queues, flavors, Memory(), config, {})
     text = availability.text(values)

@@ -9,9 +9,9 @@ import sys
 import time
 from random import Random
 
-from infra.autoscaler.simulate import example, reporting, run
-from infra.autoscaler.simulate.conditions import Capacity, Conditions
-from infra.autoscaler.simulate.trace import Job, Trace
+from infra.simulator import example, reporting, run
+from infra.simulator.conditions import Capacity, Conditions
+from infra.simulator.trace import Job, Trace
 
 DAY, HOUR = 86400.0, 3600.0
 CARDS = 2000

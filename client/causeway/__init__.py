@@ -1,3 +1,14 @@
-"""Run code from a laptop on the GPUs of a Causeway cluster, or on this machine."""
+"""Run code from a laptop on the GPUs of a Causeway cluster, or on this machine.
 
+Programs of a run import it as well, for what follows; of the client they have this file and ``program.py``.
+"""
+
+from pkgutil import extend_path
+
+# Where the program's own environment has the client, too, the rest of it is found there.
+__path__ = extend_path(__path__, __name__)
+
+from causeway.program import checkpoint, report, should_stop
+
+__all__ = ["checkpoint", "report", "should_stop"]
 __version__ = "0.1.0"

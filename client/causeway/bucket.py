@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 
@@ -11,5 +12,25 @@ def has_object(s3: Any, bucket: str, key: str) -> bool:
     Not by HeadObject: for an object that does not exist it returns 403 unless the role may list the bucket
     without a prefix (Amazon S3 API Reference, "HeadObject").
     """
+    return _written(s3, bucket, key) is not None
+
+
+def renew_object(s3: Any, bucket: str, key: str, keep_days: int) -> bool:
+    """Whether a bucket has an object. After a third of ``keep_days``, it is copied onto itself.
+
+    S3 counts the days of a lifecycle rule from when an object was written, and a copy is written (Amazon S3
+    User Guide, "Copying, moving, and renaming objects"; a copy onto itself has to replace something).
+    """
+    written = _written(s3, bucket, key)
+    if written is None:
+        return False
+    if datetime.now(timezone.utc) - written >= timedelta(days=keep_days) / 3:
+        source = {"Bucket": bucket, "Key": key}
+        s3.copy_object(Bucket=bucket, Key=key, CopySource=source, MetadataDirective="REPLACE")
+    return True
+
+
+def _written(s3: Any, bucket: str, key: str) -> datetime | None:
     found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
-    return any(each["Key"] == key for each in found.get("Contents", ()))
+    times: list[datetime] = [each["LastModified"] for each in found.get("Contents", ()) if each["Key"] == key]
+    return times[0] if times else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -31,8 +34,10 @@ def cli() -> None:
     \b
     causeway run --local -- python train.py     on this machine
     causeway run --gpus 4 -- python train.py    on four GPUs of the cluster
+    causeway run job.yaml --on titan-01         on a machine that ssh knows
     causeway ps                                 what runs, and what waits
     causeway why train-3                        why it waits, or why it failed
+    causeway sweep job.yaml                     many trials of it, bad ones stopped early
     """
 
 
@@ -46,6 +51,34 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
     return found
 
 
+_MOST_RUNS = 1_000
+
+
+def _each(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, list[str]]:
+    """``lr=0.1,0.2`` and ``seed=0..9``, both ends included."""
+    found: dict[str, list[str]] = {}
+    for name, text in _pairs(_, __, values).items():
+        ends = re.fullmatch(r"(-?\d+)\.\.(-?\d+)", text)
+        if ends and int(ends[2]) - int(ends[1]) >= _MOST_RUNS:
+            raise click.BadParameter(f"{name}={text} has more than {_MOST_RUNS} values")
+        listed = (
+            [str(number) for number in range(int(ends[1]), int(ends[2]) + 1)] if ends else text.split(",")
+        )
+        if not listed or "" in listed:
+            raise click.BadParameter(f"{name}={text} lacks a value; write NAME=V1,V2 or NAME=FIRST..LAST")
+        found[name] = listed
+    if (runs := math.prod(map(len, found.values()))) > _MOST_RUNS:
+        raise click.BadParameter(f"{runs} runs are more than {_MOST_RUNS}")
+    return found
+
+
+def _hosts(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
+    return list(dict.fromkeys(filter(None, (value or "").split(","))))
+
+
+_on = click.option(
+    "--on", callback=_hosts, metavar="HOST,…", help="Machines that ssh knows, in place of a cluster."
+)
 _yes = click.option(
     "-y", "--yes", is_flag=True, envvar="CAUSEWAY_YES", help="Do not ask, whatever it may cost."
 )
@@ -66,11 +99,19 @@ _yes = click.option(
 @click.option("--env", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="An environment variable.")
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
               help="What takes the place of {NAME} in the command, or a field: time=2h.")  # fmt: skip
+@click.option(
+    "--each",
+    multiple=True,
+    callback=_each,
+    metavar="NAME=V1,V2",
+    help="As --set, but a run for each value, or of FIRST..LAST; given twice, for each combination.",
+)
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @click.option("--image", help="A name of the cluster's images, or a reference.")
 @click.option("--priority", help="A priority class of the cluster.")
 @click.option("--group", help="The group whose queue and namespace are used. Default: your own.")
 @click.option("--local", is_flag=True, help="Run on this machine, without a cluster.")
+@_on
 @click.option("--dry-run", is_flag=True, help="Print the object, and submit nothing.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
 @_yes
@@ -83,8 +124,10 @@ def run(
     /,
     file: str | None,
     parameters: dict[str, str],
+    each: dict[str, list[str]],
     allow_secrets: bool,
     local: bool,
+    on: list[str],
     dry_run: bool,
     detach: bool,
     yes: bool,
@@ -98,21 +141,45 @@ def run(
     causeway run -- python train.py --epochs 1             one GPU of the cluster
     causeway run --gpus 8 --nodes 4 -- python train.py     four machines of eight, under torchrun
     causeway run job.yaml --set lr=1e-3                    {lr} in the file's command
+    causeway run job.yaml --each lr=0.1,0.01 --each seed=0..4      ten runs
     causeway run --local --gpus 2 -- python train.py       two processes of this machine
+    causeway run job.yaml --on titan-01,titan-02           machines that ssh knows, without a cluster
     """
     options = {name: value for name, value in fields.items() if value is not None}
     options |= {f"env.{name}": value for name, value in env.items()}
     command: tuple[str, ...] = ctx.meta["after dashes"]
     if command:
         options["run"] = list(command)
-    if local and (dry_run or detach):
-        raise click.UsageError("--local runs at once and here: without --dry-run and --detach")
+    if local and on:
+        raise click.UsageError("--local is this machine, --on are others")
+    if on and each:
+        raise click.UsageError("--each is for a cluster: machines have no queue")
+    if local and (dry_run or detach or each):
+        raise click.UsageError("--local runs at once and here: without --dry-run, --detach and --each")
     if local:
         from causeway.commands.run import run_local
 
         sys.exit(run_local(file, options, parameters, allow_secrets=allow_secrets, as_json=as_json))
-    from causeway.commands.submit import run_in_cluster
+    if on:
+        from causeway.commands.machines import run_on
 
+        shown = {"detach": detach, "dry_run": dry_run, "as_json": as_json}
+        sys.exit(run_on(on, file, options, parameters, allow_secrets=allow_secrets, **shown))
+    from causeway.commands.submit import run_each, run_in_cluster
+
+    if each:
+        sys.exit(
+            run_each(
+                file,
+                options,
+                parameters,
+                each,
+                allow_secrets=allow_secrets,
+                as_json=as_json,
+                dry_run=dry_run,
+                yes=yes,
+            )
+        )
     sys.exit(
         run_in_cluster(
             file,
@@ -129,34 +196,292 @@ def run(
 
 _group = click.option("--group", help="The group whose namespace is meant. Default: your own.")
 _json = click.option("--json", "as_json", is_flag=True, help="For programs.")
+_local = click.option("--local", is_flag=True, help="Of this machine: what causeway run --local ran.")
+
+
+def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
+    """Whether runs are those of ``run --on``: as the person says, or as this laptop remembers."""
+    from causeway.machines import records
+
+    if on:
+        return True
+    known = [run for run in runs if group is None and records.hosts_of(run) is not None]
+    if known and len(known) < len(runs):
+        raise click.UsageError(f"{', '.join(known)} ran on machines, others in the cluster: name them apart")
+    return bool(known)
+
+
+def _is_here(search: str, group: str | None) -> bool:
+    """Whether this laptop has the record of a search: it runs on machines."""
+    from causeway.machines import records
+
+    return group is None and records.is_search(search)
+
+
+class _Sweep(click.Group):
+    """``sweep FILE`` submits a search: a word that is not a command is a file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = [_SUBMIT, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in super().list_commands(ctx) if name != _SUBMIT]
+
+
+_SUBMIT = "submit"
+
+
+@cli.group(cls=_Sweep, context_settings=_CONTEXT, epilog="Options of a search: causeway sweep submit --help.")
+def sweep() -> None:
+    """Search over parameters: sweep FILE starts the search that the job file's `sweep:` describes.
+
+    \b
+    causeway sweep job.yaml                      trials are runs of the cluster
+    causeway sweep job.yaml --trials 20          a field of the file, set here
+    causeway sweep --local job.yaml              trials are processes of this machine
+    causeway sweep job.yaml --on titan-01        trials are runs on machines that ssh knows
+    causeway sweep show resnet-s1                table, best, what was stopped and why
+    """
+
+
+@sweep.command(_SUBMIT, context_settings=_CONTEXT)
+@click.argument("file", metavar="JOB.yaml")
+@click.option("--name", help="What the search is called. Default: the file's.")
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="How many at most.")
+@click.option("--parallel", type=click.IntRange(1), metavar="N", help="How many at once.")
+@click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+              help="What takes the place of {NAME} in the command, or a field: sweep.seed=1.")  # fmt: skip
+@click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
+@click.option("--group", help="The group whose queue and namespace are used. Default: your own.")
+@click.option("--local", is_flag=True, help="On this machine, without a cluster.")
+@_on
+@click.option("--dry-run", is_flag=True, help="Print the conductor and a trial, and submit nothing.")
+@_yes
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def sweep_submit(
+    file: str,
+    name: str | None,
+    trials: int | None,
+    parallel: int | None,
+    parameters: dict[str, str],
+    allow_secrets: bool,
+    group: str | None,
+    local: bool,
+    on: list[str],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Start a search.
+
+    \b
+    causeway sweep job.yaml --trials 20 --parallel 4
+    """
+    given = {"name": name, "group": group, "sweep.trials": trials, "sweep.parallel": parallel}
+    options = {field: value for field, value in given.items() if value is not None}
+    if local and on:
+        raise click.UsageError("--local is this machine, --on are others")
+    if (local or on) and dry_run:
+        raise click.UsageError("--local and --on run at once: without --dry-run")
+    if local or on:
+        from causeway.commands.sweep_local import sweep_local
+
+        sys.exit(sweep_local(file, options, parameters, on, allow_secrets=allow_secrets, as_json=as_json))
+    from causeway.commands.sweep import sweep_in_cluster
+
+    sys.exit(
+        sweep_in_cluster(
+            file, options, parameters, allow_secrets=allow_secrets, as_json=as_json, dry_run=dry_run, yes=yes
+        )
+    )
+
+
+@sweep.command("show", context_settings=_CONTEXT)
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="All trials. Default: the best twenty.")
+@click.option("-w", "--watch", is_flag=True, help="Go on, until it is over or Ctrl-C.")
+@click.option("--html", "page", metavar="FILE", help="Write a page with parallel coordinates and curves.")
+@_local
+@_group
+@_json
+def sweep_show(
+    name: str | None,
+    everything: bool,
+    watch: bool,
+    page: str | None,
+    local: bool,
+    group: str | None,
+    as_json: bool,
+) -> None:
+    """Show a search: trials, the best, what was stopped where and why. Without NAME, list searches.
+
+    \b
+    causeway sweep show resnet-s1
+    causeway sweep show resnet-s1 --html resnet.html
+    """
+    if name is None and (watch or page):
+        raise click.UsageError("--watch and --html need the name of a search")
+    if local or (name and _is_here(name, group)):
+        from causeway.commands.sweep_local import show_local
+
+        sys.exit(show_local(name, everything=everything, watch=watch, page=page, as_json=as_json))
+    from causeway.commands.sweep import show_in_cluster
+
+    sys.exit(show_in_cluster(name, group, everything=everything, watch=watch, page=page, as_json=as_json))
+
+
+@sweep.command("stop", context_settings=_CONTEXT)
+@click.argument("name")
+@_local
+@_group
+@_json
+def sweep_stop(name: str, local: bool, group: str | None, as_json: bool) -> None:
+    """Stop a search with its trials. They keep their record and checkpoints.
+
+    \b
+    causeway sweep stop resnet-s1
+    """
+    from causeway.commands import sweep as sweeps
+    from causeway.commands import sweep_local
+
+    if local or _is_here(name, group):
+        sys.exit(sweep_local.stop_local(name, as_json=as_json))
+    sys.exit(sweeps.stop(name, group, as_json=as_json))
+
+
+@sweep.command("resume", context_settings=_CONTEXT)
+@click.argument("name")
+@_local
+@_group
+@_json
+def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> None:
+    """Go on with a search that was stopped or has failed: its trials from their checkpoints.
+
+    \b
+    causeway sweep resume resnet-s1
+    """
+    from causeway.commands import sweep as sweeps
+    from causeway.commands import sweep_local
+
+    if local or _is_here(name, group):
+        sys.exit(sweep_local.resume_local(name, None, as_json=as_json))
+    sys.exit(sweeps.resume(name, group, as_json=as_json))
+
+
+@sweep.command("extend", context_settings=_CONTEXT)
+@click.argument("name")
+@click.option("--trials", type=click.IntRange(1), required=True, metavar="N", help="How many in all.")
+@_local
+@_group
+@_json
+def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json: bool) -> None:
+    """Let a search have more trials, also one that is done.
+
+    \b
+    causeway sweep extend resnet-s1 --trials 200
+    """
+    from causeway.commands import sweep as sweeps
+    from causeway.commands import sweep_local
+
+    if local or _is_here(name, group):
+        sys.exit(sweep_local.resume_local(name, trials, as_json=as_json))
+    sys.exit(sweeps.extend(name, group, trials, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
+@click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C.")
+@click.option("--sweep", "search", metavar="NAME", help="The trials of a search.")
 @_group
+@_on
 @_json
-def ps(group: str | None, as_json: bool) -> None:
-    """List runs, the newest first.
+def ps(watch: bool, search: str | None, group: str | None, on: list[str], as_json: bool) -> None:
+    """List runs, the newest first; a search is one line.
 
     \b
     causeway ps --group vision
+    causeway ps --sweep resnet-s1          its trials
+    causeway ps --watch
+    causeway ps --on titan-01,titan-02     runs of these machines, whichever laptop started them
     """
+    from causeway.cluster import kubeconfig
+    from causeway.machines import records
+
+    here = search is not None and _is_here(search, group)
+    if watch and (as_json or on or here):
+        raise click.UsageError("--watch is for people, and a cluster: without --json and --on")
+    used = bool(records.names())
+    if on or used or here:  # most people have no runs there, and need not wait for what they need
+        from causeway.commands import machines
+    if on or here or (used and not (group or watch or search or kubeconfig.exists())):
+        sys.exit(machines.ps(on, search, as_json=as_json))
     from causeway.commands import watching
 
-    sys.exit(watching.ps(group, as_json=as_json))
+    try:
+        code = watching.ps(group, search, watch=watch, as_json=as_json)
+    finally:  # also without the VPN
+        if used and not (as_json or group or watch or search):
+            machines.ps((), as_json=False)
+    sys.exit(code)
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run")
+@_local
+@_group
+@_json
+def show(run: str, local: bool, group: str | None, as_json: bool) -> None:
+    """Show all that is known of a run: metrics, use of GPUs and memory, checkpoints, cost.
+
+    \b
+    causeway show resnet-3
+    causeway show --local project-1
+    """
+    from causeway.commands.show import show as show_run
+
+    sys.exit(show_run(run, group, local=local, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--diff", is_flag=True, help="Show the lines of the code that differ, too.")
+@_local
+@_group
+@_json
+def compare(runs: tuple[str, ...], diff: bool, local: bool, group: str | None, as_json: bool) -> None:
+    """Show how runs differ: parameters and fields, code, image, GPUs, final metrics.
+
+    \b
+    causeway compare resnet-3 resnet-4
+    causeway compare resnet-3 resnet-4 --diff
+    """
+    from causeway.commands.compare import compare as compare_runs
+
+    if len(runs) < 2:
+        raise click.UsageError("two runs at least")
+    sys.exit(compare_runs(runs, group, local=local, shows_code=diff, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
 @_group
+@_on
 @_json
-def why(run: str, group: str | None, as_json: bool) -> None:
+def why(run: str, group: str | None, on: list[str], as_json: bool) -> None:
     """Say why a run waits, or which worker failed first, and with which words.
 
     \b
     causeway why resnet-3
     """
-    from causeway.commands import watching
+    from causeway.commands import machines, watching
 
+    if _is_here(run, group):
+        from causeway.commands.sweep_local import show_local
+
+        sys.exit(show_local(run, everything=False, watch=False, page=None, as_json=as_json))
+    if _on_machines([run], on, group):
+        sys.exit(machines.why(run, on, as_json=as_json))
     sys.exit(watching.why(run, group, as_json=as_json))
 
 
@@ -166,9 +491,16 @@ def why(run: str, group: str | None, as_json: bool) -> None:
 @click.option("--worker", metavar="worker-3", help="Only this one.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Of an earlier start; 0 is the first.")
 @_group
+@_on
 @_json
 def logs(
-    run: str, follow: bool, worker: str | None, attempt: int | None, group: str | None, as_json: bool
+    run: str,
+    follow: bool,
+    worker: str | None,
+    attempt: int | None,
+    group: str | None,
+    on: list[str],
+    as_json: bool,
 ) -> None:
     """Show the output of all workers of a run, also when its pods are gone.
 
@@ -176,6 +508,10 @@ def logs(
     causeway logs -f resnet-3
     causeway logs resnet-3 --worker worker-1 --attempt 0
     """
+    if _on_machines([run], on, group):
+        from causeway.commands import machines
+
+        sys.exit(machines.logs(run, on, follows=follow, worker=worker, start=attempt, as_json=as_json))
     from causeway.commands.logs import logs as show
 
     sys.exit(show(run, group, follows=follow, worker=worker, attempt=attempt, as_json=as_json))
@@ -184,54 +520,86 @@ def logs(
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True)
 @_group
+@_on
 @_json
-def stop(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
+def stop(runs: tuple[str, ...], group: str | None, on: list[str], as_json: bool) -> None:
     """Stop runs: SIGTERM, their grace, SIGKILL. They keep their record, and can be resumed.
 
     \b
     causeway stop resnet-3 resnet-4
     """
-    from causeway.commands import watching
+    from causeway.commands import machines, watching
 
+    if _on_machines(runs, on, group):
+        sys.exit(machines.stop(runs, on, as_json=as_json))
     sys.exit(watching.stop(runs, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True)
+@click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
+@_yes
 @_group
+@_on
 @_json
-def resume(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
-    """Queue stopped runs again, with the code that they were submitted with.
+def resume(
+    runs: tuple[str, ...], local: bool, yes: bool, group: str | None, on: list[str], as_json: bool
+) -> None:
+    """Go on with runs from their last checkpoint, with the code that they were submitted with.
 
     \b
-    causeway resume resnet-3
+    causeway resume resnet-3             stopped: queued again. Failed or timed out: a new run goes on
+    causeway resume --local project-1
     """
-    from causeway.commands import watching
+    if local:
+        from causeway.commands.run import resume_local
 
-    sys.exit(watching.resume(runs, group, as_json=as_json))
+        if len(runs) > 1:
+            raise click.UsageError("--local resumes one run")
+        sys.exit(resume_local(runs[0], as_json=as_json))
+    from causeway.commands import machines, watching
+
+    if _on_machines(runs, on, group):
+        sys.exit(machines.resume(runs, on, as_json=as_json))
+    sys.exit(watching.resume(runs, group, as_json=as_json, yes=yes))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
+@click.option("--exact", is_flag=True, help="Also with its image by digest, its packages, its model of GPU.")
+@click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
 @_yes
 @_group
 @_json
-def rerun(run: str, detach: bool, yes: bool, group: str | None, as_json: bool) -> None:
+def rerun(
+    run: str, exact: bool, local: bool, detach: bool, yes: bool, group: str | None, as_json: bool
+) -> None:
     """Submit a run once more, from its beginning, with the job and the code that it was submitted with.
+
+    --exact says what cannot be the same.
 
     \b
     causeway rerun resnet-3
+    causeway rerun resnet-3 --exact
+    causeway rerun --local project-1
     """
+    if local:
+        from causeway.commands.run import rerun_local
+
+        if detach:
+            raise click.UsageError("--local runs at once and here: without --detach")
+        sys.exit(rerun_local(run, exact=exact, as_json=as_json))
     from causeway.commands import submit
 
-    sys.exit(submit.rerun(run, group, as_json=as_json, detach=detach, yes=yes))
+    sys.exit(submit.rerun(run, group, exact=exact, as_json=as_json, detach=detach, yes=yes))
 
 
 @cli.command(cls=_AfterDashes, context_settings=_CONTEXT)
 @click.argument("run", required=False)
 @click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
 @click.option("--node", metavar="NAME", help="Log in to an SSH node instead.")
+@click.option("--stdio", is_flag=True, help="Serve one ssh connection: the ProxyCommand of ssh-config.")
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
 @click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
 @click.option("--idle", default="1h", show_default=True, help="It ends after so long without use.")
@@ -241,6 +609,7 @@ def rerun(run: str, detach: bool, yes: bool, group: str | None, as_json: bool) -
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @_yes
 @_group
+@_on
 @click.pass_context
 def shell(
     ctx: click.Context,
@@ -248,9 +617,11 @@ def shell(
     run: str | None,
     worker: str | None,
     node: str | None,
+    stdio: bool,
     yes: bool,
     allow_secrets: bool,
     group: str | None,
+    on: list[str],
     **fields: Any,
 ) -> None:
     """Open a terminal on a GPU with this folder's code, in a worker of RUN, or on an SSH node.
@@ -259,6 +630,7 @@ def shell(
     causeway shell --gpus 1 --time 8h                    ends when you leave, or when it is idle
     causeway shell resnet-3 --worker worker-1            beside what runs there
     causeway shell resnet-3 -- nvidia-smi                one command
+    causeway shell --on titan-01 --gpus 2                on a machine that ssh knows, with leased GPUs
     causeway shell --node login                          plain ssh
     """
     from causeway.commands import shell as shells
@@ -266,29 +638,114 @@ def shell(
     command: tuple[str, ...] = ctx.meta["after dashes"]
     if node is not None:
         sys.exit(shells.log_in(node, command))
+    if stdio:
+        from causeway.commands.ssh_config import serving
+
+        if run is None or command:
+            raise click.UsageError("--stdio needs the name of a run, and no command")
+        command = serving()
+    if run is not None and _on_machines([run], on, group):
+        from causeway.commands import entering
+
+        sys.exit(entering.enter(run, worker, on, command))
     if run is not None:
         sys.exit(shells.enter(run, worker, group, command))
     if command or worker:
         raise click.UsageError("a command and --worker need the name of a run; for a new one: causeway run")
     options = {name: value for name, value in fields.items() if value is not None}
+    if on:
+        from causeway.commands import entering
+
+        sys.exit(entering.open_shell(on, options, allow_secrets=allow_secrets))
     options |= {"group": group} if group else {}
     sys.exit(shells.open_shell(options, allow_secrets=allow_secrets, yes=yes))
+
+
+@cli.command("ssh-config", context_settings=_CONTEXT)
+@click.argument("run")
+@click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
+@_group
+@_on
+def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -> None:
+    """Print a Host entry of ~/.ssh/config for a worker that runs: for VS Code, scp and sftp.
+
+    \b
+    causeway ssh-config shell-3 >> ~/.ssh/config
+    """
+    from causeway.commands.ssh_config import ssh_config as print_config
+
+    sys.exit(print_config(run, worker, group, on))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run", required=False)
+@click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
+@click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
+@click.option("--idle", default="1h", show_default=True, help="It ends when nothing was run for so long.")
+@click.option("--image", help="A name of the cluster's images, or a reference.")
+@click.option("--python", metavar="FILE", help="Packages to install, as for `run`.")
+@click.option("--priority", help="A priority class of the cluster.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8888, show_default=True, help="Of this machine."
+)
+@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option("-d", "--detach", is_flag=True, help="Start it, and do not wait.")
+@click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
+@_yes
+@_group
+@_on
+def notebook(
+    run: str | None,
+    idle: str,
+    port: int,
+    no_browser: bool,
+    detach: bool,
+    allow_secrets: bool,
+    yes: bool,
+    group: str | None,
+    on: list[str],
+    **fields: Any,
+) -> None:
+    """Open JupyterLab on a GPU, with this folder's code on its path; or that of RUN again.
+
+    The image or --python has to have jupyterlab.
+
+    \b
+    causeway notebook --gpus 1
+    causeway notebook notebook-3                  one that goes on
+    causeway notebook --on titan-01 --gpus 2      on a machine that ssh knows
+    """
+    from causeway.commands import notebook as notebooks
+
+    shown: dict[str, Any] = {"port": port, "browser": not no_browser}
+    if run is not None:
+        if _on_machines([run], on, group):
+            sys.exit(notebooks.open_on(run, on, **shown))
+        sys.exit(notebooks.open_in_cluster(run, group, **shown))
+    options = {name: value for name, value in fields.items() if value is not None}
+    options |= {"group": group} if group else {}
+    begun = {**shown, "detach": detach, "allow_secrets": allow_secrets}
+    if on:
+        sys.exit(notebooks.start_on(on, options, idle, **begun))
+    sys.exit(notebooks.start_in_cluster(options, idle, **begun, yes=yes))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run")
 @click.argument("folder", required=False, default="")
+@click.option("--diff", is_flag=True, help="Show what is different in FOLDER, by default this one.")
 @_group
 @_json
-def code(run: str, folder: str, group: str | None, as_json: bool) -> None:
+def code(run: str, folder: str, diff: bool, group: str | None, as_json: bool) -> None:
     """Write the code of a run into a new folder, by default of the run's name.
 
     \b
     causeway code resnet-3
+    causeway code resnet-3 --diff
     """
     from causeway.commands import files
 
-    sys.exit(files.code(run, group, folder, as_json=as_json))
+    sys.exit((files.diff if diff else files.code)(run, group, folder, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -296,14 +753,19 @@ def code(run: str, folder: str, group: str | None, as_json: bool) -> None:
 @click.argument("path", required=False, default="")
 @click.option("--to", "folder", default="", metavar="FOLDER", help="Default: the run's name.")
 @_group
+@_on
 @_json
-def get(run: str, path: str, folder: str, group: str | None, as_json: bool) -> None:
+def get(run: str, path: str, folder: str, group: str | None, on: list[str], as_json: bool) -> None:
     """Fetch what a run wrote below $CAUSEWAY_RESULTS: all of it, or a file or folder of it.
 
     \b
     causeway get resnet-3
     causeway get resnet-3 plots --to today
     """
+    if _on_machines([run], on, group):
+        from causeway.commands import machines
+
+        sys.exit(machines.get(run, on, path, folder, as_json=as_json))
     from causeway.commands import files
 
     sys.exit(files.get(run, group, path, folder, as_json=as_json))
@@ -352,8 +814,108 @@ def gpus(as_json: bool) -> None:
     sys.exit(show(as_json=as_json))
 
 
+@cli.command(context_settings=_CONTEXT)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Of this machine."
+)
+def dashboards(port: int) -> None:
+    """Open Grafana: use of GPUs, queues, cost.
+
+    \b
+    causeway dashboards
+    """
+    from causeway.commands.dashboards import dashboards as show
+
+    sys.exit(show(port))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("runs", nargs=-1)
+@click.option("--stop", is_flag=True, help="End the board.")
+@click.option("--local", is_flag=True, help="Of this machine: TensorBoard here, over what ran here.")
+@click.option("--here", is_flag=True, help="Of the cluster: TensorBoard here, over a copy that follows them.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Of this machine."
+)
+@click.option("-d", "--detach", is_flag=True, help="Start it, and do not wait.")
+@_group
+@_json
+def board(
+    runs: tuple[str, ...],
+    stop: bool,
+    local: bool,
+    here: bool,
+    port: int,
+    detach: bool,
+    group: str | None,
+    as_json: bool,
+) -> None:
+    """Open TensorBoard over the event files of RUNS, by default the last ten: what they wrote below
+    $CAUSEWAY_LOGS, and what they reported.
+
+    \b
+    causeway board                        the last runs
+    causeway board resnet-3 resnet-4      these, in place of those that it shows
+    causeway board --stop                 it ends by itself after 8 hours, or 2 without a request
+    causeway board --local project-1      of this machine
+    """
+    from causeway.commands import board as boards
+
+    if local + here + stop > 1:
+        raise click.UsageError("one of --stop, --local and --here")
+    if (local or here) and (detach or as_json):
+        raise click.UsageError("--local and --here run until Ctrl-C: without --detach and --json")
+    if stop:
+        sys.exit(boards.stop(group, as_json=as_json))
+    if local:
+        sys.exit(boards.here(runs, port=port))
+    if here:
+        sys.exit(boards.copied(runs, group, port=port))
+    sys.exit(boards.board(runs, group, port=port, detach=detach, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run", required=False)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Of this machine."
+)
+@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option("--local", is_flag=True, help="What runs of this machine logged; with this machine's MLflow.")
+@_group
+def ui(run: str | None, port: int, no_browser: bool, local: bool, group: str | None) -> None:
+    """Open MLflow: parameters, metrics and files of all runs, at RUN if it is given.
+
+    \b
+    causeway ui
+    causeway ui resnet-3
+    causeway ui --local
+    """
+    from causeway.commands.ui import ui as show
+    from causeway.commands.ui import ui_local
+
+    if local:
+        sys.exit(ui_local(run, port))
+    sys.exit(show(run, group, port, browser=not no_browser))
+
+
+@cli.command(context_settings=_CONTEXT)
+@_group
+def env(group: str | None) -> None:
+    """Print what MLflow's client needs on this machine. Its token is good for an hour.
+
+    \b
+    eval "$(causeway env)"
+    """
+    from causeway.commands.ui import env as show
+
+    sys.exit(show(group))
+
+
 def main() -> None:
     """The program. Errors are one text on stderr, and the exit code says which kind."""
+    # A list of runs is hundreds of thousands of objects that stay: by default, looking for garbage among them
+    # takes as long as reading them.
+    gc.set_threshold(50_000)
     try:
         cli(prog_name="causeway")
     except CausewayError as error:

@@ -1,5 +1,5 @@
-"""In a pod, before the job's own container: brings the runtime, the code as it was submitted, packages, and
-the results that an earlier start of the worker left.
+"""In a pod, before the job's own container: brings the runtime, the code as it was submitted, packages, the
+newest whole checkpoint of the run, and the results that an earlier start of the worker left.
 
 ``python -m causeway.fetch FOLDER``. The rights are those of the token that ``AWS_WEB_IDENTITY_TOKEN_FILE``
 names. In the environment:
@@ -9,8 +9,15 @@ names. In the environment:
 ``CAUSEWAY_PACKAGES``, ``CAUSEWAY_PACKAGES_FOLDER``, ``CAUSEWAY_PACKAGES_SETTINGS``
     The file of the code that lists packages, where in the bucket such that were installed are, and settings
     of uv as JSON. What the image has is in FOLDER/image.json.
+``CAUSEWAY_PACKAGES_EXACTLY``
+    Versions of packages that a run which is repeated had, as JSON.
+``CAUSEWAY_KEEP_DAYS``
+    For how long the store keeps packages that are not renewed.
 ``CAUSEWAY_KEPT``, ``CAUSEWAY_ROLE``
     The run's folder in the bucket, ``s3://bucket/key`` (``causeway.keep``), and what this worker is.
+``CAUSEWAY_POLICY``, ``CAUSEWAY_CONTINUES``
+    Which checkpoints count (``causeway.checkpoints``), and folders of runs that this one goes on with, the
+    nearest first, as JSON.
 ``CAUSEWAY_INSTALLS``, ``JOB_COMPLETION_INDEX``
     Of the role that says ``true`` the first worker installs what is not in the store, and the others wait.
 
@@ -29,7 +36,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,9 +45,13 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from causeway import packages, runtime
-from causeway.bucket import has_object
+from causeway.bucket import has_object, renew_object
+from causeway.checkpoints import Policy
 from causeway.code.archive import RefusedArchiveError, unpack
 from causeway.errors import CausewayError
+from causeway.restoring import restore
+from causeway.shipped import ship
+from causeway.storage import Bucket
 
 _FAILED = 1
 _WAIT = 3600
@@ -55,7 +67,7 @@ def main(folder: Path, environment: Mapping[str, str]) -> int:
         (folder / name).mkdir(parents=True, exist_ok=True)
         # The job writes there, with the uid of its namespace or of its image.
         (folder / name).chmod(0o777)
-    shutil.copy(runtime.__file__, folder / "runtime.py")
+    ship(folder)
     archive = environment.get("CAUSEWAY_ARCHIVE", "")
     kept = urlsplit(environment["CAUSEWAY_KEPT"])
     worker = f"{environment['CAUSEWAY_ROLE']}-{environment.get('JOB_COMPLETION_INDEX', '0')}"
@@ -67,6 +79,10 @@ def main(folder: Path, environment: Mapping[str, str]) -> int:
             if environment.get("CAUSEWAY_PACKAGES"):
                 _Packages(store, folder, digest, environment).bring()
         _bring_back(store, f"{kept.path.strip('/')}/results/{worker}/", folder / "results")
+        if environment.get("CAUSEWAY_POLICY"):  # an older client has none
+            runs = [environment["CAUSEWAY_KEPT"], *json.loads(environment.get("CAUSEWAY_CONTINUES", "[]"))]
+            policy = Policy.of(environment["CAUSEWAY_POLICY"])
+            _resume(store, [urlsplit(run).path.strip("/") for run in runs], policy, folder / "checkpoints")
     except (_GoneError, RefusedArchiveError) as error:
         return _end(runtime.NEVER_WORKS, str(error))
     except _AwayError as error:
@@ -129,6 +145,14 @@ class _Bucket:
         except (BotoCoreError, ClientError, ResponseParserError):
             return unknown
 
+    def renew(self, key: str, keep_days: int) -> None:
+        """Keep an object from expiring. What can't be renewed is used all the same."""
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        with suppress(BotoCoreError, ClientError, ResponseParserError):
+            renew_object(self.s3, self.name, key, keep_days)
+
     def signed(self, key: str, **headers: str) -> str:
         """A URL that takes the object from anybody, for an hour."""
         parameters = {"Bucket": self.name, "Key": key, **headers}
@@ -180,6 +204,20 @@ def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
             Path(folder, name).chmod(0o777 if name in folders else 0o666)
 
 
+def _resume(store: _Bucket, runs: Sequence[str], policy: Policy, target: Path) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    storages = [Bucket(store.s3, store.name, f"{run}/checkpoints/") for run in runs]
+    try:
+        for line in restore(storages, policy, target):
+            print(f"causeway: {line}", file=sys.stderr)
+    except ClientError as error:
+        raise _AwayError(f"the store refuses the checkpoints of {runs[0]}: {error}") from None
+    except (BotoCoreError, ResponseParserError) as error:
+        raise _AwayError(f"the store does not answer: {error}") from None
+
+
 class _Packages:
     """Packages of a job, in the store by what they depend on.
 
@@ -193,9 +231,13 @@ class _Packages:
         self._name = environment["CAUSEWAY_PACKAGES"]
         self._image = json.loads((folder / "image.json").read_text(encoding="utf-8"))
         settings = json.loads(environment.get("CAUSEWAY_PACKAGES_SETTINGS", "{}"))
-        self._wanted = packages.packages_of(folder / "code", self._name, digest, settings, self._image)
+        exactly = json.loads(environment.get("CAUSEWAY_PACKAGES_EXACTLY", "[]"))
+        self._wanted = packages.packages_of(
+            folder / "code", self._name, digest, settings, self._image, exactly
+        )
         self._key = environment["CAUSEWAY_PACKAGES_FOLDER"] + self._wanted.key
         first = environment.get("JOB_COMPLETION_INDEX", "0") == "0"
+        self._keep_days = int(environment.get("CAUSEWAY_KEEP_DAYS", "7"))
         self._installs = first and environment.get("CAUSEWAY_INSTALLS") == "true"
 
     def bring(self) -> None:
@@ -206,6 +248,8 @@ class _Packages:
             pointer = self._pointer()
             if pointer is not None and self._store.has(pointer["archive"], unknown=True):
                 self._unpack(pointer)
+                for key in (pointer["archive"], f"{self._key}.json"):
+                    self._store.renew(key, self._keep_days)
                 return
             if self._installs:
                 self._plan(replaces=pointer is not None)

@@ -64,12 +64,23 @@ def install(plan: Mapping[str, Any]) -> None:
         _show(packages, each)
     config = [] if plan["config"] else ["--no-config"]
     python = os.path.join(target, "bin", "python")
-    _uv(plan, "pip", "install", *config, "--python", python, "-r", plan["requirements"])
+    exactly = ["--constraints", plan["constraints"]] if plan.get("constraints") else []
+    _uv(plan, "pip", "install", *config, "--python", python, "-r", plan["requirements"], *exactly)
     _hide(packages)
+    with open(os.path.join(target, runtime.PACKAGES), "w", encoding="utf-8") as file:
+        file.writelines("%s\n" % line for line in _versions(packages))
     lines = ["import site; site.addsitedir(%r)\n" % folder for folder in image["folders"]]
     with open(os.path.join(packages, "causeway-image.pth"), "w", encoding="utf-8") as file:
         file.writelines(lines)
     _write_scripts(target, image["folders"])
+
+
+def _versions(packages: str) -> list[str]:
+    """``numpy==2.4.6``, by name."""
+    from importlib import metadata
+
+    found = metadata.distributions(path=[packages])
+    return sorted("%s==%s" % (each.metadata["Name"], each.version) for each in found)
 
 
 def _site_packages(target: str) -> str:

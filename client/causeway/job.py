@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
 
+from causeway.part import Part
+from causeway.search.fields import Sweep
 from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_duration, parse_size
 
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = (
     "CAUSEWAY_", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TF_CONFIG",
+    "MLFLOW_RUN_ID",
 )  # fmt: skip
 """Environment variables that Causeway sets: names, or what they begin with."""
 
@@ -70,12 +74,6 @@ Text = Annotated[str, BeforeValidator(_text)]
 Variable = Annotated[str, AfterValidator(_variable)]
 
 
-class Part(BaseModel):
-    """Strict, frozen; unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
 class Code(Part):
     """Which files are shipped."""
 
@@ -101,7 +99,8 @@ class Gpus(Part):
     class_: Annotated[Literal["old", "standard", "new"] | None, Field(alias="class")] = None
     """A class of the cluster's GPUs."""
     interconnect: Literal["nvlink", "nvswitch", "efa"] | None = None
-    """What connects them: `nvlink` or `nvswitch` within a machine, `efa` between machines."""
+    """What connects them: `nvlink` or `nvswitch` within a machine, `efa` between machines. `efa` gives a
+    worker the adapters that go with its GPUs; NCCL uses them if the image has its plugin: docs/efa.md."""
 
 
 def _gpus(value: Any) -> Any:
@@ -128,6 +127,33 @@ class Role(Part):
         return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+class Checkpoints(Part):
+    """Which checkpoints are kept."""
+
+    keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    """How many of the last."""
+    metric: str | None = None
+    """Besides, the best by this metric, as `causeway.report` was given it for the checkpoint's step."""
+    goal: Literal["minimize", "maximize"] = "minimize"
+    """Which values of the metric are better."""
+    sharded: bool = False
+    """Each worker writes a part, and a checkpoint is whole when all have. Default: the first worker's
+    count."""
+
+
+class Tracking(Part):
+    """What MLflow has of the run."""
+
+    record: bool = True
+    """Whether it is recorded at all. Also written `tracking: false`."""
+    experiment: Annotated[str, Field(min_length=1, max_length=250)] | None = None
+    """The experiment that it is in. Default: the job's `name`."""
+
+
+def _tracking(value: Any) -> Any:
+    return {"record": value} if isinstance(value, bool) else value
+
+
 class Where(Part):
     """Restricts where the run may go."""
 
@@ -143,7 +169,8 @@ def _code(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
-def _run(value: Any) -> Any:
+def joined(value: Any) -> Any:
+    """A list of words as a command; all else as it is."""
     import shlex
 
     if isinstance(value, list) and all(isinstance(word, str | int | float) for word in value):
@@ -158,7 +185,7 @@ class Job(Part):
     """The version of this language."""
     name: Label
     """What runs are called: `resnet` gives `resnet-1`, `resnet-2`. Default: the folder's name."""
-    run: Annotated[str, BeforeValidator(_run), Field(min_length=1)]
+    run: Annotated[str, BeforeValidator(joined), Field(min_length=1)]
     """The command: a shell script of one or more lines, or a list of words. Also what follows `--`."""
     code: Annotated[Code | Literal[False], BeforeValidator(_code)] = Code()
     """The folder that is shipped, relative to the job file; `false` for none."""
@@ -190,6 +217,9 @@ class Job(Part):
     """Restricts where it may go."""
     env: dict[Variable, Text] = Field(default_factory=dict)
     """Environment variables."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    """At `$CAUSEWAY_SEED`, for what the program draws. Default: drawn when the run is submitted, and
+    kept."""
     secrets: dict[Label, Variable] = Field(default_factory=dict)
     """Secret of the namespace → an environment variable; the secret has a key of the variable's name."""
     roles: dict[Literal["chief", "worker", "ps", "evaluator"], Role] = Field(default_factory=dict)
@@ -199,6 +229,13 @@ class Job(Part):
     keeps the run to those that do. Default: those that all sites have."""
     restarts: Annotated[int, Field(ge=0, le=100)] = 3
     """How many failures of the program are restarted. Preemption and lost machines do not count."""
+    checkpoints: Checkpoints = Checkpoints()
+    """Which checkpoints are kept: those that the program writes below `$CAUSEWAY_CHECKPOINTS`."""
+    tracking: Annotated[Tracking, BeforeValidator(_tracking)] = Tracking()
+    """What MLflow has of the run, where the cluster has one: `false` for nothing."""
+    stall: Duration | None = None
+    """Ends a program that has not called `causeway.report` for so long (without any call: has not written a
+    line). Its stacks are in the output; it counts as a failure, and is restarted. Default: never."""
     grace: Duration = 120
     """From SIGTERM to SIGKILL."""
     idle: Duration | None = None
@@ -206,6 +243,8 @@ class Job(Part):
     terminal. It counts as failed and is not restarted. Default: never."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(default=(), strict=False)
     """Ports of the workers, reachable from laptops."""
+    sweep: Sweep | None = None
+    """A search over parameters of the command, for `causeway sweep`."""
 
     @model_validator(mode="after")
     def _one_way_to_count(self) -> Job:
@@ -214,7 +253,23 @@ class Job(Part):
         return self
 
 
+def seeded(job: Job) -> Job:
+    """The job with a seed, drawn if it has none."""
+    return job if job.seed is not None else job.model_copy(update={"seed": secrets.randbelow(2**32)})
+
+
 def written(job: Job) -> dict[str, Any]:
     """The job as a file would have it, defaults left out."""
     fields: dict[str, Any] = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return fields
+
+
+def flat(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Fields of ``written`` by dotted names: ``{"gpus.model": "v100"}``. Text stays, all else is JSON."""
+    found: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{inner}": text for inner, text in flat(value).items()}
+        else:
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+    return found

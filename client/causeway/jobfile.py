@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +13,24 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from causeway.errors import InputError, Problem
-from causeway.job import LABEL, Job
+from causeway.job import LABEL, Job, joined
+from causeway.placeholders import filled, names
+from causeway.search import checks
+from causeway.search.command import ALL, texts
+from causeway.search.fields import FloatRange, IntRange, LogRange, Sweep
+from causeway.search.space import dimensions
+from causeway.search.trials import Parameters
 
-_PLACEHOLDER = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 _SUFFIXES = (".yaml", ".yml")
 _COMMAND = "a command goes after `--`: causeway run -- python train.py"
 """A hint for a person who named the program where the job file goes."""
-_BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|int")
+_SHORT = {"code": "path", "tracking": "record"}
+"""Part → the field that it is written short as, where that is not ``count``."""
+_BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|form:.*")
 """Parts of pydantic's locations that name a type rather than a field."""
+_FORMS: Mapping[str, type[BaseModel]] = {
+    "form:log": LogRange, "form:int": IntRange, "form:float": FloatRange,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,15 +74,19 @@ def load(
         origins[keys] = f"--{keys[0]}" if keys[0] != "run" else "the command"
         _put(values, keys, value)
     parameters = dict(parameters)
+    _narrow(values, parameters, origins)
     for dotted in [name for name in parameters if _is_field(name) and not _in_commands(values, name)]:
         keys = tuple(dotted.split("."))
         origins[keys] = f"--set {dotted}"
         _put(values, keys, _yaml(parameters.pop(dotted)))
     values.setdefault("name", _label_of(folder))
+    problems = list(_sweep_problems(values, path, lines, origins))
     try:
         job = Job.model_validate(values)
     except ValidationError as error:
-        raise InputError(sorted(_problems(error, path, lines, origins), key=_order)) from None
+        problems += _problems(error, path, lines, origins)
+    if problems:
+        raise InputError(sorted(problems, key=_order))
     places = {".".join(keys): f"{path}:{line}" for keys, line in lines.items()}
     places |= {".".join(keys): option for keys, option in origins.items()}
     return replace(_filled(job, folder, parameters), places=places)
@@ -132,7 +145,7 @@ def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
         return
     inner = values.get(first)
     if not isinstance(inner, dict):
-        short = {} if inner is None else {"path" if first == "code" else "count": inner}
+        short = {} if inner is None else {_SHORT.get(first, "count"): inner}
         inner = values[first] = short
     _put(inner, tuple(rest), value)
 
@@ -141,12 +154,53 @@ def _is_field(dotted: str) -> bool:
     return dotted.partition(".")[0] in Job.model_fields
 
 
-def _in_commands(values: Mapping[str, Any], name: str) -> bool:
-    """Whether a command has ``{name}``."""
+def _commands(values: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted field → command."""
     roles = values.get("roles")
-    parts = [values, *(roles.values() if isinstance(roles, dict) else ())]
-    commands = [str(part.get("run", "")) for part in parts if isinstance(part, dict)]
-    return any(name in _PLACEHOLDER.findall(command) for command in commands)
+    parts = {f"roles.{name}.": part for name, part in roles.items()} if isinstance(roles, dict) else {}
+    return {
+        f"{prefix}run": str(joined(part["run"]))
+        for prefix, part in {"": values, **parts}.items()
+        if isinstance(part, dict) and "run" in part
+    }
+
+
+def _in_commands(values: Mapping[str, Any], name: str) -> bool:
+    """Whether a command has ``{name}`` or ``{--name}``."""
+    return any(name in set().union(*names(command)) for command in _commands(values).values())
+
+
+def _narrow(
+    values: Mapping[str, Any], parameters: dict[str, str], origins: dict[tuple[str, ...], str]
+) -> None:
+    """``--set`` of a parameter of the sweep leaves it that value alone, with what the choice brings."""
+    sweep = values.get("sweep")
+    space = sweep.get("parameters") if isinstance(sweep, dict) else None
+    if not isinstance(space, dict):
+        return
+    for name in [name for name in parameters if name in space]:
+        value = _yaml(parameters.pop(name))
+        choices = space[name] if isinstance(space[name], list) else []
+        branches = [each for each in choices if isinstance(each, dict) and value in each]
+        space[name] = branches or [value]
+        origins["sweep", "parameters", name] = f"--set {name}"
+
+
+def _sweep_problems(
+    values: Mapping[str, Any],
+    path: Path | None,
+    lines: Mapping[tuple[str, ...], int],
+    origins: Mapping[tuple[str, ...], str],
+) -> Iterator[Problem]:
+    """Those across fields. What is wrong within a field is the model's to say."""
+    if "sweep" not in values:
+        return
+    try:
+        sweep = Sweep.model_validate(values["sweep"])
+    except ValidationError:
+        return
+    for each in checks.problems(sweep, _commands(values)):
+        yield replace(each, where=_where(tuple(each.field.split(".")), path, lines, origins))
 
 
 def _yaml(text: str) -> Any:
@@ -178,7 +232,7 @@ def _problems(
         where = _where(keys, path, lines, origins)
         what, hint = each["msg"].removeprefix("Value error, "), ""
         if each["type"] == "extra_forbidden":
-            what, hint = "unknown field", _near(keys)
+            what, hint = "unknown field", _near(keys, _FORMS.get(str(each["loc"][-2])) if keys[1:] else None)
         elif each["type"] in ("model_type", "dict_type"):
             what = f"{each['input']!r} is not a mapping of fields"
         elif each["type"] == "missing":
@@ -206,10 +260,10 @@ def _where(
     return f"{path}:1" if path else "causeway run"
 
 
-def _near(keys: tuple[str, ...]) -> str:
-    """A hint for an unknown field: one of that part that reads nearly the same."""
-    part: type[BaseModel] = Job
-    for key in keys[:-1]:
+def _near(keys: tuple[str, ...], form: type[BaseModel] | None) -> str:
+    """A hint for an unknown field: one of that part, or form of a parameter, that reads nearly the same."""
+    part: type[BaseModel] = form or Job
+    for key in keys[:-1] if form is None else ():
         info = next((f for name, f in part.model_fields.items() if (f.alias or name) == key), None)
         inner = next(_models(info.annotation), None) if info else None
         if inner is None:
@@ -234,25 +288,8 @@ def _order(problem: Problem) -> tuple[str, int]:
 
 def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
     """The job with ``{name}`` of its commands replaced."""
-    used: set[str] = set()
-    left: set[str] = set()
-
-    def fill(text: str) -> str:
-        def one(match: re.Match[str]) -> str:
-            name = match[1]
-            if name in parameters:
-                used.add(name)
-                return shlex.quote(parameters[name])
-            left.add(name)
-            return match[0]
-
-        return _PLACEHOLDER.sub(one, text)
-
-    roles = {
-        name: role.model_copy(update={"run": fill(role.run)}) if role.run else role
-        for name, role in job.roles.items()
-    }
-    result = job.model_copy(update={"run": fill(job.run), "roles": roles})
+    places = [names(command) for command in (job.run, *(role.run for role in job.roles.values())) if command]
+    known = frozenset[str]().union(*(each.values | each.options for each in places))
     problems = [
         Problem(
             "--set",
@@ -261,11 +298,26 @@ def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
             f"write {{{name}}} where the value goes: {job.run}",
         )
         for name in parameters
-        if name not in used
+        if name not in known
     ]
     if problems:
         raise InputError(problems)
-    notes = tuple(
-        f"{{{name}}} stays as it is: it has no --set {name}=…" for name in sorted(left) if parameters
-    )
-    return LoadedJob(result, folder, dict(parameters), notes)
+    swept = {each.name for each in dimensions(job.sweep.parameters)} if job.sweep else set()
+    left = frozenset[str]().union(*(each.values for each in places)) - swept - {*parameters, ALL}
+    notes = [f"{{{name}}} stays as it is: it has no --set {name}=…" for name in sorted(left) if parameters]
+    notes += checks.notes(job.sweep) if job.sweep else ()
+    result = _with_commands(job, parameters, partly=job.sweep is not None)
+    return LoadedJob(result, folder, dict(parameters), tuple(notes))
+
+
+def of_trial(job: Job, parameters: Parameters) -> Job:
+    """The job of one trial of its sweep: with its parameters in the commands, and no sweep."""
+    return _with_commands(job, texts(parameters)).model_copy(update={"sweep": None})
+
+
+def _with_commands(job: Job, values: Mapping[str, str], *, partly: bool = False) -> Job:
+    roles = {
+        name: role.model_copy(update={"run": filled(role.run, values, partly=partly)}) if role.run else role
+        for name, role in job.roles.items()
+    }
+    return job.model_copy(update={"run": filled(job.run, values, partly=partly), "roles": roles})

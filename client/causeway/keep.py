@@ -1,12 +1,20 @@
-"""In a pod, beside the job's container: copies its output and its results to the store.
+"""In a pod, beside the job's container: copies its output, results and checkpoints to the store.
 
-``python -m causeway.keep FOLDER``. ``CAUSEWAY_KEPT`` is the run's folder, ``s3://bucket/runs/<namespace>/<run>``;
-below it:
+``python -m causeway.keep FOLDER``. ``CAUSEWAY_KEPT`` is the run's folder,
+``s3://bucket/runs/<namespace>/<run>``; below it:
 
 - ``logs/<role>-<rank>/<attempt>/<start>-000001.log``: lines with their times (RFC 3339), in parts;
   ``<start>-ended.json``: how the worker ended. ``<start>``, in seconds since the epoch, tells pods of one
   attempt from each other: a run that was preempted begins again without another attempt.
 - ``results/<role>-<rank>/…``: the files of ``FOLDER/results``.
+- ``events/<role>-<rank>/…``: the files of ``FOLDER/logs``, which TensorBoard reads, in segments
+  (``causeway.segments``); so are ``metrics/<role>-<rank>/<start>``, what the program reported, and
+  ``usage/<role>-<rank>/<start>``, what it used (``causeway.runtime``), and ``packages/<role>-<rank>``, the
+  versions of what was installed for it.
+- ``checkpoints/…``: of ``FOLDER/checkpoints``, by ``causeway.saving``. ``CAUSEWAY_POLICY`` says which are
+  kept, and which workers write them.
+
+Where ``CAUSEWAY_TRACKING`` is set, it is MLflow for the pod's programs, too (``causeway.tracking``).
 
 It goes on until it is asked to stop, copies what is left, and ends. As a sidecar container it is asked after
 the job's container has ended (Kubernetes, "Sidecar containers"), and has what is left of the grace period.
@@ -20,17 +28,29 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from causeway.checkpoints import Policy
+from causeway.runtime import PACKAGES
+from causeway.saving import Saver, alive_until
+from causeway.segments import Sender, files_in
+from causeway.storage import Bucket
+from causeway.tracking.record import Record
+from causeway.tracking.tracked import Tracked
+
 EVERY = 15.0
 """Seconds."""
+EVERY_SERIES = 30.0
+"""Of what is drawn over time."""
 _ASKED = 5.0
 """Seconds that it waits for to be asked when all is sent: who ends by itself is started again."""
+_CHECKPOINT = 20.0
+"""Seconds that MLflow waits at the end for the name of a last checkpoint."""
 _SETTLED = 10.0
 """Seconds that a result is left alone for after it was written to: it may not be whole."""
 
@@ -45,10 +65,11 @@ class Keeper:
         self._bucket = bucket
         self._logs = logs
         self._results = results
+        self._known = False
         self._sent: dict[Path, tuple[int, int]] = {}
         """Path → size and time of what is in the store."""
 
-    def know(self) -> None:
+    def _know(self) -> None:
         """Looks at what is in the store: results that an earlier start left, and that were brought here."""
         root = self._folder / "results"
         pages = self._s3.get_paginator("list_objects_v2").paginate(
@@ -60,13 +81,17 @@ class Keeper:
                 about = path.stat()
                 if about.st_size == kept["Size"] and about.st_mtime <= kept["LastModified"].timestamp() + 1:
                     self._sent[path] = (about.st_size, about.st_mtime_ns)
+        self._known = True
 
-    def copy(self, now: float, *, last: bool = False) -> None:
-        """Sends what is new. ``now``: seconds since the epoch; ``last``: results that were just written, too.
+    def copy(self, last: bool) -> None:
+        """Sends what is new. ``last``: results that were just written, too.
 
         A file that can't be read or sent does not keep others from it; the first such error is raised at the
         end.
         """
+        if not self._known:
+            self._know()
+        now = time.time()
         found = [*self._parts(), *self._files(now, last=last)]
         problems = [problem for each in found if (problem := self._problem(*each)) is not None]
         if problems:
@@ -124,31 +149,97 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
     kept = urlsplit(environment["CAUSEWAY_KEPT"])
     run = kept.path.strip("/")
     worker = f"{environment['CAUSEWAY_ROLE']}-{environment.get('JOB_COMPLETION_INDEX', '0')}"
+    s3 = botocore.session.Session().create_client("s3")
+    start = f"{time.time():.0f}"
     keeper = Keeper(
         folder,
-        botocore.session.Session().create_client("s3"),
+        s3,
         kept.netloc,
-        f"{run}/logs/{worker}/{environment.get('CAUSEWAY_ATTEMPT') or '0'}/{time.time():.0f}-",
+        f"{run}/logs/{worker}/{environment.get('CAUSEWAY_ATTEMPT') or '0'}/{start}-",
         f"{run}/results/{worker}",
     )
-    said, known, due = "", False, time.monotonic() + EVERY
+    series = partial(_send, Sender(Bucket(s3, kept.netloc, f"{run}/")), folder, worker, start)
+    # Each by itself: much of one does not hold up the others.
+    threads = [
+        threading.Thread(target=_follow, args=(folder, stopped, keeper.copy)),
+        threading.Thread(target=_follow, args=(folder, stopped, series, EVERY_SERIES)),
+    ]
+    tracked: Tracked | None = None
+    if record := _record(environment):
+        own, shared = f"{run}/", f"{run.rpartition('/')[0]}/"
+        stores = (Bucket(s3, kept.netloc, prefix) for prefix in (own, shared))
+        tracked = Tracked(record, worker, environment, folder, *stores)
+        tracked.begin()
+    saving: threading.Thread | None = None
+    policy = Policy.of(environment.get("CAUSEWAY_POLICY") or Policy(()).text())  # of an older client: none
+    if worker in policy.workers:
+        storage = Bucket(s3, kept.netloc, f"{run}/checkpoints/")
+        saver = Saver(folder / "checkpoints", storage, policy, worker, folder / "output/metrics.jsonl")
+        save = partial(_save, saver, folder / "output", tracked)
+        saving = threading.Thread(target=_follow, args=(folder, stopped, save))
+        threads.append(saving)
+    if tracked is not None:
+        track = partial(_track, tracked, saving)
+        threads.append(threading.Thread(target=_follow, args=(folder, stopped, track)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stopped.wait(_ASKED)
+    return 0
+
+
+def _send(sender: Sender, folder: Path, worker: str, start: str, last: bool) -> None:
+    files = {f"events/{worker}/{name}": path for name, path in files_in(folder / "logs")}
+    for name in ("metrics", "usage"):
+        files[f"{name}/{worker}/{start}"] = folder / f"output/{name}.jsonl"
+    files[f"packages/{worker}"] = folder / "python" / PACKAGES
+    sender.send(files, last=last)
+
+
+def _record(environment: dict[str, str]) -> Record | None:
+    """What MLflow has of the run; None for nothing. One that a newer client wrote may not be understood."""
+    text = environment.get("CAUSEWAY_TRACKING")
+    try:
+        return Record.of(text) if text else None
+    except (KeyError, TypeError, ValueError) as error:
+        print(
+            f"causeway: nothing goes to MLflow: CAUSEWAY_TRACKING can't be read: {error!r}", file=sys.stderr
+        )
+        return None
+
+
+def _save(saver: Saver, output: Path, tracked: Tracked | None, last: bool) -> None:
+    saver.save(alive_until(output / "ended.json") if last else time.time_ns())
+    if tracked is not None and saver.newest:
+        tracked.note_checkpoint(saver.newest)
+
+
+def _track(tracked: Tracked, saving: threading.Thread | None, last: bool) -> None:
+    """The last word is after the last checkpoint, unless that takes long."""
+    if last and saving is not None:
+        saving.join(_CHECKPOINT)
+    tracked.copy(last)
+
+
+def _follow(
+    folder: Path, stopped: threading.Event, copy: Callable[[bool], None], every: float = EVERY
+) -> None:
+    """Copies all the time, and once more when the job's container has ended, until that has worked."""
+    said, due = "", time.monotonic() + every
     while True:
         last = _wait(folder, stopped, due)
         try:
-            if not known:
-                keeper.know()
-                known = True
-            keeper.copy(time.time(), last=last)
+            copy(last)
             if last:
-                stopped.wait(_ASKED)
-                return 0
+                return
             said = ""
         except Exception as problem:
             if str(problem) != said:
                 said = str(problem)
                 print(f"causeway: not all is in the store yet: {said}", file=sys.stderr)
         # After the end it goes on trying until the kubelet's patience ends.
-        due = time.monotonic() + (2 if last else EVERY)
+        due = time.monotonic() + (2 if last else every)
         if last:
             time.sleep(2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -22,9 +23,15 @@ from platformdirs import user_cache_path, user_data_path
 
 from causeway import packages, runtime
 from causeway.code.archive import unpack
+from causeway.errors import CausewayError
 from causeway.job import Job, written
-from causeway.workers import Workers, ends_when_idle, ends_with, variables
+from causeway.places import Place, saving
+from causeway.saving import alive_until
+from causeway.shipped import ship
+from causeway.tracking import here
+from causeway.workers import Workers, ends_when_idle, ends_when_stalled, ends_with, policy_of, variables
 
+_ARCHIVE, _RECORD = "code.tar.gz", "run.json"
 _PRINT = Callable[[str, str], None]
 """Gets a worker's name and a line of it, without its end."""
 
@@ -38,13 +45,15 @@ class Ended:
     state: str
     """``done``, ``failed``, ``stopped`` or ``timed-out``."""
     seconds: float
+    resumable: bool
+    """Whether a checkpoint was kept."""
     first: Mapping[str, Any] | None = None
     """Of the worker that failed first, as ``runtime.py`` wrote it down."""
 
 
 def new_folder(name: str, root: Path | None = None) -> Path:
     """The folder of a new run, ``<name>-<number>``, made by nobody else."""
-    root = root or user_data_path("causeway") / "runs"
+    root = root or runs_root()
     root.mkdir(parents=True, exist_ok=True)
     number = 1 + max((_number(path.name, name) for path in root.iterdir()), default=0)
     while True:
@@ -57,45 +66,162 @@ def new_folder(name: str, root: Path | None = None) -> Path:
             return folder
 
 
+def runs_root() -> Path:
+    """Where runs of this machine are."""
+    return user_data_path("causeway") / "runs"
+
+
 def _number(folder: str, name: str) -> int:
     head, _, tail = folder.rpartition("-")
     return int(tail) if head == name and tail.isdigit() else 0
 
 
-def run_here(
-    job: Job, workers: Sequence[Workers], archive: IO[bytes] | None, digest: str, folder: Path, show: _PRINT
-) -> Ended:
-    """Runs all workers as processes of this machine until the run ends.
+def submit_here(
+    job: Job,
+    archive: IO[bytes] | None,
+    digest: str,
+    folder: Path,
+    parameters: Mapping[str, str],
+    exactly: Sequence[str] = (),
+) -> None:
+    """Writes a run down in its folder: its job and its code. ``exactly``: versions of packages, if they are
+    given."""
+    if archive is not None:
+        with (folder / _ARCHIVE).open("wb") as copy:
+            shutil.copyfileobj(archive, copy)
+    record = {"run": folder.name, "job": written(job), "code": digest, "started": time.time(),
+              "parameters": dict(parameters), "exactly": list(exactly)}  # fmt: skip
+    _write_record(folder, record)
+
+
+def find_here(name: str, root: Path | None = None) -> tuple[Path, Job]:
+    """The folder and the job of a run of this machine. CausewayError."""
+    folder = (root or runs_root()) / name
+    try:
+        record = record_of(folder)
+    except FileNotFoundError:
+        raise CausewayError(f"no run {name} on this machine, in {folder.parent}") from None
+    return folder, Job.model_validate(record["job"])
+
+
+def runs_here(root: Path | None = None) -> list[Path]:
+    """The folders of all runs of this machine, the newest first."""
+    found = (root or runs_root()).glob(f"*/{_RECORD}")
+    return [
+        path.parent
+        for path in sorted(found, key=lambda path: record_of(path.parent)["started"], reverse=True)
+    ]
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    """``run``, ``job``, ``code``, ``parameters``, ``started``; ``packages`` that were installed; once it has
+    ended, ``ended``: ``state``, ``at``, ``seconds``."""
+    record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+    return record
+
+
+def _write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    written_to = folder / f"{_RECORD}.new"
+    written_to.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    written_to.replace(folder / _RECORD)
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process holds the run."""
+    try:
+        with (folder / "lock").open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def unpack_here(folder: Path, target: Path) -> None:
+    """The code of a run of this machine, as it was submitted."""
+    digest = record_of(folder)["code"]
+    if not digest:
+        target.mkdir()
+        return
+    with (folder / _ARCHIVE).open("rb") as archive:
+        unpack(archive, digest, target)
+
+
+def archive_of(folder: Path) -> Path:
+    """Of a run's code."""
+    return folder / _ARCHIVE
+
+
+def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -> Ended:
+    """Runs all workers of a run as processes of this machine until the run ends: from its newest whole
+    checkpoint, if there is one.
 
     Ctrl-C and SIGTERM stop it, as `causeway stop` does in a cluster: SIGTERM, ``grace``, SIGKILL.
     """
-    folders = {name: folder / name.lower() for name in ("CODE", "RESULTS", "CHECKPOINTS", "LOGS")}
-    for path in folders.values():
-        path.mkdir()
-    (folder / "workers").mkdir()
-    if archive is not None:
-        unpack(archive, digest, folders["CODE"])
-    shutil.copy(runtime.__file__, folder / "runtime.py")
-    record = {"run": folder.name, "job": written(job), "code": digest, "started": time.time()}
-    (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CausewayError(f"{folder.name} is running already") from None
+        record = {name: value for name, value in record_of(folder).items() if name != "ended"}
+        _write_record(folder, record)
+        ended = _run_here(job, workers, folder, show, lock.fileno())
+        over = {"state": ended.state, "at": time.time(), "seconds": round(ended.seconds, 3)}
+        _write_record(folder, {**record_of(folder), "ended": over})
+        return ended
+
+
+def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, lock: int) -> Ended:
+    folders = {name: folder / name.lower() for name in ("CODE", "RESULTS")}
+    for name in ("results", "workers"):
+        (folder / name).mkdir(exist_ok=True)
+    record = record_of(folder)
+    # As it was submitted, whatever an earlier start has made of it.
+    shutil.rmtree(folders["CODE"], ignore_errors=True)
+    unpack_here(folder, folders["CODE"])
+    ship(folder)
     extra = dict(job.env)
     if job.python:
         show("", f"packages of {job.python}")
         cache = user_cache_path("causeway") / "python"
-        extra["CAUSEWAY_PYTHON"] = str(packages.install_here(folders["CODE"], job.python, digest, cache))
+        python = packages.install_here(
+            folders["CODE"], job.python, record["code"], cache, exactly=record.get("exactly", ())
+        )
+        extra["CAUSEWAY_PYTHON"] = str(python)
+        _write_record(folder, {**record, "packages": packages.installed(python)})
+    policy = policy_of(job, workers)
+    places = [Place(folder, each.role, rank) for each in workers for rank in range(each.count)]
+    # What all of them left, before any of them looks for a whole one.
+    for place in places:
+        place.save_left(policy)
+    for place in places:
+        place.begin(policy)
+    tracked = here.environment(job, folder, {**os.environ, **extra})
     hosts = _hosts(workers)
     names = {name: str(path) for name, path in folders.items()}
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        local = _Processes(folder, job.grace)
+        local = _Processes(job.grace, lock)
         stack.callback(local.kill)
+        stack.enter_context(saving([place.saver(policy) for place in places if place.name in policy.workers]))
         for each in workers:
-            own = {**variables(folder.name, each, hosts, names), **ends_when_idle(job, each, workers)}
-            common = {**os.environ, **extra, **own}
-            for rank in range(each.count):
-                local.start(each, rank, common)
+            own = {
+                **variables(folder.name, job, each, hosts, names),
+                **ends_when_idle(job, each, workers),
+                **ends_when_stalled(job, each, workers),
+            }
+            common = {**tracked, **os.environ, **extra, **own}
+            for place in places:
+                if place.role == each.role:
+                    local.start(each, place, common)
         state = local.follow(ends_with(workers), job.time, show)
-    return Ended(folder.name, folder, state, time.monotonic() - started, _first_failed(folder))
+    for place in places:
+        if place.name in policy.workers:
+            place.saver(policy).save(alive_until(place.ended))
+    seconds = time.monotonic() - started
+    resumable = any(place.is_kept for place in places)
+    return Ended(folder.name, folder, state, seconds, resumable, first_failed(folder))
 
 
 def _hosts(workers: Sequence[Workers]) -> dict[str, list[str]]:
@@ -111,7 +237,8 @@ def _hosts(workers: Sequence[Workers]) -> dict[str, list[str]]:
         return {each.role: [f"127.0.0.1:{free()}" for _ in range(each.count)] for each in workers}
 
 
-def _first_failed(folder: Path) -> Mapping[str, Any] | None:
+def first_failed(folder: Path) -> Mapping[str, Any] | None:
+    """What the worker that failed first left, of a run in this folder."""
     statuses = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "workers").glob("*.json")]
     failed = [status for status in statuses if status["exit"] not in (0, runtime.STOPPED)]
     return min(failed, key=lambda status: status["at"], default=None)
@@ -120,36 +247,31 @@ def _first_failed(folder: Path) -> Mapping[str, Any] | None:
 class _Processes:
     """The workers' processes, and their output."""
 
-    def __init__(self, folder: Path, grace: int) -> None:
-        self._folder = folder
+    def __init__(self, grace: int, lock: int) -> None:
+        """``lock``: a file that workers hold open, too: who was killed may have left some."""
+        self._lock = lock
         self._grace = grace
         self._running: dict[subprocess.Popen[bytes], tuple[str, int]] = {}
         self._selector = selectors.DefaultSelector()
         self._stop_at: float | None = None
         """When those that were asked to stop are killed."""
 
-    def start(self, each: Workers, rank: int, environment: Mapping[str, str]) -> None:
-        name = f"{each.role}-{rank}"
-        files = self._folder / "workers"
-        own = {
-            "CAUSEWAY_RANK": str(rank),
-            "CAUSEWAY_ATTEMPT": "0",
-            "CAUSEWAY_STATUS": str(files / f"{name}.json"),
-            "CAUSEWAY_STOP": str(files / f"{name}.stop"),
-        }
+    def start(self, each: Workers, place: Place, environment: Mapping[str, str]) -> None:
+        own = {**place.environment, "CAUSEWAY_ATTEMPT": "0"}
         process = subprocess.Popen(
-            [sys.executable, str(self._folder / "runtime.py"), each.launch.script],
+            [sys.executable, str(place.run / "runtime.py"), each.launch.script],
             env={**environment, **own},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            pass_fds=[self._lock],
             # Ctrl-C reaches us alone: who is asked to stop, and when, is decided here.
             start_new_session=True,
         )
-        self._running[process] = (each.role, rank)
+        self._running[process] = (place.role, place.rank)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        log = (files / f"{name}.log").open("wb")
-        self._selector.register(process.stdout, selectors.EVENT_READ, (name, log, bytearray()))
+        log = place.log.open("ab")
+        self._selector.register(process.stdout, selectors.EVENT_READ, (place.name, log, bytearray()))
 
     def follow(self, decides: str, seconds: int, show: _PRINT) -> str:
         """Copies output until all have ended; returns the state of the run."""

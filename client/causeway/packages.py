@@ -16,12 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from causeway.errors import CausewayError, Problem
+from causeway.runtime import PACKAGES
 
 CONTENTS = Path(__file__).with_name("image_contents.py")
 INSTALL = Path(__file__).with_name("install.py")
@@ -53,6 +54,8 @@ class Packages:
 
     file: Path
     key: str
+    exactly: Sequence[str] = ()
+    """``numpy==2.4.6``: versions that are installed, whatever the file allows."""
 
     @property
     def has_config(self) -> bool:
@@ -77,12 +80,17 @@ def check_name(name: str, shipped: Collection[str]) -> list[Problem]:
 
 
 def packages_of(
-    code: Path, name: str, digest: str, settings: Mapping[str, str], image: Mapping[str, Any]
+    code: Path,
+    name: str,
+    digest: str,
+    settings: Mapping[str, str],
+    image: Mapping[str, Any],
+    exactly: Sequence[str] = (),
 ) -> Packages:
     """The packages of a job over those of an image.
 
     ``digest``: of the code, which counts where the list names files of it. ``settings``: uv's, as environment
-    variables. ``image``: of ``image_contents.py``.
+    variables. ``image``: of ``image_contents.py``. ``exactly``: versions, of a run that is repeated.
     """
     file = code / name
     lists = list(dict.fromkeys(_lists(file)))
@@ -95,8 +103,9 @@ def packages_of(
         "code": digest if any(_matches(each, _LOCAL) for each in lists) else "",
         # An editable package stays where its code is.
         "folder": str(code) if any(_matches(each, _EDITABLE) for each in lists) else "",
+        **({"exactly": [*exactly]} if exactly else {}),
     }
-    return Packages(file, hashlib.sha256(json.dumps(values).encode()).hexdigest())
+    return Packages(file, hashlib.sha256(json.dumps(values).encode()).hexdigest(), exactly)
 
 
 def settings_of(variables: Mapping[str, str]) -> dict[str, str]:
@@ -153,19 +162,34 @@ def plan(
         )
         if done.returncode:
             raise CausewayError(f"{name} can't be read:\n{done.stderr.strip()}")
+    constraints = None
+    if packages.exactly:
+        constraints = scratch / "constraints.txt"
+        constraints.write_text("\n".join(packages.exactly) + "\n", encoding="utf-8")
     return {
         "name": name,
         "uv": uv,
         "target": str(target),
         "image": dict(image),
         "requirements": str(requirements),
+        "constraints": str(constraints) if constraints else None,
         "folder": str(packages.file.parent),
         "config": packages.has_config,
         "variables": {},
     }
 
 
-def install_here(code: Path, name: str, digest: str, cache: Path, *, python: str = "python3") -> Path:
+def installed(environment: Path) -> list[str]:
+    """``numpy==2.4.6``: what was installed there. Empty for one that an older client made."""
+    try:
+        return (environment / PACKAGES).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def install_here(
+    code: Path, name: str, digest: str, cache: Path, *, python: str = "python3", exactly: Sequence[str] = ()
+) -> Path:
     """The environment of a job on this machine, made if it is not in the cache.
 
     ``python``: the interpreter whose own packages it has, too. CausewayError with uv's words if it fails.
@@ -175,7 +199,7 @@ def install_here(code: Path, name: str, digest: str, cache: Path, *, python: str
         folder = Path(scratch)
         _run([interpreter, "-c", CONTENTS.read_text(encoding="utf-8"), str(folder / "image.json")])
         image = json.loads((folder / "image.json").read_text(encoding="utf-8"))
-        packages = packages_of(code, name, digest, settings_of(os.environ), image)
+        packages = packages_of(code, name, digest, settings_of(os.environ), image, exactly)
         target = cache / packages.key[:32]
         done = target / "installed"
         cache.mkdir(parents=True, exist_ok=True)

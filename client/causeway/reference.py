@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from causeway.job import Job
+from causeway.search.fields import Stop
 from causeway.units import exact_duration
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -41,11 +42,11 @@ def json_schema() -> dict[str, Any]:
     schema["required"] = ["run"]  # a folder has a name
     for name, definition in [("Job", schema), *schema["$defs"].items()]:
         definition.pop("title", None)
-        for field, entry in definition["properties"].items():
+        for field, entry in definition.get("properties", {}).items():
             entry.pop("title", None)
             if entry.get("default", 0) in (None, [], {}):
                 del entry["default"]
-            if entry.get("format") == "duration":
+            if entry.get("format") == "duration" and "default" in entry:
                 entry["default"] = exact_duration(entry["default"])
             if short := _SHORT.get((name, field)):
                 definition["properties"][field] = {
@@ -68,7 +69,9 @@ _COUNT: Mapping[str, Any] = {"type": "integer", "minimum": 0}
 _SHORT: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("Job", "gpus"): _COUNT,
     ("Job", "code"): {"type": "string"},
+    ("Job", "tracking"): {"type": "boolean"},
     ("Role", "gpus"): _COUNT,
+    ("Sweep", "stop"): {"enum": [*get_args(Stop.model_fields["rule"].annotation)]},
 }
 """Parts that may be written as one value."""
 
@@ -88,8 +91,14 @@ _KINDS: Mapping[str, str] = {
 def markdown() -> str:
     """docs/job.md."""
     schema = json_schema()
-    parts = [("", schema), *((name, part) for name, part in schema["$defs"].items())]
-    where = {"Code": "code", "Gpus": "gpus", "Role": "roles", "Where": "where"}
+    where = {
+        "Checkpoints": "checkpoints", "Code": "code", "Gpus": "gpus", "Role": "roles", "Sweep": "sweep",
+        "LogRange": "sweep.parameters: log", "IntRange": "sweep.parameters: int",
+        "FloatRange": "sweep.parameters: float", "Stop": "sweep.stop", "Tracking": "tracking",
+        "Where": "where",
+    }  # fmt: skip
+    described = {name: part for name, part in schema["$defs"].items() if "properties" in part}
+    parts = [("", schema), *sorted(described.items(), key=lambda each: [*where].index(each[0]))]
     sections = []
     for name, part in parts:
         title = f"\n## `{where[name]}`\n\n" if name else "\n## Fields\n\n"
@@ -103,7 +112,7 @@ def markdown() -> str:
 def _row(field: str, entry: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     required = field in part.get("required", ())
     default = entry.get("default")
-    short = not isinstance(default, dict) or field in ("code", "gpus")
+    short = not isinstance(default, dict) or field in ("code", "gpus", "tracking")
     shown = "**required**" if required else "" if default is None or not short else f"`{_plain(default)}`"
     meaning = " ".join(entry.get("description", "").split())
     return f"| `{field}` | {' or '.join(_values(entry))} | {shown} | {meaning} |"
@@ -112,7 +121,7 @@ def _row(field: str, entry: Mapping[str, Any], part: Mapping[str, Any]) -> str:
 def _plain(default: object) -> str:
     if isinstance(default, dict):
         # A part: its first field is the one that may be written alone.
-        return str(next(iter(default.values())))
+        default = next(iter(default.values()))
     return json.dumps(default).strip('"')
 
 

@@ -18,12 +18,35 @@ everybody's: ``python3 runtime.py SCRIPT``. What it needs to know is in the envi
 ``CAUSEWAY_IDLE``
     Seconds after which a worker whose GPUs do nothing is ended: by ``nvidia-smi``; without it, or without
     GPUs (``CAUSEWAY_GPUS``), by its processors. A terminal that is used counts as work.
+``CAUSEWAY_GPU_INDICES``
+    Those of the machine's GPUs that are this worker's, where ``nvidia-smi`` shows others, too: ``0,3``.
+
+``CAUSEWAY_EFA``
+    How many Elastic Fabric Adapters it has. Where NCCL would use none of them, for want of a plugin in the
+    image, the first worker of each role says so.
+
+``CAUSEWAY_CHECKPOINTS``
+    The folder of checkpoints. Its file ``.resumed.json`` (``causeway.restoring``) says which one is resumed
+    from, and becomes ``CAUSEWAY_RESUME``.
+``CAUSEWAY_STOP``
+    The file that is made when the worker is asked to stop.
+``CAUSEWAY_STALL``, ``CAUSEWAY_METRICS``
+    Seconds after which a program that does not go on is ended, of the first worker; and the file that
+    ``causeway.report`` writes to.
+``CAUSEWAY_USAGE``
+    The file that use of processors, memory and GPUs is written to, twice a minute.
+
+``CAUSEWAY_TRACKING_URI``, ``CAUSEWAY_TRACKED_WORKER``
+    Where MLflow is, and the worker (``worker-0``) whose first rank logs there: what the others write is
+    answered and left.
+``CAUSEWAY_MLFLOW``, ``CAUSEWAY_MLFLOW_RUN_ID``
+    Where these are set, MLflow's client is sent there: its other variables as JSON, and its run.
 
 ``runtime.py --shell`` and ``--exec COMMAND…``, beside it in the same container, are a terminal and a command
 in the environment that the script has.
 
 Exit codes: the command's; 75 (EX_TEMPFAIL) where it ended because it was asked to; 78 (EX_CONFIG) where an
-import failed, which trying again can't help; 128 + n where signal n ended it.
+import failed, which trying again can't help; 124 where it stalled; 128 + n where signal n ended it.
 """
 
 from __future__ import annotations
@@ -44,18 +67,30 @@ from typing import IO, Any, Iterable, Mapping
 
 STOPPED = 75
 NEVER_WORKS = 78
+STALLED = 124
+"""As timeout(1) has it."""
 LINES = 20
+PACKAGES = "causeway-packages.txt"
+"""Of an environment that ``install.py`` made: versions of its packages, without those of the image."""
 WAIT_FOR_FIRST = 600
 """Seconds until the name of the first worker must be known."""
 PART = 8 << 20
 """Bytes after which a new part of the output begins."""
 _LIMIT = 4000
+_DUMPED = 5
+"""Seconds that stacks take to be written."""
+_KILLED = 10
+"""Seconds that a stalled program has to end by itself."""
+_OTHERS = "/others"
+"""``causeway.tracking.relay.OTHERS``."""
 _HOOK = '''
 """Notes when an exception ends a program, and which: of several ranks the first is the one that matters."""
 
+import faulthandler
 import importlib.machinery
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -79,6 +114,20 @@ def _note(kind, value, trace, _before=sys.excepthook):
 
 sys.excepthook = _note
 
+# Of a launcher's ranks the first one logs.
+_rank = os.environ.get("RANK", "")
+_uri = os.environ.get("CAUSEWAY_TRACKING_URI")
+if _uri and _rank not in ("", "0") and os.environ.get("MLFLOW_TRACKING_URI") == _uri:
+    os.environ["MLFLOW_TRACKING_URI"] = _uri + "/others"
+
+# Who is asked to stop: the program, and not what it starts for itself (workers of a DataLoader, say).
+if os.environ.get("CAUSEWAY_PROGRAM") != "rank " + _rank:
+    os.environ["CAUSEWAY_PROGRAM"] = "rank " + _rank
+    if os.environ.get("CAUSEWAY_STALL"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    with open(os.path.join(_folder, "%d.%s" % (os.getpid(), "rank" if _rank else "program")), "w"):
+        pass
+
 # The one that this stands in front of.
 _paths = [path for path in sys.path if os.path.abspath(path or ".") != _folder]
 _next = importlib.machinery.PathFinder.find_spec("sitecustomize", _paths)
@@ -95,9 +144,20 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     rank = int(env.get("CAUSEWAY_RANK") or env.get("JOB_COMPLETION_INDEX") or 0)
     env["CAUSEWAY_RANK"] = str(rank)
     env.setdefault("PYTHONUNBUFFERED", "1")
-    code = env.get("CAUSEWAY_CODE")
-    if code:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [code, env.get("PYTHONPATH")]))
+    lib = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+    paths = [env.get("CAUSEWAY_CODE"), lib if os.path.isdir(lib) else None, env.get("PYTHONPATH")]
+    if any(paths):
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    resumed = resumes(env.get("CAUSEWAY_CHECKPOINTS"))
+    if resumed.get("name"):
+        env["CAUSEWAY_RESUME"] = os.path.join(env["CAUSEWAY_CHECKPOINTS"], resumed["name"])
+    tracking = env.get("CAUSEWAY_TRACKING_URI")
+    if tracking and env.get("CAUSEWAY_MLFLOW"):
+        own = {"MLFLOW_TRACKING_URI": tracking, "MLFLOW_RUN_ID": env["CAUSEWAY_MLFLOW_RUN_ID"]}
+        env = {**own, **json.loads(env["CAUSEWAY_MLFLOW"]), **env}
+    logs = env.get("CAUSEWAY_TRACKED_WORKER") == "%s-%d" % (role, rank)
+    if tracking and not logs and env.get("MLFLOW_TRACKING_URI") == tracking:
+        env["MLFLOW_TRACKING_URI"] = tracking + _OTHERS
     installed = env.get("CAUSEWAY_PYTHON")
     if installed:
         env["VIRTUAL_ENV"] = installed
@@ -118,6 +178,16 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
+def resumes(folder: str | None) -> dict[str, Any]:
+    """What ``causeway.restoring`` wrote down: ``name``, and ``said``, lines for the person; empty without."""
+    try:
+        with open(os.path.join(folder or "", ".resumed.json"), encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+            return found
+    except OSError:
+        return {}
+
+
 def first_of(hosts: Mapping[str, list[str]]) -> str:
     """``host:port`` of the first worker: the chief, else the first of the first role."""
     return next(iter(hosts.get("chief") or hosts.get("worker") or next(iter(hosts.values()))))
@@ -135,6 +205,43 @@ def wait_for_name(name: str, seconds: float = WAIT_FOR_FIRST) -> bool:
             time.sleep(1)
         else:
             return True
+
+
+_LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+
+
+def with_plugin_of_nccl(env: dict[str, str]) -> list[str]:
+    """Has NCCL find its plugin for EFA in the image; lines for the person where it would find none.
+
+    NCCL loads ``libnccl-net.so``, or what ``NCCL_NET_PLUGIN`` names, as it is done here; without one it takes
+    TCP in silence (NCCL, "Environment Variables"). EFA's installer may bring ``libnccl-net-ofi.so`` alone.
+    """
+    asked = env.get("NCCL_NET_PLUGIN")
+    if asked == "none":
+        return []
+    names = [asked, "libnccl-net-%s.so" % asked] if asked else ["libnccl-net.so", "libnccl-net-ofi.so"]
+    why = ""
+    for name in names:
+        # A process of its own: a library that crashes, or starts threads, is not ours to have.
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-c", _LOAD, name],
+                env=env,
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return ["whether NCCL uses EFA could not be seen: %s" % error]
+        if done.returncode == 0:
+            if not asked and name.endswith("-ofi.so"):
+                env["NCCL_NET_PLUGIN"] = "ofi"
+            return []
+        why = why or (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it crashed"])[-1]
+    return [
+        "NCCL finds no plugin for EFA in the image, and takes TCP: %s" % why,
+        "an image for EFA has libfabric and aws-ofi-nccl; Causeway's docs/efa.md builds one",
+    ]
 
 
 class Parts:
@@ -172,22 +279,29 @@ class Output(threading.Thread):
     def __init__(self, pipe: IO[bytes], parts: Parts | None = None) -> None:
         super().__init__(daemon=True)
         self.lines: deque[str] = deque(maxlen=200)
+        self.at = time.time()
+        """When the last line came."""
         self._pipe = pipe
         self._parts = parts
 
     def run(self) -> None:
         # By lines, so that those of several workers are not mixed.
         for line in iter(self._pipe.readline, b""):
-            try:
-                sys.stdout.buffer.write(line)
-                sys.stdout.buffer.flush()
-            except OSError:
-                pass  # nobody reads; the work goes on
-            if self._parts is not None:
-                self._parts.write(line if line.endswith(b"\n") else line + b"\n")
+            self.at = time.time()
+            self.write(line)
             self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n")[-500:])
         if self._parts is not None:
             self._parts.close()
+
+    def write(self, line: bytes) -> None:
+        """A line, of the process or of ours."""
+        try:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        except OSError:
+            pass  # nobody reads; the work goes on
+        if self._parts is not None:
+            self._parts.write(line if line.endswith(b"\n") else line + b"\n")
 
 
 def first_exception(folder: str) -> dict[str, Any] | None:
@@ -215,9 +329,12 @@ def summary(
     if code < 0:
         said["signal"] = signal.Signals(-code).name
         code = 128 - code
+    elif code > 128 and code - 128 in {*signal.Signals}:  # so does a shell say it of what it ran
+        said["signal"] = signal.Signals(code - 128).name
     # What failed before it was asked to end failed by itself: where one of several workers fails, the others
-    # are stopped, and that can come before the launcher of the first has ended.
-    if code and stopped is not None and (first is None or first["at"] >= stopped):
+    # are stopped, and that can come before the launcher of the first has ended. What saves and leaves with 0
+    # is not done.
+    if stopped is not None and (not code or first is None or first["at"] >= stopped):
         code = STOPPED
     elif code and first is not None:
         said["at"], said["lines"] = first["at"], first["lines"]
@@ -247,6 +364,8 @@ def main(script: str) -> int:
     role = env["CAUSEWAY_ROLE"]
 
     kept = env.get("CAUSEWAY_OUTPUT")
+    hooks = tempfile.mkdtemp(prefix="causeway-")
+    env.setdefault("CAUSEWAY_STOP", os.path.join(hooks, "stop"))
 
     def ended(code: int, status: Mapping[str, Any]) -> int:
         said = {"role": role, "rank": rank, "at": time.time(), **status}
@@ -256,6 +375,7 @@ def main(script: str) -> int:
                 write_status(os.path.join(kept, "ended.json"), said)
             except OSError:
                 pass  # as with output: a disk that is full keeps nothing up
+        shutil.rmtree(hooks, ignore_errors=True)
         return code
 
     stopped: list[float] = []
@@ -263,13 +383,17 @@ def main(script: str) -> int:
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopped.append(time.time())
-        if env.get("CAUSEWAY_STOP"):
+        try:
             with open(env["CAUSEWAY_STOP"], "w", encoding="ascii"):
                 pass
+        except OSError:
+            pass  # the end has come before, or the disk is full
         # Not poll(), which would take the end of the process away from who waits for it.
         if process is not None and process.returncode is None:
-            # Who asks twice does not want to wait.
-            os.killpg(process.pid, signal.SIGTERM if len(stopped) == 1 else signal.SIGKILL)
+            if len(stopped) == 1:
+                ask_to_stop(process.pid, hooks)
+            else:  # who asks twice does not want to wait
+                kill(process.pid, hooks)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
@@ -281,12 +405,16 @@ def main(script: str) -> int:
         return ended(STOPPED, {"exit": STOPPED, "lines": []})
 
     shell = ["bash", "-euo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-euc"]
-    hooks = tempfile.mkdtemp(prefix="causeway-")
     with open(os.path.join(hooks, "sitecustomize.py"), "w", encoding="utf-8") as file:
         file.write(_HOOK)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [hooks, env.get("PYTHONPATH")]))
+    said = list(resumes(env.get("CAUSEWAY_CHECKPOINTS")).get("said", ()))
+    if env.get("CAUSEWAY_EFA") and address:
+        missing = with_plugin_of_nccl(env)
+        said += missing if rank == 0 else []
     process = subprocess.Popen(
-        [*shell, script],
+        # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
+        [*shell, "trap 'exit 143' TERM\n" + script],
         cwd=env.get("CAUSEWAY_CODE") or None,
         env=env,
         stdout=subprocess.PIPE,
@@ -297,7 +425,12 @@ def main(script: str) -> int:
         os.killpg(process.pid, signal.SIGTERM)
     assert process.stdout is not None
     output = Output(process.stdout, Parts(kept) if kept else None)
+    for line in said:
+        output.write(("causeway: %s\n" % line).encode())
     output.start()
+    stall = Stall(float(env.get("CAUSEWAY_STALL") or 0), env.get("CAUSEWAY_METRICS", ""), output)
+    if stall.limit and rank == 0:
+        threading.Thread(target=stall.watch, args=(process, hooks), daemon=True).start()
     idle = (
         Idle(float(env["CAUSEWAY_IDLE"]), int(env.get("CAUSEWAY_GPUS") or 0))
         if env.get("CAUSEWAY_IDLE")
@@ -305,7 +438,11 @@ def main(script: str) -> int:
     )
     if idle is not None:
         threading.Thread(target=idle.watch, args=(process,), daemon=True).start()
+    if env.get("CAUSEWAY_USAGE"):
+        usage = Usage(env["CAUSEWAY_USAGE"], int(env.get("CAUSEWAY_GPUS") or 0))
+        threading.Thread(target=usage.watch, args=(process,), daemon=True).start()
     code = wait_for(process)
+    asked = stopped[0] if stopped else None
     # Processes that were left behind end with their worker, and let go of its output.
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -313,11 +450,92 @@ def main(script: str) -> int:
         pass
     output.join(timeout=10)
     first = first_exception(hooks)
-    shutil.rmtree(hooks, ignore_errors=True)
     if idle is not None and idle.over:
         reason = "idle for %d s: %s" % (idle.limit, idle.measured)
         return ended(NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []})
-    return ended(*summary(code, stopped[0] if stopped else None, output.lines, first))
+    if stall.over:
+        reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
+        return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
+    return ended(*summary(code, asked, output.lines, first))
+
+
+def running_programs(hooks: str, kind: str) -> list[int]:
+    """Python programs that the command runs, by what the hook noted. ``kind``: ``rank`` for those of a
+    launcher, ``program`` for others, the launcher itself among them."""
+    names = (name.partition(".") for name in os.listdir(hooks))
+    pids = [int(pid) for pid, _, each in names if each == kind]
+    return [pid for pid in pids if send(pid, 0)]
+
+
+def send(pid: int, number: int) -> bool:
+    """Whether the process, or the group -``pid``, is there to get the signal."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def ask_to_stop(command: int, hooks: str) -> None:
+    """SIGTERM, as Kubernetes sends it: to the program, not to all of its processes.
+
+    A DataLoader fails when its workers are ended, and torchrun gives its ranks 30 s when it is ended itself:
+    so ranks are asked, and it ends with them.
+    """
+    asked = running_programs(hooks, "rank") or running_programs(hooks, "program")
+    if not asked:
+        send(-command, signal.SIGTERM)
+        return
+    for pid in {*asked, command}:
+        send(pid, signal.SIGTERM)
+
+
+def kill(command: int, hooks: str) -> None:
+    """SIGKILL, also to ranks, which may be in sessions of their own."""
+    for pid in [*running_programs(hooks, "rank"), *running_programs(hooks, "program")]:
+        send(pid, signal.SIGKILL)
+    send(-command, signal.SIGKILL)
+
+
+class Stall:
+    """Ends a program that does not go on."""
+
+    def __init__(self, limit: float, metrics: str, output: Output) -> None:
+        """``limit``: seconds; 0: never. ``metrics``: the file that ``causeway.report`` writes to."""
+        self.limit = limit
+        self.over = False
+        self.measured = "no output"
+        self._metrics = metrics
+        self._output = output
+
+    def watch(self, process: subprocess.Popen[bytes], hooks: str) -> None:
+        """Looks until the process has ended; writes stacks and ends it where it has stalled."""
+        since = time.time()
+        while process.returncode is None:
+            time.sleep(max(min(self.limit / 4, 30.0), 0.2))
+            if time.time() - max(since, self._last()) < self.limit or process.returncode is not None:
+                continue
+            self.over = True
+            # Those of the ranks, of a launcher's.
+            for pid in running_programs(hooks, "rank") or running_programs(hooks, "program"):
+                send(pid, signal.SIGUSR1)
+            time.sleep(_DUMPED)
+            ask_to_stop(process.pid, hooks)
+            until = time.monotonic() + _KILLED
+            while process.returncode is None and time.monotonic() < until:
+                time.sleep(0.2)
+            if process.returncode is None:
+                kill(process.pid, hooks)
+            return
+
+    def _last(self) -> float:
+        """When it went on last, in seconds since the epoch."""
+        try:
+            at = os.stat(self._metrics).st_mtime
+        except OSError:
+            return self._output.at
+        self.measured = "no causeway.report"
+        return at
 
 
 class Idle:
@@ -349,12 +567,107 @@ class Idle:
                 return
 
     def _gpus_busy(self) -> bool:
-        query = [str(self._nvidia_smi), "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
         try:
-            said = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
-            return any(float(line) >= 5 for line in said.splitlines() if line.strip())
+            return any(float(use) >= 5 for (use,) in query_gpus(str(self._nvidia_smi), "utilization.gpu"))
         except (OSError, ValueError, subprocess.SubprocessError):
             return True  # who can't be measured is left alone
+
+
+class Usage:
+    """Notes what a worker uses, a line of JSON a look. What cannot be measured is left out, and nothing that
+    goes wrong here reaches the program."""
+
+    EVERY = 30.0
+    """Seconds."""
+
+    def __init__(self, path: str, gpus: int, cgroup: str = "/sys/fs/cgroup") -> None:
+        """``gpus``: how many it has. ``cgroup``: its own, of cgroup v2."""
+        self._path = path
+        self._cgroup = cgroup
+        self._nvidia_smi = shutil.which("nvidia-smi") if gpus else None
+
+    def watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Looks until the process has ended: soon after its start, which may be all of it, then each
+        ``EVERY``."""
+        at, spent, pause = time.monotonic(), self._spent(process.pid), 2.0
+        try:
+            self._write(self._machine())
+            while process.returncode is None:
+                time.sleep(pause)
+                now, used = time.monotonic(), self._spent(process.pid)
+                sample = {"at": time.time(), "cpus": round(max(used - spent, 0.0) / (now - at), 3)}
+                at, spent, pause = now, used, self.EVERY
+                self._write({**sample, **self._memory(), **self._gpus()})
+        except (OSError, ValueError):
+            return
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def _spent(self, session: int) -> float:
+        """Processor seconds so far (Linux, cgroup-v2.rst, "cpu.stat")."""
+        usage = self._cgroup_field("cpu.stat", "usage_usec") if self._is_limited() else None
+        return processor_seconds(session) if usage is None else usage / 1e6
+
+    def _memory(self) -> dict[str, int]:
+        """Bytes, without files that the kernel can let go of, as the kubelet counts them."""
+        if not self._is_limited():
+            return {}
+        with open(os.path.join(self._cgroup, "memory.current"), encoding="ascii") as file:
+            return {"memory": int(file.read()) - (self._cgroup_field("memory.stat", "inactive_file") or 0)}
+
+    def _is_limited(self) -> bool:
+        """Whether the cgroup is the worker's: that of a whole machine has no such file."""
+        return os.path.exists(os.path.join(self._cgroup, "memory.current"))
+
+    def _cgroup_field(self, name: str, field: str) -> int | None:
+        with open(os.path.join(self._cgroup, name), encoding="ascii") as file:
+            found = dict(line.split() for line in file)
+        return int(found[field]) if field in found else None
+
+    def _machine(self) -> dict[str, Any]:
+        """Models of its GPUs, and the driver's version; empty without GPUs."""
+        rows = self._ask("name", "driver_version")
+        return {"models": [row[0] for row in rows], "driver": rows[0][1] if rows else ""}
+
+    def _gpus(self) -> dict[str, Any]:
+        """Of each: percent of the time that it did something, and MiB of its memory."""
+        rows = self._ask("utilization.gpu", "memory.used", "memory.total")
+        if not rows:
+            return {}
+        values = [[_number(text) for text in row] for row in rows]
+        return {"gpus": [{"use": use, "memory": memory, "total": total} for use, memory, total in values]}
+
+    def _ask(self, *fields: str) -> list[list[str]]:
+        """A row a GPU. One that does not answer is not asked again."""
+        if self._nvidia_smi is None:
+            return []
+        try:
+            rows = query_gpus(self._nvidia_smi, *fields)
+        except (OSError, subprocess.SubprocessError):
+            self._nvidia_smi = None
+            return []
+        return [row for row in rows if len(row) > 1]
+
+
+def query_gpus(program: str, *fields: str) -> list[list[str]]:
+    """A row for each GPU that is the worker's, by ``nvidia-smi``. OSError, SubprocessError."""
+    query = [program, "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
+    indices = os.environ.get("CAUSEWAY_GPU_INDICES")
+    if indices:
+        query.append("--id=" + indices)
+    said = subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    lines = filter(str.strip, said.decode("utf-8", "replace").splitlines())
+    return [[each.strip() for each in line.split(",")] for line in lines]
+
+
+def _number(text: str) -> float | None:
+    """None for what a model does not measure, ``[N/A]``."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def processor_seconds(session: int) -> float:
@@ -376,11 +689,12 @@ def processor_seconds(session: int) -> float:
 
 
 def terminal_used(seconds: float) -> bool:
-    """Whether something was typed or shown at a terminal of this container lately."""
+    """Whether something was typed or shown lately at a terminal of this container, or of this user."""
     try:
-        terminals = [os.path.join("/dev/pts", name) for name in os.listdir("/dev/pts") if name.isdigit()]
+        found = [os.stat(os.path.join("/dev/pts", name)) for name in os.listdir("/dev/pts") if name.isdigit()]
+        own = [each for each in found if os.getpid() == 1 or each.st_uid == os.getuid()]
         # The kernel writes these times every 8 seconds at most (tty_io.c).
-        return any(time.time() - os.stat(each).st_mtime < seconds + 8 for each in terminals)
+        return any(time.time() - each.st_mtime < seconds + 8 for each in own)
     except OSError:
         return False
 

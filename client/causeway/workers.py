@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from causeway.checkpoints import Policy
 from causeway.errors import InputError, Problem
 from causeway.job import Gpus, Job
 from causeway.launch import Launch, choose
@@ -58,6 +59,21 @@ def ends_with(workers: Sequence[Workers]) -> str:
     return next((role for role in ("chief", "worker") if role in roles), roles[0])
 
 
+def policy_of(job: Job, workers: Sequence[Workers]) -> Policy:
+    """Which checkpoints of a run are kept, and who writes them: its first worker, or all where they write
+    parts."""
+    names = [f"{each.role}-{rank}" for each in workers for rank in range(each.count)]
+    wanted = job.checkpoints
+    writers = names if wanted.sharded else [f"{ends_with(workers)}-0"]
+    return Policy(tuple(writers), wanted.keep, wanted.metric, wanted.goal == "maximize")
+
+
+def ends_when_stalled(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:
+    """What tells the runtime to end a program that does not go on. The first rank reports, and the others
+    wait for it."""
+    return {"CAUSEWAY_STALL": str(job.stall)} if job.stall and each.role == ends_with(workers) else {}
+
+
 def ends_when_idle(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:
     """What tells the runtime to end a worker that does nothing. Others wait beside roles with GPUs."""
     some = any(other.gpus.count for other in workers)
@@ -65,12 +81,12 @@ def ends_when_idle(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[
 
 
 def variables(
-    run: str, each: Workers, hosts: Mapping[str, Sequence[str]], folders: Mapping[str, str]
+    run: str, job: Job, each: Workers, hosts: Mapping[str, Sequence[str]], folders: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment that all workers of a role share; the runtime adds what differs.
 
     ``hosts``: role → ``host:port`` of its workers. ``folders``: ``CODE``, ``RESULTS``, ``CHECKPOINTS``,
-    ``LOGS`` → their paths.
+    ``LOGS``, ``METRICS``, ``USAGE`` → their paths; on this machine some differ from worker to worker.
     """
     return {
         "CAUSEWAY_RUN": run,
@@ -79,5 +95,8 @@ def variables(
         "CAUSEWAY_GPUS": str(each.gpus.count),
         "CAUSEWAY_LAUNCHER": each.launch.launcher,
         "CAUSEWAY_HOSTS": json.dumps(hosts, separators=(",", ":")),
+        "CAUSEWAY_KEEP": str(job.checkpoints.keep),
+        **({} if job.seed is None else {"CAUSEWAY_SEED": str(job.seed)}),
+        **({"CAUSEWAY_SHARDED": "1"} if job.checkpoints.sharded else {}),
         **{f"CAUSEWAY_{name}": path for name, path in folders.items()},
     }

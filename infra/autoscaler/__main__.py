@@ -57,15 +57,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from infra.autoscaler import collecting, logs
     from infra.autoscaler import config as configurations
+    from infra.autoscaler import garbage_collection
     from infra.autoscaler.assembly import Cluster, controller
-    from infra.autoscaler.metrics import PORT, Metrics, Server
-    from infra.autoscaler.notices import Notifier
+    from infra.autoscaler.reporting import logs
+    from infra.autoscaler.reporting.metrics import PORT, Metrics, Server
+    from infra.autoscaler.reporting.notices import Notifier
 
     config = configurations.read(asked.config)
     logs.begin()
-    collecting.seldom()
+    garbage_collection.seldom()
     stop = threading.Event()
     _stop_on_signals(stop)
     cluster = Cluster(config, asked.kubeconfig)
@@ -123,16 +124,16 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 def _explain(asked: argparse.Namespace) -> int:
     from infra.autoscaler import config as configurations
-    from infra.autoscaler import explaining, table
     from infra.autoscaler.assembly import look
     from infra.autoscaler.decide import decide
+    from infra.autoscaler.reporting import explain, verdict_table
 
     config = configurations.read(asked.config)
     snapshot, memory = look(config, asked.kubeconfig)
     decision = decide(snapshot, memory, config, snapshot.at)
     if asked.pod is not None:
-        explained = explaining.explain(snapshot, decision, asked.pod)
-        print(_json(explained) if asked.json else table.pod(explained).rstrip())
+        explained = explain.explain(snapshot, decision, asked.pod)
+        print(_json(explained) if asked.json else verdict_table.pod(explained).rstrip())
         return 0
     for what, why in {**snapshot.errors, **snapshot.faults}.items():
         print(f"can't be read: {what}: {why}", file=sys.stderr)
@@ -146,7 +147,7 @@ def _explain(asked: argparse.Namespace) -> int:
             "faults": snapshot.faults,
         }))  # fmt: skip
     else:
-        print(table.verdicts(decision), end="")
+        print(verdict_table.verdicts(decision), end="")
     return 0
 
 

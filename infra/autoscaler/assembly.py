@@ -16,13 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from infra.autoscaler import availability, ordering
 from infra.autoscaler.aws.clients import READING, WRITING, Clients
 from infra.autoscaler.aws.reading import Reader
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import Config
-from infra.autoscaler.containing import contained
-from infra.autoscaler.decoding import Decoder, snapshot
+from infra.autoscaler.fault_isolation import isolated
 from infra.autoscaler.kube.client import AwayError, Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.events import Events
@@ -34,10 +32,13 @@ from infra.autoscaler.kube.watching import Timing, Watcher
 from infra.autoscaler.kube.writing import KubeWriter
 from infra.autoscaler.loop import Cycle, Loop, Parts
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.pod_news import news
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.decoding import Decoder, snapshot
+from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
+from infra.autoscaler.reporting import availability
+from infra.autoscaler.reporting.pod_events import news
 from infra.autoscaler.results import Result
-from infra.autoscaler.steady import Steady
-from infra.autoscaler.world import Node, Pod, Snapshot
+from infra.autoscaler.steady_clock import Steady
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Cluster:
         snapshot, decision = cycle.snapshot, cycle.decision
 
         def look() -> dict[str, Any]:
-            view = ordering.build(snapshot, decision.memory, self._config, decision.at)
+            view = state_builder.build(snapshot, decision.memory, self._config, decision.at)
             values, self._startable = availability.content(
                 view, snapshot.queues, snapshot.flavors, decision.memory, self._config, self._startable
             )
@@ -169,7 +170,7 @@ def controller(
     dry = dry or config.dry_run
     parts = Parts(
         read=world(config, cluster.watcher, Reader(config, reading or Clients(READING), clock=clock), clock),
-        decide=contained,
+        decide=isolated,
         store=cluster.store,
         lease=None if dry else cluster.lease,
         kube=cluster,

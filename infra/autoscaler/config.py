@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from infra.autoscaler.world import Resources, Taint
+from infra.autoscaler.node_properties import Resources, Taint
 from infra.errors import UsageError
 
 

@@ -2,11 +2,11 @@
 
 ::
 
-    failures.learn  what our last writes came to: back-offs, and groups that go back to what they have
-    ordering.build  machines and groups, with what is coming and what is barred
-    scale_up.plan   a place for everything that waits, or the reason why there is none
-    spares.more     machines that are to stand idle, where there are too few
-    scale_in.plan   what is idle, broken or taken away
+    detection.learn      the results of our last writes: back-offs, and groups that go back to what they have
+    state_builder.build  machines and groups, with what is coming and what is barred
+    scale_up.plan        a place for everything that waits, or the reason why there is none
+    spares.more          machines that are to stand idle, where there are too few
+    planner.plan         what is idle, broken or taken away
 
 Sizes that did not come are taken back before the rest is looked at: work which waited for them moves to the
 next group in the same loop.
@@ -19,46 +19,41 @@ from collections.abc import Container, Mapping
 
 from msgspec.structs import replace
 
-from infra.autoscaler import (
-    disputed,
-    failures,
-    flavours,
-    misfits,
-    ordering,
-    scale_in,
-    scale_up,
-    spares,
-    telling,
-)
+from infra.autoscaler import spares
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Action, Decision, Figures, Notice, SetDesired, Verdict
+from infra.autoscaler.launch_failures import detection, resource_flavors
 from infra.autoscaler.memory import Memory, Resize
-from infra.autoscaler.view import View
-from infra.autoscaler.world import Snapshot
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.placement import scale_up, template_mismatch
+from infra.autoscaler.reporting import deduplication, scheduler_refusals
+from infra.autoscaler.scale_down import planner
 
 
 def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
     """What is to be done, and why. Pure: the same inputs give the same answer."""
-    learned = failures.learn(snapshot, memory, config, now)
+    learned = detection.learn(snapshot, memory, config, now)
     seen = _without(snapshot, learned.shrink)
-    view = ordering.build(seen, learned.memory, config, now)
+    view = state_builder.build(seen, learned.memory, config, now)
     growth = scale_up.plan(view, seen, learned.memory, config, now)
     extra = spares.more(view, growth.held, growth.sizes, learned.memory, config)
     grown = {**growth.sizes, **extra}
-    less = scale_in.plan(view, growth.held, grown, seen, learned.memory, config, now)
+    less = planner.plan(view, growth.held, grown, seen, learned.memory, config, now)
 
     sizes = _sizes(snapshot, learned.shrink, grown, growth.verdicts, learned.lessons, extra)
     kept = replace(
         less.memory,
         bookings=growth.bookings,
         waiting=growth.waiting,
-        misfits=misfits.learned(less.memory.misfits, growth.misfits, config, now),
+        misfits=template_mismatch.learned(less.memory.misfits, growth.misfits, config, now),
         resizes={
             **less.memory.resizes,
             **{each.group: Resize(now, each.was, each.desired) for each in sizes},
         },
     )
-    holds = flavours.changes(snapshot.flavors, growth.exhausted)
+    holds = resource_flavors.changes(snapshot.flavors, growth.exhausted)
     actions: tuple[Action, ...] = (*sizes, *holds, *growth.answers, *less.actions)
     stopped = _stopped(view, config)
     if stopped is not None:
@@ -67,16 +62,16 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     wrong = [
         Notice(f"setup/{name}", "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())
     ]
-    disputes, refused = disputed.judge(snapshot, growth.verdicts, memory.disputed, now)
+    disputes, refused = scheduler_refusals.judge(snapshot, growth.verdicts, memory.disputed, now)
     kept = replace(kept, disputed=disputes)
     notices = [*learned.notices, *growth.notices, *less.notices, *refused, *wrong]
     if stopped is not None:
         notices.insert(0, Notice("stopped", "error", f"{stopped}: nothing is started or ended"))
-    news, told = telling.news(notices, memory.told, now)
+    news, sent = deduplication.unsent(notices, memory.told, now)
     return Decision(
         at=now,
         actions=actions,
-        memory=replace(kept, told=told),
+        memory=replace(kept, told=sent),
         verdicts=growth.verdicts,
         notices=news,
         figures=_figures(view, growth.verdicts, learned.counts),
@@ -124,7 +119,7 @@ def _sizes(
     return found
 
 
-def _stopped(view: View, config: Config) -> str | None:
+def _stopped(view: ClusterState, config: Config) -> str | None:
     known = view.ready + view.unready
     if (
         view.unready > config.stop_above_unready
@@ -134,7 +129,7 @@ def _stopped(view: View, config: Config) -> str | None:
     return None
 
 
-def _figures(view: View, verdicts: tuple[Verdict, ...], failed: Mapping[str, int]) -> Figures:
+def _figures(view: ClusterState, verdicts: tuple[Verdict, ...], failed: Mapping[str, int]) -> Figures:
     pending: Counter[str] = Counter()
     for verdict in verdicts:
         pending[verdict.outcome] += verdict.count

@@ -27,8 +27,8 @@ from infra.autoscaler.decision import (
     Tell,
     Terminate,
 )
+from infra.autoscaler.observed.snapshot import Node, Pod
 from infra.autoscaler.results import Done, Result
-from infra.autoscaler.world import Node, Pod
 
 _AT_ONCE: Final = 8
 """Groups, or nodes, of a region that are worked on at the same time."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from infra.autoscaler.config import Config, Group, MachineType
-from infra.autoscaler.fitting import REGION, TYPE
-from infra.autoscaler.view import GroupView, Machine
-from infra.autoscaler.world import Instance
+from infra.autoscaler.observed.cluster_state import GroupView, Machine
+from infra.autoscaler.observed.node_affinity import REGION, TYPE
+from infra.autoscaler.observed.snapshot import Instance
 from infra.catalogue import instances, quotas
 from infra.catalogue.labels import CAPACITY
 

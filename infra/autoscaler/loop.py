@@ -21,9 +21,9 @@ from infra.autoscaler import memory as remembered
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Decision, FreeNode, Release, SetDesired, TaintNode, Terminate
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.observed.snapshot import Snapshot
 from infra.autoscaler.results import Done
-from infra.autoscaler.steady import Steady
-from infra.autoscaler.world import Snapshot
+from infra.autoscaler.steady_clock import Steady
 from infra.errors import CausewayError
 
 _V = TypeVar("_V")

@@ -13,7 +13,7 @@ class Backoff(Struct, frozen=True):
     """A group, or a zone of one, that had no capacity."""
 
     code: str
-    """Its class: ``capacity``, ``quota``, ``addresses`` … as in ``failures``."""
+    """Its class: ``capacity``, ``quota``, ``addresses`` … as in ``launch_failures.detection``."""
     message: str
     first: float
     last: float

@@ -1,6 +1,6 @@
 """Starts the idle machines that a pool keeps ready (``spare``).
 
-`choosing.spare` keeps them. Machines that boot, that are requested, or whose drain can be undone count as
+`candidates.spare` keeps them. Machines that boot, that are requested, or whose drain can be undone count as
 spare, so that none is requested twice. When work takes a spare machine, another one is started.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.autoscaler.choosing import spare
 from infra.autoscaler.config import Config, Group
 from infra.autoscaler.limits import Ledger, standing
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.stock import usable
-from infra.autoscaler.view import View
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.placement.capacity import usable
+from infra.autoscaler.scale_down.candidates import spare
 
 
 def more(
-    view: View, held: frozenset[str], sizes: Mapping[str, int], memory: Memory, config: Config
+    view: ClusterState, held: frozenset[str], sizes: Mapping[str, int], memory: Memory, config: Config
 ) -> dict[str, int]:
     """Groups that are to grow for spare machines → their desired capacity in all, ``sizes`` included.
 

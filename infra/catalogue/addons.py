@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from infra.catalogue.tables import table
 
-Where: TypeAlias = Literal["always", "gpus", "efs", "s3", "nfs"]
-"""What a cluster must have for an add-on to make sense: cards, file systems, buckets, exports."""
+Where: TypeAlias = Literal["always", "gpus", "efa", "efs", "s3", "nfs"]
+"""What a cluster must have for an add-on to make sense: cards, adapters, file systems, buckets, exports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,6 @@ class AddOn:
     """The add-on whose chart brings it."""
     needs: tuple[str, ...]
     """Add-ons that must be on as well."""
-    pages: tuple[str, ...]
-    """Names of its internal pages: ``grafana`` is at https://grafana.<internal domain>."""
     images: tuple[str, ...] = ()
     """For a part of another add-on's chart: the container images that it adds."""
 
@@ -81,7 +79,6 @@ def find(name: str) -> AddOn | None:
         image=row.get("image"),
         part_of=row.get("part_of"),
         needs=tuple(row.get("needs", ())),
-        pages=tuple(row.get("pages", ())),
         images=tuple(row.get("images", ())),
     )
 

@@ -128,6 +128,14 @@ def suggest(slug: str) -> str:
     return words[near] if near else ""
 
 
+def sizes(slug: str) -> Sequence[str]:
+    """What to write in place of a name that cards of several memory sizes have: ``a100`` → ``a100-40gb``,
+    ``a100-80gb``. Empty for a name of one card."""
+    sized = re.compile(re.escape(_word(slug)) + r"-\d+gb")
+    found = {card: word for word, card in _by_word().items() if sized.fullmatch(word)}
+    return sorted(found.values()) if len(found) > 1 else ()
+
+
 @cache
 def _by_word() -> Mapping[str, str]:
     """Every way to write a card → its slug."""

@@ -22,11 +22,18 @@ GPU_SICK: Final = f"{OURS}/gpu-sick"
 """The taint of a node whose cards are sick, and the feature by which its machine says so."""
 GPU_SICK_CONDITION: Final = "GpuSick"
 """The condition that says why; True while they are."""
+SCRATCH_MISSING: Final = f"{OURS}/scratch-missing"
+"""The same of a node whose scratch space is not mounted."""
 GATEWAY: Final = f"{OURS}/gateway"
 """The taint of ways in: what runs there is flannel and kube-proxy."""
 WITHOUT_GPUS: Final = f"{OURS}/without-gpus"
 """Whether a node with cards takes work without a use for them: ``idle``, as long as nobody else wants it, or
 ``never``, as a machine in the cloud goes away when its cards are idle."""
+
+GPU_LIMIT: Final = f"{OURS}/gpu-limit"
+"""The taint of ResourceFlavors, never of nodes, that stand for the GPUs a user may hold."""
+LIMITED_GPUS: Final = f"{OURS}/gpus"
+"""The resource by which Kueue counts a user's GPUs of all pools together."""
 
 PLUGIN: Final = "nvidia.com/device-plugin.config"
 """Which of the device plugin's configurations a node takes (k8s-device-plugin, README)."""

@@ -34,6 +34,9 @@ WIREGUARD: Final = 60
 """Of a packet in WireGuard over IPv4: type and receiver 8, counter 8, tag 16, UDP 8, IPv4 20 (WireGuard's
 paper, 5.4.6). It pads to 16 bytes, but never beyond the interface's MTU."""
 
+_IPV6_MORE: Final = 20
+"""By how much IPv6's header is longer than IPv4's (RFC 8200)."""
+
 _OPENVPN: Final = 24
 """Of a data packet over UDP: opcode and peer id 4, packet id 4, authentication tag 16 (OpenVPN's wire
 protocol, P_DATA_V2 with an AEAD cipher)."""
@@ -51,6 +54,14 @@ def esp(path: int, *, encapsulated: bool) -> int:
 def openvpn(path: int) -> int:
     """The largest packet inside OpenVPN over UDP on a path of ``path`` bytes: 1440 of 1492."""
     return path - IPV4 - UDP - _OPENVPN
+
+
+def wireguard(path: int) -> int:
+    """The largest packet inside WireGuard on a path of ``path`` bytes: 1412 of 1492.
+
+    Phones' networks may carry IPv4 as IPv6 (464XLAT, RFC 6877), whose header is longer.
+    """
+    return path - WIREGUARD - _IPV6_MORE
 
 
 def mss(mtu: int) -> int:

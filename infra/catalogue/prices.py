@@ -62,6 +62,15 @@ def spot_factor(instance_type: str) -> float:
 
 
 @cache
+def database(instance_class: str, region: str) -> float | None:
+    """USD an hour of PostgreSQL at RDS in one zone: ``database("db.t4g.small", …)``; None without a price."""
+    prices = _table()
+    price = prices["databases"].get(instance_class)
+    ratios = prices["regions"].get(region)
+    return round(price * ratios["all"], 5) if price is not None and ratios else None
+
+
+@cache
 def unit(name: str, region: str) -> float | None:
     """USD of anything else: ``nat_gateway_hour``, ``gp3_gb_month``; None where the table has no price."""
     prices = _table()

@@ -18,6 +18,11 @@ from typing import Final
 from infra.catalogue.tables import table
 from infra.nearest import nearest
 
+PROVIDER: Final = "5.100"
+"""The minor release that our modules pin (their ``versions.tf``)."""
+UNKNOWN_TO_THE_PROVIDER: Final = frozenset({"ap-southeast-6"})
+"""Regions that are younger: the provider refuses them in a zone's VPCs and finds no such region."""
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -73,8 +78,8 @@ def find(name: str) -> Region | None:
 
 @cache
 def names() -> Sequence[str]:
-    """Every region, sorted."""
-    return tuple(sorted(table("regions")))
+    """Every region that the pinned provider knows, sorted."""
+    return tuple(sorted({*table("regions")} - UNKNOWN_TO_THE_PROVIDER))
 
 
 def suggest_region(name: str) -> str:

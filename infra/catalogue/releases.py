@@ -32,6 +32,12 @@ class Kubernetes:
     kubeadm: tuple[str, ...] = ()
     """What ``kubeadm config images list`` prints in the tested release; empty for a minor without one."""
 
+    @property
+    def patch(self) -> int | None:
+        """Of the tested release, whose number its own images have for a tag."""
+        tags = (name.rpartition(":v")[2] for name in self.kubeadm if "/kube-apiserver:" in name)
+        return next((int(tag.rpartition(".")[2]) for tag in tags), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Ubuntu:

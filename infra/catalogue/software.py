@@ -12,9 +12,13 @@ from typing import Final, Literal, TypeAlias
 
 from infra.catalogue.tables import table
 
-Way: TypeAlias = Literal["archive", "signed", "package", "apt", "pip", "conda"]
-"""How it arrives: a download with a checksum; one with a signature of its makers; a signed APT repository, or
-a package by address with a checksum; a signed APT repository alone; PyPI; conda-forge."""
+Way: TypeAlias = Literal["archive", "signed", "client", "apt", "pip", "conda"]
+"""How it arrives: a download with a checksum; one with a signature of its makers; a Debian package of
+the client that runs cookbooks, with a checksum, of which a machine has one; a signed APT repository; PyPI;
+conda-forge."""
+
+CLIENT: Final = "cinc"
+"""The client that runs cookbooks unless a spec chooses the other one."""
 
 ARCHITECTURES: Final = ("amd64", "arm64")
 """Debian's names, by which checksums go."""
@@ -29,12 +33,13 @@ class Software:
     """The tested one; None takes the distribution's."""
     way: Way
     url: str | None
-    """Of an ``archive``, with ``{version}``, ``%{arch}`` and ``%{machine}`` to be filled in."""
+    """Of an ``archive`` or a ``client``, with ``{version}``, ``%{arch}``, ``%{machine}`` and ``%{license}``
+    to be filled in."""
     sha256: Mapping[str, str]
     """Of the tested version's archive, by architecture."""
 
     def url_of(self, version: str) -> str | None:
-        """Where a version's archive is; ``%{arch}`` and ``%{machine}`` are left to the machine."""
+        """Where a version's archive is; what ``%{…}`` stands for is filled in where it is fetched."""
         return self.url.replace("{version}", version) if self.url is not None else None
 
 
@@ -45,6 +50,12 @@ def find(name: str) -> Software | None:
     if row is None:
         return None
     return Software(name, row.get("version"), row["way"], row.get("url"), row.get("sha256", {}))
+
+
+def way_of(name: str) -> Way | None:
+    """How the software of that name arrives; None for an unknown one."""
+    found = find(name)
+    return found.way if found else None
 
 
 @cache

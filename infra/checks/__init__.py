@@ -13,12 +13,14 @@ from typing import Final
 from infra.checks import (
     access,
     addons,
+    autoinstall,
     autoscaler,
+    block_sizes,
     blocks,
-    declared,
     dns,
+    egress,
+    external_codes,
     images,
-    installing,
     kubernetes,
     launch,
     links,
@@ -27,14 +29,12 @@ from infra.checks import (
     pools,
     quotas,
     research,
-    rooms,
     sharing,
     sites,
     software,
     storage,
     waivers,
-    ways_out,
-    work,
+    workloads,
 )
 from infra.checks.facts import Facts
 from infra.checks.registry import FAMILIES, Check, Finding, registered
@@ -44,8 +44,9 @@ from infra.spec import Spec
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    declared, blocks, links, rooms, sites, ways_out, installing, pools, launch, images, sharing, software,
-    machines, kubernetes, work, addons, storage, dns, access, autoscaler, research, names, quotas, waivers,
+    external_codes, blocks, links, block_sizes, sites, egress, autoinstall, pools, launch, images, sharing,
+    software, machines, kubernetes, workloads, addons, storage, dns, access, autoscaler, research, names,
+    quotas, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 
@@ -68,7 +69,7 @@ def examine(spec: Spec, position_of: Callable[[Path], Position | None]) -> tuple
     """Everything the rules find, in the order of the file, waived where the spec says so."""
     book = waivers.Book(spec)
     problems = [_problem(check, finding, position_of, book) for check, finding in run(spec)]
-    unused = CHECKS[declared.UNUSED_WAIVER]
+    unused = CHECKS[external_codes.UNUSED_WAIVER]
     problems += [_problem(unused, finding, position_of, book) for finding in book.unused(CHECKS)]
     return tuple(sorted(problems, key=lambda one: (one.position or _START, one.code, one.path)))
 

@@ -11,9 +11,9 @@ from infra.catalogue import instances, regions
 from infra.checks import keys
 from infra.checks.blocks import PRIVATE
 from infra.checks.facts import Facts, Single
+from infra.checks.phrases import listed, meant_one_of, repeated
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
 from infra.spec import defaults
 from infra.spec.access import User
@@ -205,6 +205,31 @@ def user_and_group(facts: Facts) -> Iterator[Finding]:
             )
 
 
+@check("ACC030", Level.WARNING, "Single sign-on by address, and a user who has none.")
+def no_address(facts: Facts) -> Iterator[Finding]:
+    for login, user in _by_address(facts):
+        if not user.email:
+            message = f"{login} has no email, by which access.oidc would know them"
+            yield Finding(("access", "users", login), message, "add 'email:', or name another 'claim:'")
+
+
+@check("ACC031", Level.ERROR, "Single sign-on by address, and two users who share one.", waivable=False)
+def address_twice(facts: Facts) -> Iterator[Finding]:
+    seen: dict[str, str] = {}
+    for login, user in _by_address(facts):
+        first = seen.setdefault(user.email.lower(), login)
+        if user.email and first != login:
+            path = ("access", "users", login, "email")
+            message = f"{first} has this address too, and access.oidc knows people by it"
+            yield Finding(path, message, "give each their own, or name another 'claim:'")
+
+
+def _by_address(facts: Facts) -> Iterator[tuple[str, User]]:
+    access = facts.spec.access
+    if access.oidc is not None and access.oidc.claim == "email":
+        yield from access.users.items()
+
+
 def _own(user: User, group: str) -> bool:
     return user.groups[:1] == (group,)
 
@@ -226,7 +251,7 @@ def _each_once(facts: Facts) -> Iterator[Single]:
 def door_type(facts: Facts) -> Iterator[Finding]:
     for single in _each_once(facts):
         if single.type is None:
-            message = f"{single.type_name} is no EC2 instance type"
+            message = f"{single.type_name} is not an EC2 instance type"
             yield Finding((*single.path, "instance_type"), message, meant_type(single.type_name))
 
 
@@ -293,14 +318,17 @@ def _open(facts: Facts) -> Iterator[tuple[Path, IPv4Network]]:
     for name, node in facts.spec.access.ssh_nodes.items():
         for index, block in enumerate(node.ssh_from):
             yield ("access", "ssh_nodes", name, "ssh_from", index), block
+    for name, site in facts.racks.items():
+        for index, block in enumerate(site.gateway.ssh_from if site.gateway is not None else ()):
+            yield ("sites", name, "gateway", "ssh_from", index), block
 
 
 @check("ACC021", Level.WARNING, "SSH is open to the world.")
 def open_world(facts: Facts) -> Iterator[Finding]:
     for path, block in _open(facts):
         if block.prefixlen < WIDEST:
-            message = f"{block}: anybody may knock at port 22"
-            yield Finding(path, message, "name your networks, or let people come by the VPN")
+            message = f"{block} opens port 22 to the internet"
+            yield Finding(path, message, "name your networks, or let people connect by the VPN")
 
 
 @check("ACC022", Level.WARNING, "An SSH node's doors do not fit its address.")
@@ -315,7 +343,7 @@ def doors_fit(facts: Facts) -> Iterator[Finding]:
             yield Finding((*path, "public"), message, "add 'ssh_from:', or take it out")
 
 
-@check("ACC023", Level.WARNING, "A private block among those that may reach an SSH node from outside.")
+@check("ACC023", Level.WARNING, "A private block among those that may reach SSH from outside.")
 def private_from(facts: Facts) -> Iterator[Finding]:
     for path, block in _open(facts):
         if any(block.subnet_of(private) for private in PRIVATE):
@@ -350,11 +378,12 @@ def server_able(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "give one the role: it runs the VPN server")
 
 
-@check("ACC026", Level.ERROR, "A VPN server is named twice.", waivable=False)
+@check("ACC026", Level.ERROR, "A VPN server, or a kind of them, is named twice.", waivable=False)
 def server_twice(facts: Facts) -> Iterator[Finding]:
-    for index, site in repeated(facts.spec.access.vpn.servers or ()):
-        path = ("access", "vpn", "servers", index)
-        yield Finding(path, f"{site} is named already", "take one out")
+    vpn = facts.spec.access.vpn
+    for field, words in (("servers", vpn.servers or ()), ("kinds", vpn.kinds)):
+        for index, word in repeated(words):
+            yield Finding(("access", "vpn", field, index), f"{word} is named already", "take one out")
 
 
 @check("ACC027", Level.WARNING, "Users of the VPN, and no server for them.")

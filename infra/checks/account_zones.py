@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from infra.catalogue.regions import is_zone_id
+from infra.checks.phrases import listed
 from infra.checks.registry import Finding
-from infra.checks.words import listed
 from infra.errors import Level, Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.model.machines import Instance, NodePool

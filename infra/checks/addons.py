@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from infra.catalogue import addons
 from infra.catalogue.addons import AddOn
 from infra.checks.facts import Facts
+from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import meant_one_of
 from infra.errors import Level, Path
 from infra.spec import kubernetes as written
-from infra.spec.addons import INGRESS, is_on, page_domain, split_path
+from infra.spec.addons import EFA, INGRESS, is_on, page_domain, split_path
 
 
 def _stated(facts: Facts) -> Iterator[tuple[Path, written.AddOn, AddOn]]:
@@ -97,3 +97,15 @@ def pages_outside(facts: Facts) -> Iterator[Finding]:
     if domain != zone and not domain.endswith(f".{zone}"):
         message = f"names in {domain} can't stand in the private zone {zone}"
         yield Finding(("access", "internal_domain"), message, f"take {zone}, or a name below it")
+
+
+@check("ADD008", Level.ERROR, "Elastic Fabric Adapters that nothing offers to pods.")
+def adapters_unoffered(facts: Facts) -> Iterator[Finding]:
+    if is_on(facts.spec, EFA):
+        return
+    for one in facts.machines:
+        if one.pool.efa:
+            message = (
+                f"{EFA} is off: pods get none of the adapters, and no job that asks for them ever starts"
+            )
+            yield Finding(one.at("efa"), message, f"turn {EFA} on, or drop 'efa'")

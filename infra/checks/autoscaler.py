@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 from infra.catalogue import prices
 from infra.checks.facts import Facts, Group
+from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import meant_one_of
 from infra.errors import Level
-
-_IMAGE: Final = re.compile(
-    r"(?P<path>[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)"
-    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"
-)
-"""``registry:port/path:tag@digest`` (distribution, "reference grammar")."""
+from infra.spec.types import IMAGE_REFERENCE
 
 
 @check("AUT001", Level.ERROR, "Spare nodes of a pool that does not exist.")
@@ -109,15 +102,13 @@ def notices(facts: Facts) -> Iterator[Finding]:
             yield Finding(("autoscaler", "notices", field), message, "keep it as a secret, and name it here")
 
 
-@check("AUT008", Level.ERROR, "An image without a version, or that no registry could have.")
+@check("AUT008", Level.ERROR, "An image without a version.")
 def image(facts: Facts) -> Iterator[Finding]:
     text = facts.spec.autoscaler.image
     if text is None:
         return
-    path, example = ("autoscaler", "image"), "as registry.lab.example/causeway/autoscaler:0.1.0"
-    found = _IMAGE.fullmatch(text)
-    if found is None:
-        yield Finding(path, f"{text} is no image's name", f"write it {example}")
-    elif found["digest"] is None and found["tag"] in (None, "latest"):
+    found = IMAGE_REFERENCE.fullmatch(text)
+    if found and found["digest"] is None and found["tag"] in (None, "latest"):
         message = f"{text} is another image tomorrow, and another on each master"
-        yield Finding(path, message, f"name a version or a digest, {example}")
+        hint = "name a version or a digest, as registry.lab.example/causeway/autoscaler:0.1.0"
+        yield Finding(("autoscaler", "image"), message, hint)

@@ -63,6 +63,8 @@ def _cluster_blocks(facts: Facts) -> Iterator[Stated]:
 def _laptop_blocks(facts: Facts) -> Iterator[Stated]:
     if facts.spec.access.vpn.clients is not None:
         yield ("access", "vpn", "clients"), facts.spec.access.vpn.clients
+    if facts.spec.access.vpn.wireguard.clients is not None:
+        yield ("access", "vpn", "wireguard", "clients"), facts.spec.access.vpn.wireguard.clients
 
 
 def _subnets(place: Place) -> Iterator[Stated]:

@@ -9,8 +9,8 @@ from typing import Final
 
 from infra.checks.blocks import PRIVATE
 from infra.checks.facts import Facts
+from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import meant_one_of
 from infra.errors import Level, Path, dotted
 from infra.spec.platform import Record
 

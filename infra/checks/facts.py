@@ -281,8 +281,9 @@ class Facts:
         found += [
             (defaults.vpn_host(site), ("access", "vpn")) for site in self.vpn_sites if site in self.places
         ]
-        if self.places and addons.page_domain(self.spec) == (self.spec.dns.zone or self.spec.domain):
-            found += [(name, ("kubernetes", "addons")) for name, _ in addons.hosts(self.spec)]
+        zone = self.spec.dns.zone or self.spec.domain
+        if self.places and addons.is_on(self.spec, addons.INGRESS) and addons.page_domain(self.spec) == zone:
+            found.append((addons.INGRESS, ("kubernetes", "addons")))
         return found
 
     @cached_property

@@ -9,10 +9,10 @@ from typing import Final
 from infra.catalogue import drivers, gpus, instances, roles
 from infra.catalogue.gpus import Card
 from infra.checks.facts import Facts, Use
+from infra.checks.phrases import listed, meant, meant_one_of
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.checks.sites import best_driver, driver_misfit
-from infra.checks.words import listed, meant, meant_one_of
 from infra.errors import Level
 from infra.spec.pools import ImageGpu
 
@@ -153,7 +153,7 @@ def build_type(facts: Facts) -> Iterator[Finding]:
             continue
         path, found = ("images", name, "build_type"), instances.find(image.build_type)
         if found is None:
-            message = f"{image.build_type} is no EC2 instance type"
+            message = f"{image.build_type} is not an EC2 instance type"
             yield Finding(path, message, meant_type(image.build_type))
         elif image.architecture not in found.architectures:
             message = (

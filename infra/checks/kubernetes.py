@@ -9,9 +9,9 @@ from typing import Final
 from infra.catalogue import instances, releases
 from infra.catalogue.labels import OURS
 from infra.checks.facts import Facts
+from infra.checks.phrases import listed, meant_one_of
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant_one_of
 from infra.errors import Level, Path, dotted
 from infra.spec import lines
 from infra.spec.pools import Taint
@@ -88,7 +88,7 @@ def control_type(facts: Facts) -> Iterator[Finding]:
     name = facts.spec.kubernetes.control_plane.instance_type
     if facts.places and instances.find(name) is None:
         path = ("kubernetes", "control_plane", "instance_type")
-        yield Finding(path, f"{name} is no EC2 instance type", meant_type(name))
+        yield Finding(path, f"{name} is not an EC2 instance type", meant_type(name))
 
 
 @check("K8S006", Level.ERROR, "The control plane's machines are too small for kubeadm.")

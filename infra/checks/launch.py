@@ -9,8 +9,8 @@ from typing import Final
 
 from infra.catalogue import instances, prices
 from infra.checks.facts import Facts, Group, Machines, Typed
+from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed
 from infra.errors import Level, Path
 from infra.spec.defaults import SPOT
 from infra.spec.pools import Disk

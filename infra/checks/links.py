@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from infra.checks.facts import Facts, Place
+from infra.checks.phrases import count
 from infra.checks.registry import Finding, check
-from infra.checks.words import count
 from infra.errors import Level, Path, dotted
 from infra.spec import defaults
 from infra.spec.sites import Gateway, Routing
@@ -37,8 +37,12 @@ _RESERVED_ASNS: Final = {23456: "AS_TRANS (RFC 6793)", 65535: "reserved (RFC 730
 
 _LEAVE_OUT: Final = "leave it out: one is allocated"
 
-VPN_CONNECTIONS: Final = 10
-"""Of a virtual private gateway, unless AWS raises it (Site-to-Site VPN User Guide, "Quotas")."""
+VPN_CONNECTIONS: Final = {
+    "peering": (10, "a virtual private gateway has", "L-B91E5754"),
+    "transit-gateway": (50, "an account has in a region", "L-3E6EC3A3"),
+}
+"""By what joins regions: how many there are unless AWS raises it, and that quota (Site-to-Site VPN User
+Guide, "Quotas")."""
 
 PEERINGS: Final = 50
 """Of a VPC, unless AWS raises it (VPC User Guide, "Amazon VPC quotas")."""
@@ -122,14 +126,14 @@ def asn_private(facts: Facts) -> Iterator[Finding]:
 
 @check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows without asking.")
 def vpn_connections(facts: Facts) -> Iterator[Finding]:
+    most, whose, quota = VPN_CONNECTIONS[defaults.interconnect(facts.spec)]
     for place in facts.places.values():
         wanted = _connections(facts, place)
-        if wanted > VPN_CONNECTIONS:
+        if wanted > most:
             yield Finding(
                 place.at("vpn"),
-                f"{wanted} VPN connections; a virtual private gateway has {VPN_CONNECTIONS} unless AWS "
-                "raises it",
-                "name fewer sites in vpn, or ask AWS for more (quota L-B91E5754)",
+                f"{wanted} VPN connections; {whose} {most} unless AWS raises it",
+                f"name fewer sites in vpn, or ask AWS for more (quota {quota})",
             )
 
 
@@ -196,6 +200,20 @@ def asn_unused(facts: Facts) -> Iterator[Finding]:
         if gateway is not None and gateway.asn is not None and _routing(facts, gateway) is Routing.STATIC:
             message = f"{name} has static routes: nothing there speaks BGP"
             yield Finding(("sites", name, "gateway", "asn"), message, "take it out, or say 'routing: bgp'")
+
+
+@check("NET039", Level.WARNING, "With static routes a transit gateway uses one public address of a site.")
+def idle_addresses(facts: Facts) -> Iterator[Finding]:
+    if defaults.interconnect(facts.spec) == "peering":
+        return
+    for name, site in facts.racks.items():
+        gateway = site.gateway
+        if gateway is None or _routing(facts, gateway) is Routing.BGP or len(gateway.addresses) == 1:
+            continue
+        if any(name == linked for place in facts.places.values() for linked, _ in facts.linked(place)):
+            path = ("sites", name, "gateway", "addresses", 1)
+            message = f"a transit gateway has one static route to {site.cidr}: over {gateway.addresses[0]}"
+            yield Finding(path, message, "say 'routing: bgp', or name one address")
 
 
 def _routing(facts: Facts, gateway: Gateway) -> Routing:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from infra.catalogue import instances, regions
 from infra.checks.facts import Facts, Group
+from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level
 
 
@@ -18,7 +18,7 @@ def known_type(facts: Facts) -> Iterator[Finding]:
         for index, weighted in enumerate(pool.instance_types):
             if instances.find(weighted.type) is None:
                 path = ("pools", name, "instance_types", index)
-                yield Finding(path, f"{weighted.type} is no EC2 instance type", meant_type(weighted.type))
+                yield Finding(path, f"{weighted.type} is not an EC2 instance type", meant_type(weighted.type))
 
 
 def meant_type(word: str) -> str:

@@ -9,8 +9,8 @@ from math import ceil
 from infra.catalogue import quotas
 from infra.catalogue.quotas import Market
 from infra.checks.facts import Facts, Group
+from infra.checks.phrases import listed, meant, meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant, meant_one_of
 from infra.errors import Level
 from infra.spec.sites import Nat
 

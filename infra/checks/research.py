@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from infra.checks.facts import Facts
+from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import meant_one_of
 from infra.errors import Level
+from infra.spec import defaults
 from infra.spec.addons import RESEARCH
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -60,3 +61,38 @@ def bucket_names(facts: Facts) -> Iterator[Finding]:
         if name is not None and not _BUCKET.fullmatch(name):
             message = f"{name} can't be a bucket's name here"
             yield Finding(path, message, "3 to 63 lower-case letters, digits and hyphens")
+
+
+@check(
+    "RES005",
+    Level.ERROR,
+    "An issuer of tokens is named twice, or AWS does not have it in the cluster's partition.",
+    waivable=False,
+)
+def issuers(facts: Facts) -> Iterator[Finding]:
+    stated = facts.spec.kubernetes.issuers
+    path = ("kubernetes", "issuers")
+    for each in sorted({each for each in stated if stated.count(each) > 1}):
+        yield Finding(path, f"{each} is named twice", "each issuer once, the one that signs first")
+    partition = defaults.partition_of(facts.spec)
+    if "cloudfront" in stated and partition != "aws":
+        message = f"CloudFront has no domains of its own in the partition {partition}"
+        yield Finding(path, message, "serve the keys from the bucket: issuers: [s3]")
+
+
+@check("RES006", Level.ERROR, "Tracking without the accounts and the bucket of research.", waivable=False)
+def tracking_alone(facts: Facts) -> Iterator[Finding]:
+    if facts.spec.kubernetes.tracking is not None and facts.spec.research is None:
+        message = "runs log as the account that research gives each namespace, and artifacts go to its bucket"
+        yield Finding(("kubernetes", "tracking"), message, "add research, or take tracking out")
+
+
+@check("RES007", Level.ERROR, "A database at RDS in a region that uses one zone.", waivable=False)
+def one_zone(facts: Facts) -> Iterator[Finding]:
+    tracking = facts.spec.kubernetes.tracking
+    if tracking is None or tracking.database != "rds":
+        return
+    primary = facts.places.get(defaults.primary_of(facts.spec) or "")
+    if primary is not None and len(primary.zones) == 1:
+        message = f"RDS wants subnets in two zones, and {primary.name} uses {primary.zones[0]} alone"
+        yield Finding(("kubernetes", "tracking", "database"), message, "use another zone, or database: pod")

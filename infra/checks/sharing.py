@@ -8,8 +8,8 @@ from typing import NamedTuple
 from infra.catalogue import gpus
 from infra.catalogue.gpus import Card
 from infra.checks.facts import Facts
+from infra.checks.phrases import listed, meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant_one_of
 from infra.errors import Level, Path
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from infra.catalogue import drivers, gpus, regions
 from infra.checks.facts import Facts
+from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
 from infra.spec.sites import NodeRole
 
@@ -52,7 +52,7 @@ def known_zone(facts: Facts) -> Iterator[Finding]:
                 else:
                     near = regions.suggest_zone(place.region, zone)
                     hint = f"did you mean {near}? There are {listed(place.known.zones, most=8)}"
-                yield Finding(place.at("zones", index), f"{zone} is no zone of {place.region}", hint)
+                yield Finding(place.at("zones", index), f"{zone} is not a zone of {place.region}", hint)
 
 
 @check("SITE005", Level.ERROR, "A region names a zone twice.", waivable=False)
@@ -184,6 +184,15 @@ def known_card(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"no card {model} is known", hint)
 
 
+@check("SITE039", Level.ERROR, "A physical node's card is made with several sizes of memory: name one.")
+def one_card(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        model = node.node.gpus.model if node.node.gpus is not None else ""
+        if sizes := gpus.sizes(model):
+            message = f"{model} may be any of {listed(sizes)}"
+            yield Finding(node.at("gpus", "model"), message, "name one; nvidia-smi shows the memory")
+
+
 @check("SITE017", Level.ERROR, "A physical node's driver branch is unknown, or does not run its cards.")
 def node_driver(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
@@ -246,6 +255,14 @@ def key_elsewhere(facts: Facts) -> Iterator[Finding]:
         elif facts.spec.aws.account and account != facts.spec.aws.account:
             message = f"the key is of account {account}, and the cluster of {facts.spec.aws.account}"
             yield Finding(place.at("kms_key"), message, "take a key of the cluster's own account")
+
+
+@check("SITE036", Level.ERROR, "A region that the pinned release of Terraform's AWS provider does not know.")
+def too_new_for_the_provider(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        if place.region in regions.UNKNOWN_TO_THE_PROVIDER:
+            message = f"Terraform's AWS provider {regions.PROVIDER} does not know {place.region}"
+            yield Finding(place.at(), message, "take another region until a newer provider is pinned")
 
 
 @check("SITE022", Level.WARNING, "A site is named like an AWS region other than its own.")

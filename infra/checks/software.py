@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from infra.catalogue import software
 from infra.catalogue.software import ARCHITECTURES, Software
 from infra.checks.facts import Facts
+from infra.checks.phrases import listed, meant_one_of
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant_one_of
 from infra.errors import Level, Path
 from infra.spec.software import Pin
 
@@ -20,8 +20,8 @@ _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~_-]*")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PLACEHOLDER: Final = re.compile(r"%\{([^}]*)\}")
 _FILLED: Final = ("arch", "machine")
-"""What cookbooks put into a URL."""
-_FETCHED: Final = ("archive", "signed", "package")
+"""What is put into a URL."""
+_FETCHED: Final = ("archive", "signed", "client")
 """Ways that have a URL."""
 
 
@@ -67,12 +67,13 @@ def url_form(facts: Facts) -> Iterator[Finding]:
         if pin.url is None:
             continue
         parts = urlsplit(pin.url)
-        unknown = [each for each in _PLACEHOLDER.findall(pin.url) if each not in _FILLED]
+        filled = (*_FILLED, "license") if path[-1] == "chef" else _FILLED
+        unknown = [each for each in _PLACEHOLDER.findall(pin.url) if each not in filled]
         if parts.scheme not in ("https", "http") or not parts.netloc:
             yield Finding((*path, "url"), f"{pin.url!r} is no address to download from", "as in https://…")
         elif unknown:
             message = f"nothing is known to put in for %{{{unknown[0]}}}"
-            yield Finding((*path, "url"), message, "there are %{arch} and %{machine}")
+            yield Finding((*path, "url"), message, f"there are {listed([f'%{{{each}}}' for each in filled])}")
 
 
 @check(
@@ -83,11 +84,11 @@ def url_form(facts: Facts) -> Iterator[Finding]:
 def unchecked(facts: Facts) -> Iterator[Finding]:
     for path, pin, found in _known(facts):
         # A mirror serves what the makers serve: the catalogue's sums of its own version hold there too.
-        if found.way == "archive" and pin.version != found.version and not pin.sha256:
-            message = f"the sums we have are of {found.version}, not of {pin.version}"
-            yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
-        elif found.way == "package" and pin.url is not None and not pin.sha256:
-            message = f"{pin.url} comes without a signature"
+        if found.way not in ("archive", "client") or pin.sha256:
+            continue
+        if pin.version != found.version or not found.sha256:
+            known = f"the sums we have are of {found.version}, not of {pin.version}"
+            message = known if found.sha256 else f"there is no sum of {found.name} {pin.version}"
             yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
 
 
@@ -98,3 +99,27 @@ def url_unused(facts: Facts) -> Iterator[Finding]:
             if stated and found.way not in _FETCHED:
                 message = f"{found.name} comes by {found.way}: this has no effect"
                 yield Finding((*path, field), message, "take it out")
+
+
+@check("SOFT007", Level.ERROR, "Chef Infra Client without the user's word that its licence is accepted.")
+def chef_unlicensed(facts: Facts) -> Iterator[Finding]:
+    chosen = facts.spec.software.get("chef")
+    if chosen is not None and chosen.license is None:
+        message = "Chef Infra Client may be used under the licence of its makers alone"
+        hint = "read it and add 'license: accept', or take 'chef:' out: CINC runs the same cookbooks"
+        yield Finding(("software", "chef"), message, hint)
+
+
+@check("SOFT008", Level.ERROR, "Two clients, where machines have one.")
+def two_clients(facts: Facts) -> Iterator[Finding]:
+    clients = [name for name in facts.spec.software if software.way_of(name) == "client"]
+    if len(clients) > 1:
+        message = f"{listed(clients)} are both named, and cookbooks are run by one of them"
+        yield Finding(("software", clients[1]), message, "take one out")
+
+
+@check("SOFT009", Level.WARNING, "A licence of software that needs none.")
+def license_unused(facts: Facts) -> Iterator[Finding]:
+    for path, pin, found in _known(facts):
+        if pin.license is not None and found.name != "chef":
+            yield Finding((*path, "license"), f"{found.name} needs none: this has no effect", "take it out")

@@ -9,8 +9,8 @@ from typing import Final
 
 from infra.catalogue import regions
 from infra.checks.facts import Facts
+from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
-from infra.checks.words import listed, meant, meant_one_of, repeated
 from infra.errors import Level, Path, dotted
 from infra.spec.sites import NodeRole
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from infra.checks.facts import Facts
+from infra.checks.phrases import meant
 from infra.checks.registry import Check, Finding, check, registered
-from infra.checks.words import meant
 from infra.errors import Level
 from infra.nearest import nearest
 from infra.spec import Spec

@@ -2,17 +2,18 @@
 
 One module a group of tasks, each a function that gives back an exit code::
 
-    speaking      validate, spec, addresses, catalogue: a spec, read back to whoever wrote it
+    show          validate, spec, addresses, catalogue: what a spec says, for its author
     rendering     render, diff, topology: from a spec to files
+    iam           iam: the policies of those who work on an environment
     planning      plan, apply, destroy
-    looking       outputs, drift, doctor, bootstrap
+    operations    outputs, drift, doctor, bootstrap
     embedded      local.up, local.down, local.reset, local.status
     reference     docs: what is generated of the documentation
 
 and what they share::
 
     environment   a name → its files, and what they mean: load, resolve, render
-    world         what a meaning is driven against: an account, or the embedded AWS; the secrets
+    session       what a project is driven against: an account, or the embedded AWS; the secrets
     account_zones the zones and instance types of a spec, held against those of its account
     marks         a plan's changes as marks on the topology picture
     provenance    each value of a spec and where it comes from

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from infra.checks import account_zones as judging
-from infra.commands import world
-from infra.commands.environment import Understood, applied
+from infra.commands import session
+from infra.commands.environment import Project, applied
 from infra.commands.terminal import note, tell
 from infra.errors import Problem, SpecError
 from infra.nearest import listed
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from infra.drive.doctor import Finding
 
 
-def require(understood: Understood) -> None:
+def require(project: Project) -> None:
     """Before the first plan on a real account: ``SpecError`` with every zone, and every instance type of a
     zone, that the account does not have. A question that is not answered is a note.
 
     Not asked of the embedded AWS, whose list of instance types is no account's.
     """
-    environment, cluster = understood.environment, understood.cluster
-    if world.is_embedded(environment, cluster) or applied(environment) is not None:
+    environment, cluster = project.environment, project.cluster
+    if session.is_embedded(environment, cluster) or applied(environment) is not None:
         return
-    problems, notes = examined(understood, {**os.environ, **world.credentials(environment, cluster)})
+    problems, notes = examined(project, {**os.environ, **session.credentials(environment, cluster)})
     for line in notes:
         note(f"note: {line}")
     if any(problem.fatal for problem in problems):
@@ -34,11 +34,11 @@ def require(understood: Understood) -> None:
     tell(problems)
 
 
-def examined(understood: Understood, env: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+def examined(project: Project, env: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     """What does not fit the account, and what it did not answer. ``env`` is as Terraform sees it."""
     from infra.drive.account_zones import ask
 
-    loaded, cluster = understood.loaded, understood.cluster
+    loaded, cluster = project.loaded, project.cluster
     answers = ask(env, judging.instance_types(cluster))
     problems = judging.problems(loaded.spec, cluster, answers.zones, answers.offers, loaded.position)
     notes = tuple(
@@ -48,11 +48,11 @@ def examined(understood: Understood, env: Mapping[str, str]) -> tuple[tuple[Prob
     return problems, notes
 
 
-def findings(understood: Understood, env: Mapping[str, str]) -> list[Finding]:
+def findings(project: Project, env: Mapping[str, str]) -> list[Finding]:
     """The same for ``invoke doctor``: one finding for each problem, or that all is well."""
     from infra.drive.doctor import Finding
 
-    problems, notes = examined(understood, env)
+    problems, notes = examined(project, env)
     found = [
         Finding(
             "zones",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from infra.commands.environment import Environment, applied
+from infra.commands.session import embedded_folder, started, state_file
 from infra.commands.terminal import note, say, say_json
-from infra.commands.world import embedded_folder, started, state_file
 from infra.errors import SpecError, UsageError
 from infra.load import load
 
@@ -63,13 +63,13 @@ def _lives_there(environment: Environment) -> bool:
 
 def _put_aside(environment: Environment) -> None:
     """Stop it, where it runs, and move away what speaks of its resources."""
-    from infra.drive import ledger, localaws, saved
-    from infra.drive.folders import Folders
+    from infra.drive import last_applied, localaws, saved_plan
+    from infra.drive.build_folders import Folders
 
     folders = Folders(environment.build.absolute())
     aside = localaws.reset(embedded_folder(environment).absolute(), state_file(environment))
-    saved.discard(folders)
-    ledger.forget(folders)
+    saved_plan.discard(folders)
+    last_applied.forget(folders)
     if aside is not None:
         note(f"The state of its resources is in {aside}.")
 

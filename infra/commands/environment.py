@@ -17,7 +17,7 @@ from infra.nearest import meant_one_of
 from infra.resolve.lockfile import Lock, dump, parse, without_regions
 
 if TYPE_CHECKING:
-    from infra.load.applied import Change
+    from infra.applied import Change
     from infra.model import Cluster, Outputs
 
 SPECS: Final = Path("environments")
@@ -54,11 +54,11 @@ class Environment:
 
 
 def find(name: str = "", *, rehearsed: bool = False) -> Environment:
-    """The environment of a name; of ``INFRA_ENV``, else ``local``, without one.
+    """The environment of a name; of ``INFRA_ENV``, else ``local``, without one; else the only one.
 
     ``UsageError``, with the ones there are, when it does not exist.
     """
-    wanted = name or os.environ.get("INFRA_ENV") or DEFAULT
+    wanted = name or os.environ.get("INFRA_ENV") or _default()
     found = Environment(wanted, rehearsed)
     # A name with a dot or a slash would lead to files, and to a build folder, of something else.
     if _NAME.fullmatch(wanted) and found.spec_file.is_file():
@@ -67,6 +67,14 @@ def find(name: str = "", *, rehearsed: bool = False) -> Environment:
         raise UsageError(f"there is no folder {SPECS}/ here; run this in the project's own folder")
     hint = meant_one_of(Path(wanted).name.split(".")[0], _known())
     raise UsageError(f"{wanted}: no such environment in {SPECS}/; {hint}")
+
+
+def _default() -> str:
+    names = [file.stem for file in SPECS.glob("*.yaml") if _NAME.fullmatch(file.stem)]
+    if DEFAULT in names:
+        return DEFAULT
+    known = names if len(names) < 2 else _known()
+    return known[0] if len(known) == 1 else DEFAULT
 
 
 def _known() -> list[str]:
@@ -89,8 +97,13 @@ def _known() -> list[str]:
     ]
 
 
+def environments() -> list[str]:
+    """The names that ``find`` takes."""
+    return _known() if SPECS.is_dir() else []
+
+
 @dataclass(frozen=True)
-class Understood:
+class Project:
     """What an environment's files mean."""
 
     environment: Environment
@@ -106,7 +119,7 @@ class Understood:
     @cached_property
     def outputs(self) -> Outputs:
         """What AWS decided in the last apply from here."""
-        from infra.drive.folders import Folders
+        from infra.drive.build_folders import Folders
         from infra.drive.outputs import recall
 
         return recall(Folders(self.environment.build.absolute()))
@@ -121,12 +134,12 @@ class Understood:
     @cached_property
     def meaning(self) -> str:
         """A JSON text that changes when the spec's meaning does: what the next spec is compared with."""
-        from infra.load.applied import snapshot
+        from infra.applied import snapshot
 
         return json.dumps(snapshot(self.loaded.spec, self.cluster), sort_keys=True)
 
 
-def understand(environment: Environment, *, changeable: bool = False, gone: Iterable[str] = ()) -> Understood:
+def load_project(environment: Environment, *, changeable: bool = False, gone: Iterable[str] = ()) -> Project:
     """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing.
 
     Also refused is a change of what can't change on a live cluster, unless all is ``changeable``, as for
@@ -146,30 +159,30 @@ def understand(environment: Environment, *, changeable: bool = False, gone: Iter
     except SpecError as problem:
         raise placed(problem, loaded) from None
     changes = _refuse(before, loaded, cluster) if before is not None and not changeable else ()
-    return Understood(environment, loaded, cluster, changes, kept, dump(lock))
+    return Project(environment, loaded, cluster, changes, kept, dump(lock))
 
 
 def applied(environment: Environment) -> Mapping[str, Any] | None:
-    """What the spec said when it was last applied from here, as ``infra.load.applied`` compares it.
+    """What the spec said when it was last applied from here, as ``infra.applied`` compares it.
 
     None before the first apply. ``DriveError`` for a memory of it that is damaged.
     """
-    from infra.drive import ledger
-    from infra.drive.folders import Folders
+    from infra.drive import last_applied
+    from infra.drive.build_folders import Folders
 
     folders = Folders(environment.build.absolute())
-    about = ledger.about(folders)
+    about = last_applied.about(folders)
     if about is None or about.get("begun"):
         return None  # a first apply that did not finish leaves the account alone
     try:
         values: Mapping[str, Any] = json.loads(about["spec"])
     except (ValueError, KeyError, TypeError):
-        raise ledger.damaged(folders.applied) from None
+        raise last_applied.damaged(folders.applied) from None
     return values
 
 
 def _refuse(before: Mapping[str, Any], loaded: Loaded, cluster: Cluster | None = None) -> tuple[Change, ...]:
-    from infra.load.applied import changes, refused
+    from infra.applied import changes, refused
 
     found = changes(before, loaded.spec, cluster)
     if problems := refused(found, loaded.position):
@@ -197,10 +210,10 @@ def _parsed(environment: Environment, text: str) -> Lock:
 
 def _rehearsed(environment: Environment, lock: Lock) -> Lock:
     """With what the last rehearsed apply decided: a rehearsal writes no lock file."""
-    from infra.drive import ledger
-    from infra.drive.folders import Folders
+    from infra.drive import last_applied
+    from infra.drive.build_folders import Folders
 
-    about = ledger.about(Folders(environment.build.absolute()))
+    about = last_applied.about(Folders(environment.build.absolute()))
     if about is None:
         return lock
     before = parse(str(about.get("lock", "")), str(environment.build))
@@ -225,23 +238,23 @@ def placed(problem: SpecError, loaded: Loaded) -> SpecError:
     )
 
 
-def keep_lock(understood: Understood) -> bool:
+def keep_lock(project: Project) -> bool:
     """Write the lock file if what must not move has grown; True if it was written.
 
     One atomic replacement. A rehearsal writes none: nothing it does is for good. ``UsageError`` when
     somebody else has written it since it was read: what they decided must not be lost.
     """
-    environment = understood.environment
-    if environment.rehearsed or understood.lock == understood.kept:
+    environment = project.environment
+    if environment.rehearsed or project.lock == project.kept:
         return False
-    if not understood.kept and understood.lock == dump(Lock()):
+    if not project.kept and project.lock == dump(Lock()):
         return False
     present = read_lock(environment)
-    if present == understood.lock:
+    if present == project.lock:
         return False  # by this run before, or by somebody who decided the same
-    if present != understood.kept:
+    if present != project.kept:
         raise UsageError(f"{environment.lock_file} was changed while this ran; run this again")
     fresh = environment.lock_file.with_suffix(".new")
-    fresh.write_text(understood.lock, encoding="utf-8")
+    fresh.write_text(project.lock, encoding="utf-8")
     fresh.replace(environment.lock_file)
     return True

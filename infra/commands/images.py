@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from infra.commands.environment import Environment, Understood, read_lock
+from infra.commands.environment import Environment, Project, read_lock
 from infra.commands.terminal import columns, note, say, say_json
+from infra.drive import clock
 from infra.errors import UsageError
 from infra.nearest import listed, meant_one_of
+from infra.shipped_files import ROOT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,12 +25,9 @@ if TYPE_CHECKING:
     from infra.model import Cluster
     from infra.model.machines import Image
 
-PROJECT: Final = Path(__file__).parents[2]
-"""The folder with ``cookbooks/`` and ``packer/``."""
-
 
 def bake(
-    understood: Understood,
+    project: Project,
     names: Sequence[str],
     *,
     everything: bool,
@@ -43,19 +42,21 @@ def bake(
     from infra.commands import rendering
     from infra.drive.images import bake as baking
     from infra.drive.images import packer
-    from infra.drive.images.phases import Progress
+    from infra.drive.images.progress import Progress
 
-    images = _asked(understood.cluster, names, everything=everything)
+    images = _asked(project.cluster, names, everything=everything)
     if private and not ssh_from:
         raise UsageError("--private needs --ssh-from: the block that you reach the build instance from")
     program = packer.find()
-    job, aws = _job(understood, subnet=subnet, ssh_from=ssh_from, private=private)
+    job, aws = _job(project, subnet=subnet, ssh_from=ssh_from, private=private)
     if not dry_run:
-        _require_machines(understood)
-    rendering.write(understood)
+        _require_machines(project)
+    rendering.write(project)
     ready = [baking.prepare(job, image, aws) for image in images]
     if dry_run:
         return _told(job, ready, json=json)
+    # Before an instance is started: a download that fails costs nothing then.
+    job = replace(job, clients=_clients(project, ready))
     baking.recover(job, aws, note)
     results = []
     for each in ready:
@@ -63,7 +64,7 @@ def bake(
         amis = each.present or baking.bake(
             job, each, aws, program, Progress(each.image.name), spot=not on_demand
         )
-        kept = _keep(understood, each.image.name, amis)
+        kept = _keep(project, each.image.name, amis)
         results.append({**_row(job, each), "baked": baked, "images": dict(amis), "lock_changed": kept})
         if not json:
             what = "baked" if baked else "unchanged, not baked again"
@@ -74,12 +75,22 @@ def bake(
         say_json(results)
     if any(result["lock_changed"] for result in results):
         note(
-            f"{understood.environment.lock_file} holds the new ids: commit it. Then `invoke apply "
-            f"{understood.environment.options}` launches by them, and `invoke roll` replaces what runs."
+            f"{project.environment.lock_file} holds the new ids: commit it. Then `invoke apply "
+            f"{project.environment.options}` launches by them, and `invoke roll` replaces what runs."
         )
-    elif understood.environment.rehearsed:
+    elif project.environment.rehearsed:
         note("A rehearsal: the lock file is left as it is.")
     return 0
+
+
+def _clients(project: Project, ready: Sequence[Ready]) -> dict[str, Path]:
+    """The client's package for each architecture that an image is about to be baked for."""
+    from infra.catalogue.releases import DEBIAN
+    from infra.drive.client import package
+
+    client, build = project.cluster.client, project.environment.build
+    wanted = dict.fromkeys(each.image.architecture for each in ready if each.present is None)
+    return {architecture: package(client, DEBIAN[architecture], build) for architecture in wanted}
 
 
 def _asked(cluster: Cluster, names: Sequence[str], *, everything: bool) -> list[Image]:
@@ -96,25 +107,24 @@ def _asked(cluster: Cluster, names: Sequence[str], *, everything: bool) -> list[
     return [cluster.image(name) for name in dict.fromkeys(names)]
 
 
-def _job(
-    understood: Understood, *, subnet: str = "", ssh_from: str = "", private: bool = False
-) -> tuple[Job, Aws]:
-    from infra.commands.world import credentials
+def _job(project: Project, *, subnet: str = "", ssh_from: str = "", private: bool = False) -> tuple[Job, Aws]:
+    from infra.commands.session import credentials
     from infra.drive.aws import Aws
     from infra.drive.images.bake import Job
     from infra.drive.images.revision import revision
 
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     env = {**os.environ, **credentials(environment, cluster)}
     job = Job(
         environment=environment.name,
         build=environment.build.absolute(),
-        files=understood.files,
+        files=project.files,
         regions=tuple(dict.fromkeys(region.region for region in cluster.regions)),
-        project=PROJECT,
+        project=ROOT,
         env=env,
-        revision=revision(PROJECT),
+        revision=revision(ROOT),
         options=environment.options,
+        clients={},
         subnet=subnet,
         ssh_from=ssh_from,
         private=private,
@@ -124,13 +134,13 @@ def _job(
     return job, Aws(env)
 
 
-def _require_machines(understood: Understood) -> None:
+def _require_machines(project: Project) -> None:
     """``UsageError`` where instances are records alone: Packer would wait for SSH until its time is up."""
-    from infra.commands.world import embedded_folder, is_embedded
+    from infra.commands.session import embedded_folder, is_embedded
     from infra.drive import localaws
 
-    environment = understood.environment
-    if not is_embedded(environment, understood.cluster):
+    environment = project.environment
+    if not is_embedded(environment, project.cluster):
         return
     server = localaws.status(embedded_folder(environment).absolute())
     if server is None or not server.control.health().get("machines"):
@@ -171,7 +181,7 @@ def _told(job: Job, ready: Sequence[Ready], *, json: bool) -> int:
     return 0
 
 
-def _keep(understood: Understood, image: str, amis: Any) -> bool:
+def _keep(project: Project, image: str, amis: Any) -> bool:
     """Write an image's ids into the lock file, by one atomic replacement; True if that changed it.
 
     The file is read again under the lock: whatever else was decided meanwhile, which may be an hour, stays.
@@ -179,10 +189,10 @@ def _keep(understood: Understood, image: str, amis: Any) -> bool:
     from infra.drive import workspace
     from infra.resolve.lockfile import dump, parse
 
-    environment = understood.environment
+    environment = project.environment
     if environment.rehearsed:
         return False
-    ids = {region.name: amis[region.region] for region in understood.cluster.regions}
+    ids = {region.name: amis[region.region] for region in project.cluster.regions}
     with workspace.locked(environment.build, timeout=60):
         before = read_lock(environment)
         lock = parse(before, str(environment.lock_file))
@@ -202,23 +212,22 @@ def _replace(environment: Environment, text: str) -> None:
 # -- What there is ----------------------------------------------------------------------------------------
 
 
-def listing(understood: Understood, *, json: bool) -> int:
+def listing(project: Project, *, json: bool) -> int:
     """Each image in each region; 1 when one is gone or not baked."""
-    from datetime import UTC, datetime
 
     from infra.drive.images import bake as baking
     from infra.drive.images import listing as listings
 
-    cluster = understood.cluster
+    cluster = project.cluster
     _asked(cluster, (), everything=True)
-    job, aws = _job(understood)
+    job, aws = _job(project)
     sites = {region.name: region.region for region in cluster.regions}
     rows = []
     for image in cluster.images:
         ready = baking.prepare(job, image, aws)
         pools = {site: _pools(cluster, image.name, site) for site in sites}
         rows += listings.rows(aws, image, sites, ready.inputs.digest, ready.source, pools)
-    now = datetime.now(UTC)
+    now = clock.now()
     if json:
         from dataclasses import asdict
 
@@ -226,7 +235,7 @@ def listing(understood: Understood, *, json: bool) -> int:
     else:
         heading = ("image", "site", "ami", "state", "age", "base", "instances", "used by")
         say(columns(heading, [_cells(row, now) for row in rows]))
-        _advise(rows, understood.environment)
+        _advise(rows, project.environment)
     return 1 if any(row.state in ("gone", "not baked") for row in rows) else 0
 
 
@@ -284,7 +293,7 @@ def _advise(rows: Sequence[Row], environment: Environment) -> None:
 # -- Container images -------------------------------------------------------------------------------------
 
 
-def containers(understood: Understood, *, sizes: bool, json: bool) -> int:
+def containers(project: Project, *, sizes: bool, json: bool) -> int:
     """Each container image that the cluster's nodes pull; 1 when the list is not complete.
 
     ``sizes``: ask the registries for digests and sizes.
@@ -293,12 +302,12 @@ def containers(understood: Understood, *, sizes: bool, json: bool) -> int:
     from infra.drive import registries
     from infra.render.kubernetes.containers import pulled
 
-    cluster = understood.cluster
+    cluster = project.cluster
     if cluster.control_plane is None:
         raise UsageError(
-            f"{understood.environment.spec_file} has no control plane: it has no AWS site for masters"
+            f"{project.environment.spec_file} has no control plane: it has no AWS site for masters"
         )
-    found = pulled(cluster, understood.outputs)
+    found = pulled(cluster, project.outputs)
     problems = list(found.unknown)
     rows: list[dict[str, Any]] = [
         {
@@ -353,32 +362,31 @@ def _mebibytes(size: int) -> str:
 # -- What may go ------------------------------------------------------------------------------------------
 
 
-def prune(understood: Understood, *, keep: int, yes: bool, json: bool) -> int:
+def prune(project: Project, *, keep: int, yes: bool, json: bool) -> int:
     """Deregister images that no lock, group, template or instance uses, but the newest of each."""
-    from datetime import UTC, datetime
 
+    from infra.drive.images import amis, cleanup
     from infra.drive.images import bake as baking
     from infra.drive.images import prune as pruning
-    from infra.drive.images import shelf, sweep
     from infra.drive.images.usage import uses
 
     if keep < 0:
         raise UsageError("--keep is a number of images, 0 or more")
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     _asked(cluster, (), everything=True)
-    job, aws = _job(understood)
+    job, aws = _job(project)
     if yes:
         baking.recover(job, aws, note)
-    found = shelf.ours(
+    found = amis.ours(
         aws, job.regions, environment=environment.name, role="image", **{"managed-by": "causeway"}
     )
     verdicts = pruning.decide(found, _locked(), uses(aws, job.regions), keep)
-    strays = pruning.strays(aws, job.regions, environment.name, datetime.now(UTC))
+    strays = pruning.strays(aws, job.regions, environment.name, clock.now())
     going = [verdict for verdict in verdicts if not verdict.stays]
     if yes:
         pruning.remove(aws, verdicts)
         for entry in strays:
-            sweep.sweep(aws, entry, images=False)
+            cleanup.sweep(aws, entry, images=False)
     if json:
         say_json(
             {
@@ -429,7 +437,7 @@ def _locked() -> dict[str, str]:
 
 
 def roll(
-    understood: Understood,
+    project: Project,
     pool_name: str,
     sites: Sequence[str],
     *,
@@ -447,14 +455,14 @@ def roll(
 
     from infra.drive import roll as rolling
 
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     groups = _groups(cluster, pool_name, sites)
     if protected not in get_args(rolling.Protected):
         raise UsageError(f"--protected is one of {', '.join(get_args(rolling.Protected))}")
     preferences = rolling.Preferences(
         min_healthy, max_healthy, cast("rolling.Protected", protected), tuple(checkpoints)
     )
-    job, aws = _job(understood)
+    job, aws = _job(project)
     if cancel:
         stopped = rolling.cancel(aws, groups)
         for group in groups:

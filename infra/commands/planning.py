@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.commands import account_zones, retiring, states, world
-from infra.commands.cluster import working
-from infra.commands.environment import Environment, Understood
+from infra.commands import account_zones, cluster_access, pki_store, retiring, session, states
+from infra.commands.environment import Environment, Project
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell_count
-from infra.commands.vpn import keeping, trees
+from infra.commands.vpn import gateway_files
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,29 +23,29 @@ if TYPE_CHECKING:
 
 def ready(
     environment: Environment, *, changeable: bool = False, only: Iterable[str] = ()
-) -> tuple[Understood, Job]:
+) -> tuple[Project, Job]:
     """Validate and render: everything before Terraform.
 
     ``only`` are the sites that a plan is to be narrowed to: a wrong one is told before anything is started.
     """
     from infra.drive import lifecycle
 
-    understood = states.understood(environment, changeable=changeable)
-    tell_count(understood.loaded.problems, environment.name)
-    if not understood.cluster.regions:
-        if understood.cluster.retired:
+    project = states.project(environment, changeable=changeable)
+    tell_count(project.loaded.problems, environment.name)
+    if not project.cluster.regions:
+        if project.cluster.retired:
             raise UsageError(
                 f"{environment.spec_file} has no AWS region any more; to take the last one away, put it "
                 f"back and run: invoke destroy {environment.options}"
             )
         raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
-    lifecycle.targets(world.modules(understood.cluster), only)
-    states.local_state(understood)
+    lifecycle.targets(session.modules(project.cluster), only)
+    states.local_state(project)
     if not changeable:
-        account_zones.require(understood)
-    write(understood)
-    understood, job = retiring.settle(understood, world.job(understood), changeable=changeable)
-    return understood, states.same_account(understood, job)
+        account_zones.require(project)
+    write(project)
+    project, job = retiring.settle(project, session.job(project), changeable=changeable)
+    return project, states.same_account(project, job)
 
 
 def plan(
@@ -61,11 +60,9 @@ def plan(
     from infra.drive import lifecycle
 
     only = tuple(only)
-    understood, job = ready(environment, only=only)
-    planned = _planned(understood, job, only=only, named=named, out=out)
-    _show(
-        job, understood, planned, named, json=json, notes=keeping.notes(understood, {**os.environ, **job.env})
-    )
+    project, job = ready(environment, only=only)
+    planned = _planned(project, job, only=only, named=named, out=out)
+    _show(job, project, planned, named, json=json, notes=pki_store.notes(project, {**os.environ, **job.env}))
     if planned.saved.has_changes and not json:
         note(f"Saved. `{lifecycle.apply_command(job, planned.saved)}` does exactly this.")
     return planned.exit_code
@@ -75,16 +72,16 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
     """Do what the saved plan says; without one, plan and ask first."""
     from infra.drive import lifecycle
 
-    understood, job = ready(environment)
+    project, job = ready(environment)
     found = lifecycle.waiting(job)
     if found is None:
-        planned = _planned(understood, job, named=named, pending=True)
+        planned = _planned(project, job, named=named, pending=True)
         found = planned.saved
-        _show(job, understood, planned, named, json=False)
+        _show(job, project, planned, named, json=False)
         if found.has_changes and not yes:
             _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
     outcome = lifecycle.apply(job, found, named=named, listener=progress())
-    understood, job = retiring.settle(understood, job)
+    project, job = retiring.settle(project, job)
     if found.has_changes:
         counts = found.counts
         say(
@@ -96,7 +93,7 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
         say(f"Nothing to apply: {environment.name} is as its spec says.")
     for line in _unsettled(outcome):
         note(line)
-    for line in _next(understood, _handed_over(understood, job)):
+    for line in _next(project, _handed_over(project, job)):
         say(line)
     return 0
 
@@ -122,36 +119,36 @@ def _unsettled(outcome: Outcome) -> Iterable[str]:
         )
 
 
-def _handed_over(understood: Understood, job: Job) -> frozenset[str]:
+def _handed_over(project: Project, job: Job) -> frozenset[str]:
     """Render what had to wait for AWS's answers; the sites whose gateway or server has something new."""
-    from infra.drive import ledger, lifecycle
+    from infra.drive import last_applied, lifecycle
     from infra.drive import outputs as kept
 
     kept.keep(job.folders, lifecycle.outputs(job))
-    complete = replace(understood)  # with these outputs
-    changed = trees.prepare(complete, keeping.store(understood, {**os.environ, **job.env}))
-    ledger.refile(job.folders, complete.files)
+    complete = replace(project)  # with these outputs
+    changed = gateway_files.prepare(complete, pki_store.store(project, {**os.environ, **job.env}))
+    last_applied.refile(job.folders, complete.files)
     lifecycle.share(job)
     return changed
 
 
 def destroy(environment: Environment, *, confirm: str) -> int:
     """Take everything away, once the environment's name was typed."""
-    from infra.drive import lifecycle, outputs, private
+    from infra.drive import lifecycle, outputs, secret_files
 
-    understood, job = ready(environment, changeable=True)
-    planned = _planned(understood, job, destroy=True, pending=True)
+    project, job = ready(environment, changeable=True)
+    planned = _planned(project, job, destroy=True, pending=True)
     if planned.saved.has_changes:
-        _show(job, understood, planned, (), json=False)
+        _show(job, project, planned, (), json=False)
         if confirm != environment.name:
             question = f"This destroys all of it, data too. Type {environment.name} to go on:"
             _agreed(question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, planned.saved, listener=progress())
-    understood, job = retiring.settle(understood, job, changeable=True)
-    world.forget_tunnels(understood, {**os.environ, **job.env})
+    project, job = retiring.settle(project, job, changeable=True)
+    session.forget_secrets(project, {**os.environ, **job.env})
     outputs.forget(job.folders)
-    private.forget(job.build)
-    write(replace(understood))  # without what AWS had decided
+    secret_files.forget(job.build)
+    write(replace(project))  # without what AWS had decided
     if planned.saved.has_changes:
         say(f"Destroyed: nothing of {environment.name} is left.")
     else:
@@ -160,7 +157,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
 
 
 def _planned(
-    understood: Understood,
+    project: Project,
     job: Job,
     *,
     destroy: bool = False,
@@ -180,45 +177,46 @@ def _planned(
         out=Path(out) if out else None,
         pending=pending,
         prices=prices,
-        jobs=partial(working.work, understood),
+        jobs=partial(cluster_access.work, project),
         listener=progress(),
     )
 
 
-def _joined(understood: Understood) -> tuple[str, ...]:
+def _joined(project: Project) -> tuple[str, ...]:
     """Why regions are joined by transit gateways, where the spec leaves it open."""
-    network, regions = understood.cluster.network, len(understood.cluster.regions)
-    if understood.loaded.spec.network.interconnect is not None or network.interconnect == "peering":
+    network, regions = project.cluster.network, len(project.cluster.regions)
+    if project.loaded.spec.network.interconnect is not None or network.interconnect == "peering":
         return ()
     through = f", all of them with {network.hub}'s" if network.hub else ""
     said = (
         f"Transit gateways join {regions} regions by {len(network.peerings)} peerings{through}. With VPC "
-        f"peering it would be {regions * (regions - 1) // 2}. State network.interconnect to choose."
+        f"peering it would be {regions * (regions - 1) // 2}. VPN connections attach to them, too. State "
+        "network.interconnect to choose."
     )
     return (said,)
 
 
 def _show(
     job: Job,
-    understood: Understood,
+    project: Project,
     planned: Planned,
     named: Iterable[str],
     *,
     json: bool,
     notes: tuple[str, ...] = (),
 ) -> None:
+    from infra.applied import lines
     from infra.drive import lifecycle, summary
-    from infra.load.applied import lines
 
-    name = understood.environment.name
+    name = project.environment.name
     unfinished = [
         f"{address}: its creation had not finished; it is kept and completed in place."
         for address in planned.untainted
     ]
     notes = (
-        *lines(understood.changes),
+        *lines(project.changes),
         *unfinished,
-        *_joined(understood),
+        *_joined(project),
         *lifecycle.leaving(job, planned.plan),
         *notes,
     )
@@ -255,10 +253,10 @@ def progress() -> Listener:
     return Progress()
 
 
-def _next(understood: Understood, changed: frozenset[str]) -> Iterable[str]:
-    environment, cluster = understood.environment, understood.cluster
+def _next(project: Project, changed: frozenset[str]) -> Iterable[str]:
+    environment, cluster = project.environment, project.cluster
     yield f"See what it gave: invoke outputs {environment.options}"
-    if world.is_embedded(environment, cluster):
+    if session.is_embedded(environment, cluster):
         yield f"Take it away again: invoke destroy {environment.options}"
     if changed:
         yield (

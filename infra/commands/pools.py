@@ -9,15 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from infra.catalogue.regions import zone_id_prefix
-from infra.commands import world
-from infra.commands.cluster import working
-from infra.commands.environment import Understood
+from infra.commands import cluster_access, session
+from infra.commands.environment import Project
 from infra.commands.terminal import ask, note, say, say_json
 from infra.errors import DriveError, UsageError
 from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
-    from infra.commands.cluster.working import Reach
+    from infra.commands.cluster_access import Reach
     from infra.drive.aws import Aws
     from infra.drive.pool_drain import Group
 
@@ -27,7 +26,7 @@ Asked: TypeAlias = Callable[[Collection[str]], Work] | None
 
 
 def drain(
-    understood: Understood,
+    project: Project,
     pool: str,
     sites: Sequence[str],
     *,
@@ -42,12 +41,12 @@ def drain(
     from infra.drive import pool_drain, pool_instances
     from infra.drive.aws import Aws
 
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     if timeout < 1:
         raise UsageError(f"--timeout {timeout}: pods need at least a second")
-    env = {**os.environ, **world.credentials(environment, cluster)}
+    env = {**os.environ, **session.credentials(environment, cluster)}
     aws = Aws(env)
-    look = partial(_groups, aws, understood, pool, tuple(sites), zone)
+    look = partial(_groups, aws, project, pool, tuple(sites), zone)
     where = f"{pool} in {zone}" if zone else pool
     again = f"--pool {pool}" + (f" --zone {zone}" if zone else "")
     groups = look()
@@ -57,7 +56,7 @@ def drain(
             f"{group.site}: {group.name} has {len(group.instances)} instances "
             f"({pool_instances.listed(group.instances) or 'none'})"
         )
-    with _workloads(understood, evict=evict, timeout=timeout) as work:
+    with _workloads(project, evict=evict, timeout=timeout) as work:
         if count and not yes:
             what = "are terminated at once" if work is None else "are terminated once no pod works on them"
             question = f"{count} instances {what}. Drain {where}? Type yes:"
@@ -85,14 +84,14 @@ def drain(
         say("As long as the spec has it, an apply gives it to the pool again.")
         return 0
     say(f"{pool} has no instances in {', '.join(sorted(group.site for group in left))}.")
-    for line in _next(understood, pool, [group.site for group in left]):
+    for line in _next(project, pool, [group.site for group in left]):
         say(line)
     return 0
 
 
-def _next(understood: Understood, pool: str, drained: Sequence[str]) -> Iterator[str]:
+def _next(project: Project, pool: str, drained: Sequence[str]) -> Iterator[str]:
     """What to delete now."""
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     found = next((each for each in cluster.pools if each.name == pool), None)
     here = {group.region for group in found.groups} & set(drained) if found is not None else set()
     if found is not None and here:
@@ -108,11 +107,11 @@ def _next(understood: Understood, pool: str, drained: Sequence[str]) -> Iterator
         yield f"Next: invoke plan {environment.options}"
 
 
-def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str], zone: str) -> list[Group]:
+def _groups(aws: Aws, project: Project, pool: str, sites: Sequence[str], zone: str) -> list[Group]:
     """The pool's groups in AWS, or what they have in a zone; ``UsageError`` where there are none."""
     from infra.drive import pool_drain
 
-    environment, cluster = understood.environment, understood.cluster
+    environment, cluster = project.environment, project.cluster
     regions = dict.fromkeys(
         region
         for region in [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
@@ -134,17 +133,17 @@ def _groups(aws: Aws, understood: Understood, pool: str, sites: Sequence[str], z
 
 
 @contextmanager
-def _workloads(understood: Understood, *, evict: bool, timeout: int) -> Iterator[Asked]:
+def _workloads(project: Project, *, evict: bool, timeout: int) -> Iterator[Asked]:
     """What is at work on instances, their nodes cordoned; None where there is no cluster to ask."""
-    if world.is_embedded(understood.environment, understood.cluster):
-        note(f"{world.NO_MACHINES}: nothing works on the instances.")
+    if session.is_embedded(project.environment, project.cluster):
+        note(f"{session.NO_MACHINES}: nothing works on the instances.")
         yield None
         return
-    with working.reach(understood) as there:
+    with cluster_access.reach(project) as there:
         if not there.api.ready():
             raise DriveError(
                 "the cluster's API does not answer, so the work on the pool's nodes is not known; see: "
-                f"invoke cluster.status {understood.environment.options}"
+                f"invoke cluster.status {project.environment.options}"
             )
         yield partial(_at_work, there, evict=evict, timeout=timeout)
 

@@ -9,35 +9,50 @@ from pathlib import Path
 from infra.commands.terminal import say
 
 
+def schema_text() -> str:
+    """The JSON Schema of a spec."""
+    from infra.spec.reference import json_schema
+
+    return f"{json.dumps(json_schema(), indent=2, ensure_ascii=False)}\n"
+
+
 def schema() -> int:
     """Print the JSON Schema of a spec."""
-    say(_schema())
+    say(schema_text().rstrip("\n"))
     return 0
 
 
 def texts() -> Mapping[Path, str]:
     """Path → text of every generated file."""
     from infra.checks.reference import markdown as checks
+    from infra.render import iam
     from infra.spec.reference import markdown as language
 
     return {
         Path("docs/spec.md"): language(),
         Path("docs/checks.md"): checks(),
-        Path("environments/spec.schema.json"): f"{_schema()}\n",
+        Path("environments/spec.schema.json"): schema_text(),
+        **{
+            Path("docs/iam") / name: text
+            for name, text in iam.texts(iam.render(iam.EXAMPLE, iam.PARTS)).items()
+        },
     }
+
+
+def update(path: Path, text: str) -> bool:
+    """Write a file that is not as it should be, whole or not at all; whether it was not."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+    return True
 
 
 def write(files: Mapping[Path, str]) -> int:
     """Write those that are not as they should be. ``files``: path → text."""
     for path, text in files.items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        if update(path, text):
             say(f"wrote {path}")
     return 0
-
-
-def _schema() -> str:
-    from infra.spec.reference import json_schema
-
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.commands.environment import Environment, Understood, keep_lock, understand
+from infra.commands.environment import Environment, Project, keep_lock, load_project
 from infra.commands.terminal import coloured, note, say, say_json, tell_count
 
 if TYPE_CHECKING:
     from infra.drive.workspace import Written
 
 
-def write(understood: Understood) -> Written:
+def write(project: Project) -> Written:
     """Bring the build folder and the lock file up to date; which files were added, changed and so on."""
     from infra.drive import workspace
 
-    build = understood.environment.build
+    build = project.environment.build
     with workspace.locked(build):
         # What is rendered holds what the lock file keeps, so that one is first.
-        grown = keep_lock(understood)
-        written = workspace.write(build, understood.files)
+        grown = keep_lock(project)
+        written = workspace.write(build, project.files)
     if grown:
-        note(f"{understood.environment.lock_file} holds what must not move: commit it.")
+        note(f"{project.environment.lock_file} holds what must not move: commit it.")
     for path in written.kept_aside:
         note(f"{build / path} had been edited by hand; that text is in {path}.orig")
     return written
@@ -29,9 +29,9 @@ def write(understood: Understood) -> Written:
 
 def render(environment: Environment, *, json: bool) -> int:
     """Render into the build folder."""
-    understood = understand(environment)
-    tell_count(understood.loaded.problems, environment.name)
-    written = write(understood)
+    project = load_project(environment)
+    tell_count(project.loaded.problems, environment.name)
+    written = write(project)
     counts = {
         "added": len(written.added),
         "changed": len(written.changed),
@@ -49,14 +49,14 @@ def render(environment: Environment, *, json: bool) -> int:
 def diff(environment: Environment, *, json: bool) -> int:
     """What has changed in the rendered files since the last apply."""
     from infra.drive import diff as diffs
-    from infra.drive import ledger
-    from infra.drive.folders import Folders
+    from infra.drive import last_applied
+    from infra.drive.build_folders import Folders
     from infra.errors import UsageError
 
-    applied = ledger.recall(Folders(environment.build.absolute()))
+    applied = last_applied.recall(Folders(environment.build.absolute()))
     if applied is None or applied.about.get("begun"):
         raise UsageError(f"{environment.name} was never applied from here: there is nothing to compare with")
-    found = diffs.diff(applied.files, understand(environment, changeable=True).files)
+    found = diffs.diff(applied.files, load_project(environment, changeable=True).files)
     if json:
         say_json(diffs.to_json(found))
     elif found:
@@ -76,8 +76,8 @@ def topology(environment: Environment, *, show: bool) -> int:
     """Draw the cluster, with a saved plan's changes marked."""
     from infra.render import topology as picture
 
-    understood = understand(environment, changeable=True)
-    files = picture.render(understood.cluster, _marks(understood))
+    project = load_project(environment, changeable=True)
+    files = picture.render(project.cluster, _marks(project))
     environment.build.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         fresh = environment.build / f"{name}.new"
@@ -93,37 +93,37 @@ def topology(environment: Environment, *, show: bool) -> int:
     return 0
 
 
-def _marks(understood: Understood) -> dict[str, str]:
+def _marks(project: Project) -> dict[str, str]:
     """What the saved plan would change, by element of the picture; nothing without one of this very spec."""
     import shutil
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from infra.commands.marks import marks
-    from infra.commands.world import modules
-    from infra.drive import lifecycle, plan, saved
+    from infra.commands.session import modules
+    from infra.drive import lifecycle, plan, saved_plan
+    from infra.drive.build_folders import Folders
     from infra.drive.engine import find_engine
-    from infra.drive.folders import Folders
     from infra.drive.terraform import Terraform, TerraformError
 
-    folders = Folders(understood.environment.build.absolute())
-    found = saved.load(folders)
+    folders = Folders(project.environment.build.absolute())
+    found = saved_plan.load(folders)
     if found is None or not found.has_changes:
         return {}
-    if found.inputs.files != lifecycle.fingerprint(understood.files):
-        again = f"invoke plan {understood.environment.options}"
+    if found.inputs.files != lifecycle.fingerprint(project.files):
+        again = f"invoke plan {project.environment.options}"
         note(f"Not marked: the plan of {found.made} is of another spec; `{again}` makes a new one.")
         return {}
     terraform = Terraform(find_engine(), folders.root, data=folders.data)
     try:
         with TemporaryDirectory() as folder:
             # An apply beside us uses the plan up, at any moment.
-            copy = Path(shutil.copy(saved.plan_file(folders), folder))
+            copy = Path(shutil.copy(saved_plan.plan_file(folders), folder))
             shown = terraform.show(copy)
     except (FileNotFoundError, TerraformError):
-        if saved.load(folders) == found:
+        if saved_plan.load(folders) == found:
             raise
         note(f"Not marked: the plan of {found.made} was applied, or replaced, while this ran.")
         return {}
     note(f"Marked: what the plan of {found.made} would change.")
-    return marks(plan.parse(shown, modules(understood.cluster)).changes, understood.cluster)
+    return marks(plan.parse(shown, modules(project.cluster)).changes, project.cluster)

@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infra.commands import world
-from infra.commands.environment import Understood, understand
+from infra.commands import session
+from infra.commands.environment import Project, load_project
 from infra.commands.rendering import write
 from infra.commands.terminal import note
 
@@ -15,26 +15,24 @@ if TYPE_CHECKING:
     from infra.drive.lifecycle import Job
 
 
-def settle(understood: Understood, job: Job, *, changeable: bool = False) -> tuple[Understood, Job]:
+def settle(project: Project, job: Job, *, changeable: bool = False) -> tuple[Project, Job]:
     """Both as they were, rendered again without the retired regions of which nothing is left.
 
     What is left of the others goes into the job, for plans that are narrowed to one. The state decides, so
     that a region that was planned and never applied does not stay, and a fresh clone does as the old one did.
     """
-    from infra.drive import lifecycle, retired
+    from infra.drive import lifecycle, retired_regions
 
-    cluster = understood.cluster
+    cluster = project.cluster
     if not cluster.retired:
-        return understood, job
-    left = retired.remains(lifecycle.stored(job), cluster.retired)
+        return project, job
+    left = retired_regions.remains(lifecycle.stored(job), cluster.retired)
     gone = [region.name for region in cluster.retired if region.name not in left]
     if gone:
-        world.forget_keys_of(understood, gone, {**os.environ, **job.env})
-        understood = understand(understood.environment, changeable=changeable, gone=gone)
-        write(understood)
-        job = replace(
-            job, files=understood.files, lock=understood.lock, sites=world.modules(understood.cluster)
-        )
+        session.forget_keys_of(project, gone, {**os.environ, **job.env})
+        project = load_project(project.environment, changeable=changeable, gone=gone)
+        write(project)
+        job = replace(job, files=project.files, lock=project.lock, sites=session.modules(project.cluster))
         note(f"Nothing is left of {', '.join(gone)}: not rendered any more.")
     # A peering is between two sites; it goes with the one that left.
     calls = {
@@ -43,4 +41,4 @@ def settle(understood: Understood, job: Job, *, changeable: bool = False) -> tup
         for address in addresses
         if address.count(".") == 1
     }
-    return understood, replace(job, sites={**calls, **job.sites}, retired=left)
+    return project, replace(job, sites={**calls, **job.sites}, retired=left)

@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infra.commands import world
-from infra.commands.environment import Environment, Understood, understand
+from infra.commands import session
+from infra.commands.environment import Environment, Project, load_project
 from infra.commands.terminal import say, tell
 from infra.errors import Level, Problem, SpecError, UsageError
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from infra.drive.lifecycle import Job
 
 
-def understood(environment: Environment, *, changeable: bool = False) -> Understood:
-    """As `understand`, held against what any clone has applied: with a state in S3 the ledger is read."""
+def project(environment: Environment, *, changeable: bool = False) -> Project:
+    """As `load_project`, held against what any clone has applied: with a state in S3 the ledger is read."""
     try:
-        here = understand(environment, changeable=changeable)
+        here = load_project(environment, changeable=changeable)
     except SpecError:
         # What is remembered here may be out of date. Any other problem is raised again.
-        here = understand(environment, changeable=True)
+        here = load_project(environment, changeable=True)
         if here.cluster.state.kind == "local":
             raise
     if here.cluster.state.kind == "local":
         return here
-    world.fetch_ledger(here)
-    return understand(environment, changeable=changeable)
+    session.fetch_ledger(here)
+    return load_project(environment, changeable=changeable)
 
 
-def local_state(understood: Understood) -> None:
+def local_state(project: Project) -> None:
     """Warn of a real account whose state is a local file; ``SpecError`` in CI, which keeps no files."""
-    environment, cluster = understood.environment, understood.cluster
-    if world.is_embedded(environment, cluster) or cluster.state.kind != "local":
+    environment, cluster = project.environment, project.cluster
+    if session.is_embedded(environment, cluster) or cluster.state.kind != "local":
         return
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     problem = Problem(
@@ -41,7 +41,7 @@ def local_state(understood: Understood) -> None:
         "state",
         "the state of a real account is in the build folder: lost with it, and unknown to other clones",
         level=Level.ERROR if in_ci else Level.WARNING,
-        position=understood.loaded.position(("state",)),
+        position=project.loaded.position(("state",)),
         hint="write {kind: s3, bucket: NAME}, then `invoke bootstrap` and `invoke state.move`",
     )
     if in_ci:
@@ -49,15 +49,15 @@ def local_state(understood: Understood) -> None:
     tell([problem])
 
 
-def same_account(understood: Understood, job: Job) -> Job:
+def same_account(project: Project, job: Job) -> Job:
     """The job with its account. ``UsageError`` for another one than that of the first apply."""
-    if world.is_embedded(understood.environment, understood.cluster):
+    if session.is_embedded(project.environment, project.cluster):
         return job
-    from infra.drive import ledger
+    from infra.drive import last_applied
     from infra.drive.aws import account
 
     here = account({**os.environ, **job.env})
-    recorded = (ledger.about(job.folders) or {}).get("account")
+    recorded = (last_applied.about(job.folders) or {}).get("account")
     if recorded and recorded != here:
         raise UsageError(
             f"the credentials are of account {here}, and {job.environment} was applied to {recorded}; "
@@ -70,13 +70,13 @@ def move(environment: Environment) -> int:
     """Move the state to where the spec says."""
     from infra.commands.rendering import write
     from infra.drive import state_move, workspace
-    from infra.drive.folders import Folders
-    from infra.drive.state_places import previous
+    from infra.drive.build_folders import Folders
+    from infra.drive.state_backends import previous
 
-    here = understand(environment, changeable=True)
-    env = {**os.environ, **world.credentials(environment, here.cluster)}
+    here = load_project(environment, changeable=True)
+    env = {**os.environ, **session.credentials(environment, here.cluster)}
     folders = Folders(environment.build.absolute())
-    destination = world.place(here, env)
+    destination = session.place(here, env)
     with workspace.locked(environment.build):
         write(here)
         source = previous(here.cluster.state, folders, env)

@@ -46,7 +46,7 @@ def coloured(stream: Any = None) -> bool:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reported_errors() -> Iterator[None]:
     """Turn our errors into words and exit codes: no traceback for what is not our fault."""
     try:
         yield

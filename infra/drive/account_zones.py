@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from infra.drive.aws import Aws, each_region, told
+from infra.drive.aws import Aws, aws_errors, each_region
 from infra.errors import DriveError
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ def _attempt(call: Callable[[], _T]) -> _T | DriveError:
 def _zones(aws: Aws, region: str) -> dict[str, str]:
     """Name → id."""
     needs = ("ec2:DescribeAvailabilityZones",)
-    with told("list the availability zones of the account", needs=needs, quoting=True):
+    with aws_errors("list the availability zones of the account", needs=needs, quoting=True):
         rows = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
     # Local Zones that the account opted in to are listed too.
     return {
@@ -87,7 +87,7 @@ def _offers(aws: Aws, region: str, types: Collection[str]) -> dict[str, frozense
     """Instance type → the zones that offer it, none for a type that the region does not have."""
     ordered = sorted(types)
     found: dict[str, set[str]] = {name: set() for name in ordered}
-    with told(
+    with aws_errors(
         "list which zones offer an instance type", needs=("ec2:DescribeInstanceTypeOfferings",), quoting=True
     ):
         pages: Any = aws.client("ec2", region).get_paginator("describe_instance_type_offerings")

@@ -5,7 +5,7 @@
     aws = Aws(env)
 
     def newest(region: str) -> str:
-        with told(f"look for images in {region}", quoting=True):
+        with aws_errors(f"look for images in {region}", quoting=True):
             return aws.client("ec2", region).describe_images(...)["Images"][0]["ImageId"]
 
     images = each_region(["us-west-2", "eu-west-1"], newest)
@@ -102,7 +102,7 @@ class Aws:
     def client(self, service: str, region: str = "") -> Any:
         """boto3's client; of the region of the environment, or of the profile, without one.
 
-        May raise botocore's errors, as its calls may: call it within ``told``.
+        May raise botocore's errors, as its calls may: call it within ``aws_errors``.
         """
         with self._lock:  # clients may be shared by threads; what makes them may not
             if (service, region) not in self._clients:
@@ -160,7 +160,7 @@ class Aws:
 
 def account(env: Mapping[str, str]) -> str:
     """The id of the account that the credentials are of."""
-    with told("say whose credentials these are", quoting=True):
+    with aws_errors("say whose credentials these are", quoting=True):
         return str(
             Aws(env).client("sts", env.get("AWS_REGION") or "us-east-1").get_caller_identity()["Account"]
         )
@@ -202,7 +202,7 @@ def errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def told(
+def aws_errors(
     doing: str,
     *,
     needs: Collection[str] = (),

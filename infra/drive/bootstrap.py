@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from infra.drive.aws import Aws, told
+from infra.drive.aws import Aws, aws_errors
 from infra.errors import DriveError
 from infra.model import Cluster
 
@@ -21,7 +21,7 @@ def state_bucket(cluster: Cluster, env: Mapping[str, str]) -> tuple[str, ...]:
     if state.kind != "s3" or state.bucket is None:
         return ()
     region = state.region or ""
-    with told(f"set up the state's bucket {state.bucket}", quoting=True):
+    with aws_errors(f"set up the state's bucket {state.bucket}", quoting=True):
         return tuple(_made(Aws(env).client("s3", region), state.bucket, region, cluster))
 
 

@@ -1,8 +1,8 @@
 """What a plan changes on the monthly bill: an estimate from a dated price table. Pure.
 
-Counted: instances and their volumes, Auto Scaling groups at their minimum and maximum size, NAT gateways,
-VPN connections, network load balancers, public addresses, transit gateway attachments, interface endpoints,
-hosted zones. Not counted, for a plan can't know it: traffic, requests, and what storage will hold.
+Counted: instances and their volumes, Auto Scaling groups at their minimum and maximum size, databases, NAT
+gateways, VPN connections, network load balancers, public addresses, transit gateway attachments, interface
+endpoints, hosted zones. Not counted, for a plan can't know it: traffic, requests, and what storage will hold.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Prices(Protocol):
 
     def on_demand(self, instance_type: str, region: str) -> float | None: ...
     def spot(self, instance_type: str, region: str) -> float | None: ...
+    def database(self, instance_class: str, region: str) -> float | None: ...
     def unit(self, name: str, region: str) -> float | None: ...
 
 
@@ -295,12 +296,30 @@ def _balancer(tally: _Tally, thing: _Thing, region: str) -> Range:
     return tally.hourly("nlb" if kind == "network" else "alb", region)
 
 
+def _database(tally: _Tally, thing: _Thing, region: str) -> Range:
+    """With its standby in another zone, if there is one; the disk as it is and as large as it may grow."""
+    values = thing.values
+    kind, zones = str(values.get("instance_class") or "?"), 2 if values.get("multi_az") else 1
+    machine = tally._priced(tally.prices.database(kind, region), kind, region, HOURS * zones).low
+    least = _number(values.get("allocated_storage"))
+    most = max(least, _number(values.get("max_allocated_storage")))
+    disks = [tally.monthly("rds_gp3_gb", region, size * zones).low for size in (least, most)]
+    return Range(machine + disks[0], machine + disks[1])
+
+
 def _endpoint(tally: _Tally, thing: _Thing, region: str) -> Range:
     if thing.values.get("vpc_endpoint_type") != "Interface":
         return Range()  # gateway endpoints are free
     # Which subnets is not known before they exist: then it is one in each private subnet of the module.
     subnets = len(thing.values.get("subnet_ids") or ()) or tally.private_subnets[thing.module]
     return tally.hourly("interface_endpoint", region, max(1, subnets))
+
+
+def _vpn_connection(tally: _Tally, thing: _Thing, region: str) -> Range:
+    # One to a transit gateway is an attachment there, too. A gateway's id that is unknown yet is left out.
+    of_transit = not thing.values.get("vpn_gateway_id", "unknown")
+    attachment = tally.hourly("transit_gateway_attachment", region) if of_transit else Range()
+    return tally.hourly("vpn_connection", region) + attachment
 
 
 def _per_hour(name: str) -> Callable[[_Tally, _Thing, str], Range]:
@@ -313,6 +332,7 @@ def _per_month(name: str) -> Callable[[_Tally, _Thing, str], Range]:
 
 _COUNTED: Final[Mapping[str, Callable[[_Tally, _Thing, str], Range]]] = {
     "aws_autoscaling_group": _group,
+    "aws_db_instance": _database,
     "aws_ebs_volume": _volume,
     "aws_ec2_transit_gateway_peering_attachment": _per_hour("transit_gateway_attachment"),
     "aws_ec2_transit_gateway_vpc_attachment": _per_hour("transit_gateway_attachment"),
@@ -322,7 +342,7 @@ _COUNTED: Final[Mapping[str, Callable[[_Tally, _Thing, str], Range]]] = {
     "aws_nat_gateway": _per_hour("nat_gateway"),
     "aws_route53_zone": _per_month("hosted_zone"),
     "aws_vpc_endpoint": _endpoint,
-    "aws_vpn_connection": _per_hour("vpn_connection"),
+    "aws_vpn_connection": _vpn_connection,
 }
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from infra.drive import clock
+
 _BEAT: Final = 0.05
 _TEXT: Final = 1000
 """Bytes of what a holder writes of itself that are read."""
@@ -53,7 +55,7 @@ def held(path: Path, *, timeout: float = 0, mode: int = 0o644, nested: bool = Fa
 
 def _holder() -> str:
     """This process, as `Taken` shows it."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    since = clock.now().strftime("%Y-%m-%d %H:%M:%S UTC")
     user = os.environ.get("USER") or f"user {os.getuid()}"
     return f"{user}@{os.uname().nodename}, process {os.getpid()}, since {since}\n"
 

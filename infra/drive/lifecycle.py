@@ -13,33 +13,34 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from infra.drive import cost as costs
 from infra.drive import (
+    clock,
+    database_protection,
     diagnostics,
-    ledger,
+    last_applied,
     pool_instances,
     repair,
-    saved,
-    shared_ledger,
+    saved_plan,
+    shared_last_applied,
     stateful,
     undeclared,
     unprotected,
     workspace,
 )
+from infra.drive import cost as costs
 from infra.drive import drift as drifts
 from infra.drive import plan as plans
 from infra.drive.aws import Aws
+from infra.drive.build_folders import Folders
 from infra.drive.engine import Engine
-from infra.drive.folders import Folders
 from infra.drive.pool_instances import Jobs
+from infra.drive.refresh import Settled, settle
 from infra.drive.repair import Repaired
-from infra.drive.saved import Inputs, SavedPlan
-from infra.drive.settle import Settled, settle
-from infra.drive.state_places import Place
+from infra.drive.saved_plan import Inputs, SavedPlan
+from infra.drive.state_backends import Place
 from infra.drive.terraform import LOCK_FILE, Listener, Ran, Terraform, TerraformError
 from infra.drive.undeclared import Undeclared
 from infra.drive.undeclared.state import declared
@@ -159,7 +160,7 @@ def plan(
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"{out}: there is no folder {out.parent}; make it first")
     with workspace.locked(job.build):
-        saved.discard(folders)
+        saved_plan.discard(folders)
         unprotected.discard(folders)
         folders.plan.mkdir(parents=True, exist_ok=True)
         job.terraform(listener).init()
@@ -180,7 +181,7 @@ def plan(
                 has_changes, shown, parsed = attempt()
             else:
                 (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
-        position = saved.state_position(folders)
+        position = saved_plan.state_position(folders)
         foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
         ending = pool_instances.ending(shown)
@@ -190,18 +191,19 @@ def plan(
             parsed = pool_instances.protect(parsed, ending, new=new, jobs=jobs, options=job.named)
         if out is not None:
             _copy(fresh, out)
-        kept = saved.save(
+        kept = saved_plan.save(
             folders,
             SavedPlan(
                 environment=job.environment,
                 kind="destroy" if destroy else "apply",
-                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                made=clock.now().isoformat(timespec="seconds"),
                 inputs=job.inputs(),
                 state=position,
                 root=root.name,
                 named=named,
                 protected=tuple(
-                    saved.Protected(one.address, one.action, one.loss, one.reason) for one in parsed.protected
+                    saved_plan.Protected(one.address, one.action, one.loss, one.reason)
+                    for one in parsed.protected
                 ),
                 counts={action: parsed.count(action) for action in ("create", "update", "replace", "delete")},
                 has_changes=has_changes or bool(removed),
@@ -281,7 +283,7 @@ def targets(
 
 def waiting(job: Job) -> SavedPlan | None:
     """The plan that was saved to be applied later, stale or not."""
-    found = saved.load(job.folders)
+    found = saved_plan.load(job.folders)
     return None if found is None or found.pending else found
 
 
@@ -309,10 +311,10 @@ def apply(
         _check(job, plan, named)
         # Copied again: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
-        if job.account and ledger.about(folders) is None:
+        if job.account and last_applied.about(folders) is None:
             # Also an apply that fails half-way leaves resources in this account.
             begun = {"environment": job.environment, "account": job.account, "begun": True}
-            ledger.remember(folders, {}, begun)
+            last_applied.remember(folders, {}, begun)
             share(job)
         if plan.undeclared:
             # First: a rule that somebody added may be the one that Terraform is about to make again.
@@ -320,36 +322,37 @@ def apply(
         if plan.has_changes:
             terraform = job.terraform(listener, root=root)
             before = _state(job)
+            database_protection.lift(job.aws(), before, plan.leaving)
             try:
-                terraform.apply(saved.plan_file(folders))
+                terraform.apply(saved_plan.plan_file(folders))
             except TerraformError as problem:
                 _rescue(folders, root, problem)
                 if any(map(diagnostics.is_stale_plan, problem.diagnostics)):
-                    saved.discard(folders)
-                    raise saved.stale(plan, "the state has moved on", job.named) from None
+                    saved_plan.discard(folders)
+                    raise saved_plan.stale(plan, "the state has moved on", job.named) from None
                 _repair_after(problem, job, plan, before)
                 _explain_half_done(job, plan, problem)
                 raise
             except DriveError as problem:  # stopped: what was done is done
-                saved.discard(folders)
+                saved_plan.discard(folders)
                 _repair_after(problem, job, plan, before)
                 raise
             restored = _repair(job, plan, before).restored
         state = _state(job)
         position = {"lineage": state.get("lineage"), "serial": state.get("serial")}
-        saved.discard(folders)
+        saved_plan.discard(folders)
         unprotected.discard(folders)
         if plan.kind == "destroy":
-            ledger.forget(folders)
+            last_applied.forget(folders)
             if job.place is not None:
-                shared_ledger.forget(job.place, position)
+                shared_last_applied.forget(job.place, position)
         else:
-            ledger.remember(
+            last_applied.remember(
                 folders,
                 job.files,
                 {
                     "environment": job.environment,
-                    "applied": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "applied": clock.now().isoformat(timespec="seconds"),
                     "only": list(plan.only),
                     "engine": str(job.engine),
                     "spec": job.spec,
@@ -374,7 +377,7 @@ def share(job: Job) -> str:
     """Store the ledger beside the state; why that failed, or nothing. What was applied stays applied."""
     try:
         if job.place is not None:
-            shared_ledger.publish(job.folders, job.place)
+            shared_last_applied.publish(job.folders, job.place)
     except DriveError as problem:
         return str(problem)
     return ""
@@ -416,7 +419,7 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
 
 def _is_applied(job: Job) -> bool:
     """Whether what is rendered is what was applied last, to all sites."""
-    before = ledger.recall(job.folders)
+    before = last_applied.recall(job.folders)
     if before is None or before.about.get("only"):
         return False
     return fingerprint(before.files) == fingerprint(job.files)
@@ -452,13 +455,13 @@ def stored(job: Job) -> repair.State:
     Only Terraform tells which backend such a folder has, and that a state is empty; a local one that is there
     is read without starting it, which takes seconds.
     """
-    path = None if job.place else saved.local_state(job.folders)
+    path = None if job.place else saved_plan.local_state(job.folders)
     return _state(job) if path and path.exists() else job.terraform().pull()
 
 
 def _state(job: Job) -> repair.State:
     """The state as Terraform stores it; a local one is read without starting Terraform."""
-    path = saved.local_state(job.folders)
+    path = saved_plan.local_state(job.folders)
     if path is None:
         return job.terraform().pull()
     try:
@@ -556,9 +559,11 @@ def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
 
     A plan to destroy all needs no names: whoever asks for it has typed the environment's name.
     """
-    if saved.load(job.folders) != plan:
-        raise saved.stale(plan, "another run has planned or applied since", job.named)
-    saved.check(job.folders, plan, job.inputs(), saved.state_position(job.folders), options=job.named)
+    if saved_plan.load(job.folders) != plan:
+        raise saved_plan.stale(plan, "another run has planned or applied since", job.named)
+    saved_plan.check(
+        job.folders, plan, job.inputs(), saved_plan.state_position(job.folders), options=job.named
+    )
     if plan.kind != "destroy":
         _require_drained(job, plan)
         _require_names(job, plan, tuple(named))
@@ -572,7 +577,7 @@ def _require_drained(job: Job, plan: SavedPlan) -> None:
     now = pool_instances.count(_aws(job), plan.ending)
     if started := pool_instances.added(plan.ending, now):
         said = "; ".join(f"{one.name}: {pool_instances.listed(one.instances)}" for one in started)
-        raise saved.stale(plan, f"instances have started since in what it destroys ({said})", job.named)
+        raise saved_plan.stale(plan, f"instances have started since in what it destroys ({said})", job.named)
     if held := pool_instances.in_the_way(now):
         raise ProtectedError(
             "AWS does not delete a placement group or a subnet that has instances:\n"
@@ -637,11 +642,11 @@ def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
 
 
 def _explain_half_done(job: Job, plan: SavedPlan, problem: TerraformError) -> None:
-    now = saved.state_position(job.folders)
+    now = saved_plan.state_position(job.folders)
     if now is not None and now == plan.state:
         return  # nothing was done, and the plan still holds
-    saved.discard(job.folders)
-    again = f"`{saved.again(plan.kind)} {job.named}`"
+    saved_plan.discard(job.folders)
+    again = f"`{saved_plan.again(plan.kind)} {job.named}`"
     problem.args = (f"{problem}\nWhat was done so far is in the state; {again} shows what is left to do.",)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from infra.drive.extras import require_local
 from infra.drive.flock import Taken, held
 from infra.errors import LocalAwsError
 
@@ -70,6 +71,7 @@ def start(folder: Path, environment: str) -> Server:
 
     ``LocalAwsError`` if it does not answer in time; its log is named and quoted.
     """
+    require_local()
     folder.mkdir(parents=True, exist_ok=True)
     if server := status(folder):
         return server

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
-from infra.drive.folders import Folders, private
+from infra.drive.build_folders import Folders, private
 from infra.errors import DriveError
 from infra.model import NO_OUTPUTS, Outputs
 from infra.model.outputs import Addresses, FileSystemIds
@@ -39,8 +39,11 @@ def parse(values: Mapping[str, Any]) -> Outputs:
         for site, network in (values.get("networks") or {}).items()
         if network.get("zones")
     }
-    roles = dict((values.get("web_identity") or {}).get("roles") or {})
-    return Outputs(tunnels, instances, file_systems, zones, roles)
+    identity = values.get("web_identity") or {}
+    roles = dict(identity.get("roles") or {})
+    issuers = dict((identity.get("issuer") or {}).get("urls") or {})
+    database = str((values.get("tracking_database") or {}).get("address") or "")
+    return Outputs(tunnels, instances, file_systems, zones, roles, issuers, database)
 
 
 def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
@@ -66,7 +69,11 @@ def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
             "networks": {
                 site: {"zones": dict(sorted(zones.items()))} for site, zones in sorted(outputs.zones.items())
             },
-            "web_identity": {"roles": dict(sorted(outputs.roles.items()))},
+            "web_identity": {
+                "issuer": {"urls": dict(sorted(outputs.issuers.items()))},
+                "roles": dict(sorted(outputs.roles.items())),
+            },
+            "tracking_database": {"address": outputs.tracking_database},
         },
         indent=1,
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from infra.catalogue.regions import is_zone_id
-from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
+from infra.drive.aws import Aws, AwsError, RegionsError, aws_errors, each_region
 from infra.errors import DriveError
 
 BEAT: Final = 10.0
@@ -67,7 +67,7 @@ def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str, zon
 
     def look(region: str) -> list[Group]:
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-        with told(f"look for groups of {pool} in {region}", needs=_NEEDS, quoting=True):
+        with aws_errors(f"look for groups of {pool} in {region}", needs=_NEEDS, quoting=True):
             pages = aws.client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
             rows = [row for page in pages.paginate(Filters=filters) for row in page["AutoScalingGroups"]]
         found = [_group(region, row) for row in rows]
@@ -90,7 +90,7 @@ def close(aws: Aws, group: Group) -> None:
         wanted = {"VPCZoneIdentifier": ",".join(group.staying)}
     if group.subnets == group.staying if group.staying else (group.min, group.max) == (0, group.desired):
         return
-    with told(f"make {group.name} in {group.region} smaller", needs=_NEEDS, quoting=True):
+    with aws_errors(f"make {group.name} in {group.region} smaller", needs=_NEEDS, quoting=True):
         aws.client("autoscaling", group.region).update_auto_scaling_group(
             AutoScalingGroupName=group.name, **wanted
         )
@@ -101,7 +101,7 @@ def terminate(aws: Aws, group: Group, instance: str) -> None:
     client = aws.client("autoscaling", group.region)
     for smaller in (True, False):
         try:
-            with told(f"terminate {instance} in {group.region}", needs=_NEEDS, quoting=True):
+            with aws_errors(f"terminate {instance} in {group.region}", needs=_NEEDS, quoting=True):
                 client.terminate_instance_in_auto_scaling_group(
                     InstanceId=instance, ShouldDecrementDesiredCapacity=smaller
                 )
@@ -168,7 +168,7 @@ def _group(region: str, row: Mapping[str, Any]) -> Group:
 def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group:
     """What a group has in one zone, given by its name."""
     there = tuple(sorted(one["InstanceId"] for one in row["Instances"] if one["AvailabilityZone"] == zone))
-    with told(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
+    with aws_errors(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
         asked = aws.client("ec2", group.region).describe_subnets(SubnetIds=list(group.subnets))
     zones = {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in asked["Subnets"]}
     staying = tuple(each for each in group.subnets if zones[each] != zone)
@@ -179,6 +179,6 @@ def _zone_name(aws: Aws, region: str, zone: str) -> str:
     """The account's name of a zone, which may be given by its id: groups and instances say names alone."""
     if not is_zone_id(zone):
         return zone
-    with told(f"look for the zone {zone} in {region}", needs=_ZONES, quoting=True):
+    with aws_errors(f"look for the zone {zone} in {region}", needs=_ZONES, quoting=True):
         asked = aws.client("ec2", region).describe_availability_zones(ZoneIds=[zone])
     return str(asked["AvailabilityZones"][0]["ZoneName"])

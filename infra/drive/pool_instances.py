@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from infra.drive.aws import Aws, each_region, told
+from infra.drive.aws import Aws, aws_errors, each_region
 from infra.drive.plan import Change, Plan
 from infra.errors import CausewayError
 
@@ -210,7 +210,7 @@ def _in_groups(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[s
     if not names:
         return {}
     found = {}
-    with told(
+    with aws_errors(
         f"count the instances of groups in {region}",
         needs=("autoscaling:DescribeAutoScalingGroups",),
         quoting=True,
@@ -230,7 +230,7 @@ def _inside(aws: Aws, region: str, what: str, names: Sequence[str]) -> dict[str,
     if not names:
         return {}
     found: dict[str, dict[str, str]] = {}
-    with told(f"count instances by {what} in {region}", needs=("ec2:DescribeInstances",), quoting=True):
+    with aws_errors(f"count instances by {what} in {region}", needs=("ec2:DescribeInstances",), quoting=True):
         pages = aws.client("ec2", region).get_paginator("describe_instances")
         for some in _batches(names):
             filters = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
+from infra.drive.aws import Aws, AwsError, RegionsError, aws_errors, each_region
 from infra.drive.images.usage import templates
 from infra.errors import DriveError, UsageError
 
@@ -111,7 +111,7 @@ def start(aws: Aws, groups: Sequence[Group], preferences: Preferences, apply: st
 
     def begin(group: Group) -> Refresh:
         try:
-            with told(
+            with aws_errors(
                 f"start an instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
             ):
                 started = aws.client("autoscaling", group.region).start_instance_refresh(
@@ -128,7 +128,9 @@ def start(aws: Aws, groups: Sequence[Group], preferences: Preferences, apply: st
 
 def look(aws: Aws, group: Group, refresh: str = "") -> Refresh:
     """A refresh of a group, by id; without one the newest."""
-    with told(f"look at the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True):
+    with aws_errors(
+        f"look at the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
+    ):
         rows = aws.client("autoscaling", group.region).describe_instance_refreshes(
             AutoScalingGroupName=group.name,
             **({"InstanceRefreshIds": [refresh]} if refresh else {"MaxRecords": 1}),
@@ -173,7 +175,7 @@ def cancel(aws: Aws, groups: Sequence[Group]) -> list[Group]:
 
     def stop(group: Group) -> bool:
         try:
-            with told(
+            with aws_errors(
                 f"cancel the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
             ):
                 aws.client("autoscaling", group.region).cancel_instance_refresh(
@@ -198,7 +200,7 @@ def _each(groups: Sequence[Group], work: Callable[[Group], Any]) -> list[Any]:
 
 
 def _require_image(aws: Aws, group: Group, apply: str) -> None:
-    with told(f"look at {group.name} in {group.region}", needs=_NEEDS, quoting=True):
+    with aws_errors(f"look at {group.name} in {group.region}", needs=_NEEDS, quoting=True):
         rows = aws.client("autoscaling", group.region).describe_auto_scaling_groups(
             AutoScalingGroupNames=[group.name]
         )["AutoScalingGroups"]

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -39,13 +39,16 @@ class Machine:
     """A machine, by the name that the user's SSH configuration or DNS knows."""
 
     name: str
+    unshared: bool = field(default=False, kw_only=True)
+    """Whether each command opens its own connection, even where ``ControlMaster`` shares one."""
 
-    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60) -> str:
+    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60, shown: str = "") -> str:
         """Run a command there as root (through ``sudo -n`` for any other user), and give back what it prints.
 
-        ``UnreachedError`` or ``RemoteError``, with what was said. ``stdin`` never shows in a message.
+        ``UnreachedError`` or ``RemoteError``, with what was said, and ``shown`` in place of the command.
+        ``stdin`` never shows in a message.
         """
-        shown = " ".join(command)[:80]
+        shown = shown or " ".join(command)[:80]
         try:
             done = subprocess.run(
                 self.command(command), input=stdin, capture_output=True, timeout=timeout, check=False
@@ -67,7 +70,8 @@ class Machine:
 
     def command(self, command: Sequence[str]) -> list[str]:
         """The whole command line of this machine, for who talks to the command while it runs."""
-        return [*client(), "-T", self.name, "--", shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])]
+        own = ["-o", "ControlPath=none"] if self.unshared else []
+        return [*client(), *own, "-T", self.name, "--", shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])]
 
 
 def settings() -> Path | None:

@@ -18,9 +18,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from infra.drive import shared_ledger
-from infra.drive.folders import Folders
-from infra.drive.state_places import Place, forget_backend, parsed
+from infra.drive import shared_last_applied
+from infra.drive.build_folders import Folders
+from infra.drive.state_backends import Place, forget_backend, parsed
 from infra.errors import DriveError
 
 
@@ -48,8 +48,8 @@ def move(
         copy = destination.read()
         if copy is None or copy.data != stored.data:
             raise DriveError(f"{destination} does not hold what was written; {source} is as it was")
-    shared_ledger.fetch(folders, source)
-    shared_ledger.publish(folders, destination)
+    shared_last_applied.fetch(folders, source)
+    shared_last_applied.publish(folders, destination)
     step("ledger")
     destination.open()
     step("opened")

@@ -8,6 +8,7 @@ from typing import Any
 
 STATEFUL: Mapping[str, str] = {
     "aws_backup_vault": "its recovery points are lost",
+    "aws_cloudfront_distribution": "its domain is lost, and AWS refuses tokens that name it as their issuer",
     "aws_db_instance": "the database is lost",
     "aws_dynamodb_table": "its items are lost",
     "aws_ebs_volume": "the data on the volume is lost",
@@ -15,6 +16,7 @@ STATEFUL: Mapping[str, str] = {
     "aws_efs_file_system": "every file on it is lost",
     "aws_eip": "the public address goes back to AWS; whoever was told it (firewalls, VPN peers) loses us",
     "aws_fsx_lustre_file_system": "every file on it is lost",
+    "aws_iam_openid_connect_provider": "AWS refuses every token of that issuer from then on",
     "aws_kms_key": "what was encrypted with it can't be read again",
     "aws_lb": "nobody reaches the Kubernetes API until another one is active, minutes later",
     "aws_rds_cluster": "the database is lost",
@@ -22,7 +24,7 @@ STATEFUL: Mapping[str, str] = {
     "aws_s3_bucket": "its objects are lost, and the name may be taken by somebody else",
     "aws_secretsmanager_secret": "the secret is lost",
     "aws_vpc": "every address in it changes, and everything in it goes with it",
-    "aws_vpn_gateway": "every VPN connection to it is cut and gets new outside addresses",
+    "aws_vpn_gateway": "every VPN connection to it is cut; those that do not move get new outside addresses",
 }
 """Terraform type → what a person loses. Types with ``prevent_destroy`` in our modules are all here."""
 

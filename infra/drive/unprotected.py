@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
 
 _BLOCK = re.compile(r'^resource\s+"([^"]+)"\s+"([^"]+)"')
 _GUARD = re.compile(r"^(\s*prevent_destroy\s*=\s*)true(\s*)$", re.MULTILINE)

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from infra.drive.build_folders import Folders, private
 from infra.drive.flock import Taken, held
-from infra.drive.folders import Folders, private
 from infra.errors import DriveError
 from infra.files import Files
 

@@ -14,8 +14,8 @@ from infra.collector import paused
 from infra.errors import Path as SpecPath
 from infra.errors import Position, Problem, SpecError, undotted
 from infra.load.inherit import read
-from infra.load.source import Value
-from infra.load.structure import validate
+from infra.load.source import TWICE, Value
+from infra.load.structure import Structure, validate
 from infra.spec import Spec
 
 __all__ = ["ENVIRONMENT_LENGTH", "Loaded", "load"]
@@ -60,20 +60,39 @@ def load(path: Path) -> Loaded:
 
 
 def _load(path: Path) -> Loaded:
-    root, problems = read(path)
-    if problems:
-        raise SpecError(problems)
+    root, form = read(path)
+    if any(problem.code != TWICE for problem in form):
+        raise SpecError(form)
     if not root.content:
         raise SpecError([_empty(root)])
-    spec, problems, left_out = validate(root)
-    problems += _file_name(path, root)
-    if spec is not None:
-        found = examine(spec, lambda where: root.at(where).position)
-        problems += [problem for problem in found if not _follows(root, undotted(problem.path), left_out)]
+    twice = [undotted(problem.path) for problem in form]
+    # Mappings that are written twice are joined.
+    unknown = {place: () for place in twice if not isinstance(root.at(place).content, dict)}
+    structure = validate(root, unknown)
+    problems = [*form, *structure.problems, *_file_name(path, root)]
+    if structure.spec is None:
+        raise SpecError(sorted([*problems, *_certain(structure)], key=_order))
+    problems += examine(structure.spec, lambda where: root.at(where).position)
     if any(problem.fatal for problem in problems):
         raise SpecError(sorted(problems, key=_order))
-    assert spec is not None
-    return Loaded(spec, root, tuple(problems))
+    return Loaded(structure.spec, root, tuple(problems))
+
+
+def _certain(structure: Structure) -> Collection[Problem]:
+    """What rules find whatever is meant where the spec's form has faults."""
+
+    def certain(problem: Problem) -> bool:
+        path = undotted(problem.path)
+        return not any(path[: len(place)] == place for place in structure.unknown)
+
+    common: list[Problem] | None = None
+    for spec in structure.completions():
+        found = examine(spec, lambda where: structure.root.at(where).position)
+        common = [problem for problem in (found if common is None else common) if problem in found]
+        common = [problem for problem in common if certain(problem)]
+        if not common:
+            break
+    return common or ()
 
 
 def _empty(root: Value) -> Problem:
@@ -95,16 +114,6 @@ def _file_name(path: Path, root: Value) -> list[Problem]:
     return [
         Problem("NAME009", "", message, position=root.position, hint="rename the file, and its lock file")
     ]
-
-
-def _follows(root: Value, path: SpecPath, left_out: Collection[SpecPath]) -> bool:
-    """Whether a finding may come from what was left out of the spec rather than from what it says.
-
-    So it is at the same place, at the thing that lacks it, and where the name of a thing that is not there
-    is used.
-    """
-    here = root.at(path).content
-    return any(path in (gone, gone[:-1]) or gone[-1] in (here, *path[-1:]) for gone in left_out)
 
 
 def _order(problem: Problem) -> tuple[str, int, int, str]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import yaml
 
 from infra.errors import Path, Position, Problem, dotted
 from infra.load import grammar
+
+TWICE: Final = "SPEC005"
+"""A key is written twice: the one fault here that leaves the rest of the file known."""
 
 MOST_VALUES = 2_000_000
 """Aliases may repeat values up to this many; above it the file is taken for a mistake (or an attack)."""
@@ -91,6 +94,26 @@ class Value:
             yield path, self
 
 
+def replaced(root: Value, path: Path, value: Value | None) -> Value:
+    """A copy in which ``value`` is at ``path``, or nothing; unchanged where the path leads nowhere."""
+    if not path:
+        return value or root
+    content, step = root.content, path[0]
+    child = root.child(step)
+    if child is None and len(path) > 1:
+        return root
+    inner = value if len(path) == 1 else replaced(child or root, path[1:], value)
+    if isinstance(content, dict) and isinstance(step, str):
+        others = {key: one for key, one in content.items() if key != step}
+        if inner is None:
+            return Value(others, root.position)
+        return Value({**content, step: inner} if step in content else {**others, step: inner}, root.position)
+    if isinstance(content, list) and isinstance(step, int) and child is not None:
+        kept = [] if inner is None else [inner]
+        return Value([*content[:step], *kept, *content[step + 1 :]], root.position)
+    return root
+
+
 @dataclass(slots=True)
 class _Reader:
     """One pass over the nodes of one file."""
@@ -148,13 +171,22 @@ class _Reader:
                     "use 'extends', or an alias for a whole value",
                 )  # fmt: skip
             elif name in content:
-                self.wrong(
-                    "SPEC005", (*path, name), f"written twice; first in line {content[name].position.line}",
-                    key.start_mark,
-                )  # fmt: skip
+                again = self.read(item, (*path, name), key.start_mark)
+                content[name] = self.both((*path, name), content[name], again)
             else:
                 content[name] = self.read(item, (*path, name), key.start_mark)
         return content
+
+    def both(self, path: Path, first: Value, again: Value) -> Value:
+        """What a key that is written twice means: of mappings both, of anything else it is not known."""
+        message = f"written twice; first in line {first.position.line}"
+        self.problems.append(Problem(TWICE, dotted(path), message, position=again.position))
+        if not isinstance(first.content, dict) or not isinstance(again.content, dict):
+            return first
+        content = {**again.content, **first.content}
+        for key in first.content.keys() & again.content.keys():
+            content[key] = self.both((*path, key), first.content[key], again.content[key])
+        return Value(content, first.position)
 
 
 def parse(text: str, file: str) -> tuple[Value, list[Problem]]:

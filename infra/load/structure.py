@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from infra.errors import Path, Problem, dotted
-from infra.load.source import Value
+from infra.load.completions import OfAnyName, annotation_at, completions, kind_of, likely_fields, likely_kind
+from infra.load.source import Value, replaced
 from infra.nearest import nearest
 from infra.spec import Spec
-from infra.spec.words import hints, item_of, kinds, models, part_of, spelled
+from infra.spec.formatting import kinds, models, part_of, spelled
 
 _BOUNDS: Final = {
     "greater_than_equal": ("ge", "small; the least is"),
@@ -34,41 +38,91 @@ _EXPECTED: Final = {
 """Pydantic's kinds of error → what should stand there. For all others it is one value."""
 
 
-def validate(root: Value) -> tuple[Spec | None, list[Problem], tuple[Path, ...]]:
-    """The spec, everything that is wrong with its structure, and the paths that the spec lacks for it.
+_ROUNDS: Final = 8
+"""A kind that is corrected, or a key, brings its contents' faults to light: after so many rounds there are
+none left in any spec."""
 
-    Where the only faults can be left out (an unknown key, a bad value of a field with a default), the
-    spec without them comes back too, so that the checks can name the rest of what is wrong in one go.
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a spec's form says."""
+
+    root: Value
+    """The values, with misspelt keys and kinds as they were probably meant, and without unknown keys."""
+    spec: Spec | None
+    """None if the form has faults."""
+    problems: tuple[Problem, ...]
+    """Every fault."""
+    unknown: Mapping[Path, Sequence[Any]]
+    """The places in ``root`` whose values are not known for them, each with values that it may have."""
+
+    def completions(self) -> Iterator[Spec]:
+        """Specs that it may become once the faults are fixed; none where too little is known of it."""
+        for data in completions(self.root, self.unknown):
+            try:
+                yield Spec.model_validate(data)
+            except ValidationError:
+                continue
+
+
+def validate(root: Value, unknown: Mapping[Path, Sequence[Any]] = MappingProxyType({})) -> Structure:
+    """The spec, or everything that is wrong with its structure.
+
+    ``unknown`` are places whose values were not known before, and values that each may have.
     """
-    data = root.plain()
-    try:
-        return Spec.model_validate(data), [], ()
-    except ValidationError as error:
-        faults = [_Fault(root, found) for found in error.errors(include_url=False)]
-    causes = _causes(faults)
-    problems = [fault.problem() for fault in causes]
-    for fault in causes:
-        if not _drop(data, fault):
-            return None, problems, ()
-    try:
-        return Spec.model_validate(data), problems, tuple(fault.path for fault in causes)
-    except ValidationError:
-        return None, problems, ()
-
-
-def _drop(data: Any, fault: _Fault) -> bool:
-    path = fault.path
-    if fault.kind == "missing" or not path or not isinstance(path[-1], str):
-        return False
-    for part in path[:-1]:
+    places = dict(unknown)
+    problems: dict[tuple[str, str], Problem] = {}
+    for _ in range(_ROUNDS):
+        data = root.plain() if not places else next(completions(root, places), None)
+        if data is None:
+            break
         try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-    if not isinstance(data, dict) or path[-1] not in data:
-        return False
-    del data[path[-1]]
-    return True
+            spec = Spec.model_validate(data)
+        except ValidationError as error:
+            faults = [_Fault(root, found) for found in error.errors(include_url=False)]
+        else:
+            return Structure(root, None if problems or places else spec, tuple(problems.values()), places)
+        causes = _causes(faults)
+        problems |= {(found.code, found.path): found for found in (fault.problem() for fault in causes)}
+        for fault in sorted(causes, key=lambda one: one.kind != "extra_forbidden"):
+            root = _corrected(root, fault, places)
+    return Structure(root, None, tuple(problems.values()), {(): ()})
+
+
+def _corrected(root: Value, fault: _Fault, unknown: dict[Path, Sequence[Any]]) -> Value:
+    """The values as they were probably meant; what can't be guessed becomes ``unknown``."""
+    path, value = fault.path, fault.value
+    if fault.kind == "extra_forbidden":
+        without = replaced(root, path, None)
+        meant = (*path[:-1], fault.near)
+        if not fault.near and not fault.elsewhere:
+            for field in likely_fields(root, path[:-1], value.plain()):
+                unknown.setdefault(field, (value.plain(),))
+        return replaced(without, meant, value) if fault.near and not _holds(root, meant) else without
+    if fault.of_key:
+        without, meant = replaced(root, path, None), (*path[:-1], _name(str(path[-1])))
+        if _holds(root, meant):
+            return without
+        unknown.setdefault(meant, (value.plain(), OfAnyName(value.plain())))
+        return replaced(without, meant, value)
+    if fault.kind in ("union_tag_invalid", "union_tag_not_found"):
+        thing = path[:-1] if fault.kind == "union_tag_invalid" else path
+        kinds = _choices(fault.context.get("expected_tags", "").replace(",", " or"))
+        kind = nearest(fault.context.get("tag", ""), kinds) or likely_kind(root, thing)
+        if kind:
+            return replaced(root, (*thing, "kind"), Value(kind, value.position))
+        path = thing
+    unknown.setdefault(path, ())
+    return root
+
+
+def _name(text: str) -> str:
+    """The name that a person probably meant: ``Big GPUs`` → ``big-gpus``."""
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower())) or "a"
+
+
+def _holds(root: Value, path: Path) -> bool:
+    return root.at(path[:-1]).child(path[-1]) is not None
 
 
 def _causes(faults: Sequence[_Fault]) -> list[_Fault]:
@@ -97,8 +151,10 @@ class _Fault:
         self.context: dict[str, Any] = error.get("ctx", {})
         self.text: str = error["msg"]
         self.path = _path(root, error["loc"], self.kind)
+        self.of_key = error["loc"][-1:] == ("[key]",)
+        """Whether it is a mapping's key that is wrong, not its value."""
         self.value = root.at(self.path)
-        self.annotation = _annotation(root, self.path[:-1] if self.kind == "extra_forbidden" else self.path)
+        self.annotation = annotation_at(root, self.path[:-1] if self.kind == "extra_forbidden" else self.path)
         self.keys: Sequence[str] = ()
         """For an unknown key: the ones that are known there."""
         self.elsewhere = ""
@@ -107,7 +163,7 @@ class _Fault:
         """For an unknown key: the one that was probably meant."""
         if self.kind == "extra_forbidden":
             key = str(self.path[-1])
-            part = part_of(self.annotation, _kind(root.at(self.path[:-1])))
+            part = part_of(self.annotation, kind_of(root.at(self.path[:-1])))
             self.keys = sorted(part.model_fields) if part else ()
             others = (other for other in models(self.annotation) if key in other.model_fields)
             self.elsewhere = next((kind for other in others for kind in kinds(other)), "")
@@ -204,22 +260,3 @@ def _path(root: Value, location: tuple[str | int, ...], kind: str) -> Path:
     if kind == "union_tag_invalid":
         path.append("kind")
     return tuple(path)
-
-
-def _kind(value: Value) -> object:
-    kind = value.child("kind")
-    return kind and kind.content
-
-
-def _annotation(root: Value, path: Path) -> Any:
-    """What the language says of the place at ``path``; None where it knows no such place."""
-    annotation: Any = Spec
-    for index, step in enumerate(path):
-        if annotation is None:
-            return None
-        part: type[BaseModel] | None = part_of(annotation, _kind(root.at(path[:index])))
-        if part is None:
-            annotation = item_of(annotation, tuple if isinstance(step, int) else dict)
-        else:
-            annotation = hints(part).get(str(step))
-    return annotation

@@ -23,6 +23,7 @@ _NOT_RESOURCES: Final = {
     "creation_tokens",
     "deleted_amis",
     "delegation_sets",  # of zones, that are told themselves
+    "events",  # of databases
     "launch_template_insert_order",
     "launch_template_name_to_ids",
     "resource_tags",

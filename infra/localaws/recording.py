@@ -15,6 +15,7 @@ from typing import Any, Final
 from infra.localaws.request import Call
 
 _ID: Final = re.compile(r"\b[a-z]+(?:-[a-z]+)?-[0-9a-f]{8,17}\b")
+_DISTRIBUTION: Final = re.compile(r"distribution(?:/|%2F)([A-Z0-9]+)")
 _LONGEST: Final = 64 * 1024
 """Characters of a request that are kept: only objects in S3 are longer, whose content grants nothing."""
 
@@ -61,7 +62,8 @@ class Recording:
         text = call.text[:_LONGEST]
         launches = _launches(account, call) if call.service == "autoscaling" else {}
         launched = _ID.findall(json.dumps(launches))
-        names = sorted({*_ID.findall(text), *launched, *_named(call.action, text)})
+        distributions = _DISTRIBUTION.findall(text) if call.service == "cloudfront" else []
+        names = sorted({*_ID.findall(text), *launched, *distributions, *_named(call.action, text)})
         joined = {name: ids for name in names if (ids := tuple(_joins(account, call.region, name)))}
         all_names = [*names, *(other for ids in joined.values() for other in ids)]
         tags = {name: found for name in all_names if (found := _tags(account, call.region, name))}
@@ -126,9 +128,14 @@ def _joins(account: str, region: str, name: str) -> Iterator[str]:
 
 def _tags(account: str, region: str, name: str) -> dict[str, str]:
     from moto.autoscaling.models import autoscaling_backends
+    from moto.cloudfront.models import cloudfront_backends
     from moto.ec2.models import ec2_backends
     from moto.efs.models import efs_backends
 
+    cloudfront = cloudfront_backends[account]["aws"]
+    if name in cloudfront.distributions:
+        arn = cloudfront.distributions[name].arn
+        return {row["Key"]: row["Value"] for row in cloudfront.tagger.list_tags_for_resource(arn)["Tags"]}
     if region not in ec2_backends[account]:
         return {}
     ec2 = ec2_backends[account][region]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 from infra.model.kubernetes import Kubernetes
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region, RetiredRegion
 from infra.model.platform import Access, Autoscaler, Dns, Storage
 from infra.model.research import Research
-from infra.model.software import GpuFamily, Pin
+from infra.model.software import Client, GpuFamily, Pin
+from infra.model.tracking import Tracking
 from infra.model.tunnels import SiteGateway
 from infra.model.web_identity import WebIdentity
 
 
-@dataclass(frozen=True, slots=True)
-class Aws:
+class Aws(Struct, frozen=True):
     """The account."""
 
     account: str | None
@@ -26,8 +28,7 @@ class Aws:
     embedded: bool
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """Where Terraform keeps its state."""
 
     kind: Literal["local", "s3"]
@@ -35,9 +36,13 @@ class State:
     region: str | None
     key: str | None
 
+    @property
+    def terraform(self) -> str:
+        """The oldest Terraform and OpenTofu that can keep it so: S3's own lock file came with 1.10."""
+        return "1.10" if self.kind == "s3" else "1.6"
 
-@dataclass(frozen=True, slots=True)
-class Secrets:
+
+class Secrets(Struct, frozen=True):
     """Where secrets are kept."""
 
     store: Literal["local", "ssm"]
@@ -50,8 +55,7 @@ class Secrets:
     their region."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """One file's meaning. Renderers and drivers read this and nothing else."""
 
     name: str
@@ -89,10 +93,14 @@ class Cluster:
     autoscaler: Autoscaler
     software: tuple[Pin, ...]
     """What machines install from outside of their distribution, by name."""
+    client: Client
+    """What runs cookbooks on them."""
     gpu_families: tuple[GpuFamily, ...]
     """Architectures of the cards that there are, by name."""
     research: Research | None
     """None where researchers' code has no store."""
+    tracking: Tracking | None
+    """None where the cluster has no MLflow."""
     web_identity: WebIdentity | None
     """None where no pod has a role at AWS."""
 
@@ -119,11 +127,8 @@ class Cluster:
 
 def to_json(value: object) -> str:
     """A cluster, a part of one, or plain values, as text for people and for ``jq``: keys as they come, two
-    spaces a level, a line end at the end. Written by orjson: a large cluster is megabytes."""
-    import orjson
-
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_SUBCLASS
-    return orjson.dumps(value, default=_plain, option=options).decode()
+    spaces a level, a line end at the end."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_plain), indent=2).decode() + "\n"
 
 
 def _plain(value: object) -> object:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerImage:
+class ContainerImage(Struct, frozen=True):
     """A container image that the cluster pulls."""
 
     registry: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Ipsec:
+class Ipsec(Struct, frozen=True):
     """What both ends of every tunnel agree on, in the words of AWS and in those of strongSwan.
 
     AWS Site-to-Site VPN User Guide, "Tunnel options"; swanctl.conf(5). Times in seconds.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from infra.catalogue.addons import Chart
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     """A Kubernetes taint."""
 
     key: str
@@ -19,8 +19,7 @@ class Taint:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClass:
+class PriorityClass(Struct, frozen=True):
     """A class of work."""
 
     name: str
@@ -34,8 +33,7 @@ class PriorityClass:
     """Whether it makes way for nearly all else: without a use for cards, it may run beside idle ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Namespaces:
+class Namespaces(Struct, frozen=True):
     """What each namespace of a person or a group may hold at once; None: as much as there is."""
 
     pods: int
@@ -44,8 +42,7 @@ class Namespaces:
     memory_mib: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AddOn:
+class AddOn(Struct, frozen=True):
     """A part beyond the cluster's core that is on."""
 
     name: str
@@ -57,28 +54,15 @@ class AddOn:
     """The spec's values, nested as a chart has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An internal page."""
-
-    name: str
-    """``grafana``."""
-    fqdn: str
-    addon: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ingress:
+class Ingress(Struct, frozen=True):
     """The way to internal pages, from inside and over the VPN alone."""
 
     address: IPv4Address
     """Of the service ranges' static part, so that no service is given it."""
     fqdn: str
-    pages: tuple[Page, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True):
     """How pods' packets get from node to node."""
 
     backend: Literal["vxlan", "host-gw", "wireguard"]
@@ -98,11 +82,13 @@ class Overlay:
     """AWS site → the host name of the machine that its VPC's routes to pods and services lead to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kubernetes:
+class Kubernetes(Struct, frozen=True):
     """The cluster over all sites."""
 
     version: str
+    """The minor: ``1.36``."""
+    release: str
+    """What machines get: ``1.36.2``; the minor alone where no patch release is pinned."""
     backend: Literal["vxlan", "host-gw", "wireguard"]
     overlay: Overlay
     pods_per_node: int
@@ -120,6 +106,11 @@ class Kubernetes:
     """None without the add-on."""
     audit: bool
     snapshot_seconds: int
+
+    @property
+    def minor(self) -> tuple[int, ...]:
+        """``(1, 36)``."""
+        return tuple(map(int, self.version.split(".")))
 
     def addon(self, name: str) -> AddOn | None:
         """The add-on of that name; None where it is off."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus, PhysicalSite
@@ -13,8 +14,7 @@ from infra.model.places import Gpus, PhysicalSite
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
 
 
-@dataclass(frozen=True, slots=True)
-class Machines:
+class Machines(Struct, frozen=True):
     """What is the same on every machine, in racks and regions."""
 
     time_servers: tuple[str, ...]
@@ -25,8 +25,7 @@ class Machines:
     unattended_upgrades: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SourceImage:
+class SourceImage(Struct, frozen=True):
     """The published image that a bake starts from."""
 
     owner: str
@@ -34,8 +33,7 @@ class SourceImage:
     """A name pattern for ``aws_ami``/``describe-images``: the newest that matches is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageGpu:
+class ImageGpu(Struct, frozen=True):
     """GPU software of an image."""
 
     driver: int
@@ -44,8 +42,7 @@ class ImageGpu:
     fabric_manager: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """A machine image."""
 
     name: str
@@ -63,16 +60,14 @@ class Image:
     """Baked AMIs: AWS site → id. A site that is missing runs the source image until one is baked."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedType:
+class WeightedType(Struct, frozen=True):
     """An instance type of a group."""
 
     name: str
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """An EBS volume."""
 
     device: str
@@ -83,8 +78,7 @@ class Disk:
     throughput: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Market:
+class Market(Struct, frozen=True):
     """How instances are bought, as an Auto Scaling group's instances distribution states it."""
 
     kind: Literal["on-demand", "spot", "mixed", "capacity-block"]
@@ -94,8 +88,7 @@ class Market:
     max_price: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityReservation:
+class CapacityReservation(Struct, frozen=True):
     """Reserved capacity."""
 
     preference: Literal["open", "none", "capacity-reservations-only"]
@@ -103,8 +96,7 @@ class CapacityReservation:
     resource_group: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class WarmPool:
+class WarmPool(Struct, frozen=True):
     """Instances that wait."""
 
     state: str
@@ -113,8 +105,7 @@ class WarmPool:
     reuse: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroup(Struct, frozen=True):
     """A pool in one region: one Auto Scaling group."""
 
     name: str
@@ -135,7 +126,8 @@ class NodeGroup:
     labels: Mapping[str, str]
     """Every Kubernetes label that a node of the group carries when it joins."""
     resources: Mapping[str, str]
-    """What an empty node has, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu."""
+    """What an empty node has, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu, and
+    with EFA vpc.amazonaws.com/efa and hugepages-2Mi."""
     allocatable: Mapping[str, str]
     """What of it pods get, ``pods`` among it: never more than the smallest of the types really offers."""
     hourly_price: float | None
@@ -150,8 +142,7 @@ class NodeGroup:
     """Facts for cloud-init: plain JSON values, never a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePool:
+class NodePool(Struct, frozen=True):
     """A node pool over its regions."""
 
     name: str
@@ -179,8 +170,7 @@ class NodePool:
     """In overflow order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """A single machine in the cloud with a name of its own: a master, an SSH node, a VPN end point."""
 
     name: str
@@ -214,8 +204,7 @@ class Instance:
     user_data: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
+class ControlPlane(Struct, frozen=True):
     """The masters and their load balancer."""
 
     region: str

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Final
 
+from msgspec import Struct, field
+
 from infra.model.tunnels import SiteTunnel
+from infra.model.web_identity import Issuer
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
+class Addresses(Struct, frozen=True):
     """Of one machine."""
 
     private: IPv4Address
     public: IPv4Address | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystemIds:
+class FileSystemIds(Struct, frozen=True):
     """Of one EFS file system."""
 
     id: str
@@ -28,8 +28,7 @@ class FileSystemIds:
     """Name → id: ``fsap-0123456789abcdef0``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """The part of Terraform's outputs that renderers need; empty before the first apply."""
 
     tunnels: Mapping[str, tuple[IPv4Address, IPv4Address]] = field(default_factory=dict)
@@ -41,7 +40,11 @@ class Outputs:
     zones: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Site → zone as the spec has it → its name in the account."""
     roles: Mapping[str, str] = field(default_factory=dict)
-    """Namespace → the ARN of the role that its service account ``work`` may take."""
+    """Namespace → the ARN of the role that its service account ``work`` may take, or MLflow its own."""
+    issuers: Mapping[str, str] = field(default_factory=dict)
+    """Who serves the keys of tokens (``s3``, ``cloudfront``) → the URL of that issuer."""
+    tracking_database: str = ""
+    """The host name of MLflow's database at RDS; empty where there is none."""
 
     def remote(self, tunnel: SiteTunnel) -> IPv4Address | None:
         """The public address of a tunnel's other end; None while only AWS knows it."""
@@ -49,6 +52,10 @@ class Outputs:
             return tunnel.remote
         pair = self.tunnels.get(tunnel.link)
         return pair[tunnel.number - 1] if pair else None
+
+    def issuer(self, issuer: Issuer) -> str | None:
+        """An issuer's URL; None while only AWS knows it."""
+        return issuer.url or self.issuers.get(issuer.served_by)
 
     def zone(self, site: str, zone: str) -> str:
         """The name of a zone, for what knows no ids; as the spec has it while only AWS knows it."""

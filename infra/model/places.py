@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
+
+from infra.catalogue.regions import is_zone_id
 from infra.model.ipsec import Ipsec
 from infra.model.kubernetes import Taint
 
@@ -14,27 +16,30 @@ Tier: TypeAlias = Literal["public", "private", "pods"]
 Routing: TypeAlias = Literal["bgp", "static"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subnet:
+class Subnet(Struct, frozen=True):
     """A subnet of a VPC, in one zone."""
 
     name: str
     """Unique in its VPC and stable: ``private-us-west-2a``."""
     tier: Tier
     zone: str
+    """As the spec has it: a name, or an id, which is the same zone in every account."""
     block: IPv4Network
 
+    @property
+    def zone_id(self) -> str | None:
+        """The zone, where the spec has its id."""
+        return self.zone if is_zone_id(self.zone) else None
 
-@dataclass(frozen=True, slots=True)
-class FlowLogs:
+
+class FlowLogs(Struct, frozen=True):
     """VPC flow logs to CloudWatch Logs."""
 
     retention_days: int
     traffic: Literal["ACCEPT", "REJECT", "ALL"]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A way from a VPC to a service of AWS that does not lead through the internet."""
 
     name: str
@@ -44,8 +49,7 @@ class Endpoint:
     kind: Literal["gateway", "interface"]
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """A VPC in an AWS region."""
 
     name: str
@@ -78,8 +82,7 @@ class Region:
         return tuple(subnet for subnet in self.subnets if subnet.tier == tier)
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredRegion:
+class RetiredRegion(Struct, frozen=True):
     """A region that left the spec, and of which Terraform's state may still hold something."""
 
     name: str
@@ -90,8 +93,7 @@ class RetiredRegion:
     """The AWS region."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalDisk:
+class PhysicalDisk(Struct, frozen=True):
     """A disk of a physical node."""
 
     device: str
@@ -99,8 +101,7 @@ class PhysicalDisk:
     use: Literal["system", "scratch", "nfs"]
 
 
-@dataclass(frozen=True, slots=True)
-class Gpus:
+class Gpus(Struct, frozen=True):
     """The cards of one machine, all alike."""
 
     model: str
@@ -123,8 +124,7 @@ class Gpus:
     """How many ``nvidia.com/gpu`` the machine offers to pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalNode:
+class PhysicalNode(Struct, frozen=True):
     """A machine in a rack."""
 
     name: str
@@ -148,8 +148,7 @@ class PhysicalNode:
     """What pods get of it, in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gateway:
+class Gateway(Struct, frozen=True):
     """The site's end of its VPN connections."""
 
     addresses: tuple[IPv4Address, ...]
@@ -157,10 +156,13 @@ class Gateway:
     node: str | None
     behind_nat: bool
     routing: Routing
+    path_mtu: int
+    """The largest packet, in bytes, that crosses the internet to it."""
+    ssh_from: tuple[IPv4Network, ...]
+    """Who may reach its port 22 over the internet."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalSite:
+class PhysicalSite(Struct, frozen=True):
     """Racks of our own."""
 
     name: str
@@ -176,8 +178,7 @@ class PhysicalSite:
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Tunnel:
+class Tunnel(Struct, frozen=True):
     """One of the two tunnels of a VPN connection."""
 
     number: Literal[1, 2]
@@ -191,9 +192,11 @@ class Tunnel:
     """The name of the secret that holds its pre-shared key: ``vpn/rack-a-us-west-2/1``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A VPN connection: one public address of a physical site to one VPC, two tunnels."""
+class Link(Struct, frozen=True):
+    """A VPN connection: one public address of a physical site to one region's gateway, two tunnels.
+
+    The gateway is the VPC's virtual private gateway; where transit gateways join regions it is one of those.
+    """
 
     name: str
     """Unique: ``rack-a-us-west-2``; a site's second address adds ``-2``."""
@@ -211,12 +214,13 @@ class Link:
     """What the site announces, or what AWS routes to it statically: its LAN."""
     aws_blocks: tuple[IPv4Network, ...]
     """What the site may reach through it."""
+    startup_action: Literal["add", "start"]
+    """Whether AWS begins the negotiation of a tunnel (``start``), or waits for the site to."""
     tunnels: tuple[Tunnel, Tunnel]
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Peering:
+class Peering(Struct, frozen=True):
     """A line between two regions: between their VPCs, or their transit gateways."""
 
     name: str
@@ -227,8 +231,16 @@ class Peering:
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Transit(Struct, frozen=True):
+    """The static routes to physical sites that a region's transit gateway takes part in."""
+
+    lans: tuple[IPv4Network, ...]
+    """Those that the VPC's route tables send to it one by one: no wider route covers them."""
+    behind: Mapping[str, tuple[IPv4Network, ...]]
+    """Peered region → the LANs that its transit gateway reaches through this one."""
+
+
+class Block(Struct, frozen=True):
     """A line of the address plan."""
 
     owner: str
@@ -238,8 +250,7 @@ class Block:
     """Written in the spec, or kept by the lock file (from now on, where it was allocated just now)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """Ports that a firewall opens."""
 
     name: str
@@ -248,8 +259,7 @@ class Port:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """The address plan and how places are joined."""
 
     supernet: IPv4Network
@@ -267,6 +277,8 @@ class Network:
     blocks: tuple[Block, ...]
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]
+    transit: Mapping[str, Transit]
+    """By region; empty where VPCs are peered."""
     ipsec: Ipsec
     overlay_ports: tuple[Port, ...]
     """What pods' network uses between nodes."""

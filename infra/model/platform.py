@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from infra.model.remote import Vpn
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPoint:
+class AccessPoint(Struct, frozen=True):
     """A directory of an EFS file system with an owner."""
 
     name: str
@@ -21,8 +21,7 @@ class AccessPoint:
     mode: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True):
     """An EFS file system in one region."""
 
     name: str
@@ -43,8 +42,7 @@ class FileSystem:
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """An S3 bucket."""
 
     name: str
@@ -59,14 +57,12 @@ class Bucket:
     """Whether each namespace has a folder of it as a volume."""
     versions_days: int
     archive_days: int | None
-    expire_days: int | None
-    expire_prefix: str | None
-    """What ``expire_days`` is of: keys that begin with it. None for all."""
+    expire: Mapping[str, int]
+    """Prefix of keys (empty for all) → days after which objects are deleted."""
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NfsExport:
+class NfsExport(Struct, frozen=True):
     """A file system on physical hardware."""
 
     name: str
@@ -84,8 +80,7 @@ class NfsExport:
     """The class of Kubernetes that makes volumes on it, ``nfs-results``; None where none does."""
 
 
-@dataclass(frozen=True, slots=True)
-class NfsMount:
+class NfsMount(Struct, frozen=True):
     """A path that an NFS server serves."""
 
     path: str
@@ -97,8 +92,7 @@ class NfsMount:
     kind: Literal["nfs"] = "nfs"
 
 
-@dataclass(frozen=True, slots=True)
-class EfsMount:
+class EfsMount(Struct, frozen=True):
     """A path that an EFS file system of the own region serves."""
 
     path: str
@@ -110,8 +104,7 @@ class EfsMount:
     kind: Literal["efs"] = "efs"
 
 
-@dataclass(frozen=True, slots=True)
-class S3Mount:
+class S3Mount(Struct, frozen=True):
     """A path that shows a bucket."""
 
     path: str
@@ -127,8 +120,7 @@ class S3Mount:
 Mount: TypeAlias = NfsMount | EfsMount | S3Mount
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """A nightly copy of one source into a bucket."""
 
     name: str
@@ -153,8 +145,7 @@ class Copy:
     """UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """File systems and buckets."""
 
     efs: tuple[FileSystem, ...]
@@ -169,6 +160,8 @@ class Storage:
     """Of each namespace, for volumes that are made on demand."""
     snapshots: Bucket | None = None
     """Where masters keep copies of etcd, and nobody else has a right to; None without masters."""
+    audit: Bucket | None = None
+    """Where masters put the API server's audit log, and read nothing; None without masters or a log."""
     work: Bucket | None = None
     """Where researchers' code goes; None without ``research``."""
 
@@ -180,11 +173,11 @@ class Storage:
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """All of them: the spec's, then those of the cluster's own use."""
-        return (*self.s3, *(each for each in (self.snapshots, self.work) if each is not None))
+        own = (self.snapshots, self.audit, self.work)
+        return (*self.s3, *(each for each in own if each is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A DNS record whose values are known before apply."""
 
     name: str
@@ -194,8 +187,7 @@ class Record:
     ttl: int
 
 
-@dataclass(frozen=True, slots=True)
-class PublicZone:
+class PublicZone(Struct, frozen=True):
     """A zone the world can see."""
 
     name: str
@@ -204,8 +196,7 @@ class PublicZone:
     records: tuple[Record, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dns:
+class Dns(Struct, frozen=True):
     """Names. Records of cloud machines are wired in Terraform, as their addresses come from AWS."""
 
     zone: str
@@ -215,8 +206,7 @@ class Dns:
     public: PublicZone | None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """People with the same rights."""
 
     name: str
@@ -225,6 +215,8 @@ class Group:
     sudo: bool
     gpu_quota: int
     """GPUs that its jobs are sure of."""
+    gpu_limit_per_user: int | None
+    """GPUs that one of its users may hold at a time."""
     weight: int
     """Its part of the others, beside other groups' weights."""
     pod_security: Literal["restricted", "baseline", "privileged"]
@@ -232,8 +224,7 @@ class Group:
     """Its namespace in Kubernetes, ``team-vision``."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """A person."""
 
     login: str
@@ -250,8 +241,7 @@ class User:
     """Their namespace in Kubernetes, ``user-ada``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Departed:
+class Departed(Struct, frozen=True):
     """A user or group that the spec does not have any more, and whose number the lock file keeps."""
 
     name: str
@@ -259,8 +249,7 @@ class Departed:
     """Its uid or gid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admin:
+class Admin(Struct, frozen=True):
     """Who sets machines up: the account that a fresh physical node has."""
 
     login: str
@@ -268,8 +257,7 @@ class Admin:
     """Those of the users who may become root."""
 
 
-@dataclass(frozen=True, slots=True)
-class SshAccess:
+class SshAccess(Struct, frozen=True):
     """Who may log in to a set of SSH nodes."""
 
     name: str
@@ -277,8 +265,19 @@ class SshAccess:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Oidc(Struct, frozen=True):
+    """An issuer whose tokens the API takes."""
+
+    issuer: str
+    client: str
+    claim: str
+    authority: str | None
+    """PEM; None for what the system trusts."""
+    people: Mapping[str, str]
+    """What the claim says, in small letters → the user's login."""
+
+
+class Access(Struct, frozen=True):
     """Doors and people."""
 
     vpn: Vpn
@@ -292,10 +291,11 @@ class Access:
     """Groups whose users may log in to any machine: those that may reach nodes, or become root."""
     admin: Admin
     internal_domain: str
+    oidc: Oidc | None
+    """None where people have certificates alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Autoscaler:
+class Autoscaler(Struct, frozen=True):
     """The batch autoscaler's settings; times in seconds, shares in percent, cost in USD an hour."""
 
     enabled: bool

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One OpenVPN process: a process has one protocol (openvpn(8), ``--proto``)."""
 
-    name: Literal["udp", "tcp"]
+class Listener(Struct, frozen=True):
+    """One OpenVPN process, as a process has one protocol (openvpn(8), ``--proto``); or WireGuard."""
+
+    name: Literal["udp", "tcp", "wireguard"]
     port: int
     device: str
-    """Its TUN interface: ``tun-udp``."""
+    """Its interface: ``tun-udp``."""
     block: IPv4Network
-    """The addresses it gives to laptops."""
+    """The addresses of its laptops."""
     address: IPv4Address
-    """Its own: the first of ``block``. Laptops' resolver answers there."""
+    """Its own, in ``block``. Laptops' resolver answers there."""
+
+    @property
+    def protocol(self) -> Literal["udp", "tcp"]:
+        """What ``port`` is of."""
+        return "tcp" if self.name == "tcp" else "udp"
+
+    @property
+    def service(self) -> str:
+        """Its name among others of a machine: ``openvpn-udp``, ``wireguard``."""
+        return self.name if self.name == "wireguard" else f"openvpn-{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class VpnServer:
+class VpnServer(Struct, frozen=True):
     """A place where laptops come in."""
 
     site: str
@@ -50,8 +59,7 @@ class VpnServer:
     attributes"). None at a physical site: the servers in regions answer it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """Something that laptops of a group may reach."""
 
     name: str
@@ -63,31 +71,46 @@ class Reach:
     """On these alone; on all, and by every protocol, where empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class VpnGroup:
+class VpnGroup(Struct, frozen=True):
     """A group of people, as the servers' firewalls know it."""
 
     name: str
     reach: tuple[Reach, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VpnUser:
+class VpnUser(Struct, frozen=True):
     """Somebody who gets a profile."""
 
     login: str
     groups: tuple[str, ...]
     expires: str | None
     """ISO date: the last day of access."""
+    devices: IPv4Network | None = None
+    """The addresses of the user's WireGuard devices, the same at every server; None without WireGuard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vpn:
+class Wireguard(Struct, frozen=True):
+    """What all servers' WireGuard has in common."""
+
+    clients: IPv4Network
+    """All devices."""
+    mtu: int
+    """Of devices' interfaces, in bytes."""
+
+
+class Vpn(Struct, frozen=True):
     """Remote access for laptops."""
 
     name: str
     """The common name of every server's certificate, ``vpn.research.internal``: profiles demand it."""
+    openvpn: bool
+    """Whether servers speak OpenVPN."""
+    wireguard: Wireguard | None
+    """None where they do not speak it."""
+    first: Literal["openvpn", "wireguard"]
+    """The kind of a profile for which none is named."""
     clients: IPv4Network
+    """OpenVPN's laptops."""
     pods: IPv4Network | None
     """Where ``pods`` of all servers are, those to come among them: no pod is in it."""
     servers: tuple[VpnServer, ...]
@@ -103,9 +126,15 @@ class Vpn:
     cluster_resolver: IPv4Address
     """The service that answers for it: the tenth address of the services' range, as kubeadm has it."""
     mtu: int
-    """Of laptops' TUN interfaces, in bytes."""
+    """Of OpenVPN's TUN interfaces, in bytes."""
     mss: int
+    """Of all laptops' connections: what the narrowest interface carries."""
     certificate_days: int
     session_seconds: int
     groups: tuple[VpnGroup, ...]
     users: tuple[VpnUser, ...]
+
+    @property
+    def laptops(self) -> tuple[IPv4Network, ...]:
+        """The addresses of all laptops and devices."""
+        return (self.clients, *([self.wireguard.clients] if self.wireguard else []))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ResearchImage:
+
+class ResearchImage(Struct, frozen=True):
     """A container image by the name that jobs use."""
 
     name: str
@@ -15,8 +15,7 @@ class ResearchImage:
     launcher: Literal["torchrun", "tensorflow", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Research:
+class Research(Struct, frozen=True):
     """What researchers run on."""
 
     tools: str | None
@@ -26,3 +25,5 @@ class Research:
     default_image: str
     code_limit_mib: int
     """Of one job's code, before compression."""
+    code_keep_days: int
+    """For how long the store keeps code that no run needs."""

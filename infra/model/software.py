@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """One piece of software and where it comes from."""
 
     name: str
@@ -21,8 +21,22 @@ class Pin:
     manager's signatures, or refuses an archive."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuFamily:
+class Client(Struct, frozen=True):
+    """What runs cookbooks on machines."""
+
+    name: str
+    """``cinc`` or ``chef``: its package, its program is ``/opt/<name>/bin/<name>-client``."""
+    version: str
+    url: str
+    """Of its package; ``%{arch}``, ``%{machine}`` and ``%{license}`` (a licence id) are left to who
+    fetches it."""
+    sha256: Mapping[str, str]
+    """Of the package, by Debian's name of the architecture. What has none is not installed."""
+    license: str | None
+    """``chef_license`` of client.rb, where the user accepted it."""
+
+
+class GpuFamily(Struct, frozen=True):
     """Cards of one architecture: what their machines have in common."""
 
     name: str

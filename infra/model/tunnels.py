@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
+
+from msgspec import Struct
 
 from infra.model.places import Routing
 
 
-@dataclass(frozen=True, slots=True)
-class SiteTunnel:
+class SiteTunnel(Struct, frozen=True):
     """One IPsec tunnel, as the gateway of one physical site sees it."""
 
     name: str
@@ -49,15 +49,16 @@ class SiteTunnel:
     preference: int
     """The higher, the better (BGP's local preference)."""
     metric: int
-    """The lower, the better: what we tell the peer (BGP's MED), and the distance of static routes."""
+    """The lower, the better: the MED that we advertise to the peer, and the distance of static routes."""
+    handicap: int
+    """Added to the MED that the peer advertises: decides between tunnels with the same MED."""
     accepts: tuple[IPv4Network, ...]
     """What may be reached through it: nothing else is accepted from the peer."""
     secret: str
     """The name of the secret that holds its pre-shared key."""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteGateway:
+class SiteGateway(Struct, frozen=True):
     """The machine that joins a physical site to the rest: strongSwan and FRR run there."""
 
     site: str
@@ -74,6 +75,8 @@ class SiteGateway:
     """What it tells all peers that it can reach: the LAN."""
     nat: bool
     """Whether it takes the LAN to the internet, by its own address."""
+    ssh_from: tuple[IPv4Network, ...]
+    """Who may reach its port 22 over the internet."""
     in_overlay: bool
     """Whether it is a node of the pods' network."""
     tunnels: tuple[SiteTunnel, ...]

@@ -10,6 +10,7 @@ Each renderer is a module of its own, imported when it is used::
     strongswan  strongSwan, FRR and nftables on the gateways of physical sites
     terraform   the root module's wiring, its values, and the static modules
     topology    one HTML page and an SVG: the whole cluster as a picture
+    iam         policies of those who work on the environment
 """
 
 from __future__ import annotations

@@ -47,14 +47,14 @@ def dnsmasq(
         addresses=addresses,
         zone=cluster.domain,
         upstream=upstream,
-        alone=[] if upstream else [cluster.domain],
+        alone=not upstream,
         # What stands in the hosts file is asked of nobody: not for IPv6 addresses either, over tunnels that
         # may be down. In regions the VPC's own resolver is always there.
         local=[] if resolver else _local(cluster, outputs),
         reverse=[{"block": block, "resolver": one} for block in nodes for one in upstream],
         cluster_domain=vpn.cluster_domain,
         cluster_resolvers=cluster_upstream,
-        cluster_alone=[] if cluster_upstream else [vpn.cluster_domain],
+        cluster_alone=not cluster_upstream,
         cluster_reverse=[
             {"block": block, "resolver": one}
             for block in sorted({network.pods, network.services})

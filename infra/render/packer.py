@@ -45,7 +45,7 @@ def _own(cluster: Cluster, image: Image) -> Files:
 
 def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
     """The template's variables, but those of one run."""
-    chef = next((pin for pin in cluster.software if pin.name == "chef"), None)
+    client = cluster.client
     return {
         "image": image.name,
         "region": cluster.regions[0].region,
@@ -61,9 +61,9 @@ def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
             "image": image.name,
         },
         "ssh_username": _USER,
-        "chef_version": (chef.version or "") if chef else "",
-        "chef_url": (chef.url or "") if chef else "",
-        "chef_sha256": chef.sha256.get(releases.DEBIAN[image.architecture], "") if chef else "",
+        "client_name": client.name,
+        "client_version": client.version,
+        "client_sha256": client.sha256.get(releases.DEBIAN[image.architecture], ""),
     }
 
 
@@ -79,8 +79,9 @@ def literal(value: Any) -> Any:
 def _checks(cluster: Cluster, image: Image) -> dict[str, Any]:
     """Which files of ``packer/checks`` hold for it, and their variables."""
     kubernetes = ["kubernetes"] if _KUBERNETES & set(image.roles) else []
+    adapters = any(pool.efa_interfaces for pool in cluster.pools if pool.image == image.name)
     return {
-        "checks": ["base", *kubernetes, *(["gpu"] if image.gpu else [])],
+        "checks": ["base", *kubernetes, *(["gpu"] if image.gpu else []), *(["efa"] if adapters else [])],
         "ubuntu": image.ubuntu,
         "kubernetes": cluster.kubernetes.version,
         "driver": image.gpu.driver if image.gpu else None,

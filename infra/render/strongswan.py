@@ -5,6 +5,7 @@ A tunnel to AWS is left out until AWS has told its address. Keys are not here: `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Any, Final
@@ -33,10 +34,6 @@ _UNIQUE: Final = {
     "site": ("no", "One end begins. A new one stands beside the old until that is gone: reauthentication."),
 }
 """swanctl's ``unique``, and why. ``replace`` would have two ends that begin at once delete each other's."""
-
-_MOST_PREFIXES: Final = 100
-"""What AWS takes on a virtual private gateway, and more than it or a site has to tell: a peer that tells far
-more is broken."""
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
@@ -68,23 +65,33 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
     policy = {**_policy(ipsec), "keepalive": ipsec.keepalive, "hold": ipsec.hold}
     wiring = {"site": gateway.site, "tunnels": rows, "ipsec": policy}
     bgp = [row for row in rows if row["routing"] == "bgp"]
+    reachable = sorted({block for tunnel, _ in known for block in tunnel.accepts})
     routing = {
         **wiring,
         "address": gateway.address,
         "announces": gateway.announces,
-        "reachable": sorted({block for tunnel, _ in known for block in tunnel.accepts}),
+        "reachable": reachable,
         "static_routes": list(_static_routes(tunnel for tunnel, _ in known)),
         "protocols": sorted({row["routing"] for row in rows}),
-        "routers": [{"asn": gateway.asn, "peers": bgp}] if bgp else [],
+        "routers": [{"asn": gateway.asn, "peers": bgp, "paths": _paths(gateway)}] if bgp else [],
     }
     rendered = {
         "etc/frr/daemons": fill(f"{_TARGET}/daemons.j2", bgpd="yes" if bgp else "no"),
         "etc/frr/frr.conf": fill(f"{_TARGET}/frr.conf.j2", **routing),
         "etc/nftables/site-gateway.nft": fill(
             f"{_TARGET}/site-gateway.nft.j2",
+            **_outside(cluster, gateway, [row["interface"] for row in rows]),
             announced=_set(gateway.announces),
             masqueraded=[{"lan": gateway.lan, "inside": _set([*NOT_INTERNET, *cluster.network.private])}]
             if gateway.nat
+            else [],
+            guards=[
+                {
+                    "reachable": _set(reachable),
+                    "peers": ", ".join(map(str, sorted({remote for _, remote in known}))),
+                }
+            ]
+            if rows
             else [],
             **wiring,
         ),
@@ -92,6 +99,28 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
         "etc/swanctl/conf.d/site-gateway.conf": fill(f"{_TARGET}/tunnels.conf.j2", **wiring),
     }
     return merge([copied(_TARGET), rendered])
+
+
+def _outside(cluster: Cluster, gateway: SiteGateway, tunnels: Sequence[str]) -> dict[str, object]:
+    """What is not outside of this machine, and what may come from there."""
+    network, overlay = cluster.network, cluster.kubernetes.overlay
+    # Not the whole supernet: a provider's own machines may have addresses of it.
+    blocks = [*(each.vpc for each in cluster.regions), *(each.lan for each in cluster.sites)]
+    servers = [server for server in cluster.access.vpn.servers if server.site == gateway.site]
+    here = [each for server in servers if server.node == gateway.node for each in server.listeners]
+    pods = ["cni0", *([overlay.interface] if overlay.interface else [])] if gateway.in_overlay else []
+    return {
+        "inside": [*tunnels, *pods, *(listener.device for listener in here)],
+        "plan": _set([*blocks, network.pods, network.services, *cluster.access.vpn.laptops]),
+        "listeners": [{"protocol": each.protocol, "port": each.port} for each in here],
+        "forwarded": [
+            {"address": server.source, "protocol": each.protocol, "port": each.port}
+            for server in servers
+            if server.node != gateway.node
+            for each in server.listeners
+        ],
+        "ssh_from": [_set(gateway.ssh_from)] if gateway.ssh_from else [],
+    }
 
 
 def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs, known: Sequence[str]) -> Files:
@@ -133,6 +162,7 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
     return {
         "title": f"{gateway.site} to {peer}{tunnel.peer}: tunnel {tunnel.number} of {tunnel.link}.",
         "name": tunnel.name,
+        "peer": tunnel.peer,
         "interface": tunnel.interface,
         # As `ip link` and `ip xfrm` print it.
         "if_id": f"{tunnel.if_id:#x}",
@@ -155,12 +185,20 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "routing": tunnel.routing,
         "preference": tunnel.preference,
         "metric": tunnel.metric,
+        "handicap": [tunnel.handicap] if tunnel.handicap else [],
         "drained_preference": _DRAINED_PREFERENCE,
         "drained_metric": _drained_distance(tunnel) if static else _DRAINED_MED,
         "accepts": tunnel.accepts,
         "accepted": _set(tunnel.accepts),
-        "most": max(_MOST_PREFIXES, 2 * len(tunnel.accepts)),
     }
+
+
+def _paths(gateway: SiteGateway) -> int:
+    """Over how many tunnels the traffic to a place is spread: those that are alike to both ends."""
+    alike = Counter(
+        (each.peer, each.preference, each.metric) for each in gateway.tunnels if each.routing == "bgp"
+    )
+    return max(alike.values())
 
 
 def _static_routes(tunnels: Iterable[SiteTunnel]) -> Iterator[dict[str, object]]:

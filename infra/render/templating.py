@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from jinja2 import (
@@ -19,8 +18,9 @@ from jinja2 import (
 from platformdirs import user_cache_path
 
 from infra.errors import RenderError
+from infra.shipped_files import ROOT
 
-TEMPLATES: Final = Path(__file__).parents[2] / "templates"
+TEMPLATES: Final = ROOT / "templates"
 """The folder of templates and static files; it mirrors ``build/<env>/``."""
 
 

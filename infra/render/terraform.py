@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import permutations
 from typing import Any, Final
 
-from infra.catalogue.regions import is_zone_id
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.ipsec import Ipsec
 from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
+from infra.model.tracking import ManagedDatabase
 from infra.model.web_identity import WebIdentity
 from infra.render.kubernetes import homes, kubeadm, volumes
 from infra.render.templating import fill, static
@@ -26,6 +27,9 @@ STATE: Final = "../state/terraform.tfstate"
 """A local state, relative to the root module: tool state is kept apart from what is rendered."""
 
 _HCL: Final = {"\\b": "\\u0008", "\\f": "\\u000c"}
+
+_SERVED: Final = {"s3": "url", "cloudfront": "cloudfront_folder"}
+"""By who serves an issuer's documents: the variable that asks for it."""
 
 _ROOT: Final = "terraform/root"
 _MODULES: Final = "terraform/modules"
@@ -53,25 +57,30 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
     retired = [{"key": each.key, "region": hcl(each.region)} for each in cluster.retired]
     joined = [_peering(cluster, peering) for peering in cluster.network.peerings]
     mesh = cluster.network.interconnect == "transit-gateway"
+    connected = {link.region for link in cluster.network.links} if mesh else set()
     return {
         "title": f"The cluster {cluster.name}, environment {cluster.environment}.".replace("\n", " "),
-        # S3's own lock file came with Terraform and OpenTofu 1.10.
-        "required_version": ">= 1.10" if state.kind == "s3" else ">= 1.6",
-        "local_backend": [{"path": hcl(STATE)}] if state.kind == "local" else [],
-        "s3_backend": [{key: hcl(value) for key, value in s3.items()}] if state.kind == "s3" else [],
-        "accounts": [hcl(cluster.aws.account)] if cluster.aws.account else [],
+        "required_version": f">= {state.terraform}",
+        "local_backend": {"path": hcl(STATE)} if state.kind == "local" else None,
+        "s3_backend": {key: hcl(value) for key, value in s3.items()} if state.kind == "s3" else None,
+        "account": hcl(cluster.aws.account) if cluster.aws.account else None,
         "primary": _region(regions[0], regions),
-        "regions": [_region(region, regions) for region in regions],
-        "retired": [retired] if retired else [],
+        "regions": [
+            {**_region(region, regions), "transit_gateway": region.name in connected} for region in regions
+        ],
+        "retired": retired,
         "providers": [*({"key": each.key, "region": hcl(each.region)} for each in regions), *retired],
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
         "renamed": _renamed(cluster),
-        "web_identity": [_region(regions[0], regions)] if cluster.web_identity else [],
-        "balanced": [_region(regions[0], regions)] if cluster.control_plane else [],
-        "peerings": [joined] if joined and not mesh else [],
-        "transit_gateways": [{"regions": [_region(each, regions) for each in regions], "peerings": joined}]
+        "web_identity": cluster.web_identity is not None,
+        "tracking_database": _region(cluster.region(cluster.tracking.managed.region), regions)
+        if cluster.tracking and cluster.tracking.managed
+        else None,
+        "balanced": cluster.control_plane is not None,
+        "peerings": [] if mesh else joined,
+        "transit_gateways": {"regions": [_region(each, regions) for each in regions], "peerings": joined}
         if mesh
-        else [],
+        else None,
     }
 
 
@@ -122,7 +131,7 @@ def hcl(text: str | None) -> str:
 
 def _values(cluster: Cluster) -> dict[str, Any]:
     buckets = {each.name: _rights(each) for each in _of_machines(cluster)}
-    kept = cluster.storage.snapshots
+    kept, audit = cluster.storage.snapshots, cluster.storage.audit
     return {
         "environment": cluster.environment,
         "tags": dict(cluster.tags),
@@ -132,12 +141,18 @@ def _values(cluster: Cluster) -> dict[str, Any]:
             "regions": sorted({region.region for region in cluster.regions}),
             "buckets": buckets,
             "snapshots": {"bucket": kept.bucket, "prefix": kubeadm.SNAPSHOTS} if kept else None,
+            "audit_log": {"bucket": audit.bucket, "prefix": kubeadm.AUDIT_COPIES} if audit else None,
             "volumes_region": _volumes_region(cluster),
             "kms_keys": sorted({region.kms_key for region in cluster.regions if region.kms_key}),
         },
         "regions": {region.key: _region_values(cluster, region) for region in cluster.regions},
         "dns": _dns(cluster),
         **({"web_identity": _web_identity(cluster, cluster.web_identity)} if cluster.web_identity else {}),
+        **(
+            {"tracking_database": _tracking_database(cluster, cluster.tracking.managed)}
+            if cluster.tracking and cluster.tracking.managed
+            else {}
+        ),
     }
 
 
@@ -187,13 +202,27 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
         },
     }
     if cluster.network.interconnect == "transit-gateway":
-        values["transit_gateway"] = {
-            "asn": region.asn,
-            "subnets": [subnet.name for subnet in region.tier("private")],
-            # What lies behind it for the others: everything behind the hub's.
-            "block": str(cluster.network.supernet if cluster.network.hub == region.name else region.vpc),
-        }
+        values["transit_gateway"] = _transit_gateway(cluster, region)
     return values
+
+
+def _transit_gateway(cluster: Cluster, region: Region) -> dict[str, Any]:
+    network = cluster.network
+    transit = network.transit[region.name]
+    peers = [
+        other
+        for peering in network.peerings
+        for one, other in permutations((peering.requester, peering.accepter))
+        if one == region.name
+    ]
+    return {
+        "asn": region.asn,
+        "subnets": [subnet.name for subnet in region.tier("private")],
+        # What lies behind it for the others: everything behind the hub's.
+        "block": str(network.supernet if network.hub == region.name else region.vpc),
+        "lans": [str(lan) for lan in transit.lans],
+        "behind": {cluster.region(peer).key: list(map(str, transit.behind.get(peer, ()))) for peer in peers},
+    }
 
 
 def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
@@ -204,7 +233,7 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
             each.name: {
                 "tier": each.tier,
                 "zone": each.zone,
-                **({"zone_id": each.zone} if is_zone_id(each.zone) else {}),
+                **({"zone_id": each.zone_id} if each.zone_id else {}),
                 "block": str(each.block),
             }
             for each in region.subnets
@@ -220,7 +249,7 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
         },
         # Open to the world only where something answers.
         "vpn_ports": {
-            f"openvpn-{listener.name}": {"protocol": listener.name, "port": listener.port}
+            listener.service: {"protocol": listener.protocol, "port": listener.port}
             for server in cluster.access.vpn.servers
             if server.site == region.name
             for listener in server.listeners
@@ -243,9 +272,9 @@ def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
     links = [link for link in cluster.network.links if link.region == region.name]
     if not links:
         return None
-    behind_nat = {site.name: site.gateway.behind_nat for site in cluster.sites if site.gateway is not None}
     return {
-        "asn": region.asn,
+        # Amazon's side is a gateway of the VPC's own, or the transit gateway.
+        **({"asn": region.asn} if cluster.network.interconnect == "peering" else {}),
         "customer_gateways": {
             link.customer_gateway: {
                 "address": str(link.address),
@@ -254,7 +283,7 @@ def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
             }
             for link in links
         },
-        "connections": {link.name: _connection(link, behind_nat[link.site]) for link in links},
+        "connections": {link.name: _connection(link) for link in links},
         "proposals": _proposals(cluster.network.ipsec),
     }
 
@@ -273,12 +302,11 @@ def _proposals(ipsec: Ipsec) -> dict[str, Any]:
     }
 
 
-def _connection(link: Link, behind_nat: bool) -> dict[str, Any]:
+def _connection(link: Link) -> dict[str, Any]:
     return {
         "customer_gateway": link.customer_gateway,
         "static_routes": [str(block) for block in link.site_blocks] if link.routing == "static" else [],
-        # AWS can't begin a conversation with a gateway that hides behind NAT.
-        "startup_action": "add" if behind_nat else "start",
+        "startup_action": link.startup_action,
         "tunnels": [{"inside": str(each.inside), "key": each.secret} for each in link.tunnels],
         "tags": dict(link.tags),
     }
@@ -406,23 +434,41 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
         "versions_days": bucket.versions_days,
         "archive_days": bucket.archive_days,
         "archive_class": "STANDARD_IA",
-        "expire_days": bucket.expire_days,
-        "expire_prefix": bucket.expire_prefix,
+        "expire": dict(bucket.expire),
         "tags": dict(bucket.tags),
     }
 
 
 def _web_identity(cluster: Cluster, identity: WebIdentity) -> dict[str, Any]:
-    issuer, work = identity.issuer, cluster.storage.work
+    work = cluster.storage.work
     store = {"bucket": work.bucket, "kms_key": cluster.region(work.region).kms_key} if work else None
     return {
-        "issuer": {"bucket": issuer.bucket, "url": issuer.url, "tags": dict(issuer.tags)},
+        "issuer": {
+            "bucket": identity.bucket,
+            **{_SERVED[each.served_by]: each.url or each.folder.rstrip("/") for each in identity.issuers},
+            "tags": dict(identity.tags),
+        },
         "store": store,
         "volumes": {
             each.name: {**_rights(each), "kms_key": cluster.region(each.region).kms_key}
             for each in volumes.with_volumes(cluster)
         },
         "roles": dict(identity.roles),
+        **({"tracking": cluster.tracking.role} if cluster.tracking else {}),
+    }
+
+
+def _tracking_database(cluster: Cluster, database: ManagedDatabase) -> dict[str, Any]:
+    return {
+        "name": database.name,
+        "subnets": list(database.subnets),
+        "instance_class": database.instance_class,
+        "storage_gib": database.storage_gib,
+        "storage_limit_gib": database.storage_limit_gib,
+        "multi_az": database.multi_az,
+        "backup_days": database.backup_days,
+        "kms_key": cluster.region(database.region).kms_key,
+        "tags": dict(database.tags),
     }
 
 

@@ -1,4 +1,4 @@
-"""Add-ons that are on, in which version, and the internal pages that they bring."""
+"""Add-ons that are on, in which version, and where internal pages are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.model.places import PhysicalSite
 from infra.model.platform import Storage
 from infra.resolve import services
 from infra.spec import Spec
-from infra.spec.addons import INGRESS, hosts, is_on, page_domain, split_path, typed
+from infra.spec.addons import INGRESS, is_on, page_domain, split_path, typed
 
 
 def offers(
@@ -24,6 +24,7 @@ def offers(
     has: dict[addons.Where, bool] = {
         "always": True,
         "gpus": has_cards(pools, sites),
+        "efa": any(pool.efa_interfaces for pool in pools),
         "efs": bool(storage.efs),
         "s3": bool(storage.s3),
         "nfs": bool(storage.nfs),
@@ -67,16 +68,7 @@ def nested(values: dict[str, str]) -> dict[str, Any]:
 
 
 def resolve_ingress(spec: Spec, on: tuple[made.AddOn, ...], block: IPv4Network) -> made.Ingress | None:
-    """The address and the names of internal pages; None without the add-on."""
+    """The address and the name of the way to internal pages; None without the add-on."""
     if not any(each.name == INGRESS for each in on):
         return None
-    domain, names = page_domain(spec), {each.name for each in on}
-    return made.Ingress(
-        services.ingress(block),
-        f"{INGRESS}.{domain}",
-        tuple(
-            made.Page(name, f"{name}.{domain}", addon)
-            for name, addon in hosts(spec)
-            if addon in names and addon != INGRESS
-        ),
-    )
+    return made.Ingress(services.ingress(block), f"{INGRESS}.{page_domain(spec)}")

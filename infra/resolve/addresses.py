@@ -7,12 +7,13 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from infra.errors import Problem, SpecError, dotted
-from infra.resolve.allocate import Plan, allocate
+from infra.resolve.allocate_blocks import Plan, allocate
 from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import subnet_name
 from infra.spec import Spec
 from infra.spec.defaults import (
+    DEVICES_PREFIX,
     SERVICES_PREFIX,
     linked_sites,
     mesh_pairs,
@@ -55,6 +56,18 @@ def link_name(site: str, region: str, number: int) -> str:
 def clients_key(site: str) -> str:
     """The owner of the addresses that one VPN server gives to laptops."""
     return f"access/clients/{site}"
+
+
+WIREGUARD: Final = "access/wireguard"
+"""The owner of the range of WireGuard devices."""
+
+WIREGUARD_SERVERS: Final = f"{WIREGUARD}/0-servers"
+"""Of the servers' own addresses in it. No user has such a name."""
+
+
+def devices_key(login: str) -> str:
+    """The owner of the addresses of a user's WireGuard devices."""
+    return f"{WIREGUARD}/{login}"
 
 
 def plan_addresses(spec: Spec, lock: Lock) -> Plan:
@@ -147,10 +160,21 @@ def _requests(spec: Spec) -> Iterator[Request]:
         yield Request(
             clients_key(server), "access/clients", prefix=server_prefix(length), path="access.vpn.servers"
         )
+    if "wireguard" in clients.kinds:
+        yield from _devices(spec, laptops)
     for first, second, count in mesh_pairs(spec):
         for number in range(1, count + 1):
             path = dotted(("sites", first, "gateway", "addresses", number - 1))
             yield Request(f"links/{link_name(first, second, number)}/1", LINKS, prefix=30, path=path)
+
+
+def _devices(spec: Spec, within: str) -> Iterator[Request]:
+    written = spec.access.vpn.wireguard
+    path = "access.vpn.wireguard.clients"
+    yield _request(spec, WIREGUARD, written.clients, written.prefix, path, within=within)
+    users = sorted(login for login, user in spec.access.users.items() if user.vpn)
+    for owner in (WIREGUARD_SERVERS, *map(devices_key, users)):
+        yield Request(owner, WIREGUARD, prefix=DEVICES_PREFIX, path="access.vpn.wireguard")
 
 
 def _request(

@@ -7,15 +7,17 @@ from dataclasses import replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal
 
+from msgspec import structs
+
 from infra.collector import paused
 from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
-from infra.model.places import Block, Network
+from infra.model.places import Block, Network, Region
 from infra.resolve.addons import offers, resolve_addons
 from infra.resolve.addresses import plan_addresses
-from infra.resolve.allocate import Plan
-from infra.resolve.allot import Numbers
+from infra.resolve.allocate_blocks import Plan
+from infra.resolve.allocate_numbers import Numbers
 from infra.resolve.claims import Source
 from infra.resolve.instances import (
     Foundry,
@@ -41,6 +43,7 @@ from infra.resolve.places import (
 )
 from infra.resolve.platform import (
     resolve_access,
+    resolve_audit_log,
     resolve_autoscaler,
     resolve_dns,
     resolve_snapshots,
@@ -50,7 +53,9 @@ from infra.resolve.platform import (
 from infra.resolve.pool_names import plan_pool_names
 from infra.resolve.remote import resolve_vpn
 from infra.resolve.research import resolve_research, resolve_work
-from infra.resolve.software import resolve_gpu_families, resolve_software
+from infra.resolve.software import resolve_client, resolve_gpu_families, resolve_software
+from infra.resolve.tracking import resolve_tracking
+from infra.resolve.transit import resolve_transit
 from infra.resolve.tunnels import resolve_gateways
 from infra.resolve.web_identity import resolve_web_identity
 from infra.resolve.zones import Zones
@@ -92,18 +97,23 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     masters = resolve_control_plane(spec, foundry, primary) if primary and images else None
     ssh_nodes = resolve_ssh_nodes(spec, foundry, primary) if primary else ()
     gateways = resolve_access_gateways(spec, foundry, primary) if primary and images else ()
-    network = _network(spec, plan, numbers.numbers)
+    network = _network(spec, plan, numbers.numbers, regions)
     ssh = resolve_ssh(spec, ssh_nodes)
     overlay = resolve_overlay(spec, sites, gateways)
     vpn = resolve_vpn(spec, zone, blocks, regions, sites, gateways, ssh_nodes, ssh, overlay.mtu)
     site_gateways = resolve_gateways(spec, sites, network.links, blocks)
     pool_names = plan_pool_names(spec.pools, lock.pools)
     pools = resolve_pools(spec, environment, regions, images, facts, pool_names.born)
-    storage = resolve_storage(spec, environment, zone, regions, sites, Joined(network.links, site_gateways))
+    joined = Joined(network.links, site_gateways, {region.name: region.vpc for region in regions})
+    storage = resolve_storage(spec, environment, zone, regions, sites, joined)
     if masters:
-        storage = replace(storage, snapshots=resolve_snapshots(spec, environment, regions, masters))
+        storage = structs.replace(
+            storage,
+            snapshots=resolve_snapshots(spec, environment, regions, masters),
+            audit=resolve_audit_log(spec, environment, regions, masters),
+        )
     if masters and spec.research:
-        storage = replace(storage, work=resolve_work(spec, spec.research, environment, regions[0]))
+        storage = structs.replace(storage, work=resolve_work(spec, spec.research, environment, regions[0]))
     addons = resolve_addons(spec, offers(pools, sites, storage))
     kubernetes = resolve_kubernetes(spec, overlay, addons, network.services)
     access = resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn)
@@ -140,8 +150,12 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
             spec, regions, (*(masters.masters if masters else ()), *ssh_nodes, *gateways)
         ),
         software=resolve_software(spec),
+        client=resolve_client(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
         research=resolve_research(spec.research) if masters and spec.research else None,
+        tracking=resolve_tracking(spec.kubernetes.tracking, environment, regions[0])
+        if masters and spec.research and spec.kubernetes.tracking
+        else None,
         web_identity=resolve_web_identity(spec, environment, regions[0], access)
         if masters and (spec.research or (kubernetes.has("s3-csi-driver") and storage.s3_volumes))
         else None,
@@ -179,7 +193,7 @@ def _state(spec: Spec, environment: str, primary: str | None) -> State:
     )
 
 
-def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
+def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int], regions: tuple[Region, ...]) -> Network:
     blocks = plan.blocks
     return Network(
         supernet=spec.supernet,
@@ -197,6 +211,7 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int]) -> Network:
         ),
         links=resolve_links(spec, blocks, numbers),
         peerings=resolve_peerings(spec),
+        transit=resolve_transit(spec, regions),
         ipsec=resolve_ipsec(spec.network.hold),
         overlay_ports=PORTS[spec.kubernetes.pods.backend],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
+from infra.catalogue import releases
 from infra.model import kubernetes as made
 from infra.resolve.addons import resolve_ingress
 from infra.resolve.priorities import priority_classes
@@ -18,6 +19,7 @@ def resolve_kubernetes(
     written = spec.kubernetes
     return made.Kubernetes(
         version=written.version,
+        release=_release(written.version, written.patch),
         backend=written.pods.backend,
         overlay=overlay,
         pods_per_node=written.pods.pods_per_node,
@@ -36,3 +38,10 @@ def resolve_kubernetes(
         audit=written.audit,
         snapshot_seconds=written.snapshots,
     )
+
+
+def _release(version: str, patch: int | None) -> str:
+    tested = releases.kubernetes(version)
+    if patch is None and tested is not None:
+        patch = tested.patch
+    return version if patch is None else f"{version}.{patch}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from infra.catalogue import efa as fabric
 from infra.catalogue import labels
 from infra.catalogue.instances import InstanceType
 from infra.catalogue.roles import WAYS_IN
@@ -72,7 +73,7 @@ def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
 def interconnect(types: Sequence[InstanceType], *, efa: bool) -> str:
     """``efa`` where a pool has its adapters; else how cards of one machine are joined, if so in all types."""
     if efa:
-        return "efa"
+        return fabric.INTERCONNECT
     joined = {kind.interconnect for kind in types}
     return (joined.pop() if len(joined) == 1 else None) or ETHERNET
 

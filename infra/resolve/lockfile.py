@@ -16,7 +16,7 @@ import yaml
 
 from infra.errors import Path, Position, Problem, SpecError, dotted
 from infra.nearest import nearest
-from infra.resolve.allot import kind_of
+from infra.resolve.allocate_numbers import kind_of
 from infra.resolve.claims import Claim, Source, above, lineage
 from infra.resolve.overlaps import survey
 
@@ -31,7 +31,7 @@ HEADER = """\
 """
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_OWNER = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
+_OWNER = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9_][a-z0-9._-]*)*")
 _NUMBERED = re.compile(r"[a-z]+(/[a-z0-9_][a-z0-9_-]*)+/(asn|gid|uid)")
 _NUMBER = re.compile(r"[1-9]\d{0,9}")
 _SITE = re.compile(r"[a-z0-9][a-z0-9._-]*")

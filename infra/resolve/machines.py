@@ -13,7 +13,7 @@ from infra.model.places import Gpus, Region
 from infra.resolve.labels import gpu_labels, interconnect, interconnect_label, place_labels
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, identifier, thing_tags
-from infra.resolve.reservations import allocatable
+from infra.resolve.reservations import allocatable, of_adapters
 from infra.resolve.sharing import shared, sharing_labels
 from infra.spec import Spec
 from infra.spec import pools as written
@@ -153,7 +153,7 @@ def _pool(
         taints=taints,
         priority=pool.priority,
         placement_group=pool.placement_group,
-        efa_interfaces=types[0].efa_interfaces if pool.efa else 0,
+        efa_interfaces=_adapters(pool, types),
         launch=pool.launch,
         capacity_rebalance=rebalances(pool, with_gpus=cards is not None),
         warm_pool=made.WarmPool(
@@ -209,8 +209,8 @@ def _group(
     zones = bounds.zones or offering_zones(place.zones, place.region, (found.name for found in types))
     names = [kind.name for kind in types]
     labels = dict(sorted({**place_labels(place.name, place.region, zones, names), **pool_labels}.items()))
-    offered = _offered(types, cards)
-    resources = _resources(types, root, offered)
+    offered, adapters = _offered(types, cards), _adapters(pool, types)
+    resources = _resources(types, root, offered, adapters)
     reserved = bounds.capacity_reservation
     autoscaler = {
         f"{AUTOSCALER_TAG}/enabled": "true",
@@ -239,7 +239,7 @@ def _group(
         else None,
         labels=labels,
         resources=resources,
-        allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered),
+        allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered, adapters),
         hourly_price=prices.on_demand(types[0].name, place.region),
         spot_price=prices.spot(types[0].name, place.region),
         tags=thing_tags(place.name, role, pool=name),
@@ -256,7 +256,7 @@ def _group(
 
 
 def _allocatable(
-    types: list[instances.InstanceType], root: made.Disk, pods: int, offered: int
+    types: list[instances.InstanceType], root: made.Disk, pods: int, offered: int, adapters: int
 ) -> Mapping[str, str]:
     """What pods surely get of a node: of the least that its types have."""
     return allocatable(
@@ -265,17 +265,25 @@ def _allocatable(
         pods,
         root.size_gib,
         offered,
+        adapters,
     )
 
 
-def _resources(types: list[instances.InstanceType], root: made.Disk, offered: int) -> dict[str, str]:
+def _resources(
+    types: list[instances.InstanceType], root: made.Disk, offered: int, adapters: int
+) -> dict[str, str]:
     """What a node surely offers: the least of what its types have."""
     found = {
         "cpu": str(min(found.vcpus for found in types)),
         "memory": f"{min(found.memory_mib for found in types)}Mi",
         "ephemeral-storage": f"{root.size_gib}Gi",
     }
-    return {**found, **({"nvidia.com/gpu": str(offered)} if offered else {})}
+    return {**found, **({"nvidia.com/gpu": str(offered)} if offered else {}), **of_adapters(adapters)}
+
+
+def _adapters(pool: written.Pool, types: list[instances.InstanceType]) -> int:
+    """How many adapters a machine of the pool gets: as many as each of its types takes."""
+    return min(kind.efa_interfaces for kind in types) if pool.efa else 0
 
 
 def _offered(types: list[instances.InstanceType], cards: Gpus | None) -> int:

@@ -6,9 +6,11 @@ comes first, then EFS of the region, then the NFS server of another site over a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
+
+from msgspec.structs import replace
 
 from infra.model.places import Link, PhysicalSite, Region
 from infra.model.platform import EfsMount, FileSystem, Mount, NfsExport, NfsMount, S3Mount, Storage
@@ -21,10 +23,13 @@ class Joined:
 
     links: tuple[Link, ...]
     gateways: tuple[SiteGateway, ...]
+    vpcs: Mapping[str, IPv4Network]
 
     def reach(self, site: str) -> frozenset[str]:
-        """The places that a physical site has a tunnel to. Tunnels carry nothing on to a third place."""
-        regions = {link.region for link in self.links if link.site == site}
+        """The regions that a physical site's VPN connections lead to, and the sites that it has a tunnel to:
+        tunnels between sites carry nothing on to a third place."""
+        reached = {block for link in self.links if link.site == site for block in link.aws_blocks}
+        regions = {name for name, vpc in self.vpcs.items() if vpc in reached}
         sites = {
             tunnel.peer
             for gateway in self.gateways

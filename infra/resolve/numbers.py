@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from infra.errors import dotted
-from infra.resolve.allot import Numbers, Ranges, Wanted, allot
+from infra.resolve.allocate_numbers import Numbers, Ranges, Wanted, allot
 from infra.resolve.lockfile import Lock
 from infra.spec import Spec
 from infra.spec.sites import PhysicalSite

@@ -35,10 +35,12 @@ from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
+from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.spec import Spec
 from infra.spec import sites as written
 from infra.spec.defaults import hub, linked_sites, region_order, zones_of
+from infra.spec.lines import path_mtu
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -180,6 +182,8 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
         _gateway_node(site),
         gateway.behind_nat,
         _routing(spec, gateway),
+        path_mtu(spec, site),
+        gateway.ssh_from,
     )
 
 
@@ -273,7 +277,10 @@ def resolve_links(
 ) -> tuple[Link, ...]:
     """Every VPN connection, by site and region."""
     found = []
-    for region in region_order(spec):
+    order = region_order(spec)
+    vpcs = {region: blocks[f"sites/{region}"] for region in order}
+    reach = {site: reached(spec, site, joined, vpcs) for site, joined in connected(spec).items()}
+    for region in order:
         aws = spec.sites[region]
         assert isinstance(aws, written.AwsSite)
         for name, site in linked_sites(spec, aws):
@@ -292,7 +299,9 @@ def resolve_links(
                         aws_asn=numbers[asn_key(region)],
                         routing=_routing(spec, site.gateway),
                         site_blocks=(site.cidr,),
-                        aws_blocks=(blocks[f"sites/{region}"],),
+                        aws_blocks=reach[name][region],
+                        # AWS can't begin a conversation with a gateway that hides behind NAT.
+                        startup_action="add" if site.gateway.behind_nat else "start",
                         tunnels=(_tunnel(link, 1, blocks), _tunnel(link, 2, blocks)),
                         tags=thing_tags(region, "vpn", peer=name),
                     )

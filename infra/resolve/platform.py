@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from infra.catalogue import instances as catalogue
 from infra.catalogue import quotas
 from infra.model import platform as made
@@ -17,10 +19,14 @@ from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.spec import Spec
 from infra.spec import platform as written
+from infra.spec.access import Access
 from infra.spec.addons import is_on
 from infra.spec.defaults import ADMIN, HOMES, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
 
 SNAPSHOTS: Final = "etcd.snapshots"
+AUDIT_LOG: Final = "audit.log"
+AUDIT_DAYS: Final = 30
+"""For how long the audit log is kept."""
 """No name of a bucket in a spec has a dot."""
 
 
@@ -68,8 +74,7 @@ def resolve_storage(
             volumes=each.volumes,
             versions_days=each.versions_days,
             archive_days=each.archive_days,
-            expire_days=each.expire_days,
-            expire_prefix=None,
+            expire={"": each.expire_days} if each.expire_days is not None else {},
             tags=thing_tags(each.region or regions[0].name, "storage"),
         )
         for name, each in sorted(spec.storage.s3.items())
@@ -155,22 +160,40 @@ def _copies(
 def resolve_snapshots(
     spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane
 ) -> made.Bucket:
-    """The bucket of copies of etcd, beside the masters. It is theirs alone, and none of ``storage.s3``."""
+    """The bucket of copies of etcd."""
+    bucket = _of_masters(spec, environment, regions, plane, SNAPSHOTS, "etcd")
+    # A copy is written once: an old version is one that was deleted, by mistake or on purpose.
+    return replace(bucket, expire={"": spec.kubernetes.snapshots_kept}, versions_days=7)
+
+
+def resolve_audit_log(
+    spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane
+) -> made.Bucket | None:
+    """The bucket of the audit log."""
+    if not spec.kubernetes.audit:
+        return None
+    bucket = _of_masters(spec, environment, regions, plane, AUDIT_LOG, "audit")
+    # What a master that was broken into has overwritten is an old version, and kept as long.
+    return replace(bucket, expire={"": AUDIT_DAYS}, versions_days=AUDIT_DAYS)
+
+
+def _of_masters(
+    spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane, name: str, word: str
+) -> made.Bucket:
+    """A bucket beside the masters. It is theirs alone, and none of ``storage.s3``."""
     region = next(each for each in regions if each.name == plane.region)
-    owner = (spec.name, spec.domain, spec.aws.account or "", SNAPSHOTS)
+    owner = (spec.name, spec.domain, spec.aws.account or "", name)
     return made.Bucket(
-        name=SNAPSHOTS,
-        bucket=bucket_name(environment, "etcd", *owner),
-        key=identifier(SNAPSHOTS),
+        name=name,
+        bucket=bucket_name(environment, word, *owner),
+        key=identifier(name),
         region=region.name,
         path=None,
         read_only=False,
         volumes=False,
-        # A copy is written once: an old version is one that was deleted, by mistake or on purpose.
-        versions_days=7,
+        versions_days=1,
         archive_days=None,
-        expire_days=spec.kubernetes.snapshots_kept,
-        expire_prefix=None,
+        expire={},
         tags=thing_tags(region.name, "control-plane"),
     )
 
@@ -189,8 +212,7 @@ def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress:
         for node in site.nodes
     ]
     if ingress is not None:
-        names = (ingress.fqdn, *(page.fqdn for page in ingress.pages))
-        nodes += [made.Record(name, "A", (str(ingress.address),), written.ttl) for name in names]
+        nodes.append(made.Record(ingress.fqdn, "A", (str(ingress.address),), written.ttl))
     own = [
         (
             record.public,
@@ -245,6 +267,28 @@ def resolve_ssh(spec: Spec, ssh_nodes: tuple[Instance, ...]) -> tuple[made.SshAc
     )
 
 
+def _small(text: str) -> str:
+    """With small letters, of ASCII alone: what the API server can do to a claim."""
+    return "".join(each.lower() if each.isascii() else each for each in text)
+
+
+def _oidc(access: Access) -> made.Oidc | None:
+    if (oidc := access.oidc) is None:
+        return None
+    by_mail = oidc.claim == "email"
+    return made.Oidc(
+        issuer=oidc.issuer,
+        client=oidc.client,
+        claim=oidc.claim,
+        authority=oidc.authority,
+        people={
+            _small(user.email if by_mail else login): login
+            for login, user in sorted(access.users.items())
+            if user.email or not by_mail
+        },
+    )
+
+
 def resolve_access(
     spec: Spec,
     zone: str,
@@ -267,6 +311,7 @@ def resolve_access(
                 reach=group.reach,
                 sudo=group.sudo,
                 gpu_quota=group.gpu_quota or 0,
+                gpu_limit_per_user=group.gpu_limit_per_user,
                 weight=group.weight,
                 pod_security=group.pod_security,
                 namespace=team_namespace(name),
@@ -303,6 +348,7 @@ def resolve_access(
             ),
         ),
         internal_domain=written.internal_domain or zone,
+        oidc=_oidc(written),
     )
 
 

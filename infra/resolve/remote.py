@@ -10,8 +10,8 @@ from infra.catalogue import packets
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import SshAccess
-from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser
-from infra.resolve.addresses import clients_key
+from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser, Wireguard
+from infra.resolve.addresses import WIREGUARD, WIREGUARD_SERVERS, clients_key, devices_key
 from infra.resolve.names import identifier
 from infra.resolve.services import resolver
 from infra.spec import Spec
@@ -21,6 +21,8 @@ UDP_PORT: Final = 1194
 """OpenVPN's own (IANA)."""
 TCP_PORT: Final = 443
 """What hotels and guest networks let through."""
+WIREGUARD_PORT: Final = 51822
+"""51820 and 51821 are flannel's, where pods are joined by WireGuard: a VPN server is a node of it."""
 
 CLUSTER_DOMAIN: Final = "cluster.local"
 """kubeadm's default, which many a chart takes for granted."""
@@ -56,8 +58,12 @@ def resolve_vpn(
     routes = tuple(collapse_addresses([*nodes, pods, services]))
     # What gets through a home's line, and on to every pod: those have the least room.
     size = min(packets.openvpn(_HOME_PATH), pods_mtu)
+    wireguard = _wireguard(spec, blocks, pods_mtu)
     return Vpn(
         name=f"vpn.{zone}",
+        openvpn="openvpn" in written.kinds,
+        wireguard=wireguard,
+        first=written.kinds[0],
         clients=blocks["access/clients"],
         pods=_servers_pods(spec, pods),
         servers=servers,
@@ -68,7 +74,7 @@ def resolve_vpn(
         cluster_domain=CLUSTER_DOMAIN,
         cluster_resolver=resolver(services),
         mtu=size,
-        mss=packets.mss(size),
+        mss=packets.mss(min(size, wireguard.mtu) if wireguard else size),
         certificate_days=written.certificate_days,
         session_seconds=spec.access.session_limit,
         groups=tuple(
@@ -82,11 +88,22 @@ def resolve_vpn(
             for name, group in sorted(spec.access.groups.items())
         ),
         users=tuple(
-            VpnUser(login, user.groups, user.expires.isoformat() if user.expires else None)
+            VpnUser(
+                login,
+                user.groups,
+                user.expires.isoformat() if user.expires else None,
+                blocks[devices_key(login)] if wireguard else None,
+            )
             for login, user in sorted(spec.access.users.items())
             if user.vpn
         ),
     )
+
+
+def _wireguard(spec: Spec, blocks: Mapping[str, IPv4Network], pods_mtu: int) -> Wireguard | None:
+    if "wireguard" not in spec.access.vpn.kinds:
+        return None
+    return Wireguard(blocks[WIREGUARD], min(packets.wireguard(_HOME_PATH), pods_mtu))
 
 
 def _server(
@@ -100,7 +117,7 @@ def _server(
 ) -> VpnServer | None:
     """None where there is no machine for it."""
     block = blocks[clients_key(name)]
-    key, listeners = identifier(name), _listeners(block, tcp=spec.access.vpn.tcp)
+    key, listeners = identifier(name), _listeners(spec, block, blocks)
     pods = _pods_of(block, blocks["access/clients"], _servers_pods(spec, blocks["kubernetes/pods"]))
     for instance in gateways:
         if instance.region == name:
@@ -141,13 +158,18 @@ def _host(spec: Spec, site: PhysicalSite) -> str:
     return str(site.gateway.addresses[0]) if site.gateway else ""
 
 
-def _listeners(block: IPv4Network, *, tcp: bool) -> tuple[Listener, ...]:
+def _listeners(spec: Spec, block: IPv4Network, blocks: Mapping[str, IPv4Network]) -> tuple[Listener, ...]:
     """The first half of a server's block is UDP's, the second TCP's, whether it is used or not: a fallback
-    that comes later renumbers nobody."""
+    that comes later renumbers nobody. A WireGuard device has the same address at every server."""
+    vpn, found = spec.access.vpn, []
     first, second = block.subnets()
-    found = [Listener("udp", UDP_PORT, "tun-udp", first, first[1])]
-    if tcp:
-        found.append(Listener("tcp", TCP_PORT, "tun-tcp", second, second[1]))
+    if "openvpn" in vpn.kinds:
+        found.append(Listener("udp", UDP_PORT, "tun-udp", first, first[1]))
+        if vpn.tcp:
+            found.append(Listener("tcp", TCP_PORT, "tun-tcp", second, second[1]))
+    if "wireguard" in vpn.kinds:
+        own = blocks[WIREGUARD_SERVERS][1]
+        found.append(Listener("wireguard", WIREGUARD_PORT, "wg-laptops", blocks[WIREGUARD], own))
     return tuple(found)
 
 

@@ -15,6 +15,8 @@ WORK: Final = "research.work"
 """No name of a bucket in a spec has a dot."""
 CODE: Final = "code/"
 """The folder of code, with one folder a namespace in it."""
+RUNS: Final = "runs/"
+"""The folder of output and results, with one folder a namespace in it."""
 
 
 def resolve_work(spec: Spec, written: Research, environment: str, primary: Region) -> Bucket:
@@ -30,8 +32,10 @@ def resolve_work(spec: Spec, written: Research, environment: str, primary: Regio
         # What is there is never overwritten by something else: its name is its digest.
         versions_days=7,
         archive_days=None,
-        expire_days=written.code.keep_days,
-        expire_prefix=CODE,
+        expire={
+            CODE: written.code.keep_days,
+            **({RUNS: written.runs.keep_days} if written.runs.keep_days is not None else {}),
+        },
         tags=thing_tags(primary.name, "research"),
     )
 
@@ -46,6 +50,7 @@ def resolve_research(written: Research) -> made.Research:
         ),
         default_image=written.default_image,
         code_limit_mib=written.code.limit,
+        code_keep_days=written.code.keep_days,
     )
 
 

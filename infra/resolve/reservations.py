@@ -13,6 +13,8 @@ from functools import cache
 from math import ceil
 from typing import Final
 
+from infra.catalogue import efa
+
 _CORE_SHARES: Final = (60, 10, 5, 5)
 """mCPU of the first four cores."""
 _FURTHER_CORES: Final = 2.5
@@ -62,21 +64,30 @@ def system(cpus: int, memory_mib: int) -> Reserved:
 
 @cache
 def allocatable(
-    cpus: int, memory_mib: int, pods: int, disk_gib: int | None = None, gpus: int = 0
+    cpus: int, memory_mib: int, pods: int, disk_gib: int | None = None, gpus: int = 0, adapters: int = 0
 ) -> Mapping[str, str]:
     """What pods get of an empty node, in Kubernetes quantities; never more than it really has to offer.
 
     ``memory_mib`` is the nominal size, of which the kernel sees less. ``disk_gib``: of the root disk.
+    ``adapters``: of EFA, for which huge pages are taken from the memory.
     """
     kept = (kube(cpus, pods), system(cpus, memory_mib))
     seen = int(memory_mib * (100 - KERNEL_PERCENT) / 100)
+    kept_mib = sum(each.mib for each in kept) + (efa.HUGE_PAGES_MIB if adapters else 0)
     left = {
         "cpu": f"{max(cpus * 1000 - sum(each.millicores for each in kept), 0)}m",
-        "memory": f"{max(seen - sum(each.mib for each in kept) - _EVICTION_MIB, 0)}Mi",
+        "memory": f"{max(seen - kept_mib - _EVICTION_MIB, 0)}Mi",
         "pods": str(pods),
     }
     if disk_gib is not None:
         left["ephemeral-storage"] = f"{disk_gib * (100 - _EVICTION_DISK) // 100}Gi"
     if gpus:
         left["nvidia.com/gpu"] = str(gpus)
-    return left
+    return {**left, **of_adapters(adapters)}
+
+
+def of_adapters(count: int) -> dict[str, str]:
+    """What a node with adapters of EFA offers besides; nothing without them."""
+    if not count:
+        return {}
+    return {efa.RESOURCE: str(count), efa.HUGE_PAGES_RESOURCE: f"{efa.HUGE_PAGES_MIB}Mi"}

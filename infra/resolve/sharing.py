@@ -6,8 +6,9 @@ sharing a pod still asks for ``nvidia.com/gpu``: all cards of a node are shared 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from infra.catalogue import gpus
 from infra.catalogue.labels import PLUGIN, WHOLE

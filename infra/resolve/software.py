@@ -10,14 +10,25 @@ from infra.catalogue.gpus import Card
 from infra.catalogue.roles import family_of
 from infra.model.machines import NodePool
 from infra.model.places import PhysicalSite
-from infra.model.software import GpuFamily, Pin
+from infra.model.software import Client, GpuFamily, Pin
 from infra.spec import Spec
 from infra.spec import software as written
 
 
 def resolve_software(spec: Spec) -> tuple[Pin, ...]:
-    """Every pin, by name: the spec's, else the catalogue's."""
-    return tuple(_pin(name, spec.software.get(name)) for name in software.names())
+    """Every pin of what cookbooks install, by name: the spec's, else the catalogue's."""
+    return tuple(
+        _pin(name, spec.software.get(name)) for name in software.names() if software.way_of(name) != "client"
+    )
+
+
+def resolve_client(spec: Spec) -> Client:
+    """The client that runs them: Chef where the spec names it, else CINC."""
+    stated = spec.software.get("chef")
+    pin = _pin("chef" if stated else software.CLIENT, stated or spec.software.get(software.CLIENT))
+    assert pin.version is not None
+    assert pin.url is not None
+    return Client(pin.name, pin.version, pin.url, pin.sha256, stated.license if stated else None)
 
 
 def _pin(name: str, stated: written.Pin | None) -> Pin:

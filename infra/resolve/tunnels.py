@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final
+from typing import Final, NamedTuple
 
 from infra.catalogue import packets
 from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
@@ -12,9 +12,10 @@ from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve.addresses import link_name
 from infra.resolve.labels import NODES
 from infra.resolve.names import aws_name
+from infra.resolve.transit import connected
 from infra.spec import Spec
 from infra.spec import sites as written
-from infra.spec.defaults import mesh_pairs
+from infra.spec.defaults import interconnect, mesh_pairs
 
 _INTERFACE: Final = 15
 """Linux: IFNAMSIZ, less the byte that ends it."""
@@ -23,6 +24,14 @@ _STEP: Final = 10
 """Between one tunnel's preference and the next one's: room for a person to put something between."""
 
 _BEST: Final = 200
+
+
+class _Rank(NamedTuple):
+    """Among the tunnels that lead to the same block."""
+
+    preference: int
+    metric: int
+    handicap: int = 0
 
 
 def resolve_gateways(
@@ -51,6 +60,7 @@ def resolve_gateways(
             routing=gateway.routing,
             announces=(site.lan,),
             nat=_nat(spec, name, node),
+            ssh_from=gateway.ssh_from,
             in_overlay=bool({*node.roles} & NODES),
             tunnels=tuple(
                 sorted(
@@ -77,18 +87,24 @@ def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
 
 
 def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
+    joined = connected(spec)
     for link in links:
         place = gateway.addresses.index(link.address)
         for tunnel in link.tunnels:
+            order = 2 * place + tunnel.number
+            rank = _in_order(order, connection=place, handicap=tunnel.number - 1)
+            if interconnect(spec) == "transit-gateway":
+                rank = _on_transit(order, gateway.routing, first=joined[link.site][0] == link.region)
             yield _tunnel(
-                spec,
                 gateway,
                 link=link.name,
                 number=tunnel.number,
-                order=2 * place + tunnel.number,
+                order=order,
+                rank=rank,
                 peer=link.region,
                 address=link.address,
                 remote=None,
+                path=min(gateway.path_mtu, packets.AWS_VPN),
                 inside=tunnel.inside,
                 ours=tunnel.site_inside,
                 remote_asn=link.aws_asn,
@@ -96,6 +112,21 @@ def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[Sit
                 accepts=link.aws_blocks,
                 secret=tunnel.secret,
             )
+
+
+def _in_order(order: int, *, connection: int, handicap: int = 0) -> _Rank:
+    """One tunnel after the other: a virtual private gateway sends over one at a time. Of the two of a
+    connection AWS says by its MED which one to use, and local preference would come before that (Site-to-Site
+    VPN User Guide, "Tunnel endpoint updates")."""
+    return _Rank(_BEST - _STEP * connection, _STEP * order, handicap)
+
+
+def _on_transit(order: int, routing: Routing, *, first: bool) -> _Rank:
+    """With BGP all tunnels to a transit gateway at once; static routes have no equals there. To a region
+    with a connection of its own the way by the site's first region comes second."""
+    if routing == "bgp":
+        return _Rank(_BEST if first else _BEST + _STEP, _STEP)
+    return _Rank(_BEST - _STEP * (order - 1), _STEP * order if first else order)
 
 
 def _to_sites(
@@ -115,14 +146,15 @@ def _to_sites(
             link = link_name(first, second, number)
             inside = blocks[f"links/{link}/1"]
             yield _tunnel(
-                spec,
                 gateway,
                 link=link,
                 number=1,
                 order=number,
+                rank=_in_order(number, connection=number - 1),
                 peer=peer.name,
                 address=gateway.addresses[number - 1],
                 remote=peer.gateway.addresses[number - 1],
+                path=min(gateway.path_mtu, peer.gateway.path_mtu),
                 inside=inside,
                 ours=inside[1] if site.name == first else inside[2],
                 remote_asn=peer.gateway.asn,
@@ -136,15 +168,16 @@ def _to_sites(
 
 
 def _tunnel(
-    spec: Spec,
     gateway: Gateway,
     *,
     link: str,
     number: int,
     order: int,
+    rank: _Rank,
     peer: str,
     address: IPv4Address,
     remote: IPv4Address | None,
+    path: int,
     inside: IPv4Network,
     ours: IPv4Address,
     remote_asn: int,
@@ -155,7 +188,6 @@ def _tunnel(
     peer_behind_nat: bool = False,
 ) -> SiteTunnel:
     encapsulated = gateway.behind_nat or peer_behind_nat
-    path = min(spec.network.path_mtu, packets.AWS_VPN) if remote is None else spec.network.path_mtu
     size = packets.esp(path, encapsulated=encapsulated)
     return SiteTunnel(
         name=f"{peer}-{order}",
@@ -178,8 +210,9 @@ def _tunnel(
         inside_prefix=inside.prefixlen,
         remote_asn=remote_asn,
         routing=routing,
-        preference=_BEST - _STEP * (order - 1),
-        metric=_STEP * order,
+        preference=rank.preference,
+        metric=rank.metric,
+        handicap=rank.handicap,
         accepts=accepts,
         secret=secret,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from infra.resolve.allocate import Plan
+from infra.resolve.allocate_blocks import Plan
 from infra.resolve.blocks import FreeSpace, block_of, holds
 from infra.resolve.claims import Claim, Source, above
 

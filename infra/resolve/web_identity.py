@@ -1,4 +1,4 @@
-"""The issuer by which AWS takes the cluster's tokens, and a role for each namespace."""
+"""The issuers by which AWS takes the cluster's tokens, and a role for each namespace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from infra.catalogue import regions as catalogue
 from infra.model.places import Region
 from infra.model.platform import Access
-from infra.model.web_identity import Issuer, WebIdentity
+from infra.model.web_identity import Issuer, Server, WebIdentity
 from infra.resolve.names import aws_name, bucket_name, thing_tags
 from infra.spec import Spec
 
@@ -17,22 +17,27 @@ _ROLE_LENGTH: Final = 64
 
 def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: Access) -> WebIdentity:
     """In the primary region."""
-    issuer = spec.kubernetes.issuer_bucket or bucket_name(
+    bucket = spec.kubernetes.issuer_bucket or bucket_name(
         environment, "oidc", spec.name, spec.domain, spec.aws.account or "", "oidc"
     )
-    known = catalogue.find(primary.region)
-    china = known is not None and known.partition == "aws-cn"
-    suffix = "amazonaws.com.cn" if china else "amazonaws.com"
     namespaces = [*(each.namespace for each in access.groups), *(each.namespace for each in access.users)]
     return WebIdentity(
-        issuer=Issuer(
-            bucket=issuer,
-            region=primary.region,
-            url=f"https://{issuer}.s3.{primary.region}.{suffix}",
-            tags=thing_tags(primary.name, "web-identity"),
-        ),
+        bucket=bucket,
+        region=primary.region,
+        tags=thing_tags(primary.name, "web-identity"),
+        issuers=tuple(_issuer(each, bucket, primary.region) for each in spec.kubernetes.issuers),
         roles={
             namespace: aws_name(_ROLE_LENGTH, environment, "work", namespace)
             for namespace in sorted(namespaces)
         },
     )
+
+
+def _issuer(served_by: Server, bucket: str, region: str) -> Issuer:
+    if served_by == "cloudfront":
+        # Its domain is AWS's choice.
+        return Issuer(served_by, "cloudfront/", None)
+    known = catalogue.find(region)
+    china = known is not None and known.partition == "aws-cn"
+    suffix = "amazonaws.com.cn" if china else "amazonaws.com"
+    return Issuer(served_by, "", f"https://{bucket}.s3.{region}.{suffix}")

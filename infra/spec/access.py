@@ -8,14 +8,46 @@ from pydantic import Field
 
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.types import Bool, Cidr, Date, Domain, Duration, Int, Name, Path, Size, Text, UserName
+from infra.spec.types import (
+    Bool,
+    Certificate,
+    Cidr,
+    ClaimName,
+    Date,
+    Domain,
+    Duration,
+    Int,
+    IssuerUrl,
+    Name,
+    Path,
+    Size,
+    Text,
+    UserName,
+)
+
+
+class Wireguard(Part):
+    """WireGuard, for who is in ``kinds``: each user has eight addresses, one for each device."""
+
+    clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
+    """The range of devices, the same at every server. Default: a block of 100.64.0.0/10."""
+    prefix: Annotated[Int, Field(ge=16, le=28), NEVER("profiles and rules name it")] = 20
+    """The length of an allocated range. The servers have the first eight addresses of it, so that a /20 is
+    for 511 users."""
 
 
 class Vpn(Part):
-    """Remote access: OpenVPN for laptops."""
+    """Remote access for laptops and phones."""
 
+    kinds: Annotated[tuple[Literal["openvpn", "wireguard"], ...], Field(min_length=1), IN_PLACE] = (
+        "openvpn",
+    )
+    """What each server speaks. With both, a user may have profiles of both; the first is the default of
+    ``invoke vpn.profile``."""
+    wireguard: Annotated[Wireguard, IN_PLACE] = Field(default_factory=Wireguard)
+    """WireGuard's addresses."""
     clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
-    """The range of laptops. Default: a block of 100.64.0.0/10, which home routers do not use."""
+    """The range of OpenVPN's laptops. Default: a block of 100.64.0.0/10, which home routers do not use."""
     prefix: Annotated[Int, Field(ge=16, le=24), NEVER("profiles and rules name it")] = 20
     """The length of an allocated range. Each server has an eighth of it, half for UDP and half for TCP."""
     servers: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
@@ -29,9 +61,9 @@ class Vpn(Part):
     full_tunnel: Annotated[Bool, IN_PLACE] = False
     """Whether all of a laptop's traffic goes through the VPN."""
     tcp: Annotated[Bool, IN_PLACE] = True
-    """Whether servers also answer on TCP 443, for networks that let no UDP through."""
+    """Whether OpenVPN also answers on TCP 443, for networks that let no UDP through."""
     certificate_days: Annotated[Int, Field(ge=1, le=825), IN_PLACE] = 365
-    """For how long a laptop's certificate lasts."""
+    """For how long a laptop's certificate lasts, and a WireGuard key."""
 
 
 class SshNode(Part):
@@ -71,6 +103,10 @@ class Group(Part):
     gpu_quota: Annotated[Int | None, Field(ge=0), IN_PLACE] = None
     """The GPUs its jobs are sure of: what others hold of them is taken back, and what it leaves idle others
     may hold. Default: none; what nobody is sure of is shared by ``weight``."""
+    gpu_limit_per_user: Annotated[Int | None, Field(ge=1), IN_PLACE] = None
+    """The GPUs that one of its users may hold at a time in its queue, of all pools together; more wait. What
+    runs in the group's own namespace counts for the user who submitted it, and what a controller runs there,
+    such as a Deployment, for the group as for one more user. Default: no limit."""
     weight: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 1
     """How much it gets, beside other groups, of what nobody is sure of."""
     pod_security: Annotated[Literal["restricted", "baseline", "privileged"], IN_PLACE] = "baseline"
@@ -99,6 +135,22 @@ class User(Part):
     """The last day of access, ``2027-03-31``."""
 
 
+class Oidc(Part):
+    """Single sign-on to the API: tokens of an issuer of yours (OpenID Connect), which also asks for second
+    factors."""
+
+    issuer: Annotated[IssuerUrl, IN_PLACE]
+    """Its URL, ``https://login.lab.example/realms/lab``: what tokens have as ``iss``."""
+    client: Annotated[Text, Field(min_length=1), IN_PLACE]
+    """The public client (PKCE, without a secret) that is registered there for kubectl: what tokens have as
+    ``aud``."""
+    claim: Annotated[ClaimName, IN_PLACE] = "email"
+    """What in a token says whose it is: ``email`` is compared with users' addresses, anything else, such as
+    ``preferred_username``, with login names."""
+    authority: Annotated[Certificate | None, IN_PLACE] = None
+    """The certificate of the authority that signed the issuer's, PEM. Default: what the system trusts."""
+
+
 class Access(Part):
     """Doors and people."""
 
@@ -110,6 +162,8 @@ class Access(Part):
     """Groups of people."""
     users: Annotated[dict[UserName, User], IN_PLACE] = Field(default_factory=dict)
     """People, by login name."""
+    oidc: Annotated[Oidc | None, IN_PLACE] = None
+    """Single sign-on to the API. Default: short-lived certificates alone."""
     internal_domain: Annotated[Domain | None, IN_PLACE] = None
     """The domain of internal pages. Default: ``domain``."""
     session_limit: Annotated[Duration, Field(ge=3600, le=2592000), IN_PLACE] = 604800

@@ -10,6 +10,8 @@ from infra.spec.cluster import Spec
 
 RESEARCH: Final = ("jobset", "kueue")
 """The add-ons that researchers' jobs are made of."""
+EFA: Final = "efa-device-plugin"
+"""The add-on that offers adapters to pods."""
 INGRESS: Final = "ingress"
 """The add-on that has the internal pages; its own name in the private zone, too."""
 
@@ -29,14 +31,6 @@ def is_on(spec: Spec, name: str) -> bool:
 def page_domain(spec: Spec) -> str:
     """Where internal pages have their names."""
     return spec.access.internal_domain or spec.dns.zone or spec.domain
-
-
-def hosts(spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Names below ``page_domain`` that add-ons have, with the add-on: the ingress itself, then pages."""
-    if not is_on(spec, INGRESS):
-        return ()
-    pages = (known for name in addons.names() if (known := addons.find(name)) and is_on(spec, name))
-    return ((INGRESS, INGRESS), *((page, known.name) for known in pages for page in known.pages))
 
 
 def split_path(path: str) -> tuple[str, ...]:

@@ -118,7 +118,8 @@ class Spec(Part):
     software: Annotated[Software, ROLLING] = Field(default_factory=dict)
     """Versions other than the tested ones of what machines install from outside of their distribution:
     ``{torch: 2.9.1}``, or a mapping with a place to download it from. ``build/<env>/chef/environments/``
-    lists what there is."""
+    lists what there is; ``cinc`` or ``chef`` is the
+    client that runs cookbooks."""
     quotas: Annotated[Quotas, IN_PLACE] = Field(default_factory=dict)
     """The account's vCPU quotas by AWS site, ``{us-west-2: {on-demand-p: 512}}``; pools must stay under."""
     waivers: Annotated[tuple[Waiver, ...], IN_PLACE] = ()

@@ -47,13 +47,14 @@ def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
 
 
 def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
-    """The physical sites with VPN connections to a region, by name."""
+    """The physical sites with VPN connections to a region, by name: as stated, else all of them. Transit
+    gateways lead on from the primary region, so that the others have none by themselves."""
+    led = interconnect(spec) == "transit-gateway" and region is not spec.sites.get(primary_of(spec) or "")
+    joined = () if region.vpn is None and led else region.vpn
     return sorted(
         (name, site)
         for name, site in spec.sites.items()
-        if isinstance(site, PhysicalSite)
-        and site.gateway is not None
-        and (region.vpn is None or name in region.vpn)
+        if isinstance(site, PhysicalSite) and site.gateway is not None and (joined is None or name in joined)
     )
 
 
@@ -69,6 +70,10 @@ def server_prefix(clients: int) -> int:
 def listener_prefix(clients: int) -> int:
     """The length of what one process of a server gives out: half of the server's part."""
     return server_prefix(clients) + 1
+
+
+DEVICES_PREFIX: Final = 29
+"""The length of a user's block of WireGuard addresses: eight devices."""
 
 
 def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from infra.spec.base import Part
 from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.spec.tracking import Tracking
 from infra.spec.types import Bool, Cidr, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
 
 
@@ -82,6 +83,9 @@ class Kubernetes(Part):
 
     version: Annotated[Version, ROLLING] = "1.36"
     """Its minor version."""
+    patch: Annotated[Int | None, Field(ge=0), ROLLING] = None
+    """Its patch release: ``2`` for 1.36.2. New machines and images get it, ``cluster.upgrade`` brings it to
+    the others. Default: the tested one of that minor; where none is, the newest when a machine is made."""
     control_plane: Annotated[ControlPlane, ROLLING] = Field(default_factory=ControlPlane)
     """The masters."""
     pods: Annotated[PodNetwork, NEVER("pods hold addresses of it")] = Field(default_factory=PodNetwork)
@@ -102,12 +106,22 @@ class Kubernetes(Part):
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
     """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the
     cluster has nothing (cards, buckets) is left out."""
+    tracking: Annotated[Tracking | None, IN_PLACE] = None
+    """MLflow, where runs log parameters and metrics. Default: none."""
     audit: Annotated[Bool, ROLLING] = True
     """Whether the API server keeps an audit log."""
     issuer_bucket: Annotated[Text | None, NEVER("tokens name it")] = None
-    """The global name of the public bucket with the keys that verify tokens of service accounts. It is made
+    """The global name of the bucket with the keys that verify tokens of service accounts. It is made
     where pods have roles at AWS: for ``research``, and for buckets with ``volumes``. Default: made from the
     environment's name."""
+    issuers: Annotated[
+        tuple[Literal["s3", "cloudfront"], ...],
+        Field(min_length=1, max_length=2),
+        IN_PLACE("`cluster.change-issuer` brings them to masters"),
+    ] = ("s3",)
+    """Who serves these keys to AWS: ``s3``, the bucket itself, which is public then, or ``cloudfront``, a
+    distribution in front of a private bucket, for accounts that forbid public ones. The first is the issuer
+    of tokens; those of the other are accepted too, while the cluster moves from one to the other."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
     """How often etcd is copied to S3."""
     snapshots_kept: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30

@@ -50,12 +50,18 @@ def _tunnels(first: str, second: str, mtu: int) -> Line:
 
 def aws_tunnel(spec: Spec, site: PhysicalSite) -> int:
     """The largest packet inside a tunnel between a site and AWS."""
-    return packets.esp(min(spec.network.path_mtu, packets.AWS_VPN), encapsulated=_behind_nat(site))
+    return packets.esp(min(path_mtu(spec, site), packets.AWS_VPN), encapsulated=_behind_nat(site))
 
 
 def site_tunnel(spec: Spec, first: PhysicalSite, second: PhysicalSite) -> int:
     """The largest packet inside a tunnel between two sites."""
-    return packets.esp(spec.network.path_mtu, encapsulated=_behind_nat(first) or _behind_nat(second))
+    path = min(path_mtu(spec, first), path_mtu(spec, second))
+    return packets.esp(path, encapsulated=_behind_nat(first) or _behind_nat(second))
+
+
+def path_mtu(spec: Spec, site: PhysicalSite) -> int:
+    """The largest packet that crosses the internet to a site."""
+    return (site.gateway and site.gateway.path_mtu) or spec.network.path_mtu
 
 
 def _behind_nat(site: PhysicalSite) -> bool:

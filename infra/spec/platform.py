@@ -14,6 +14,7 @@ from infra.spec.types import (
     Domain,
     Duration,
     HostName,
+    ImageReference,
     Int,
     Name,
     Number,
@@ -173,7 +174,7 @@ class Autoscaler(Part):
 
     enabled: Annotated[Bool, IN_PLACE] = True
     """Whether it runs."""
-    image: Annotated[Text | None, IN_PLACE] = None
+    image: Annotated[ImageReference | None, IN_PLACE] = None
     """Its container image, ``registry.lab.example/causeway/autoscaler:0.1.0``; ``docs/autoscaler.md`` has how
     it is built. Without one it does not run, and pools stay as large as they are."""
     dry_run: Annotated[Bool, IN_PLACE] = False

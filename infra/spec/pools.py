@@ -172,7 +172,7 @@ class Pool(Part):
     placement_group: Annotated[Literal["none", "cluster", "spread", "partition"], REPLACES] = "none"
     """How instances are placed on hardware. ``cluster`` keeps a group in one zone."""
     efa: Annotated[Bool, ROLLING] = False
-    """Whether instances get Elastic Fabric Adapters, one on each network card."""
+    """Whether instances get Elastic Fabric Adapters, one on each network card, and offer them to pods."""
     launch: Annotated[Literal["template", "configuration"], REPLACES] = "template"
     """A launch template, or a launch configuration for an account that still uses them. AWS refuses launch
     configurations in accounts created since 2024-10-01, and instance types released since 2023 in all."""

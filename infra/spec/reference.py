@@ -21,12 +21,16 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from infra.spec.base import Part
 from infra.spec.cluster import Spec
+from infra.spec.formatting import hints, item_of, models, plain, spelled, type_words
 from infra.spec.policy import Update, policy_of
-from infra.spec.words import hints, item_of, models, plain, spelled, type_words
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """What editors' YAML language servers understand."""
 
+
+_BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
+"""Pydantic's bounds, as it leaves them on types that read their value first → JSON Schema's. Those of sizes
+and durations, which are written as text, are left out."""
 
 _NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
 
@@ -94,12 +98,17 @@ def json_schema() -> dict[str, Any]:
 
 
 def _numbers_too(value: Any) -> Any:
-    """Choices that are digits may be written without quotes, so both forms are offered."""
+    """Choices that are digits may be written without quotes, so both forms are offered; and JSON Schema's own
+    words for the bounds of numbers."""
     if isinstance(value, list):
         return [_numbers_too(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     mended = {key: _numbers_too(entry) for key, entry in value.items()}
+    for word, bound in _BOUNDS.items():
+        limit = mended.pop(word, None)
+        if isinstance(limit, int | float) and mended.get("type") in ("integer", "number"):
+            mended[bound] = limit
     choices = mended.get("enum", [mended["const"]] if isinstance(mended.get("const"), str) else [])
     numbers = [
         json.loads(choice) for choice in choices if isinstance(choice, str) and _NUMBER.fullmatch(choice)

@@ -116,7 +116,7 @@ class Gateway(Part):
         Field(min_length=1, max_length=4),
         REPLACES("a customer gateway keeps its address; its tunnels restart"),
     ]
-    """Its public addresses. Each gets a VPN connection to each region."""
+    """Its public addresses. Each gets a VPN connection to each region whose ``vpn`` has the site."""
     asn: Annotated[Asn | None, Field(ge=1, le=4294967294), REPLACES("a customer gateway keeps its ASN")] = (
         None
     )
@@ -128,6 +128,11 @@ class Gateway(Part):
     """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
     routing: Annotated[Routing | None, REPLACES("a VPN connection keeps its kind")] = None
     """BGP or static routes. Default: as ``network.routing`` says."""
+    ssh_from: Annotated[tuple[Cidr, ...], IN_PLACE] = ()
+    """Public blocks that may reach port 22 of its node. Default: only the private network."""
+    path_mtu: Annotated[Int | None, Field(ge=1280, le=9000), IN_PLACE] = None
+    """The largest packet, in bytes, that crosses the internet from and to it; 1492 where its line has PPPoE.
+    Default: ``network.path_mtu``."""
     nat: Annotated[Bool | None, IN_PLACE] = None
     """Whether the gateway's node takes the LAN to the internet, by its own address. Default: where it is the
     LAN's router."""
@@ -249,7 +254,9 @@ class AwsSite(Part):
     """The ARN of a KMS key of this account and region, which encrypts disks, EFS and buckets. Default: AWS's
     own keys. Auto Scaling is granted the use of it."""
     vpn: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
-    """Physical sites with a VPN connection to this VPC. Default: all that have a gateway."""
+    """Physical sites with a VPN connection to this region. Default: all that have a gateway; with transit
+    gateways those have one to the primary region, which leads on to the others, and a region that names sites
+    has further ones of its own."""
 
 
 Site: TypeAlias = Annotated[PhysicalSite | AwsSite, Field(discriminator="kind")]
@@ -261,7 +268,8 @@ class Network(Part):
 
     interconnect: Annotated[Literal["peering", "transit-gateway"] | None, REPLACES("routes move")] = None
     """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region. Default:
-    peering, and transit gateways above eight regions; those then all peer with the primary region's."""
+    peering, and transit gateways above eight regions; those then all peer with the primary region's. VPN
+    connections attach to transit gateways where there are any, else to each VPC's virtual private gateway."""
     routing: Annotated[Routing, REPLACES("a VPN connection keeps its kind")] = Routing.BGP
     """How routes cross VPN connections, where the gateway does not say."""
     links: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("169.254.0.0/16")

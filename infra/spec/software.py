@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from infra.spec.base import Part
 from infra.spec.policy import ROLLING
 from infra.spec.types import Name, Text
+
+License: TypeAlias = Literal["accept", "accept-silent", "accept-no-persist"]
+"""Values of ``chef_license`` (https://docs.chef.io/licensing/accept/)."""
 
 
 class Pin(Part):
@@ -21,6 +24,9 @@ class Pin(Part):
     (x86_64, aarch64) stand for the machine's architecture. Default: the makers' own place."""
     sha256: Annotated[dict[Name, Text], ROLLING] = Field(default_factory=dict)
     """The archive's SHA-256, by architecture (amd64, arm64). Default: the catalogue's, of its own version."""
+    license: Annotated[License | None, ROLLING] = None
+    """Of ``chef`` alone, which takes the place of CINC: that you accept its makers' licence
+    (https://www.chef.io/end-user-license-agreement), in Chef's own words. Nothing accepts it for you."""
 
 
 def _bare(value: Any) -> Any:

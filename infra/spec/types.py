@@ -23,6 +23,13 @@ _SIZE = re.compile(r"(\d{1,9})\s*(MiB|GiB|TiB)")
 _NEAR_SIZE = re.compile(r"(\d{1,9})\s*([MGT])i?B?", re.IGNORECASE)
 _DURATION = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+IMAGE_REFERENCE: Final = re.compile(
+    rf"(?P<name>(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+"""``registry:port/path:tag@digest`` (distribution/reference, "Grammar")."""
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -231,6 +238,15 @@ HostName: TypeAlias = Annotated[
 ]
 """The name of a DNS record within its zone; ``@`` is the zone itself."""
 
+ImageReference: TypeAlias = Annotated[
+    str,
+    _text(IMAGE_REFERENCE.pattern, "an image reference such as registry.lab.example/team/name:1.0"),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{re.sub(r'[?]P<[a-z]+>', '?:', IMAGE_REFERENCE.pattern)}$"}
+    ),
+]
+"""A container image as registries name it: a name with a tag, a digest, or both."""
+
 KeyArn: TypeAlias = Annotated[
     str,
     _text(
@@ -239,6 +255,32 @@ KeyArn: TypeAlias = Annotated[
     ),
 ]
 """The key itself, not an alias: policies of IAM know no aliases (KMS Developer Guide, "Using aliases")."""
+
+IssuerUrl: TypeAlias = Annotated[
+    str,
+    _text(r"https://[^\s?#]+", "the URL of an issuer such as https://login.lab.example/realms/lab"),
+    WithJsonSchema({"type": "string", "pattern": r"^https://[^\s?#]+$"}),
+]
+"""The identifier of an OpenID Connect issuer (OpenID Connect Discovery 1.0, section 3)."""
+
+ClaimName: TypeAlias = Annotated[
+    str,
+    _text(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a claim such as preferred_username"),
+    WithJsonSchema({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
+]
+"""What Kubernetes' CEL expressions can read as a field of ``claims``."""
+
+Certificate: TypeAlias = Annotated[
+    str,
+    _text(
+        r"-----BEGIN CERTIFICATE-----[\s\S]+-----END CERTIFICATE-----\s*",
+        "a certificate in PEM, from -----BEGIN CERTIFICATE----- to its end",
+    ),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^-----BEGIN CERTIFICATE-----[\s\S]+-----END CERTIFICATE-----\s*$"}
+    ),
+]
+"""One certificate or several (RFC 7468)."""
 
 Path: TypeAlias = Annotated[
     str, _text(r"/|(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)+", "an absolute path such as /data")

@@ -8,10 +8,10 @@ node=bake-$CAUSEWAY_IMAGE
 # chef-zero picks the node object by its name, and writes what it found back into it.
 cp "$chef/images/$CAUSEWAY_IMAGE.json" "$chef/nodes/$node.json"
 
-export CHEF_LICENSE=accept-silent DEBIAN_FRONTEND=noninteractive
+export DEBIAN_FRONTEND=noninteractive
 # apt may be held by unattended upgrades of the source image's first boot.
 systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true
-chef-client --local-mode --no-color --config "$chef/client.rb" --node-name "$node"
+/usr/local/lib/causeway/client --local-mode --no-color --config "$chef/client.rb" --node-name "$node"
 systemctl start apt-daily.timer apt-daily-upgrade.timer || true
 
 # The image is no node: each instance becomes one at its first boot.

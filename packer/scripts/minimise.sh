@@ -18,7 +18,7 @@ fi
 
 apt-get clean
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man/* /var/lib/dpkg/*-old
-rm -rf /var/cache/chef /var/chef/cache /root/.chef /root/.cache /root/.wget-hsts
+rm -rf /var/cache/chef /var/chef/cache /root/.chef /root/.cinc /root/.cache /root/.wget-hsts
 
 # Logs of the bake are no news to an instance.
 if command -v journalctl >/dev/null; then journalctl --rotate --vacuum-time=1s >/dev/null 2>&1 || true; fi

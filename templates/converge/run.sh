@@ -1,21 +1,21 @@
-# One run of Chef Infra Client in local mode, on the machine. Standard input says how long: when it ends, because
-# the engineer's end stopped or was lost, the run is ended too. Arguments: the node's name, then chef-client's options.
+# One run of the client that runs cookbooks, in local mode, on the machine. Standard input says how long: when it ends, because
+# the engineer's end stopped or was lost, the run is ended too. Arguments: the node's name, then the client's options.
 set -u
 name=$1
 shift
 
-client=${CHEF_CLIENT:-}
-for candidate in chef-client cinc-client /opt/chef/bin/chef-client /opt/cinc/bin/cinc-client; do
+# The pinned one; a rehearsal, which installs nothing, makes do with one that was there before.
+client=""
+for candidate in /usr/local/lib/causeway/client cinc-client chef-client; do
   [ -n "$client" ] || client=$(command -v "$candidate" 2>/dev/null) || client=""
 done
 if [ -z "$client" ]; then
-  echo "there is no chef-client here" >&2
+  echo "neither CINC nor Chef Infra Client is here" >&2
   exit 127
 fi
 
 : >/run/causeway-converge
 # A session of its own: the whole run is ended by one signal, also what it has started.
-export CHEF_LICENSE=accept-no-persist
 setsid "$client" --local-mode --config /var/lib/causeway/chef/client.rb --node-name "$name" \
   --no-color --force-formatter --logfile /var/log/causeway-converge.log "$@" </dev/null 2>&1 &
 run=$!

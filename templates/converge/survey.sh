@@ -30,12 +30,16 @@ done
 text gpus "$gpus"
 for package in kubelet containerd containerd.io chef cinc openvpn strongswan-swanctl frr; do
   version=$(dpkg-query -W -f '${db:Status-Abbrev}${Version}' "$package" 2>/dev/null) || continue
-  case $version in ii\ *) text "package" "$package ${version#ii }" ;; esac
+  # Held packages have an h in place of the first i.
+  case $version in [ih]i\ *) text "package" "$package ${version#?i }" ;; esac
 done
 if [ -r /proc/driver/nvidia/version ]; then
   text "package" "nvidia $(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)"
 fi
 if [ -e /run/reboot-required ]; then text reboot yes; fi
+# Four bytes of attributes, then the value (UEFI 2.10, 3.3). A machine without UEFI has no such variable.
+secure=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+if [ -r "$secure" ] && [ "$(od -An -t u1 -j 4 -N 1 "$secure" | tr -d ' ')" = 1 ]; then text secure_boot yes; fi
 file report /var/lib/causeway/report.json
 file rehearsal /var/lib/causeway/why-run.json
 file gpu /var/lib/causeway/gpu-health.json

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.autoscaler.decoding import Decoder, snapshot
-from infra.autoscaler.world import Shape, Snapshot
+from infra.autoscaler.observed.decoding import Decoder, snapshot
+from infra.autoscaler.observed.snapshot import Shape, Snapshot
 
 Json = dict[str, Any]
 

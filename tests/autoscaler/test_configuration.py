@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from golden_clusters import golden
 from golden_folders import scenarios
+from msgspec.structs import replace
 
 from infra.autoscaler import config
 from infra.autoscaler.kube import store

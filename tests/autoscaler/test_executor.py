@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from autoscaler import making
+from autoscaler import make
 from msgspec.structs import replace
 
 from infra.autoscaler import executor
@@ -27,12 +27,12 @@ from infra.autoscaler.decision import (
     Terminate,
 )
 from infra.autoscaler.memory import Drain, Memory
+from infra.autoscaler.observed.snapshot import Node, Pod
 from infra.autoscaler.results import Done, Result
-from infra.autoscaler.world import Node, Pod
 
-WEST, EAST = making.group("us-west-2"), making.group("us-east-1")
-CONFIG = making.config(WEST, EAST)
-ONE, TWO = making.node(WEST, 1), making.node(WEST, 2)
+WEST, EAST = make.group("us-west-2"), make.group("us-east-1")
+CONFIG = make.config(WEST, EAST)
+ONE, TWO = make.node(WEST, 1), make.node(WEST, 2)
 
 
 @dataclass
@@ -90,7 +90,7 @@ def end(node: Node = ONE, *, forced: bool = False) -> Terminate:
 
 
 def test_each_action_goes_to_its_side_and_comes_back_in_order() -> None:
-    world = World(nodes={"gone": making.node(WEST, 9, name="gone", uid="uid-gone")})
+    world = World(nodes={"gone": make.node(WEST, 9, name="gone", uid="uid-gone")})
     actions: list[Action] = [
         SetDesired(WEST.name, 0, 3, "for pods"),
         Answer("ProvisioningRequest/a/b", "a", "b", "Accepted", "Accepted", "is looked at"),
@@ -119,7 +119,7 @@ def test_34_a_dry_run_writes_nothing_and_has_the_same_plan() -> None:
 
 
 def test_22_a_pod_that_has_come_since_keeps_its_machine() -> None:
-    world = World(pods={ONE.name: [making.pod("new", node=ONE.name)]})
+    world = World(pods={ONE.name: [make.pod("new", node=ONE.name)]})
     (done,) = run(world, end())
     assert done.result == Result("stale", "user-ada/new runs on it")
     assert world.asked == []
@@ -128,9 +128,9 @@ def test_22_a_pod_that_has_come_since_keeps_its_machine() -> None:
 @pytest.mark.parametrize(
     "pod",
     [
-        making.pod("daemon", node=ONE.name, owner=making.DAEMON),
-        making.pod("static", node=ONE.name, mirror=True),
-        making.pod("over", node=ONE.name, phase="Succeeded"),
+        make.pod("daemon", node=ONE.name, owner=make.DAEMON),
+        make.pod("static", node=ONE.name, mirror=True),
+        make.pod("over", node=ONE.name, phase="Succeeded"),
     ],
     ids=lambda pod: pod.name,
 )
@@ -140,10 +140,10 @@ def test_22_what_is_no_work_keeps_no_machine(pod: Pod) -> None:
 
 def test_23_a_lost_machine_that_has_come_back_with_work_stays() -> None:
     """It was to be ended as it was not ready, and held no work but what was asked to leave."""
-    leaving = making.pod("old", node=ONE.name, deleting=True)
+    leaving = make.pod("old", node=ONE.name, deleting=True)
     world = World(pods={ONE.name: [leaving]})
     assert statuses(run(world, end(forced=True))) == ["done"]
-    world.pods[ONE.name] = [leaving, making.pod("new", node=ONE.name)]
+    world.pods[ONE.name] = [leaving, make.pod("new", node=ONE.name)]
     assert statuses(run(world, end(forced=True))) == ["stale"]
 
 
@@ -151,7 +151,7 @@ def test_23_a_machine_that_has_joined_since_with_work_stays() -> None:
     """It was to be ended as it did not join in time."""
     late = Terminate(WEST.name, ONE.instance, "", "it did not join", True)
     assert statuses(run(World(), late)) == ["done"]
-    world = World(nodes={ONE.name: ONE}, pods={ONE.name: [making.pod("new", node=ONE.name)]})
+    world = World(nodes={ONE.name: ONE}, pods={ONE.name: [make.pod("new", node=ONE.name)]})
     assert statuses(run(world, late)) == ["stale"]
     world.pods.clear()
     assert statuses(run(world, late)) == ["done"]
@@ -159,7 +159,7 @@ def test_23_a_machine_that_has_joined_since_with_work_stays() -> None:
 
 def test_23_pods_of_another_machine_with_its_nodes_name_keep_it_not() -> None:
     other = replace(ONE, provider=TWO.provider)
-    world = World(nodes={ONE.name: other}, pods={ONE.name: [making.pod("new", node=ONE.name)]})
+    world = World(nodes={ONE.name: other}, pods={ONE.name: [make.pod("new", node=ONE.name)]})
     assert statuses(run(world, end(forced=True))) == ["done"]
 
 
@@ -196,7 +196,7 @@ def test_28_a_node_is_deleted_once_ec2_says_that_its_machine_is_gone(ends: bool 
 
 
 def test_28_other_nodes_are_not_deleted() -> None:
-    physical, elsewhere = making.titan(), making.node(WEST, 3, provider="aws:///ap-south-1a/i-1")
+    physical, elsewhere = make.titan(), make.node(WEST, 3, provider="aws:///ap-south-1a/i-1")
     world = World(nodes={each.name: each for each in (ONE, physical, elsewhere)})
     done = run(
         world,
@@ -247,10 +247,10 @@ def test_19_a_region_that_does_not_answer_holds_up_no_other() -> None:
             if len(done_elsewhere) == 3:
                 rest_is_done.set()
 
-    many = [making.group(pool=f"pool-{number}") for number in range(20)]
+    many = [make.group(pool=f"pool-{number}") for number in range(20)]
     actions: list[Action] = [SetDesired(WEST.name, 0, 1, "")] * 20
     actions += [SetDesired(EAST.name, 0, 1, ""), FreeNode("a", ""), Answer("g", "a", "b", "Accepted", "", "")]
-    done = run(World(before=before), *actions, config=making.config(WEST, EAST, *many))
+    done = run(World(before=before), *actions, config=make.config(WEST, EAST, *many))
     assert statuses(done) == ["done"] * 23
 
 

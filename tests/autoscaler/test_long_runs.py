@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from autoscaler.simulate import chaos
-from autoscaler.simulate.worlds import config, group, job, trace
 from msgspec.structs import replace
+from simulator import chaos
+from simulator.worlds import config, group, job, trace
 
 from infra.autoscaler.config import Config
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Action, Decision, SetDesired, Terminate
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.simulate import run
-from infra.autoscaler.simulate.cloud import RefusedError
-from infra.autoscaler.simulate.policy import Decide
-from infra.autoscaler.simulate.world import World
-from infra.autoscaler.world import Snapshot
+from infra.autoscaler.observed.snapshot import Snapshot
+from infra.simulator import run
+from infra.simulator.cloud import RefusedError
+from infra.simulator.policy import Decide
+from infra.simulator.world import World
 
 pytestmark = pytest.mark.heavy(minutes=1)
 
@@ -69,6 +69,7 @@ def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -
     return bad
 
 
+@pytest.mark.nightly
 def test_what_must_not_be_would_be_seen() -> None:
     """A controller that forgets to end machines, one that ends busy ones, one that never grows a group."""
     lazy = _bad(lambda actions, _: tuple(each for each in actions if not isinstance(each, Terminate)))

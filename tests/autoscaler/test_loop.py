@@ -12,21 +12,21 @@ from threading import Event
 from typing import Any
 
 import pytest
-from autoscaler import making
+from autoscaler import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from infra.autoscaler import logs
 from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
 from infra.autoscaler.loop import LONGEST_PAUSE, Cycle, Loop, Parts, kept
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
+from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
+from infra.autoscaler.reporting import logs
 from infra.autoscaler.results import Done, Result
-from infra.autoscaler.world import Node, Pod, Snapshot
 
-WEST, EAST = making.group("us-west-2"), making.group("us-east-1")
-CONFIG = making.config(WEST, EAST)
+WEST, EAST = make.group("us-west-2"), make.group("us-east-1")
+CONFIG = make.config(WEST, EAST)
 
 
 class Killed(BaseException):
@@ -71,8 +71,8 @@ class World:
 
     def read(self) -> Snapshot:
         self._at("read")
-        states = (making.state(group, self.sizes[group.name]) for group in (WEST, EAST))
-        return making.snapshot(groups=states)
+        states = (make.state(group, self.sizes[group.name]) for group in (WEST, EAST))
+        return make.snapshot(groups=states)
 
     def decide(self, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
         if self.decides is not None:
@@ -352,7 +352,7 @@ def test_what_cannot_be_read_is_logged_when_it_comes_and_goes(caplog: pytest.Log
     teller = logs.Teller()
     with caplog.at_level(logging.INFO, "infra"):
         for errors in ({"aws/us-west-2": "down"}, {"aws/us-west-2": "down still"}, {}):
-            teller(Cycle(at=0.0, snapshot=making.snapshot(errors=errors)))
+            teller(Cycle(at=0.0, snapshot=make.snapshot(errors=errors)))
     assert [each.getMessage() for each in caplog.records] == [
         "this process decides",
         "can't be read: aws/us-west-2",

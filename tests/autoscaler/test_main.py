@@ -13,18 +13,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from autoscaler import making
+from autoscaler import make
+from autoscaler.controller_stage import Stage, staged
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
-from autoscaler.stage import Stage, staged
 
-from infra.autoscaler import table
 from infra.autoscaler.__main__ import main
 from infra.autoscaler.decision import Decision, Obstacle, SetDesired, TaintNode, Verdict
-from infra.autoscaler.explaining import Change, Explained
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.reporting import verdict_table
+from infra.autoscaler.reporting.explain import Change, Explained
 
-WEST, EAST = making.group(max=2), making.group("us-east-1")
+WEST, EAST = make.group(max=2), make.group("us-east-1")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_table() -> None:
         ),
         stopped="9 of 10 nodes are unready",
     )
-    assert table.verdicts(decision) == (
+    assert verdict_table.verdicts(decision) == (
         "PODS                 OUTCOME   WHERE                  WHAT\n"
         "4 x ada/a            starting  west                   4 machines of west start now\n"
         "200 x Job/ada/train  waits     n1, n2, n3 and 2 more  waits for 200 x A100\n"
@@ -189,7 +189,7 @@ def test_a_table() -> None:
         "SetDesired  group west, was 0, desired 4  for 4 pods that wait\n"
         "TaintNode   node a-node                   idle\n"
     )
-    assert table.verdicts(Decision(0.0, (), Memory())) == "nothing waits\n"
+    assert verdict_table.verdicts(Decision(0.0, (), Memory())) == "nothing waits\n"
 
 
 def test_one_pod() -> None:
@@ -204,7 +204,7 @@ def test_one_pod() -> None:
         ("aws/eu: down",),
         "9 of 10 nodes are unready",
     )
-    assert table.pod(explained) == (
+    assert verdict_table.pod(explained) == (
         "ada/a (of Job/ada/train): waits: waits for 8 x A100\n"
         "  west: has no capacity (until 14:00:00 UTC)\n"
         "would be set: east from 0 to 2 for 2 pods that wait\n"

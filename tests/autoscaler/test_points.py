@@ -9,13 +9,15 @@ import re
 from pathlib import Path
 
 POINTS = range(1, 37)
-DOCS = Path(__file__).parents[2] / "docs" / "autoscaler.md"
+TESTS = Path(__file__).parents[1]
+DOCS = TESTS.parent / "docs" / "autoscaler.md"
 
 
 def test_every_point_has_a_test() -> None:
     found = {
         int(number)
-        for path in Path(__file__).parent.rglob("test_*.py")
+        for folder in ("autoscaler", "simulator")
+        for path in (TESTS / folder).rglob("test_*.py")
         for number in re.findall(r"def test_(\d\d)_", path.read_text())
     }
     assert found >= {*POINTS}, f"without a test: {sorted({*POINTS} - found)}"

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autoscaler import apiobjects, making
+from autoscaler import apiobjects, make
+from autoscaler.controller_stage import JOBS, NODES, Stage, Turn, staged
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
-from autoscaler.stage import JOBS, NODES, Stage, Turn, staged
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.decision import RemoveNode, SetDesired, Terminate
 from infra.localaws import faults
 
-WEST, EAST, EUROPE = (making.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
+WEST, EAST, EUROPE = (make.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_02_pods_get_their_machines_and_a_second_loop_writes_nothing(stage: Stag
 
 
 def test_a_burst_of_1600_pods_is_one_write_a_group_in_one_loop(on: Callable[..., Stage]) -> None:
-    west, east = making.group(max=300), making.group("us-east-1", max=400)
+    west, east = make.group(max=300), make.group("us-east-1", max=400)
     stage = on(west, east)
     stage.pods(1600, gpus=1)
     turn = stage.turn()
@@ -181,7 +181,7 @@ def test_19_a_region_whose_api_is_away_is_passed_over(stage: Stage) -> None:
 
 
 def test_20_what_is_beyond_the_most_goes_to_the_next(on: Callable[..., Stage]) -> None:
-    stage = on(making.group(max=3), EAST, quotas={EAST.region: {"on-demand-p": 64}})
+    stage = on(make.group(max=3), EAST, quotas={EAST.region: {"on-demand-p": 64}})
     stage.pods(7)
     turn = stage.turn()
     assert stage.sizes() == {WEST.name: 3, EAST.name: 2}, "two of 32 vCPUs"
@@ -277,7 +277,7 @@ def test_31_a_group_that_rebalances_or_is_unprotected_is_told_of(stage: Stage) -
 
 
 def test_33_a_group_that_may_not_be_written_holds_up_no_other(on: Callable[..., Stage]) -> None:
-    west = making.group(max=2)
+    west = make.group(max=2)
     stage = on(west, EAST)
     denied = faults.refused("SetDesiredCapacity", "AccessDenied", "not you", times=50)
     stage.aws.order(dataclasses.replace(denied, region=west.region))
@@ -336,7 +336,7 @@ def test_35_one_writes_and_the_other_takes_over(stage: Stage) -> None:
 
 
 def test_an_event_tells_a_pod_why_it_waits(on: Callable[..., Stage]) -> None:
-    stage = on(making.group(max=1))
+    stage = on(make.group(max=1))
     stage.pods(2)
     stage.turn()
     notes = {

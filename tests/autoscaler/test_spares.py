@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from autoscaler.making import NOW, changed, config, group, instance, node, pod, snapshot, state
+from autoscaler.make import NOW, changed, config, group, instance, node, pod, snapshot, state
 
 from infra.autoscaler.config import Config
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import SetDesired
 from infra.autoscaler.memory import Backoff, Memory
-from infra.autoscaler.world import Node, Pod, Snapshot
+from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
 
 WEST = group()
 EAST = group("us-east-1", zones=("us-east-1a",))

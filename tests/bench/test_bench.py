@@ -28,7 +28,9 @@ def test_a_generated_spec_is_sound_and_as_large_as_it_says(name: str, tmp_path: 
     assert len(cluster.sites) == size.sites
     assert len(cluster.pools) == size.pools
     assert sum(len(site.nodes) for site in cluster.sites) == size.nodes
-    assert len(cluster.network.links) == size.regions * size.sites
+    # By transit gateway, each site has one connection, to the hub.
+    reached = 1 if cluster.network.interconnect == "transit-gateway" else size.regions
+    assert len(cluster.network.links) == reached * size.sites
 
 
 def test_more_regions_than_there_are() -> None:
@@ -59,28 +61,28 @@ def test_a_failed_command_is_no_measurement(tmp_path: Path) -> None:
 
 
 def test_the_table_stands_between_its_markers(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{run.BEGIN}\nold\n{run.END}\nafter\n")
-    assert run.into_readme(readme, "new\n")
-    assert run.into_readme(readme, "new\n")
-    assert readme.read_text() == f"before\n{run.BEGIN}\nnew\n{run.END}\nafter\n"
-    readme.write_text("none\n")
-    assert not run.into_readme(readme, "new\n")
-    assert readme.read_text() == "none\n"
+    page = tmp_path / "figures.md"
+    page.write_text(f"before\n{run.BEGIN}\nold\n{run.END}\nafter\n")
+    assert run.into_page(page, "new\n")
+    assert run.into_page(page, "new\n")
+    assert page.read_text() == f"before\n{run.BEGIN}\nnew\n{run.END}\nafter\n"
+    page.write_text("none\n")
+    assert not run.into_page(page, "new\n")
+    assert page.read_text() == "none\n"
 
 
 def test_a_run_keeps_what_other_runs_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results, readme = tmp_path / "results.json", tmp_path / "README.md"
+    results, page = tmp_path / "results.json", tmp_path / "figures.md"
     monkeypatch.setattr(run, "RESULTS", results)
-    monkeypatch.setattr(run, "README", readme)
+    monkeypatch.setattr(run, "PAGE", page)
     monkeypatch.setattr(run, "CASES", {"one": lambda _: iter([Row("first", 0.5)]), "two": _fails})
-    readme.write_text(f"{run.BEGIN}\n{run.END}\n")
+    page.write_text(f"{run.BEGIN}\n{run.END}\n")
     assert run.main(["--only", "one"]) == 0
     assert run.main(["--only", "two"]) == 1
     kept = json.loads(results.read_text())["cases"]
     assert [row["what"] for row in kept["one"]["rows"]] == ["first"]
     assert "two" not in kept
-    assert "| first | 0.50 s |" in readme.read_text()
+    assert "| first | 0.50 s |" in page.read_text()
 
 
 def _fails(_: Path) -> list[Row]:

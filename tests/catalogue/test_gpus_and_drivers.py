@@ -134,3 +134,23 @@ def test_cuda_on_a_driver(branch: int, cuda: str, runs: bool) -> None:
     driver = drivers.find(branch)
     assert driver is not None
     assert driver.runs_cuda(cuda) is runs
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("a100", ["a100-40gb", "a100-80gb"]),
+        ("NVIDIA A100", ["a100-40gb", "a100-80gb"]),
+        ("v100", ["v100-16gb", "v100-32gb"]),
+        ("a100-40gb", []),
+        ("h100", []),  # one size
+        ("titan-x-pascal", []),
+        ("nonsense", []),
+    ],
+)
+def test_a_name_that_means_several_sizes(name: str, sizes: list[str]) -> None:
+    assert [*gpus.sizes(name)] == sizes
+    for each in sizes:
+        card = gpus.find(each)
+        assert card is not None
+        assert card.memory_mib // 1024 == int(each.rpartition("-")[2].removesuffix("gb"))

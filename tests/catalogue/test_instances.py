@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from infra.catalogue import gpus, instances, regions
 from infra.catalogue.instances import Gpu, InstanceType
@@ -209,6 +208,9 @@ def test_older_accounts_have_zones_that_new_ones_lack() -> None:
 
 def test_ids_of_zones_are_those_of_their_region() -> None:
     """Of all that moto knows from AWS."""
+    # Imported here: it takes a second, and each worker imports all files.
+    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
     for name, zones in RegionsAndZonesBackend.zones.items():
         region = regions.find(name)
         for zone in zones if region is not None else ():

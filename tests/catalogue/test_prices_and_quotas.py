@@ -111,12 +111,20 @@ def test_what_has_no_price() -> None:
         ("hosted_zone_month", 0.5),
         ("gp3_gb_month", 0.08),
         ("gp2_gb_month", 0.1),
+        ("rds_gp3_gb_month", 0.115),
         ("efs_gb_month", 0.3),
         ("s3_gb_month", 0.023),
     ],
 )
 def test_unit_prices(name: str, usd: float) -> None:
     assert prices.unit(name, "us-east-1") == usd
+
+
+def test_prices_of_databases() -> None:
+    assert prices.database("db.t4g.small", "us-west-2") == 0.032
+    assert (prices.database("db.t4g.small", "eu-central-1") or 0) > 0.032
+    assert prices.database("db.t4g.small", "nowhere") is None
+    assert prices.database("db.x9.large", "us-west-2") is None
 
 
 def test_some_units_cost_the_same_everywhere() -> None:

@@ -28,6 +28,12 @@ def test_a_row_can_be_used(name: str) -> None:
         assert url.startswith("https://")
         assert "1.2.3" in url
         assert set(re.findall(r"%\{(\w+)\}", url)) <= {"arch", "machine"}
+    elif row.way == "client":
+        assert row.url is not None
+        assert "{version}" in row.url
+        # What is downloaded with a licence id is nobody's to pin but the user's.
+        assert set(row.sha256) == (set() if "%{license}" in row.url else set(software.ARCHITECTURES))
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in row.sha256.values())
     else:
         assert row.url is None
         assert not row.sha256
@@ -45,7 +51,11 @@ def test_a_pin_is_heeded_by_something(name: str) -> None:
         )
         for path in ROOT.glob(pattern)
     ]
-    readers += [*ROOT.glob("infra/render/chef/*.py"), *ROOT.glob("infra/commands/machines/*.py")]
+    readers += [
+        *ROOT.glob("infra/render/chef/*.py"),
+        ROOT / "infra/resolve/software.py",
+        ROOT / "infra/catalogue/software.py",
+    ]
     assert any(re.search(rf"['\"]{name}['\"]", path.read_text(encoding="utf-8")) for path in readers)
 
 

@@ -7,6 +7,7 @@ environment that extends another would say it). ``# here`` marks the line that t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -31,13 +32,15 @@ class Case:
         return marked[0] if marked else None
 
 
-def cases() -> list[Case]:
-    return [
+@cache
+def cases() -> tuple[Case, ...]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return tuple(
         Case(case["code"], case.get("at", ""), case["spec"], case.get("says", ""))
         for file in sorted(CASES.glob("*.yaml"))
         if file.stem != "good"
-        for case in yaml.safe_load(file.read_text())
-    ]
+        for case in yaml.load(file.read_text(), loader)
+    )
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ pools:
 
 
 EXPECTED = """\
-environments/six.yaml:8: sites.us-east-1.zones[3]: us-east-1z is no zone of us-east-1; did you mean \
+environments/six.yaml:8: sites.us-east-1.zones[3]: us-east-1z is not a zone of us-east-1; did you mean \
 us-east-1f? There are us-east-1a, us-east-1b, us-east-1c, us-east-1d, us-east-1e and us-east-1f [SITE004]
 environments/six.yaml:11: sites.us-east-1.explicit_subnets.us-east-1a.public: 10.2.0.0/24 overlaps \
 10.2.0.0/20 of sites.us-east-1.explicit_subnets.us-east-1a.private; take another part of the VPC, or leave \
@@ -46,7 +46,7 @@ environments/six.yaml:14: sites.us-east-1.explicit_subnets.us-east-1b.public: 10
 VPC's 10.2.0.0/16; take a part of 10.2.0.0/16 [NET003]
 environments/six.yaml:16: sites.us-east-1.explicit_subnets.us-east-1c.public: 10.2.255.0/29 is a /29; AWS \
 takes /16 to /28; 10.2.255.0/28 is the smallest [NET004]
-environments/six.yaml:22: pools.cpu.instance_types[0]: p9.xlarge is no EC2 instance type; did you mean \
+environments/six.yaml:22: pools.cpu.instance_types[0]: p9.xlarge is not an EC2 instance type; did you mean \
 p3.2xlarge? [POOL001]
 environments/six.yaml:25: pools.cpu.regions.us-east-1.min: min 9 is above max 4; lower min, or raise max \
 [POOL002]

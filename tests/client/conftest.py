@@ -1,14 +1,15 @@
-"""A folder of code, and the client's command line as a process."""
+"""A folder of code, the client's command line as a process, and a cluster for it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from client.jobset_world import World, person, worlds
 from client.process import Causeway, Finished
 
 
@@ -56,3 +57,17 @@ def causeway(folder: Path, environment: Mapping[str, str], command: list[str]) -
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A cluster without a queue, for all files that need no other."""
+    with worlds(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+        assert found.pods.problems == []
+
+
+@pytest.fixture
+def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Causeway:
+    """Ada's shell, in the folder. A file with a ``world`` of its own has it there."""
+    return person(world, "ada", folder, environment, command)

@@ -12,22 +12,23 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import yaml
 from autoscaler.kube.clusters import Cluster, until
 from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
 from client.pods import StandIn
+from client.process import Causeway, Finished
 from client.real_node import HOST, RealNode
 from drive.kubernetes.apiserver import NAME, running
 from golden_clusters import golden
 from kube_tools import need, templated
+from msgspec.structs import replace
 from ports import reserved
 from render.kubernetes.policy_world import Api, scheduler
 from render.kubernetes.policy_world import World as PolicyWorld
@@ -36,14 +37,19 @@ from infra.drive import localaws
 from infra.drive.kubernetes import access, certificates, kubeconfig, secrets
 from infra.drive.kubernetes import issuer as issuers
 from infra.drive.kubernetes.access import Endpoint
+from infra.drive.kubernetes.api import Api as DrivenApi
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.localaws import Server
 from infra.drive.secrets.local import LocalStore
+from infra.model import NO_OUTPUTS
 from infra.model import Cluster as Spec
 from infra.model.outputs import Outputs
 from infra.render.kubernetes import access as rights
 from infra.render.kubernetes import identities, kubeadm, namespaces, research, scheduling, volumes
+from infra.render.kubernetes import queues as queueing
 
+_PATIENCE = 900
+"""Seconds for a run from its submission to its end, on emulated processors of a busy machine."""
 _CONTROLLERS = (
     "job-controller", "garbage-collector-controller", "pod-garbage-collector-controller",
     "serviceaccount-controller", "endpointslice-controller", "persistentvolume-binder-controller",
@@ -72,6 +78,10 @@ class World:
             "CAUSEWAY_YES": "1",
         }
 
+    def tools(self) -> dict[str, str]:
+        """What the image with the client has in its environment."""
+        return _images(self.aws)["code"]
+
     def s3(self) -> Any:
         return _client(self.aws, "s3")
 
@@ -83,6 +93,22 @@ class World:
     def pod(self, namespace: str, name: str) -> Any:
         found = self.admin.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
         return next(each for each in found if each["metadata"]["name"].startswith(name))
+
+
+def person(
+    world: World, login: str, folder: Path, environment: Mapping[str, str], command: list[str], **more: str
+) -> Causeway:
+    """Somebody's shell in a folder, with ``more`` in its environment."""
+
+    def run(*arguments: str, **other: str) -> Finished:
+        env = {**environment, **world.environment(login), **more, **other}
+        done = subprocess.run(
+            [*command, *arguments], cwd=folder, env=env,
+            capture_output=True, text=True, check=False, timeout=_PATIENCE,
+        )  # fmt: skip
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return run
 
 
 def _client(server: Server, service: str) -> Any:
@@ -126,8 +152,7 @@ def worlds(
             stack.enter_context(kueue(cluster, spec, folder))
         _apply_all(cluster, spec, roles)
         assert spec.web_identity is not None
-        api = SimpleNamespace(get=lambda path: admin.call("GET", path))
-        issuers.publish(cast("Any", api), _client(aws, "s3"), spec.web_identity.issuer)
+        issuers.publish(DrivenApi(way), _client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
         kubeconfigs = {}
         for login in ("ada", "alan"):
             pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
@@ -136,13 +161,22 @@ def worlds(
             kubeconfigs[login] = folder / f"{login}.yaml"
             kubeconfigs[login].write_text(yaml.safe_dump(found))
         (folder / "pods").mkdir()
-        stand_in = StandIn(admin, folder / "pods", _images(aws), schedules=not kubelet)
+        images = _images(aws)
+        images["conductor"] |= {
+            "KUBERNETES_SERVICE_HOST": NAME,
+            "KUBERNETES_SERVICE_PORT": server.address.rpartition(":")[2],
+            "CAUSEWAY_SWEEP_EVERY": "2",
+        }
+        if queues:
+            images["board"] = {}  # It ends at once: its port is this machine's, where another board may be.
+        stand_in = StandIn(admin, folder / "pods", images, schedules=not kubelet)
         pods = stack.enter_context(stand_in.running())
         made = World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
         if node is not None:
             stack.enter_context(scheduler(PolicyWorld(server, keys, folder), folder))
             made.node = node()
-            made.node.start(admin, keys.ca, server.address.rpartition(":")[2], _real_images(spec, aws))
+            port = server.address.rpartition(":")[2]
+            made.node.start(admin, keys.ca, port, _real_images(spec, aws), labels=_labels(spec))
         yield made
 
 
@@ -184,6 +218,14 @@ def _real_images(spec: Spec, aws: Server) -> dict[str, dict[str, str]]:
     return found
 
 
+def _labels(spec: Spec) -> Mapping[str, str]:
+    """A node's whom Kueue lets runs without GPUs on."""
+    flavours = (each for each in queueing.objects(spec)["flavours.yaml"] if each["kind"] == "ResourceFlavor")
+    found = next(each for each in flavours if "topologyName" not in each["spec"])
+    labels: Mapping[str, str] = found["spec"]["nodeLabels"]
+    return labels
+
+
 def _images(aws: Server) -> dict[str, dict[str, str]]:
     """What would be in the images: for the code's the client, for the job's Debian's Python with torch."""
     client = {
@@ -192,7 +234,8 @@ def _images(aws: Server) -> dict[str, dict[str, str]]:
         "AWS_ENDPOINT_URL": aws.address,
     }
     torch = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}
-    return {"code": client, "keep": client, "image": torch, "packages": torch, "main": torch}
+    job = dict.fromkeys(("image", "packages", "main"), torch)
+    return {**dict.fromkeys(("code", "keep", "board"), client), "conductor": {**client}, **job}
 
 
 def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
@@ -200,23 +243,26 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
     the module itself. Namespace → its role's ARN."""
     assert spec.web_identity is not None
     assert spec.storage.work is not None
-    s3, iam, issuer = _client(aws, "s3"), _client(aws, "iam"), spec.web_identity.issuer
+    s3, iam, identity = _client(aws, "s3"), _client(aws, "iam"), spec.web_identity
+    url = str(identity.issuers[0].url)
     place = {"CreateBucketConfiguration": {"LocationConstraint": "us-west-2"}}
-    for bucket in (issuer.bucket, spec.storage.work.bucket):
+    for bucket in (identity.bucket, spec.storage.work.bucket):
         s3.create_bucket(Bucket=bucket, **place)
+    versions = {"Status": "Enabled"}
+    s3.put_bucket_versioning(Bucket=spec.storage.work.bucket, VersioningConfiguration=versions)
     public = {
         "Effect": "Allow",
         "Principal": "*",
         "Action": "s3:GetObject",
-        "Resource": f"arn:aws:s3:::{issuer.bucket}/*",
+        "Resource": f"arn:aws:s3:::{identity.bucket}/*",
     }
     s3.put_bucket_policy(
-        Bucket=issuer.bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [public]})
+        Bucket=identity.bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [public]})
     )
     provider = iam.create_open_id_connect_provider(
-        Url=issuer.url, ClientIDList=[research.AUDIENCE], ThumbprintList=[]
+        Url=url, ClientIDList=[research.AUDIENCE], ThumbprintList=[]
     )
-    host = issuer.url.removeprefix("https://")
+    host = url.removeprefix("https://")
     found = {}
     for namespace, name in spec.web_identity.roles.items():
         who = {f"{host}:sub": f"system:serviceaccount:{namespace}:work", f"{host}:aud": research.AUDIENCE}

@@ -14,9 +14,11 @@ read all files of this machine, as its Python may be in root's home.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
+import secrets
 import signal
 import ssl
 import subprocess
@@ -29,6 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from drive.kubernetes.apiserver import NAME
 from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes import certificates
@@ -97,11 +100,13 @@ class StandIn:
         self._schedules = schedules
         self._seen: set[str] = set()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._living: set[str] = set()
+        """Pods of which some container runs, or will."""
         self._asked: dict[str, float] = {}
         """Pods that were asked to end: uid → when they are killed."""
         self._killed: set[str] = set()
         self._stopping = threading.Event()
-        self._names = f"causeway-{os.getpid()}"
+        self._names = f"causeway-{secrets.token_hex(4)}"
         self.problems: list[str] = []
 
     @contextmanager
@@ -160,8 +165,10 @@ class StandIn:
         uid = pod["metadata"]["uid"]
         if pod["metadata"].get("deletionTimestamp"):
             process = self._running.get(uid)
-            if process is None or process.poll() is not None:
+            if uid not in self._living:
                 self._patch(pod, None)
+            elif process is None or process.poll() is not None:
+                pass  # before or after its containers, or beside its sidecars
             elif uid not in self._asked:
                 grace = pod["metadata"].get("deletionGracePeriodSeconds", 30)
                 self._asked[uid] = time.monotonic() + grace
@@ -171,6 +178,7 @@ class StandIn:
                 _signal(process, signal.SIGKILL)
         elif uid not in self._seen:
             self._seen.add(uid)
+            self._living.add(uid)
             threading.Thread(target=self._life, args=(pod,), daemon=True).start()
 
     def _life(self, pod: Any) -> None:
@@ -181,10 +189,13 @@ class StandIn:
                     "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": space},
                     "target": {"kind": "Node", "name": NODE},
                 })  # fmt: skip
+            pod["spec"]["nodeName"] = NODE  # as who looks now would see it
         try:
             self._live(pod)
         except Exception as problem:
             self.problems.append(f"{name}: {type(problem).__name__}: {problem}")
+        finally:
+            self._living.discard(pod["metadata"]["uid"])
 
     def _live(self, pod: Any) -> None:
         folder = self._folder / pod["metadata"]["uid"]
@@ -242,7 +253,7 @@ class StandIn:
             process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self._running[pod["metadata"]["uid"]] = process
             own.append({**_about(container), "state": {"running": {"startedAt": _now()}}, "ready": True})
-            if name == "main":
+            if own is statuses["containerStatuses"]:
                 self._patch(pod, {"phase": "Running", **statuses})
             assert process.stdout is not None
             with process.stdout:
@@ -309,14 +320,19 @@ class StandIn:
                 place.chmod(0o777)
                 found[volume["name"]] = str(place)
             for source in volume.get("projected", {}).get("sources", ()):
+                if known := source.get("configMap"):
+                    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{known['name']}"
+                    data = self._admin.call("GET", path)["data"]
+                    for item in known["items"]:
+                        (place / item["path"]).write_text(data[item["key"]])
                 if wanted := source.get("serviceAccountToken"):
-                    (place / wanted["path"]).write_text(self._token(pod, wanted["audience"]))
+                    (place / wanted["path"]).write_text(self._token(pod, wanted.get("audience")))
         return found
 
-    def _token(self, pod: Any, audience: str) -> str:
+    def _token(self, pod: Any, audience: str | None) -> str:
         about = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
-        spec = {"audiences": [audience], "boundObjectRef": owner}
+        spec = {"audiences": [audience] if audience else [], "boundObjectRef": owner}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         account = f"{about['namespace']}/serviceaccounts/{pod['spec']['serviceAccountName']}"
         made = self._admin.call("POST", f"/api/v1/namespaces/{account}/token", body)
@@ -328,7 +344,8 @@ class StandIn:
         for container in pod["spec"]["containers"]:
             hosts = json.loads(self._variables(pod, container).get("CAUSEWAY_HOSTS", "{}"))
             names += [host.rpartition(":")[0] for of_role in hosts.values() for host in of_role]
-        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{_ADDRESS} {' '.join(names)}\n")
+        own = f"127.0.0.1 localhost {NAME}"
+        (folder / "hosts").write_text(f"{own}\n{_ADDRESS} {' '.join(names)}\n")
 
     def _patch(self, pod: Any, status: Any) -> None:
         """Says how it is; None: it is gone."""
@@ -388,10 +405,16 @@ def _about(container: Any) -> dict[str, Any]:
     return {
         "name": container["name"],
         "image": container["image"],
-        "imageID": "",
+        "imageID": _digested(container["image"]),
         "restartCount": 0,
         "ready": False,
     }
+
+
+def _digested(image: str) -> str:
+    """A digest for an image that is in no registry."""
+    name, _, digest = image.partition("@sha256:")
+    return f"{name.partition(':')[0]}@sha256:{digest or hashlib.sha256(image.encode()).hexdigest()}"
 
 
 def _as_user(context: Mapping[str, Any]) -> list[str]:

@@ -1,11 +1,17 @@
-"""A process of the client that has ended."""
+"""The client as a process: what it runs, and how it ended."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -23,3 +29,28 @@ class Finished:
 
 
 Causeway = Callable[..., Finished]
+SYSTEM_PYTHON = "/usr/bin/python3"
+"""Debian's, with torch."""
+
+
+def until(ask: Callable[[], Any], wanted: Callable[[Any], bool] = bool) -> Any:
+    """Asks until the answer is wanted; the answer."""
+    deadline = time.monotonic() + 180
+    while not wanted(answer := ask()):
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.3)
+    return answer
+
+
+def need_torch() -> None:
+    """Skips a test where there is no torch. For a fixture: not each worker that collects should look."""
+    found = subprocess.run(
+        [SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True, check=False
+    )
+    if found.returncode != 0:
+        pytest.skip("no python3-torch: 'make packages' installs it")
+
+
+def program(folder: Path, text: str) -> None:
+    """Writes ``train.py``."""
+    (folder / "train.py").write_text(textwrap.dedent(text), encoding="utf-8")

@@ -4,7 +4,8 @@ What is real: the kernel's namespaces and cgroups, the kubelet with the configur
 machine of this size, containerd 2, runc, CNI's bridge. What is not a cluster's own:
 
 - Images hold no files but a skeleton: each container has this machine's /usr, and the Python that runs the
-  tests, bound into it read-only (``base_runtime_spec``). So there is no registry, and no pull.
+  tests, bound into it read-only (``base_runtime_spec``). So there is no registry, and no pull. That Python is
+  on a disk of the VM's: over 9p, each import would ask the host several times.
 - Names of pods are answered by dnsmasq, which is told what the cluster's EndpointSlices say; a cluster has
   CoreDNS.
 - cgroups are the kubelet's own (``cgroupfs``), as no systemd runs there.
@@ -14,19 +15,23 @@ machine of this size, containerd 2, runc, CNI's bridge. What is not a cluster's 
 
 from __future__ import annotations
 
-import functools
-import hashlib
+import compileall
 import io
 import json
+import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,8 @@ import yaml
 from drive.kubernetes.apiserver import NAME
 from kube_tools import find
 from network.machine import Result, Vm
+from oci_layout import add, add_skeleton, layout
+from packaging.requirements import Requirement
 from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes import certificates, kubeconfig
@@ -47,17 +54,23 @@ HOST = "10.0.2.2"
 _ROOT = Path(__file__).parents[2]
 _MEMORY_MIB = 4096
 _PODS = 20
+_HANGS = 600
+"""Seconds after which the kubelet, which takes some twenty, will not be ready any more."""
 _SUBNET, _GATEWAY = "10.99.0.0/24", "10.99.0.1"
 _PAUSE = "registry.k8s.io/pause:3.10.1"
 _FOLDER = "/run/node"
 _PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 _PACKAGES = {
-    "runc": "runc", "dnsmasq": "dnsmasq-base", "nft": "nftables",
+    "runc": "runc", "dnsmasq": "dnsmasq-base", "nft": "nftables", "mke2fs": "e2fsprogs",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
 }  # fmt: skip
-_MODULES = ("virtio_net", "overlay", "br_netfilter", "veth", "bridge", "nf_conntrack", "nft_masq", "nft_ct")
-_SKELETON = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
-"""Of this machine, what its /usr needs beside itself."""
+_IMPORTED = ("botocore", "s3transfer", "pathspec")
+"""What our own containers import that the standard library does not have."""
+_LEFT_OUT = ("test", "site-packages", "idlelib", "ensurepip", "tkinter", "lib2to3", "turtledemo", "config-*")
+_MODULES = (
+    "virtio_blk", "ext4", "virtio_net", "overlay", "br_netfilter", "veth", "bridge", "nf_conntrack",
+    "nft_masq", "nft_ct",
+)  # fmt: skip
 
 _SETUP = """
 set -eu
@@ -69,10 +82,13 @@ for each in var etc opt home; do
   mount -t overlay overlay -o "lowerdir=/$each,upperdir=/run/upper/$each,workdir=/run/work/$each" "/$each"
 done
 for each in $FOLDERS; do mkdir -p "$each"; done
+mkdir -p "$PROGRAMS" /run/disk
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 programs "$PROGRAMS"
+mount -t ext4 -o ro,noatime /dev/vda /run/disk
 number=0
-for each in $SHARES; do
+for each in $ON_DISK; do
   mkdir -p "$each"
-  mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 "share$number" "$each"
+  mount --bind "/run/disk/$number" "$each"
   number=$((number + 1))
 done
 mount -t tmpfs tmpfs /var/lib/kubelet
@@ -113,30 +129,35 @@ class RealNode:
     @contextmanager
     def booted(cls, port: int) -> Iterator[RealNode]:
         """One that nothing runs in yet. ``port``: reserved for its kubelet. Skips where there is no VM."""
-        shares = _shares()
+        programs, on_disk = _programs(), _on_disk()
+        share = f"local,path={programs},mount_tag=programs,security_model=none,readonly=on,multidevs=remap"
         devices = [
             "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:{port}",
-            "-device", "virtio-net-pci,netdev=net,romfile=",
+            "-device", "virtio-net-pci,netdev=net,romfile=", "-virtfs", share,
         ]  # fmt: skip
-        for number, folder in enumerate(shares):
-            share = f"local,path={folder},mount_tag=share{number},security_model=none,readonly=on"
-            devices += ["-virtfs", f"{share},multidevs=remap"]
-        machine = Vm(memory_mib=_MEMORY_MIB, devices=devices)
+        with tempfile.TemporaryDirectory(prefix="causeway-node-") as scratch:
+            disk = _disk(Path(scratch), on_disk)
+            devices += ["-drive", f"file={disk},format=raw,if=virtio,readonly=on"]
+            # QEMU has it open by then, and keeps it.
+            machine = Vm(memory_mib=_MEMORY_MIB, devices=devices)
         try:
             node = cls(machine, port)
             folders = [
                 "/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/opt/cni/bin",
                 "/etc/cni/net.d", f"{_FOLDER}/names", f"{_FOLDER}/containerd", f"{_FOLDER}/manifests",
             ]  # fmt: skip
-            words = {"MODULES": _MODULES, "FOLDERS": folders, "SHARES": shares, "SUBNET": [_SUBNET]}
+            words = {
+                "MODULES": _MODULES, "FOLDERS": folders, "PROGRAMS": [programs], "ON_DISK": on_disk,
+                "SUBNET": [_SUBNET],
+            }  # fmt: skip
             values = [f"{name}={shlex.quote(' '.join(map(str, each)))}" for name, each in words.items()]
-            node.sh("\n".join([*values, _SETUP]), timeout=60)
+            node.sh("\n".join([*values, _SETUP]))
             yield node
             node._stopping.set()
         finally:
             machine.close()
 
-    def sh(self, script: str, *, stdin: bytes = b"", timeout: float = 30) -> str:
+    def sh(self, script: str, *, stdin: bytes = b"", timeout: float = 150) -> str:
         """Runs a script there, outside of all pods."""
         done: Result = self._machine.run(["sh", "-c", script], stdin=stdin, timeout=timeout)
         assert done.ok, done
@@ -145,34 +166,42 @@ class RealNode:
     def log(self, name: str) -> str:
         return str(self._machine.ask("log", log=name)["text"])
 
-    def start(self, admin: Api, authority: Pair, api: str, images: Mapping[str, Mapping[str, str]]) -> None:
+    def start(
+        self,
+        admin: Api,
+        authority: Pair,
+        api: str,
+        images: Mapping[str, Mapping[str, str]],
+        labels: Mapping[str, str],
+    ) -> None:
         """The kubelet, joined to the API server at port ``api`` of this machine; until it is ready.
-        ``images``: name → environment."""
+        ``images``: name → environment. ``labels``: what the node has besides."""
         self._write(authority, api, images)
-        programs = Path(str(find("kubelet"))).parent
-        path = f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
-        self._begin("containerd", ["env", path, f"{programs}/containerd", "-c", f"{_FOLDER}/containerd.toml"])
+        programs = _programs()
+        # Memory is cheaper than collecting garbage.
+        env = ["env", "GOGC=400", f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"]
+        self._begin("containerd", [*env, f"{programs}/containerd", "-c", f"{_FOLDER}/containerd.toml"])
         ctr = f"{programs}/ctr -a {_FOLDER}/containerd.sock -n k8s.io"
         self.sh(
             f"until [ -S {_FOLDER}/containerd.sock ]; do sleep 0.2; done; {ctr} version >/dev/null\n"
-            f"{ctr} images import --local {_FOLDER}/images.tar",
-            timeout=120,
+            f"{ctr} images import --local {_FOLDER}/images.tar"
         )
         self._begin(
             "kubelet",
             [
-                "env", path, f"{programs}/kubelet", f"--config={_FOLDER}/kubelet.yaml",
+                *env, f"{programs}/kubelet", f"--config={_FOLDER}/kubelet.yaml",
                 f"--kubeconfig={_FOLDER}/kubeconfig", f"--hostname-override={NODE}", "--node-ip=10.0.2.15",
+                "--housekeeping-interval=1m", "--max-housekeeping-interval=1m",
             ],
         )  # fmt: skip
         threading.Thread(target=self._answer_names, args=(admin,), daemon=True).start()
-        until = time.monotonic() + 300
+        until = time.monotonic() + _HANGS
         while not self._is_ready(admin):
             assert time.monotonic() < until, self.log("kubelet")[-3000:] + self.log("containerd")[-2000:]
             time.sleep(0.5)
         # Who would take these away (node-lifecycle-controller, flannel) is not there.
-        taints: dict[str, Any] = {"spec": {"taints": []}}
-        admin.call("PATCH", f"/api/v1/nodes/{NODE}", taints, "application/merge-patch+json")
+        change: dict[str, Any] = {"spec": {"taints": []}, "metadata": {"labels": dict(labels)}}
+        admin.call("PATCH", f"/api/v1/nodes/{NODE}", change, "application/merge-patch+json")
 
     def _is_ready(self, admin: Api) -> bool:
         try:
@@ -203,8 +232,8 @@ class RealNode:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
             for name, text in files.items():
-                _add(tar, name, text.encode())
-            _add(tar, "images.tar", _images(images))
+                add(tar, name, text.encode())
+            add(tar, "images.tar", _images(images))
         self.sh(
             f"tar -xC {_FOLDER} && cp {_FOLDER}/cni.json /etc/cni/net.d/10-bridge.conflist"
             " && cp /usr/lib/cni/* /opt/cni/bin/",
@@ -213,9 +242,8 @@ class RealNode:
 
     def _spec(self) -> dict[str, Any]:
         """containerd's own, and this machine's programs in each container."""
-        ctr = f"{Path(str(find('ctr'))).parent}/ctr"
-        spec: dict[str, Any] = json.loads(self.sh(f"{ctr} oci spec"))
-        for folder in ("/usr", *_shares()):
+        spec: dict[str, Any] = json.loads(self.sh(f"{_programs()}/ctr oci spec"))
+        for folder in ("/usr", *_on_disk()):
             bind = {"destination": str(folder), "source": str(folder), "type": "bind"}
             spec["mounts"].append({**bind, "options": ["rbind", "ro"]})
         return spec
@@ -255,11 +283,68 @@ def _names(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{each['addresses'][0]} {name}"
 
 
-def _shares() -> list[Path]:
-    """Folders that the VM has of this machine beside its root: they may lie where the VM has its own."""
-    python = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), _ROOT}
-    programs = {Path(str(find("kubelet"))).resolve().parent}
-    return sorted(each for each in python | programs if not each.is_relative_to("/usr"))
+def _programs() -> Path:
+    """The folder of Kubernetes' programs and containerd's, which the VM has over 9p: it may lie where the VM
+    has a folder of its own."""
+    return Path(str(find("kubelet"))).resolve().parent
+
+
+def _on_disk() -> list[Path]:
+    """Folders of this machine that containers find where they are here, beside /usr."""
+    python = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), _ROOT / "client"}
+    return sorted(each for each in python if not each.is_relative_to("/usr"))
+
+
+def _disk(folder: Path, holds: Sequence[Path]) -> Path:
+    """An ext4 with these folders, each named by its number: of each, what containers read."""
+    staged, disk, size = folder / "staged", folder / "disk", 16 << 20
+    for number, of in enumerate(holds):
+        here = staged / str(number)
+        for path in {*_read_of(of)}:
+            target = here / path.relative_to(of)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target, follow_symlinks=False)
+            size += path.lstat().st_size + (8 << 10)
+        # The VM would compile what this machine has not yet, each time.
+        compileall.compile_dir(here, quiet=2, stripdir=here, prependdir=of)
+    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    subprocess.run(
+        [
+            "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal,^metadata_csum", "-m", "0", "-i", "8192",
+            "-d", str(staged), str(disk), f"{size * 5 // 4 >> 10}k",
+        ],
+        check=True, stdout=subprocess.DEVNULL, env=environment,
+    )  # fmt: skip
+    return disk
+
+
+def _read_of(folder: Path) -> Iterator[Path]:
+    """The client's package; of a Python itself and its standard library; of a virtual environment the
+    packages that are imported."""
+    places = [*folder.glob("causeway"), *folder.glob("lib/python3*/*")]
+    for place in places:
+        if not any(fnmatch(place.name, each) for each in _LEFT_OUT):
+            yield from (path for path in [place, *place.rglob("*")] if not path.is_dir())
+    for pattern in ("bin/python*", "lib/libpython*", "pyvenv.cfg"):
+        yield from folder.glob(pattern)
+    if folder == Path(sys.prefix).resolve():
+        for name in _with_all_it_needs(_IMPORTED):
+            found = distribution(name)
+            paths = [Path(str(found.locate_file(each))) for each in found.files or ()]
+            yield from (each for each in paths if ".." not in each.parts and each.is_file())
+
+
+def _with_all_it_needs(names: Iterable[str]) -> set[str]:
+    """Packages and what they require, and so on."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            needs = map(Requirement, distribution(name).requires or ())
+            left += [each.name for each in needs if each.marker is None or each.marker.evaluate()]
+    return found
 
 
 def _kubelet(port: int) -> dict[str, Any]:
@@ -274,6 +359,12 @@ def _kubelet(port: int) -> dict[str, Any]:
         "clusterDomain": "cluster.local",
         "clusterDNS": [_GATEWAY],
         "resolvConf": "/etc/resolv.conf",
+        # There is no master to approve a certificate.
+        "serverTLSBootstrap": False,
+        # The runtime is as slow as the emulated processors, which nobody's statistics are to keep busy.
+        "runtimeRequestTimeout": "15m",
+        "nodeStatusUpdateFrequency": "1m",
+        "volumeStatsAggPeriod": "1h",
         # Without systemd there is nobody to say that the machine shuts down.
         "shutdownGracePeriod": "0s",
         "shutdownGracePeriodCriticalPods": "0s",
@@ -317,44 +408,18 @@ base_runtime_spec = "{_FOLDER}/spec.json"
 
 
 def _images(environments: Mapping[str, Mapping[str, str]]) -> bytes:
-    """An OCI layout with one image for each name, all of one layer.
-
-    Source: OCI Image Format Specification, "Image Layout"; ``io.containerd.image.name`` is what ``ctr images
-    import`` calls it.
-    """
-    blobs: dict[str, bytes] = {}
-
-    def blob(data: bytes, kind: str) -> dict[str, Any]:
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        blobs[f"blobs/{digest.replace(':', '/')}"] = data
-        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": digest, "size": len(data)}
-
-    layer = _layer()
-    index = []
-    for name, environment in {_PAUSE: {}, **environments}.items():
-        config = {
-            "architecture": "amd64", "os": "linux",
-            "config": {
-                "Env": [f"{key}={value}" for key, value in environment.items()],
-                "Cmd": ["/busybox", "sleep", "infinity"],
-            },
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        }  # fmt: skip
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": blob(json.dumps(config).encode(), "config.v1+json"),
-            "layers": [blob(layer, "layer.v1.tar")],
+    """All of one skeleton, each with an environment of its own."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        add_skeleton(tar)
+    configs = {
+        _whole(name): {
+            "Env": [f"{key}={value}" for key, value in environment.items()],
+            "Cmd": ["/busybox", "sleep", "infinity"],
         }
-        row = blob(json.dumps(manifest).encode(), "manifest.v1+json")
-        index.append({**row, "annotations": {"io.containerd.image.name": _whole(name)}})
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        _add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        _add(tar, "index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
-        for path, data in blobs.items():
-            _add(tar, path, data)
-    return packed.getvalue()
+        for name, environment in {_PAUSE: {}, **environments}.items()
+    }
+    return layout(layer.getvalue(), configs)
 
 
 def _whole(name: str) -> str:
@@ -363,31 +428,3 @@ def _whole(name: str) -> str:
     if not slash:
         return f"docker.io/library/{name}"
     return name if "." in first else f"docker.io/{name}"
-
-
-@functools.cache
-def _layer() -> bytes:
-    """What an image has beside /usr: links to it, and what programs there look for in /etc."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for folder, mode in (("etc", 0o755), ("usr", 0o755), ("tmp", 0o1777), ("var", 0o755)):
-            made = tarfile.TarInfo(folder)
-            made.type, made.mode = tarfile.DIRTYPE, mode
-            tar.addfile(made)
-        for path in (Path("/bin"), Path("/sbin"), *Path("/").glob("lib*")):
-            if path.is_symlink():
-                tar.add(path, path.name)
-        for path in (*map(Path, _SKELETON), *Path("/etc").glob("python3*")):
-            if path.exists():
-                tar.add(path, str(path.relative_to("/")))
-        # What a pod's first container runs, which is given no files of the machine.
-        tar.add(str(shutil.which("busybox")), "busybox")
-        _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
-        _add(tar, "etc/group", b"root:x:0:\n")
-    return packed.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = len(data), 0o644
-    tar.addfile(member, io.BytesIO(data))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from autoscaler.making import NOW, config, group, shape, snapshot, titans
+from autoscaler.make import NOW, config, group, shape, snapshot, titans
 from client.test_offer import job, offer
 
 from causeway.cluster import availability as client
@@ -17,10 +17,11 @@ from causeway.cluster.offer import Machine
 from causeway.commands.gpus import Row, listed
 from causeway.commands.waiting import Wait, described
 from causeway.workers import workers_of
-from infra.autoscaler import availability, ordering
 from infra.autoscaler.kube import publishing
 from infra.autoscaler.memory import Backoff, Memory
-from infra.autoscaler.world import GPU, Flavor, GangSet, Holding, Queued, Queues
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.snapshot import GPU, Flavor, GangSet, Holding, Queued, Queues
+from infra.autoscaler.reporting import availability
 from infra.catalogue.labels import GPU_MODEL
 from infra.render.kubernetes import autoscaler as rendered
 
@@ -37,7 +38,7 @@ def written(*waiting: Queued, free: int = 8) -> dict[str, Any]:
         waiting, (held,), {"cohort/all": {TITANS: {GPU: 8}}}, {"vision": "cohort/all"}, {"vision": (TITANS,)}
     )
     memory = Memory(backoffs={WEST.name: Backoff("capacity", "none", NOW, NOW, NOW + 300, 1)})
-    view = ordering.build(snapshot(nodes=titans(2), of=OF), memory, OF, NOW)
+    view = state_builder.build(snapshot(nodes=titans(2), of=OF), memory, OF, NOW)
     flavors = {TITANS: Flavor(TITANS, labels={GPU_MODEL: "titan-x-pascal"})}
     values, _ = availability.content(view, queues, flavors, memory, OF, {})
     found: dict[str, Any] = json.loads(availability.text({**values, "written": availability.stamp(NOW)}))

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from causeway.code.archive import RefusedArchiveError, digest_of, unpack, write_archive
+from causeway.code.difference import changes, unified
 from causeway.code.limit import check_limit, largest
 from causeway.code.secrets import find_secrets
 from causeway.code.tree import Entry, list_tree
@@ -240,3 +241,26 @@ def test_what_looks_like_a_secret_is_named(folder: Path, path: str, text: str, r
     assert [problem.where for problem in find_secrets(folder, list_tree(folder))] == (
         [str(folder / path)] if refused else []
     )
+
+
+def test_what_differs_from_what_was_shipped_is_shown(tmp_path: Path) -> None:
+    shipped, here = tmp_path / "shipped", tmp_path / "here"
+    for folder in (shipped, here):
+        (folder / "package").mkdir(parents=True)
+        (folder / "package/same.py").write_text("same = 1\n")
+        (folder / "data").write_bytes(folder.name.encode() + b"\xff")
+        (folder / "link").symlink_to("package" if folder is shipped else "data")
+    (shipped / "gone.py").write_text("old = 1\n")
+    (here / "new.py").write_text("new = 1")
+    entries = [entry.path for entry in list_tree(here)]
+    assert list(changes(shipped, here, entries)) == [
+        ("data", "changed"), ("gone.py", "removed"), ("link", "changed"), ("new.py", "added"),
+    ]  # fmt: skip
+    patch = "".join(line for path in ("data", "gone.py", "new.py") for line in unified(shipped, here, path))
+    assert "Binary files a/data and b/data differ" in patch
+    (shipped / "data").unlink()
+    (here / "data").unlink()
+    text = "".join(line for path in ("gone.py", "new.py") for line in unified(shipped, here, path))
+    subprocess.run(["git", "apply"], input=text, text=True, check=True, cwd=shipped, capture_output=True)
+    assert (shipped / "new.py").read_text() == "new = 1"
+    assert not (shipped / "gone.py").exists()

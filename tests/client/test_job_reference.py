@@ -27,7 +27,7 @@ def test_every_field_is_described() -> None:
     missing = [
         f"{name}.{field}"
         for name, part in parts.items()
-        for field, entry in part["properties"].items()
+        for field, entry in part.get("properties", {}).items()
         if not entry.get("description")
     ]
     assert missing == []
@@ -42,6 +42,8 @@ def test_every_field_is_described() -> None:
         ("{run: x, gpus: {count: 2, class: new}, code: false}", True),
         ("{run: x, code: src, roles: {chief: 1, ps: {count: 2, gpus: 0}}}", True),
         ("{run: x, where: {sites: [a], near: rack}, restarts: 0, ports: [80]}", True),
+        ("{run: x, checkpoints: {keep: 3, metric: loss, goal: maximize}, stall: 30m}", True),
+        ("{run: x, checkpoints: {keep: 0}}", False),
         ("gpus: 1", False),
         ("{run: x, time: 24}", False),
         ("{run: x, memory: much}", False),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causeway.errors import InputError, Problem
-from causeway.job import Code, Job, written
+from causeway.job import Code, Job, seeded, written
 from causeway.jobfile import LoadedJob, load
 
 
@@ -55,6 +55,9 @@ def test_every_field_of_the_design_is_read(folder: Path) -> None:
         secrets: {wandb: WANDB_API_KEY}
         mounts: {home: false}
         restarts: 0
+        checkpoints: {keep: 3, metric: val_loss, goal: maximize, sharded: true}
+        tracking: {experiment: ablations}
+        stall: 30m
         grace: 5m
         ports: [8080]
         """,
@@ -62,7 +65,8 @@ def test_every_field_of_the_design_is_read(folder: Path) -> None:
     assert job.gpus.class_ == "new"
     assert job.gpus.memory == 40 << 30
     assert job.env == {"SEED": "1", "DEBUG": "false"}
-    assert (job.time, job.grace) == (3 * 86400, 300)
+    assert (job.time, job.grace, job.stall) == (3 * 86400, 300, 1800)
+    assert (job.checkpoints.keep, job.checkpoints.metric, job.checkpoints.sharded) == (3, "val_loss", True)
     assert isinstance(job.code, Code)
     assert job.code.limit == 1 << 30
 
@@ -88,6 +92,8 @@ def test_everything_wrong_is_said_at_once_with_its_line(folder: Path) -> None:
         ("run: x\nnode: 2\n", "nodes"),
         ("run: x\ngpus: {modle: t4}\n", "model"),
         ("run: x\nwhere: {site: a}\n", "sites"),
+        ("run: x\ncheckpoints: {kep: 3}\n", "keep"),
+        ("run: x\ntracking: {experment: a}\n", "experiment"),
     ],
 )
 def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, hint: str) -> None:
@@ -107,6 +113,12 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
         ("run: x\ngpus: -1\n", "gpus.count"),
         ("run: x\ngpus: '4'\n", "gpus"),
         ("run: x\nroles: {master: 1}\n", "roles.master"),
+        ("run: x\ncheckpoints: {keep: 0}\n", "checkpoints.keep"),
+        ("run: x\ncheckpoints: {goal: least}\n", "checkpoints.goal"),
+        ("run: x\ncheckpoints: 3\n", "checkpoints"),
+        ("run: x\ntracking: 3\n", "tracking"),
+        ("run: x\ntracking: {experiment: ''}\n", "tracking.experiment"),
+        ("run: x\nenv: {MLFLOW_RUN_ID: a}\n", "env.MLFLOW_RUN_ID"),
         ("run: [a, b\n", ""),
         ("- run\n", ""),
         ("run: x\nrun: y\n", "run"),
@@ -120,6 +132,13 @@ def test_what_is_refused(folder: Path, text: str, field: str) -> None:
             load(folder / "job.yaml", {}, {})
         return
     assert problems(folder, text)[0][1].startswith(field)
+
+
+def test_tracking_is_also_written_as_one_word(folder: Path) -> None:
+    off = read(folder, "run: x\ntracking: false\n").job
+    assert (off.tracking.record, written(off)["tracking"]) == (False, {"record": False})
+    given = load(folder / "job.yaml", {}, {"tracking.experiment": "a", "tracking.record": "true"}).job
+    assert (given.tracking.record, given.tracking.experiment) == (True, "a")
 
 
 def test_a_file_that_is_not_there_says_how_a_command_is_given(tmp_path: Path) -> None:
@@ -178,6 +197,14 @@ def test_set_of_a_name_that_is_not_in_the_command_is_an_error(folder: Path) -> N
     with pytest.raises(InputError) as raised:
         load(file, {}, {"rl": "1"})
     assert raised.value.problems[0].field == "rl"
+
+
+def test_each_run_has_a_seed_its_own_or_the_one_that_was_set(folder: Path) -> None:
+    drawn = {seeded(load(None, {"run": "x"}, {}, folder=folder).job).seed for _ in range(3)}
+    assert len(drawn) == 3
+    job = load(None, {"run": "x"}, {"seed": "7"}, folder=folder).job
+    assert seeded(job).seed == job.seed == 7
+    assert load(None, {"run": "x {seed}"}, {"seed": "7"}, folder=folder).job.seed is None
 
 
 def test_written_gives_back_the_same_job(folder: Path) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from golden_clusters import golden
+from msgspec import structs
 
 from causeway.cluster.fit import fit
 from causeway.cluster.jobset import Submission, jobset
-from causeway.cluster.offer import VERSION, Offer, mounts_of, parse
+from causeway.cluster.offer import VERSION, Dashboards, Offer, mounts_of, parse
 from causeway.errors import CausewayError, InputError
 from causeway.job import Job
+from causeway.tracking.record import Record
 from causeway.workers import workers_of
-from infra.render.kubernetes import research
+from infra.render.kubernetes import grafana, research
 
 
 def written() -> dict[str, Any]:
@@ -48,6 +50,51 @@ def test_a_newer_cluster_is_read_and_said_and_a_much_newer_one_is_refused() -> N
         offer(version=VERSION + 2)
     with pytest.raises(CausewayError, match="can't be read"):
         parse({"version": VERSION})
+
+
+def test_grafana_is_where_the_cluster_says() -> None:
+    assert offer().dashboards == Dashboards("monitoring", "grafana-0", 3000)
+    older = written()
+    del older["dashboards"]
+    assert parse(older).dashboards is None
+    cluster = golden("research")
+    others = tuple(each for each in cluster.kubernetes.addons if each.name != "grafana")
+    without = structs.replace(cluster, kubernetes=structs.replace(cluster.kubernetes, addons=others))
+    assert without.research is not None
+    assert parse(research.contract(without, without.research)).dashboards is None
+    assert grafana.objects(without) == {}
+
+
+def test_a_run_is_recorded_where_the_cluster_has_mlflow() -> None:
+    """Only the sidecar has the token, and the program knows no more than where the sidecar is."""
+    values = {
+        "url": "http://mlflow.mlflow.svc:5000",
+        "namespace": "mlflow",
+        "service": "mlflow",
+        "port": 5000,
+    }
+    made = job(run="python t.py --cost '$5'", gpus=0)
+    older = {name: value for name, value in written().items() if name != "tracking"}
+    for found in (parse({**older, "tracking": values}), parse({**older, "tracking": None}), parse(older)):
+        fits = [fit(made, each, found) for each in workers_of(made)]
+        run = Submission("x-1", "user-ada", "ada", made, fits, found, "")
+        pod = jobset(run)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        keep, main = pod["initContainers"][-1], pod["containers"][0]
+        mounts = [{each["name"] for each in container["volumeMounts"]} for container in (keep, main)]
+        environments = [{each["name"]: each for each in container["env"]} for container in (keep, main)]
+        if found.tracking is None:
+            assert "tracking" not in mounts[0]
+            assert "CAUSEWAY_TRACKING_URI" not in environments[1]
+            continue
+        assert ("tracking" in mounts[0], "tracking" in mounts[1]) == (True, False)
+        assert environments[1]["CAUSEWAY_TRACKING_URI"]["value"] == "http://127.0.0.1:5757"
+        # An image whose sidecar does not listen has a runtime that sets none of these.
+        assert not [name for name in environments[1] if name.startswith("MLFLOW_")]
+        record = Record.of(environments[0]["CAUSEWAY_TRACKING"]["value"].replace("$$", "$"))
+        assert (record.url, record.workspace, record.experiment) == (values["url"], "user-ada", "x")
+        assert record.parameters["job.run"] == "python t.py --cost '$5'"
+        assert record.places["rack-a"].least == 0
+        assert record.tags["causeway.image"]
 
 
 def test_what_all_sites_have_is_mounted_and_what_some_have_is_asked_for() -> None:
@@ -130,3 +177,53 @@ def test_asking_for_more_memory_leaves_out_smaller_machines() -> None:
     )
     with pytest.raises(InputError):
         fit(small, workers_of(small)[0], replace(found, machines=[]))
+
+
+def test_a_worker_gets_the_adapters_and_huge_pages_that_go_with_its_gpus() -> None:
+    def main(**fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        made = job(**fields)
+        run = Submission(
+            "x-1", "user-ada", "ada", made, [fit(made, each, found) for each in workers_of(made)], found, ""
+        )
+        template = jobset(run)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+        return template, template["spec"]["containers"][0]
+
+    def limits(**gpus: Any) -> dict[str, str]:
+        _, container = main(nodes=2, priority="high", gpus={"interconnect": "efa", **gpus})
+        return dict(container["resources"]["limits"])
+
+    found = offer()
+    whole = limits(count=8, model="h100")
+    assert (whole["vpc.amazonaws.com/efa"], whole["hugepages-2Mi"]) == ("32", "10256Mi")
+    half = limits(count=4, model="a100-40gb")
+    assert (half["vpc.amazonaws.com/efa"], half["hugepages-2Mi"]) == ("2", "5128Mi")
+    one = limits(count=1, model="a100-40gb")
+    assert (one["vpc.amazonaws.com/efa"], one["hugepages-2Mi"]) == ("1", "1282Mi")
+    assert {"vpc.amazonaws.com/efa", "hugepages-2Mi"} & {*limits(count=0)} == set(), (
+        "none of them goes with no GPU"
+    )
+    # Of several kinds of machines what all of them have.
+    assert limits(count=8)["vpc.amazonaws.com/efa"] == "4"
+
+    template, container = main(nodes=2, priority="high", gpus={"count": 8, "interconnect": "efa"})
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert (env["FI_PROVIDER"], env["CAUSEWAY_EFA"]) == ("efa", "4")
+    topology = "kueue.x-k8s.io/podset-required-topology"
+    assert template["metadata"]["annotations"] == {topology: "topology.kubernetes.io/zone"}
+    others = template["spec"]["initContainers"]
+    assert not [each for each in others if "vpc.amazonaws.com/efa" in each["resources"].get("limits", {})]
+
+    template, container = main(nodes=2, priority="high", gpus={"count": 8, "model": "h100"})
+    assert {"vpc.amazonaws.com/efa", "hugepages-2Mi"} & {*container["resources"]["limits"]} == set()
+    assert "FI_PROVIDER" not in {each["name"] for each in container["env"]}
+    assert "annotations" not in template["metadata"]
+
+
+def test_a_cluster_that_offers_no_adapters_is_not_asked_for_them() -> None:
+    older = written()
+    for machine in older["machines"]:
+        machine.pop("efa", None)
+    made = job(nodes=2, priority="high", gpus={"count": 8, "interconnect": "efa"})
+    with pytest.raises(InputError) as raised:
+        fit(made, workers_of(made)[0], parse(older))
+    assert raised.value.problems[0].field == "gpus.interconnect"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from client.jobset_world import World, worlds
+from client.jobset_world import World
 from client.pods import can_run
-from client.process import Finished
-from client.test_run_in_cluster import person, program
+from client.process import Causeway, program
 from client.wheels import wheel
 
 pytestmark = [
@@ -20,20 +18,6 @@ pytestmark = [
     pytest.mark.heavy(minutes=1),
     pytest.mark.skipif(bool(can_run()), reason=can_run()),
 ]
-
-Run = Callable[..., Finished]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with worlds(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-        assert found.pods.problems == []
-
-
-@pytest.fixture
-def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
-    return person(world, "ada", folder, environment, command)
 
 
 def kept(world: World) -> dict[str, int]:
@@ -46,7 +30,7 @@ def kept(world: World) -> dict[str, int]:
 
 
 def test_the_first_worker_installs_for_all_and_the_next_start_takes_it(
-    ada: Run, world: World, folder: Path
+    ada: Causeway, world: World, folder: Path
 ) -> None:
     wheel(folder / "wheels", "hello", "1.0", requires=["torch>=1.0"])
     (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\nhello\n")
@@ -66,8 +50,9 @@ def test_the_first_worker_installs_for_all_and_the_next_start_takes_it(
     assert sorted(kept(world).values()) == [1, 1], "nothing was installed"
 
 
+@pytest.mark.nightly
 def test_packages_that_are_not_those_that_were_installed_do_not_run(
-    ada: Run, world: World, folder: Path
+    ada: Causeway, world: World, folder: Path
 ) -> None:
     wheel(folder / "wheels", "hello", "2.0")
     (folder / "requirements.txt").write_text("--no-index\n--find-links wheels\nhello\n")
@@ -97,7 +82,8 @@ def test_packages_that_are_not_those_that_were_installed_do_not_run(
     assert ada(*arguments).code == 0, "an archive that is gone is installed again"
 
 
-def test_what_cannot_be_installed_ends_the_run_in_uvs_words(ada: Run, folder: Path) -> None:
+@pytest.mark.nightly
+def test_what_cannot_be_installed_ends_the_run_in_uvs_words(ada: Causeway, folder: Path) -> None:
     program(folder, "print('this must not run')")
     (folder / "requirements.txt").write_text("--no-index\nno-such-package==1\n")
     (folder / "job.yaml").write_text(
@@ -112,15 +98,16 @@ def test_what_cannot_be_installed_ends_the_run_in_uvs_words(ada: Run, folder: Pa
     assert "this must not run" not in done.err
 
 
-def test_a_list_that_is_not_shipped_is_refused_before_anything_is_sent(ada: Run, folder: Path) -> None:
+def test_a_list_that_is_not_shipped_is_refused_before_anything_is_sent(ada: Causeway, folder: Path) -> None:
     program(folder, "")
     (folder / "job.yaml").write_text("run: python train.py\npython: requirements.txt\n")
     done = ada("run", "job.yaml")
     assert (done.code, "job.yaml:2: python:" in done.err) == (2, True), done.err
 
 
+@pytest.mark.nightly
 def test_what_one_person_gives_uv_reaches_it_and_keeps_environments_apart(
-    ada: Run, world: World, folder: Path
+    ada: Causeway, world: World, folder: Path
 ) -> None:
     """The index, from `env`: no other environment has these packages."""
     index = folder / "index"

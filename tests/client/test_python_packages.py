@@ -7,7 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from client.wheels import wheel
 
+from causeway import packages
 from causeway.errors import CausewayError
 from causeway.packages import CONTENTS, check_name, find_uv, install_here, packages_of
 
@@ -32,8 +33,9 @@ class World:
         options = f"--no-index\n--find-links {self.index}\n" if name == "requirements.txt" else ""
         (self.code / name).write_text(options + text)
 
-    def install(self, name: str = "requirements.txt") -> Path:
-        return install_here(self.code, name, "0" * 64, self.cache, python=str(self.image / "bin/python3"))
+    def install(self, name: str = "requirements.txt", *, exactly: Sequence[str] = ()) -> Path:
+        python = str(self.image / "bin/python3")
+        return install_here(self.code, name, "0" * 64, self.cache, python=python, exactly=exactly)
 
     def contents(self) -> dict[str, Any]:
         file = self.code.parent / "image.json"
@@ -106,6 +108,18 @@ def test_what_conflicts_is_installed_over_it(world: World) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert kept.stdout == "1.0 1.0\n", "the image is as it was"
+
+
+def test_a_run_that_is_repeated_gets_the_versions_that_it_had(world: World) -> None:
+    world.write("lightning\nnumpy>=1.2\n")
+    before = packages.installed(world.install())
+    assert before == ["lightning==1.0", "numpy==1.5"]
+    wheel(world.index, "numpy", "1.6")
+    again = world.install(exactly=before)
+    assert packages.installed(again) == before
+    world.write("lightning\nnumpy>=1.2 # resolved anew\n")
+    assert packages.installed(world.install()) == ["lightning==1.0", "numpy==1.6"]
+    assert packages.installed(world.install(exactly=before)) == before
 
 
 def test_a_program_of_the_image_finds_what_was_installed(world: World) -> None:

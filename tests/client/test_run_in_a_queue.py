@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from client.jobset_world import World, worlds
+from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
-from client.test_run_in_cluster import Run, person, program
+from client.process import Causeway, program
+from drive.kubernetes.apiserver import NAME
+
+from infra.render.kubernetes import queues as queueing
+from infra.render.kubernetes import research
+from infra.render.kubernetes.manifests import SYSTEM
+
+_TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.heavy(minutes=1),
+    pytest.mark.heavy(minutes=2),
     pytest.mark.skipif(bool(can_run()), reason=can_run()),
 ]
 
@@ -25,19 +39,28 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         assert found.pods.problems == []
 
 
-@pytest.fixture
-def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
-    return person(world, "ada", folder, environment, command)
-
-
-def state(ada: Run, name: str) -> str:
+def state(ada: Causeway, name: str) -> str:
     return str(yaml.safe_load(ada("why", name, "--json").out)["state"])
 
 
-def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(ada: Run, folder: Path) -> None:
+def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(
+    ada: Causeway, world: World, folder: Path
+) -> None:
     program(folder, "print('ran')")
     done = ada("run", "--gpus", "0", "--name", "small", "--", "python3", "train.py")
     assert done.code == 0, done.err
+    # So does its board.
+    assert ada("board", "small-1", "--detach").code == 0
+    uid = world.admin.call("GET", "/apis/batch/v1/namespaces/user-ada/jobs/board")["metadata"]["uid"]
+    of_board = f"/api/v1/namespaces/user-ada/pods?labelSelector=batch.kubernetes.io/controller-uid={uid}"
+    wait(lambda: world.admin.call("GET", of_board)["items"])
+    workloads = "/apis/kueue.x-k8s.io/v1beta2/namespaces/user-ada/workloads"
+    found = world.admin.call("GET", f"{workloads}?labelSelector=kueue.x-k8s.io/job-uid={uid}")
+    (workload,) = found["items"]
+    assert workload["spec"]["queueName"] == "default"
+    assert ada("board", "--stop").code == 0
+    refused = ada("resume", "small-1")
+    assert (refused.code, "small-1 is done; causeway rerun small-1" in refused.err) == (1, True)
     waiting = ada("run", "-d", "--json", "--gpus", "4", "--name", "large", "--", "python3", "train.py").json[
         "run"
     ]
@@ -53,7 +76,7 @@ def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(ada: Run,
     assert "couldn't assign" in ada("why", waiting).out
 
 
-def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Run, folder: Path) -> None:
+def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder: Path) -> None:
     program(
         folder,
         """
@@ -78,14 +101,189 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Run, folder: Path
     ada("stop", name)
 
 
-def test_a_run_whose_time_is_up_is_stopped_and_says_so(ada: Run, folder: Path) -> None:
+_TRAINS = """
+    import causeway, hashlib, json, os, pathlib, sys, time
+    step, state, starts = 0, "", 0
+    if resume := os.environ.get("CAUSEWAY_RESUME"):
+        step, state, starts = json.loads(pathlib.Path(resume, "state.json").read_text())
+    begun, starts = step, starts + 1
+    while starts < 8 or step < begun + 40:
+        step += 1
+        state = hashlib.sha256(f"{state} {step}".encode()).hexdigest()
+        stop = causeway.should_stop()
+        if step % 7 == 0 or stop:
+            with causeway.checkpoint(step) as folder:
+                (folder / "state.json").write_text(json.dumps([step, state, starts]))
+        if stop:
+            sys.exit()
+        if step == begun + 20:
+            print(f"goes on from {begun}", flush=True)
+        time.sleep(0.05)
+    print(f"trained {step} steps: {state}", flush=True)
+"""
+
+
+def trained(steps: int) -> str:
+    """What the program comes to when nothing disturbs it."""
+    state = ""
+    for step in range(1, steps + 1):
+        state = hashlib.sha256(f"{state} {step}".encode()).hexdigest()
+    return state
+
+
+@pytest.mark.nightly
+def test_a_run_that_is_preempted_and_evicted_again_and_again_goes_on_where_it_was(
+    ada: Causeway, world: World, folder: Path
+) -> None:
+    """Five times by Kueue; twice its pod is evicted, as on a notice that a spot instance will end."""
+    program(folder, _TRAINS)
+    (folder / "job.yaml").write_text(
+        "name: patient\nrun: python3 train.py\ngpus: 0\ncpus: 3\nrestarts: 0\npriority: normal\n"
+    )
+    seen: list[int] = []
+
+    def next_start() -> bool:
+        found = re.findall(r"goes on from (\d+)", ada("logs", name).out)
+        seen.extend(sorted({*map(int, found)} - {*seen}))
+        return bool({*map(int, found)} - before)
+
+    with processors(world, 4):
+        name = ada("run", "-d", "--json", "job.yaml").json["run"]
+        for number in range(7):
+            before = {*seen}
+            wait(next_start)
+            if number in (1, 4):
+                evict(world, name)
+                continue
+            done = ada(
+                "run", "--json", "--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3",
+                "--", "true",
+            )  # fmt: skip
+            assert done.code == 0, done.err
+        wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
+    found = yaml.safe_load(ada("why", name, "--json").out)
+    assert (found["state"], found["restarts"]) == ("done", 0)
+    evictions = workload(world, name)["status"]["schedulingStats"]["evictions"]
+    assert {each["reason"]: each["count"] for each in evictions} == {"Preempted": 5}
+    # Asked to stop it saved at once, between two periodic checkpoints.
+    assert len(seen) == 7
+    assert any(step % 7 for step in seen[1:])
+    said = re.findall(r"trained (\d+) steps: (\w+)", ada("logs", name).out)
+    ((steps, digest),) = said
+    assert digest == trained(int(steps))
+    kept = world.s3().list_objects_v2(
+        Bucket=world.bucket, Prefix=f"runs/user-ada/{name}/checkpoints/manifests/"
+    )
+    # The last two; the one that the last start came from is one of them, or is there besides.
+    assert len(kept["Contents"]) in (2, 3)
+
+
+def test_of_a_sharded_checkpoint_each_worker_gets_all_parts_after_a_preemption(
+    ada: Causeway, world: World, folder: Path
+) -> None:
     program(
         folder,
         """
-        import signal, sys, time
-        signal.signal(signal.SIGTERM, lambda *_: (print("saved", flush=True), sys.exit(0)))
-        print("begun", flush=True)
-        time.sleep(3600)
+        import causeway, os, pathlib, sys, time
+        rank = os.environ["CAUSEWAY_RANK"]
+        if resume := os.environ.get("CAUSEWAY_RESUME"):
+            found = {path.name: path.read_text() for path in sorted(pathlib.Path(resume).iterdir())}
+            print(f"{rank} finds {found}", flush=True)
+            sys.exit()
+        # The second one writes a part that the first has not.
+        for step in range(1, 3 + int(rank)):
+            with causeway.checkpoint(step) as folder:
+                (folder / f"part-{rank}").write_text(f"{step} of {rank}")
+        print("written", flush=True)
+        while not causeway.should_stop():
+            time.sleep(0.1)
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: shards\nrun: python3 train.py\ngpus: 0\nnodes: 2\ncpus: 1\nlauncher: none\nrestarts: 0\n"
+        "priority: normal\ncheckpoints: {sharded: true}\n"
+    )
+    with processors(world, 4):
+        name = ada("run", "-d", "--json", "job.yaml").json["run"]
+        wait(lambda: ada("logs", name).out.count("written") == 2)
+        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
+        done = ada("run", "--json", *urgent, "--", "true")
+        assert done.code == 0, done.err
+        wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
+    assert state(ada, name) == "done"
+    parts = "{'part-0': '2 of 0', 'part-1': '2 of 1'}"
+    told = ada("logs", name).out
+    assert [f"{rank} finds {parts}" in told for rank in (0, 1)] == [True, True]
+
+
+def evict(world: World, run: str) -> None:
+    """As a drain does."""
+    path = "/api/v1/namespaces/user-ada/pods"
+    (pod,) = [
+        each["metadata"]["name"]
+        for each in world.admin.call("GET", f"{path}?labelSelector=causeway.dev%2Frun%3D{run}")["items"]
+        if each["status"]["phase"] == "Running"
+    ]
+    about = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    world.admin.call("POST", f"{path}/{pod}/eviction", about)
+
+
+def workload(world: World, run: str) -> Any:
+    found = world.admin.call("GET", "/apis/kueue.x-k8s.io/v1beta2/namespaces/user-ada/workloads")["items"]
+    return next(each for each in found if each["metadata"]["ownerReferences"][0]["name"] == run)
+
+
+@contextmanager
+def processors(world: World, count: int) -> Iterator[None]:
+    """A cohort with so many processors, of machines without GPUs, and no more."""
+    kinds = ("cohorts", "clusterqueues")
+    paths = [f"/apis/kueue.x-k8s.io/v1beta2/{kind}" for kind in kinds]
+    found = {
+        f"{path}/{each['metadata']['name']}": each["spec"]["resourceGroups"]
+        for path in paths
+        for each in world.admin.call("GET", path)["items"]
+    }
+    flavours = queueing.objects(world.spec)["flavours.yaml"]
+    whose = next(
+        each["metadata"]["name"]
+        for each in flavours
+        if each["kind"] == "ResourceFlavor" and "topologyName" not in each["spec"]
+    )
+
+    def put(path: str, groups: Any) -> None:
+        spec = {"spec": {"resourceGroups": groups}}
+        world.admin.call("PATCH", path, spec, "application/merge-patch+json")
+
+    for path, groups in found.items():
+        kind = path.split("/")[-2]
+        less = json.loads(json.dumps(groups))
+        for flavour in less[0]["flavors"]:
+            for each in flavour["resources"]:
+                if each["name"] == "cpu":
+                    mine = kind == "cohorts" and flavour["name"] == whose
+                    each["nominalQuota"] = str(count if mine else 0)
+        put(path, less)
+    try:
+        yield
+    finally:
+        for path, groups in found.items():
+            put(path, groups)
+
+
+def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoint(
+    ada: Causeway, folder: Path
+) -> None:
+    program(
+        folder,
+        """
+        import causeway, os, time
+        print("begun after", os.path.basename(os.environ.get("CAUSEWAY_RESUME", "nothing")), flush=True)
+        while not os.environ.get("CAUSEWAY_RESUME"):
+            if causeway.should_stop():
+                with causeway.checkpoint(7) as folder:
+                    (folder / "model").write_text("x")
+                break
+            time.sleep(0.1)
         """,
     )
     # The time counts from the admission on, and pods take theirs to start.
@@ -104,16 +302,21 @@ def test_a_run_whose_time_is_up_is_stopped_and_says_so(ada: Run, folder: Path) -
         "train.py",
     )
     assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
-    assert "begun" in done.err
+    assert "begun after nothing" in done.err
     assert done.json["seconds"] >= limit
     name = done.json["name"]
     assert f"{limit}s" in ada("why", name).out
-    refused = ada("resume", name)
-    assert (refused.code, f"causeway rerun {name}" in refused.err) == (1, True)
+    # Its worker saves within its grace, and what it saved is copied.
+    (resumed,) = json.loads(wait(lambda: (done := ada("resume", name, "--json")).code == 0 and done.out))
+    assert resumed["continues_as"] == "short-2"
+    wait(lambda: state(ada, "short-2") == "done")
+    assert "begun after step-7" in ada("logs", "short-2").out.splitlines()
+    refused = ada("resume", "short-2")
+    assert (refused.code, "short-2 is done; causeway rerun short-2" in refused.err) == (1, True)
 
 
 def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
-    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
     program(folder, "print('ran')")
     careful = person(world, "ada", folder, {**environment}, command, CAUSEWAY_YES="")
@@ -128,7 +331,7 @@ def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
 
 
 def test_the_doctor_finds_the_way_open_and_what_is_missing(
-    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
     found = yaml.safe_load(ada("doctor", "--json").out)
     assert {each["step"]: each["state"] for each in found} == dict.fromkeys(
@@ -149,7 +352,7 @@ def test_the_doctor_finds_the_way_open_and_what_is_missing(
     assert nobody("doctor").code == 3
 
 
-def test_ssh_nodes_are_known_by_name(ada: Run, world: World, tmp_path: Path) -> None:
+def test_ssh_nodes_are_known_by_name(ada: Causeway, world: World, tmp_path: Path) -> None:
     """ssh itself is the lab's matter: what is started here is another program of that name."""
     (name, hosts), *_ = [(each.name, each.nodes) for each in world.spec.access.ssh]
     program = tmp_path / "bin/ssh"
@@ -167,7 +370,7 @@ def test_ssh_nodes_are_known_by_name(ada: Run, world: World, tmp_path: Path) -> 
 
 
 def test_nobody_stops_anothers_run(
-    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
     program(folder, "import time; time.sleep(3600)")
     name = ada("run", "-d", "--json", "--gpus", "0", "--name", "mine", "--", "python3", "train.py").json[
@@ -178,3 +381,96 @@ def test_nobody_stops_anothers_run(
     assert refused.code == 1
     assert "no run" in refused.err
     ada("stop", name)
+
+
+@pytest.mark.nightly
+def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: World, folder: Path) -> None:
+    """What is a third of ``keep_days`` old is copied onto itself; with no days, all is that old."""
+    _keep_days(world, 0)
+    codes = {}
+    for name in ("kept", "over", "other"):
+        program(folder, f"print('{name}')")
+        done = ada("run", "-d", "--json", "--gpus", "0" if name == "over" else "4", "--name", name, "--",
+                   "python3", "train.py")  # fmt: skip
+        assert done.code == 0, done.err
+        codes[name] = f"code/user-ada/{done.json['code']}.tar.gz"
+    wait(lambda: state(ada, "over-1") == "done")
+    ada("stop", "other-1")
+    before = _written(world)
+    renewed = _renewal(world)
+    assert renewed.returncode == 0, renewed.stderr
+    assert "code in 1 of 1 namespaces is kept" in renewed.stdout
+    after = _written(world)
+    # One run waits and one is stopped; no run needs the third, which expires in its time.
+    assert [after[codes[name]] != before[codes[name]] for name in codes] == [True, False, True]
+    # The client does the same before anything needs it: with a new run of the same tree, and with `resume`.
+    assert ada("run", "-d", "--gpus", "4", "--name", "again", "--", "python3", "train.py").code == 0
+    assert _written(world)[codes["other"]] != after[codes["other"]]
+    assert ada("resume", "other-1").code == 0
+    ada("stop", "other-1")
+    world.s3().delete_object(Bucket=world.bucket, Key=codes["other"])
+    for refused in (ada("resume", "other-1"), ada("rerun", "again-1")):
+        assert (refused.code, "is not in the store any more" in refused.err) == (1, True), refused.err
+    assert "the code of other-1 is not in the store" in _renewal(world).stderr
+    _keep_days(world, 90)
+    before = _written(world)
+    assert _renewal(world).returncode == 0
+    assert _written(world) == before, "what is new is left alone"
+    # What was found to be gone is sent again; what was seen a while ago needs no look at the store.
+    again = ("run", "-d", "--gpus", "4", "--name", "again", "--", "python3", "train.py")
+    assert ada(*again).code == 0
+    assert codes["other"] in _written(world)
+    away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    assert ada(*again, **away).code == 0
+    assert ada("resume", "other-1", **away).code == 3
+    program(folder, "print('edited')")
+    (folder / "new.py").write_text("")
+    told = ada("code", "kept-1", "--diff")
+    assert "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-print('kept')\n" in told.out
+    assert [each["change"] for each in yaml.safe_load(ada("code", "kept-1", "--diff", "--json").out)] == [
+        "added",
+        "changed",
+    ]
+    for name in ("kept-1", "again-1", "again-2", "again-3"):
+        ada("stop", name)
+
+
+def _keep_days(world: World, days: int) -> None:
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{research.NAME}"
+    offer = json.loads(world.admin.call("GET", path)["data"]["cluster.json"])
+    offer["code"]["keep_days"] = days
+    data = {"data": {"cluster.json": json.dumps(offer)}}
+    world.admin.call("PATCH", path, data, "application/merge-patch+json")
+
+
+def _written(world: World) -> dict[str, str]:
+    """Archive of code → its version."""
+    found = world.s3().list_object_versions(Bucket=world.bucket, Prefix="code/")["Versions"]
+    return {each["Key"]: each["VersionId"] for each in found if each["IsLatest"]}
+
+
+def _renewal(world: World) -> subprocess.CompletedProcess[str]:
+    """A run of the CronJob: its command, with its service account's token where pods find it."""
+    path = f"/apis/batch/v1/namespaces/{SYSTEM}/cronjobs/{research.RENEWAL}"
+    pod = world.admin.call("GET", path)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{pod['serviceAccountName']}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    folder = world.folder / "renewal"
+    folder.mkdir(exist_ok=True)
+    (folder / "token").write_text(world.admin.call("POST", account, asked)["status"]["token"])
+    shutil.copy(world.folder / "pki/ca.crt", folder / "ca.crt")
+    (folder / "hosts").write_text(f"127.0.0.1 {NAME}\n")
+    server = yaml.safe_load(world.way.read_text())["clusters"][0]["cluster"]["server"]
+    mounted = """
+        mount -t tmpfs tmpfs /run && mkdir -p "$1" && mount --bind "$0" "$1"
+        mount --bind "$0/hosts" /etc/hosts && shift && exec "$@"
+    """
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mounted, str(folder), _TOKENS, *pod["containers"][0]["command"]],
+        env={
+            **world.tools(),
+            "KUBERNETES_SERVICE_HOST": NAME,
+            "KUBERNETES_SERVICE_PORT": server.rpartition(":")[2],
+        },
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
-from client.jobset_world import World, worlds
+from client.jobset_world import World, person
 from client.pods import can_run, wait
-from client.process import Finished
+from client.process import Causeway, program
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,43 +19,8 @@ pytestmark = [
     pytest.mark.skipif(bool(can_run()), reason=can_run()),
 ]
 
-Run = Callable[..., Finished]
 
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with worlds(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-        assert found.pods.problems == []
-
-
-@pytest.fixture
-def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
-    """Ada's shell, in the folder."""
-    return person(world, "ada", folder, environment, command)
-
-
-def person(
-    world: World, login: str, folder: Path, environment: Mapping[str, str], command: list[str], **more: str
-) -> Run:
-    """Somebody's shell, with ``more`` in its environment."""
-
-    def run(*arguments: str, **other: str) -> Finished:
-        env = {**environment, **world.environment(login), **more, **other}
-        done = subprocess.run(
-            [*command, *arguments], cwd=folder, env=env,
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
-        return Finished(done.returncode, done.stdout, done.stderr)
-
-    return run
-
-
-def program(folder: Path, text: str) -> None:
-    (folder / "train.py").write_text(textwrap.dedent(text), encoding="utf-8")
-
-
-def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Run, folder: Path) -> None:
+def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Causeway, folder: Path) -> None:
     program(folder, "import os; print('hello from', os.environ['CAUSEWAY_RUN'], os.getcwd())")
     done = ada("run", "--name", "hello", "--", "python3", "train.py")
     assert done.code == 0, done.err
@@ -65,7 +29,7 @@ def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Run, folder: Pat
     assert (row["state"], row["person"], row["workers"][0]["state"]) == ("done", "ada", "done")
 
 
-def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Run, folder: Path) -> None:
+def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Causeway, folder: Path) -> None:
     """Kubernetes has a meaning of its own for ``$$`` and ``$(NAME)`` in commands and variables."""
     program(folder, "import os; print(os.environ['RAW'])")
     made = {
@@ -81,6 +45,7 @@ def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Run, folder:
 
 _DDP = """
     import os, sys, torch, torch.distributed as dist
+    from model.layer_999 import SIZE
     dist.init_process_group("gloo")
     total = torch.tensor([float(dist.get_rank())])
     dist.all_reduce(total)
@@ -91,8 +56,12 @@ _DDP = """
 
 
 def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitted_stays(
-    ada: Run, world: World, folder: Path, tmp_path: Path
+    ada: Causeway, folder: Path, tmp_path: Path
 ) -> None:
+    """With a thousand files, and torchrun. On a real kubelet: ``test_kubelets.py``."""
+    (folder / "model").mkdir()
+    for number in range(1000):
+        (folder / f"model/layer_{number}.py").write_text(f"SIZE = {number}\n")
     program(folder, _DDP.replace("FAIL", "True"))
     (folder / "job.yaml").write_text("name: ddp\nrun: python3 train.py\nnodes: 2\ngpus: 1\nrestarts: 0\n")
     done = ada("run", "job.yaml", "--json")
@@ -114,8 +83,9 @@ def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitte
     assert ada("run", "job.yaml").code == 0
 
 
+@pytest.mark.nightly
 def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
-    ada: Run, world: World, folder: Path, tmp_path: Path
+    ada: Causeway, world: World, folder: Path, tmp_path: Path
 ) -> None:
     program(
         folder,
@@ -168,7 +138,7 @@ def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
     assert ada("put", name, "not-there").code == 2
 
 
-def test_unchanged_code_is_not_sent_again(ada: Run, world: World, folder: Path) -> None:
+def test_unchanged_code_is_not_sent_again(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "print('x' * 10)")
     first = ada("run", "--name", "same", "--json", "--", "python3", "train.py")
     again = ada("run", "--name", "same", "--json", "--", "python3", "train.py")
@@ -180,7 +150,7 @@ def test_unchanged_code_is_not_sent_again(ada: Run, world: World, folder: Path) 
     assert len(versions["Versions"]) == 1
 
 
-def test_a_failure_is_restarted_and_an_import_that_fails_is_not(ada: Run, folder: Path) -> None:
+def test_a_failure_is_restarted_and_an_import_that_fails_is_not(ada: Causeway, folder: Path) -> None:
     program(folder, "import os, sys; sys.exit(3 if os.environ['CAUSEWAY_ATTEMPT'] == '0' else 0)")
     (folder / "job.yaml").write_text("name: again\nrun: python3 train.py\nrestarts: 1\n")
     done = ada("run", "job.yaml", "--json")
@@ -191,7 +161,7 @@ def test_a_failure_is_restarted_and_an_import_that_fails_is_not(ada: Run, folder
     assert "nothing_of_the_sort" in done.json["first_failure"]["reason"]
 
 
-def test_code_that_is_not_what_was_submitted_does_not_run(ada: Run, world: World, folder: Path) -> None:
+def test_code_that_is_not_what_was_submitted_does_not_run(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "print('this must not run')")
     first = ada("run", "--name", "forged", "--json", "--", "python3", "train.py")
     key = f"code/user-ada/{first.json['code']}.tar.gz"
@@ -204,7 +174,7 @@ def test_code_that_is_not_what_was_submitted_does_not_run(ada: Run, world: World
     assert "the code" in done.json["first_failure"]["reason"]
 
 
-def test_code_that_is_gone_from_the_store_ends_the_run(ada: Run, world: World, folder: Path) -> None:
+def test_code_that_is_gone_from_the_store_ends_the_run(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "print('soon gone')")
     name = ada("run", "--name", "gone", "--json", "--", "python3", "train.py").json["name"]
     code = ada("why", name, "--json").json["code"]
@@ -215,7 +185,7 @@ def test_code_that_is_gone_from_the_store_ends_the_run(ada: Run, world: World, f
     assert again.code == 0, "the client sends it again"
 
 
-def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Run, world: World, folder: Path) -> None:
+def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "print('never sent')")
     done = ada("run", "--dry-run", "--gpus", "4", "--name", "dry", "--", "python3", "train.py")
     assert done.code == 0, done.err
@@ -234,7 +204,7 @@ def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Run, world: World, f
     assert not any(each["name"].startswith("dry") for each in yaml.safe_load(ada("ps", "--json").out))
 
 
-def test_what_no_machine_can_run_names_the_field(ada: Run, folder: Path) -> None:
+def test_what_no_machine_can_run_names_the_field(ada: Causeway, folder: Path) -> None:
     program(folder, "")
     for text, field in (
         ("python: requirements.txt\n", "python"),
@@ -253,7 +223,7 @@ def test_what_no_machine_can_run_names_the_field(ada: Run, folder: Path) -> None
 
 
 def test_a_run_in_a_groups_namespace_and_nobody_elses(
-    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
     program(folder, "print('ours')")
     done = ada("run", "--group", "engineers", "--json", "--name", "ours", "--", "python3", "train.py")
@@ -265,7 +235,7 @@ def test_a_run_in_a_groups_namespace_and_nobody_elses(
     assert alan("ps", "--group", "engineers").code == 1
 
 
-def test_detached_it_goes_on(ada: Run, world: World, folder: Path) -> None:
+def test_detached_it_goes_on(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "import time; print('begun', flush=True); time.sleep(3); print('ended')")
     done = ada("run", "-d", "--json", "--name", "later", "--", "python3", "train.py")
     assert done.code == 0
@@ -275,7 +245,7 @@ def test_detached_it_goes_on(ada: Run, world: World, folder: Path) -> None:
 
 
 def test_ctrl_c_lets_go_and_the_run_goes_on(
-    ada: Run, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
     program(folder, "import time; print('begun', flush=True); time.sleep(4); print('ended')")
     process = subprocess.Popen(
@@ -310,3 +280,39 @@ def test_a_cluster_that_does_not_answer_is_exit_code_3(
         )
         assert (done.returncode, words in done.stderr) == (3, True), done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.nightly
+def test_a_run_for_each_combination_is_submitted_by_one_command(ada: Causeway, folder: Path) -> None:
+    program(folder, "import os, sys; print('from', os.environ['CAUSEWAY_RUN'], *sys.argv[1:])")
+    each = ("--name", "grid", "--each", "lr=0.1,0.01", "--each", "seed=1..2")
+    command = ("--", "python3", "train.py", "{lr}", "{seed}")
+    done = ada("run", *each, "--json", *command)
+    assert done.code == 0, done.err
+    made = {row["run"]: (row["set"]["lr"], row["set"]["seed"]) for row in yaml.safe_load(done.out)}
+    combinations = [("0.1", "1"), ("0.1", "2"), ("0.01", "1"), ("0.01", "2")]
+    assert made == {f"grid-{number}": chosen for number, chosen in enumerate(combinations, 1)}
+
+    def all_done() -> bool:
+        rows = yaml.safe_load(ada("ps", "--json").out)
+        return {row["name"] for row in rows if row["state"] == "done"} >= made.keys()
+
+    assert wait(all_done)
+    for name, (lr, seed) in made.items():
+        assert f"from {name} {lr} {seed}" in ada("logs", name).out
+
+    objects = [*yaml.safe_load_all(ada("run", *each, "--dry-run", *command).out)]
+    assert len(objects) == 4
+
+
+def test_what_is_wrong_with_any_of_many_runs_is_said_before_the_first_is_submitted(
+    ada: Causeway, folder: Path
+) -> None:
+    program(folder, "")
+    done = ada("run", "--name", "none", "--each", "time=1h,soon,never", "--", "true")
+    assert done.code == 2
+    assert "--each time: time: soon " in done.err
+    assert "never" in done.err
+    done = ada("run", "--name", "none", "--each", "group=a,b", "--", "true")
+    assert done.code == 2
+    assert not [row for row in yaml.safe_load(ada("ps", "--json").out) if row["name"].startswith("none")]

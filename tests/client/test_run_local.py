@@ -14,19 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from client.process import Causeway
-
-SYSTEM_PYTHON = "/usr/bin/python3"
+from client.process import SYSTEM_PYTHON, Causeway, need_torch
 
 
-def has_torch() -> bool:
-    done = subprocess.run(
-        [SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True, check=False
-    )
-    return done.returncode == 0
-
-
-needs_torch = pytest.mark.skipif(not has_torch(), reason="no python3-torch: 'make packages' installs it")
+@pytest.fixture(scope="module")
+def torch() -> None:
+    """Looked for by the one worker that runs these tests, and not by each that collects them."""
+    need_torch()
 
 
 def program(folder: Path, text: str, name: str = "train.py") -> None:
@@ -144,7 +138,7 @@ def test_a_run_that_is_stopped_may_save(
     process.communicate(timeout=60)
     assert process.returncode == 130
     (run,) = Path(environment["HOME"], ".local/share/causeway/runs").iterdir()
-    assert (run / "checkpoints/step-1").read_text() == "saved"
+    assert (run / "checkpoints/worker-0/step-1").read_text() == "saved"
 
 
 def test_a_program_that_will_not_stop_is_killed_after_its_grace(causeway: Causeway, folder: Path) -> None:
@@ -176,7 +170,7 @@ print(f"rank {rank} of {world}: {total.item()} {next(model.parameters()).grad.to
 """
 
 
-@needs_torch
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("shape", [("--gpus", "4"), ("--gpus", "2", "--nodes", "2")])
 def test_torchrun_starts_a_process_for_each_gpu_of_each_worker(
     causeway: Causeway, folder: Path, shape: tuple[str, ...]
@@ -189,7 +183,7 @@ def test_torchrun_starts_a_process_for_each_gpu_of_each_worker(
     assert said == [f"rank {rank} of 4: 6.0 [[1.5, 1.5]]" for rank in range(4)]
 
 
-@needs_torch
+@pytest.mark.usefixtures("torch")
 def test_of_a_failed_gang_the_first_rank_is_named_with_its_own_words(
     causeway: Causeway, folder: Path
 ) -> None:

@@ -9,16 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
 import pytest
 
-from causeway import runtime
+from causeway import runtime, sshd
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,42 @@ def test_of_several_processes_the_first_that_failed_counts(tmp_path: Path) -> No
     assert (ended.status["process"], ended.status["lines"][-1]) == (1, "ValueError: rank 1")
 
 
+_MLFLOW = "http://127.0.0.1:5757"
+
+
+@pytest.mark.parametrize(
+    ("more", "logged"),
+    [
+        ({}, [_MLFLOW, f"{_MLFLOW}/others"]),
+        ({"CAUSEWAY_RANK": "1"}, [f"{_MLFLOW}/others"] * 2),
+        ({"CAUSEWAY_ROLE": "ps"}, [f"{_MLFLOW}/others"] * 2),
+        ({"MLFLOW_TRACKING_URI": "http://mine"}, ["http://mine"] * 2),
+    ],
+)
+def test_of_all_ranks_the_first_of_the_first_worker_logs(
+    tmp_path: Path, more: dict[str, str], logged: list[str]
+) -> None:
+    """``RANK`` as a launcher sets it for each of its processes."""
+    said = f"{sys.executable} -c \"import os; print(os.environ['MLFLOW_TRACKING_URI'])\""
+    given = {
+        "CAUSEWAY_TRACKING_URI": _MLFLOW, "CAUSEWAY_TRACKED_WORKER": "worker-0", "CAUSEWAY_MLFLOW": "{}",
+        "CAUSEWAY_MLFLOW_RUN_ID": "uid",
+    }  # fmt: skip
+    ended = run(tmp_path, f"RANK=0 {said}; RANK=1 {said}", **{**given, **more})
+    assert ended.out.split() == logged
+
+
+def test_mlflow_is_set_up_by_the_runtime_and_a_jobs_own_variables_win(tmp_path: Path) -> None:
+    names = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_DISABLE_TELEMETRY")
+    given = {
+        "CAUSEWAY_TRACKING_URI": _MLFLOW, "CAUSEWAY_MLFLOW_RUN_ID": "uid",
+        "CAUSEWAY_MLFLOW": '{"MLFLOW_EXPERIMENT_NAME": "vision", "MLFLOW_DISABLE_TELEMETRY": "true"}',
+        "MLFLOW_DISABLE_TELEMETRY": "false",
+    }  # fmt: skip
+    ended = run(tmp_path, f"for name in {' '.join(names)}; do printenv $name; done", **given)
+    assert ended.out.split() == ["uid", "vision", "false"]
+
+
 def test_the_images_own_sitecustomize_is_run_too(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.word = 'own'")
     script = f"{sys.executable} -c 'print(word); raise SystemExit(3)'"
@@ -213,16 +251,14 @@ def test_the_images_own_sitecustomize_is_run_too(tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.status["lines"]) == (3, "own\n", ["own"])
 
 
-def test_the_runtime_needs_an_old_python_only() -> None:
+@pytest.mark.parametrize("module", [runtime, sshd])
+def test_what_runs_in_images_needs_an_old_python_only(module: ModuleType) -> None:
     """Images have Pythons of their own. Its syntax is Python 3.8's."""
     import ast
 
-    ast.parse(Path(runtime.__file__).read_text(encoding="utf-8"), feature_version=(3, 8))
-    imports = [
-        node
-        for node in ast.walk(ast.parse(Path(runtime.__file__).read_text()))
-        if isinstance(node, ast.Import)
-    ]
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    parsed = ast.parse(text, feature_version=(3, 8))
+    imports = [node for node in ast.walk(parsed) if isinstance(node, ast.Import)]
     assert {name.name for node in imports for name in node.names} <= sys.stdlib_module_names
 
 
@@ -288,3 +324,77 @@ def test_who_leaves_a_shell_has_done_with_it_and_who_is_cut_off_has_not(tmp_path
             input=last, text=True, env={"PATH": os.environ["PATH"]}, check=False, timeout=60,
         )  # fmt: skip
         assert (tmp_path / "left").exists() == left
+
+
+def test_what_is_used_is_noted_and_a_gpu_that_does_not_answer_disturbs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cgroup v2 in a folder: a test is in no container. ``nvidia-smi`` fails, as without a driver."""
+    programs, cgroup, notes = tmp_path / "bin", tmp_path / "cgroup", tmp_path / "usage.jsonl"
+    for folder in (programs, cgroup):
+        folder.mkdir()
+    (programs / "nvidia-smi").write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\nexit 9\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    (cgroup / "memory.current").write_text("5000000\n")
+    (cgroup / "memory.stat").write_text("anon 1\ninactive_file 1000000\n")
+    (cgroup / "cpu.stat").write_text("usage_usec 1000000\nuser_usec 1\n")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(runtime.Usage, "EVERY", 0.1)
+    # Its output ends once three samples are there, and the thread with it.
+    script = f'until [ "$(grep -c cpus {notes})" -ge 3 ]; do sleep 0.1; done'
+    process = subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL)
+    watch = threading.Thread(target=runtime.Usage(str(notes), 1, str(cgroup)).watch, args=(process,))
+    watch.start()
+    assert process.wait(60) == 0
+    watch.join(60)
+    samples = [json.loads(line) for line in notes.read_text().splitlines()][1:]
+    assert {each["memory"] for each in samples} == {4000000}
+    assert {each["cpus"] for each in samples} == {0.0}
+    assert not any("gpus" in each for each in samples)
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+def test_a_disk_that_is_full_keeps_no_program_from_running(tmp_path: Path) -> None:
+    ended = run(tmp_path, "sleep 3; echo done", CAUSEWAY_USAGE="/dev/full")
+    assert (ended.code, ended.out) == (0, "done\n")
+
+
+def _library(folder: Path, name: str) -> dict[str, str]:
+    """An environment in which the loader finds a library of that name: any that is one."""
+    folder.mkdir(exist_ok=True)
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    libc = next(line.split()[-1] for line in maps if "/libc.so" in line or "/libc-" in line)
+    shutil.copy(libc, folder / name)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "chosen"),
+    [
+        ("libnccl-net.so", {}, ""),
+        ("libnccl-net-ofi.so", {}, "ofi"),
+        ("libnccl-net-own.so", {"NCCL_NET_PLUGIN": "own"}, "own"),
+        ("libelse.so", {"NCCL_NET_PLUGIN": "none"}, "none"),
+    ],
+)
+def test_nccls_plugin_for_efa_is_found_as_nccl_finds_it(
+    tmp_path: Path, name: str, more: dict[str, str], chosen: str
+) -> None:
+    env = {"CAUSEWAY_EFA": "4", "CAUSEWAY_HOSTS": json.dumps(HOSTS), "JOB_COMPLETION_INDEX": "0", **more}
+    ended = run(tmp_path, "echo plugin=${NCCL_NET_PLUGIN:-}", **env, **_library(tmp_path / "lib", name))
+    assert ended.out.splitlines() == [f"plugin={chosen}"]
+
+
+def test_an_image_without_nccls_plugin_is_told_once_and_runs(tmp_path: Path) -> None:
+    env = {"CAUSEWAY_EFA": "4", "CAUSEWAY_HOSTS": json.dumps(HOSTS)}
+    first, second = (run(tmp_path, "echo ran", **env, JOB_COMPLETION_INDEX=rank) for rank in "01")
+    assert (first.code, second.code) == (0, 0)
+    assert "libnccl-net.so: cannot open shared object file" in first.out
+    assert first.out.splitlines()[-1] == "ran"
+    assert second.out.splitlines() == ["ran"]
+    # A broken plugin is none; a worker that is alone talks to nobody.
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libnccl-net.so").write_text("no library")
+    broken = run(tmp_path, "echo ran", **env, JOB_COMPLETION_INDEX="0", LD_LIBRARY_PATH=str(tmp_path / "lib"))
+    assert "invalid ELF header" in broken.out or "file too short" in broken.out
+    assert run(tmp_path, "echo ran", CAUSEWAY_EFA="4").out.splitlines() == ["ran"]

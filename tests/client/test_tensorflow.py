@@ -91,6 +91,7 @@ def test_of_two_workers_the_one_that_fails_is_named(causeway: Causeway, folder: 
     assert first["lines"][-1] == "ValueError: loss is nan"
 
 
+@pytest.mark.nightly
 def test_a_run_with_parameter_servers_ends_with_its_chief(causeway: Causeway, folder: Path) -> None:
     """Workers and parameter servers serve for ever."""
     write(folder, _PARAMETER_SERVER, "roles: {chief: 1, worker: 1, ps: {count: 1, gpus: 0}}\ngrace: 10s\n")
@@ -101,3 +102,48 @@ def test_a_run_with_parameter_servers_ends_with_its_chief(causeway: Causeway, fo
     assert (total, "/job:ps/" in device) == (5.0, True), "the variable was on the parameter server"
     ended = {path.stem: json.loads(path.read_text())["exit"] for path in (run / "workers").glob("*.json")}
     assert ended == {"chief-0": 0, "worker-0": 75, "ps-0": 75}
+
+
+_BACKUP = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import keras, numpy
+
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.Adam(0.1), "mse")
+rows = numpy.random.default_rng(0).normal(size=(64, 4))
+
+
+class Leaves(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        print("epoch", epoch, flush=True)
+        if "LEAVES" in os.environ and "CAUSEWAY_RESUME" not in os.environ and epoch == 3:
+            sys.exit()
+
+
+backup = keras.callbacks.BackupAndRestore(
+    os.environ["CAUSEWAY_CHECKPOINTS"] + "/backup-0", delete_checkpoint=False
+)
+model.fit(rows, rows.sum(1), epochs=6, shuffle=False, verbose=0, callbacks=[Leaves(), backup])
+print("weights", *(value.hex() for value in model.get_weights()[0].ravel().astype(float)))
+"""
+
+
+@pytest.mark.nightly
+def test_keras_backup_and_restore_goes_on_bit_for_bit(causeway: Causeway, folder: Path) -> None:
+    """Keras 3, which writes in place."""
+    (folder / "train.py").write_text(_BACKUP)
+    run = ("run", "--local", "--json", "--gpus", "0")
+    whole = causeway(*run, "--", str(PYTHON), "train.py")
+    assert whole.code == 0, whole.err
+    first = causeway(*run, "--env", "LEAVES=1", "--", str(PYTHON), "train.py")
+    assert first.code == 0, first.err
+    again = causeway("resume", "--local", "--json", first.json["run"])
+    assert again.code == 0, again.err
+
+    def said(text: str, word: str) -> list[str]:
+        return [line for line in text.splitlines() if line.startswith(word)]
+
+    assert said(again.err, "epoch") == ["epoch 3", "epoch 4", "epoch 5"]
+    assert said(again.err, "weights") == said(whole.err, "weights")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ import msgspec
 import pytest
 from autoscaler.kube.account import account
 from autoscaler.kube.clusters import Cluster
-from client.jobset_world import World, worlds
+from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
-from client.process import Finished
-from client.test_run_in_cluster import person, program
+from client.process import Causeway, program
 from golden_clusters import golden
+from msgspec import structs
 
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster as Connection
@@ -34,7 +34,8 @@ from causeway.commands import waiting
 from infra.autoscaler import config as configuration
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
-from infra.autoscaler.kube.events import Events, News
+from infra.autoscaler.kube.events import Events
+from infra.autoscaler.reporting.news import News
 from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 
@@ -46,7 +47,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-Run = Callable[..., Finished]
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 MERGE = "application/merge-patch+json"
 
@@ -58,10 +58,10 @@ def small() -> Spec:
     rest = [node for node in first.nodes if "gpu-worker" not in node.roles]
     gpus = [node for node in first.nodes if "gpu-worker" in node.roles]
     others = [
-        replace(site, nodes=tuple(node for node in site.nodes if "gpu-worker" not in node.roles))
+        structs.replace(site, nodes=tuple(node for node in site.nodes if "gpu-worker" not in node.roles))
         for site in spec.sites[1:]
     ]
-    return replace(spec, sites=(replace(first, nodes=(*rest, *gpus[:2])), *others))
+    return structs.replace(spec, sites=(structs.replace(first, nodes=(*rest, *gpus[:2])), *others))
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,7 @@ def _machine(world: World, name: str, labels: Mapping[str, str], allocatable: Ma
 
 
 @pytest.fixture
-def ada(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
-    return person(world, "ada", folder, environment, command)
-
-
-@pytest.fixture
-def alan(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Run:
+def alan(world: World, folder: Path, environment: Mapping[str, str], command: list[str]) -> Causeway:
     return person(world, "alan", folder, environment, command)
 
 
@@ -122,19 +117,19 @@ def titans(count: int) -> str:
     return f"gpus={{count: {count}, model: titan-x-pascal}}"
 
 
-def submitted(who: Run, name: str, *options: str) -> str:
+def submitted(who: Causeway, name: str, *options: str) -> str:
     words = ["--name", name, "--set", titans(4), "--priority", "low", "--launcher", "none", *options]
     done = who("run", "-d", "--json", *words, "--", "sleep", "3600")
     assert done.code == 0, done.err
     return str(done.json["run"])
 
 
-def why(who: Run, name: str) -> dict[str, Any]:
+def why(who: Causeway, name: str) -> dict[str, Any]:
     found: dict[str, Any] = who("why", name, "--json").json
     return found
 
 
-def placed(who: Run, name: str) -> dict[str, Any]:
+def placed(who: Causeway, name: str) -> dict[str, Any]:
     """What is published of a run, as soon as it is."""
     found: dict[str, Any] = wait(
         lambda: (seen := why(who, name))["waiting"] and seen["waiting"]["queue"], seconds=120
@@ -143,7 +138,7 @@ def placed(who: Run, name: str) -> dict[str, Any]:
 
 
 def test_a_run_that_waits_gets_its_place_and_its_latest_start_with_a_persons_own_rights(
-    ada: Run, alan: Run, world: World, folder: Path
+    ada: Causeway, alan: Causeway, world: World, folder: Path
 ) -> None:
     program(folder, "print('ran')")
     both = submitted(ada, "both", "--nodes", "2", "--time", "1h")
@@ -194,7 +189,7 @@ def test_a_run_that_waits_gets_its_place_and_its_latest_start_with_a_persons_own
     ada("stop", both, second, third, "next-1")
 
 
-def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Run, world: World) -> None:
+def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Causeway, world: World) -> None:
     """Written here as it writes them: no region is there that could be without capacity."""
     space = "user-ada"
     name = submitted(ada, "asked", "--nodes", "3")

@@ -13,16 +13,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from moto.ec2.models import instance_types
-from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.server import ThreadedMotoServer
 
 from infra.checks import account_zones as judging
-from infra.commands import account_zones, looking, planning
-from infra.commands.environment import Understood, find, understand
-from infra.drive import ledger
+from infra.commands import account_zones, operations, planning
+from infra.commands.environment import Project, find, load_project
+from infra.drive import last_applied
 from infra.drive.account_zones import ask
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
 from infra.errors import Problem, SpecError
 
 SPEC = """\
@@ -67,7 +65,7 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Understood:
+def lab(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Project:
     """An environment on an account, of which nothing is applied."""
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "lab.yaml").write_text(SPEC, encoding="utf-8")
@@ -80,13 +78,17 @@ def lab(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Under
         ("AWS_SECRET_ACCESS_KEY", "test"),
     ):
         monkeypatch.setenv(name, value)
-    return understand(find("lab"))
+    return load_project(find("lab"))
 
 
 @pytest.fixture
 def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     """The account has neither us-west-2b nor eu-west-1c; m6i.xlarge only in us-west-2d, no t3.large, and of
     the types of ``big`` m5.xlarge alone."""
+    # Imported here: it takes a second, and each worker imports all files.
+    from moto.ec2.models import instance_types
+    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
     zones = RegionsAndZonesBackend.zones
     monkeypatch.setitem(zones, "us-west-2", [z for z in zones["us-west-2"] if z.name != "us-west-2b"])
     monkeypatch.setitem(zones, "eu-west-1", [z for z in zones["eu-west-1"] if z.name != "eu-west-1c"])
@@ -109,13 +111,13 @@ def where(problem: Problem) -> tuple[str, str, int]:
     return problem.code, problem.path, problem.position.line
 
 
-def test_an_account_with_all_of_it_is_silent(lab: Understood, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_account_with_all_of_it_is_silent(lab: Project, capsys: pytest.CaptureFixture[str]) -> None:
     account_zones.require(lab)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("lacking")
-def test_a_first_plan_is_refused_with_all_that_the_account_lacks(lab: Understood) -> None:
+def test_a_first_plan_is_refused_with_all_that_the_account_lacks(lab: Project) -> None:
     with pytest.raises(SpecError) as caught:
         planning.plan(lab.environment, only=(), named=(), out="", json=False)
     problems = caught.value.problems
@@ -141,11 +143,11 @@ def test_a_first_plan_is_refused_with_all_that_the_account_lacks(lab: Understood
 
 
 @pytest.mark.usefixtures("lacking")
-def test_zones_by_id_are_judged_and_told_by_id(lab: Understood) -> None:
+def test_zones_by_id_are_judged_and_told_by_id(lab: Project) -> None:
     text = SPEC.replace("us-west-2a", "usw2-az2").replace("us-west-2b", "usw2-az1")
     lab.environment.spec_file.write_text(text, encoding="utf-8")
     with pytest.raises(SpecError) as caught:
-        account_zones.require(understand(find("lab")))
+        account_zones.require(load_project(find("lab")))
     by_code = {each.code: each for each in caught.value.problems if each.path != "sites.eu-west-1"}
     assert list(by_code) == ["SITE034", "POOL049", "POOL050", "ACC029"]
     assert "usw2-az1" in by_code["SITE034"].message
@@ -154,35 +156,35 @@ def test_zones_by_id_are_judged_and_told_by_id(lab: Understood) -> None:
 
 
 @pytest.mark.usefixtures("lacking")
-def test_what_is_applied_is_not_asked_about_again(lab: Understood) -> None:
+def test_what_is_applied_is_not_asked_about_again(lab: Project) -> None:
     folders = Folders(lab.environment.build.absolute())
-    ledger.remember(folders, {}, {"account": "123456789012", "begun": True})
+    last_applied.remember(folders, {}, {"account": "123456789012", "begun": True})
     with pytest.raises(SpecError):
         account_zones.require(lab)
-    ledger.remember(folders, {}, {"account": "123456789012", "spec": lab.meaning})
+    last_applied.remember(folders, {}, {"account": "123456789012", "spec": lab.meaning})
     account_zones.require(lab)
 
 
 @pytest.mark.usefixtures("lacking")
-def test_the_embedded_aws_is_not_asked(lab: Understood) -> None:
-    account_zones.require(understand(find("lab", rehearsed=True)))
+def test_the_embedded_aws_is_not_asked(lab: Project) -> None:
+    account_zones.require(load_project(find("lab", rehearsed=True)))
 
 
 @pytest.mark.usefixtures("lacking")
-def test_doctor_tells_of_each(lab: Understood, capsys: pytest.CaptureFixture[str]) -> None:
-    assert looking.doctor(lab.environment, json=False) == 1
+def test_doctor_tells_of_each(lab: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    assert operations.doctor(lab.environment, json=False) == 1
     text = capsys.readouterr().out
     assert f"✗ zones        environments/lab.yaml:{line_of('- us-west-2b')}: sites.us-west-2.zones[1]" in text
     for code in ("SITE034", "POOL049", "POOL050", "ACC029"):
         assert f"[{code}]" in text
 
 
-def test_doctor_says_that_all_is_there(lab: Understood) -> None:
+def test_doctor_says_that_all_is_there(lab: Project) -> None:
     (found,) = account_zones.findings(lab, dict(os.environ))
     assert (found.check, found.state) == ("zones", "ok")
 
 
-def test_a_zone_without_any_type_of_a_pool_is_a_warning(lab: Understood) -> None:
+def test_a_zone_without_any_type_of_a_pool_is_a_warning(lab: Project) -> None:
     offers = {"us-west-2": {"m5.xlarge": {"us-west-2a"}, "m6a.xlarge": {"us-west-2a"}}}
     found = judging.problems(lab.loaded.spec, lab.cluster, {}, offers, lab.loaded.position)
     (problem,) = (each for each in found if each.path.startswith("pools.big"))
@@ -218,7 +220,7 @@ class Denying(BaseHTTPRequestHandler):
 
 
 def test_a_denied_call_is_a_note_and_the_other_is_judged(
-    lab: Understood, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lab: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Denying)
     thread = Thread(target=server.serve_forever, daemon=True)
@@ -239,7 +241,7 @@ def test_a_denied_call_is_a_note_and_the_other_is_judged(
 
 @pytest.mark.parametrize("wrong", [{"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, {"AWS_PROFILE": "nobody"}])
 def test_an_account_that_can_not_be_asked_is_a_note(
-    lab: Understood,
+    lab: Project,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     wrong: dict[str, str],
@@ -250,7 +252,9 @@ def test_an_account_that_can_not_be_asked_is_a_note(
     assert "not checked against the account" in capsys.readouterr().err
 
 
-def test_more_types_than_one_call_takes(lab: Understood) -> None:
+def test_more_types_than_one_call_takes(lab: Project) -> None:
+    from moto.ec2.models import instance_types
+
     names = {
         row["InstanceType"]
         for row in instance_types.INSTANCE_TYPE_OFFERINGS["availability-zone"]["us-west-2"]

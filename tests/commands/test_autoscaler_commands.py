@@ -7,21 +7,22 @@ import io
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from autoscaler import making
+from autoscaler import make
 from golden_clusters import golden
+from msgspec.structs import replace
 
 from infra.autoscaler.decision import Obstacle
-from infra.autoscaler.explaining import Change, Explained
 from infra.autoscaler.memory import Backoff, Booking, Drain, Memory, Resize, dump
-from infra.commands.autoscaler import explaining, secrets, simulating, status
+from infra.autoscaler.reporting.explain import Change, Explained
+from infra.commands.autoscaler import answers, explaining, secrets, simulating, status
+from infra.commands.cluster import notice_secrets
 from infra.commands.cluster.up import unscaled
-from infra.commands.environment import Understood, find, understand
+from infra.commands.environment import Project, find, load_project
 from infra.drive.kubernetes.api import Api
 from infra.drive.secrets.local import LocalStore
 from infra.errors import UsageError
@@ -154,18 +155,18 @@ def decoded(objects: Objects) -> dict[str, str]:
 def test_the_secret_follows_the_store_and_the_spec(research: Cluster, store: LocalStore) -> None:
     objects = Objects()
     both = told(research, slack="#ops", webhook="notices/webhook")
-    assert secrets.bring(api(objects), store, both) == ("none", ("ops", "notices/webhook"))
+    assert notice_secrets.bring(api(objects), store, both) == ("none", ("ops", "notices/webhook"))
     store.put("ops", "xoxb-1")
-    assert secrets.bring(api(objects), store, both) == ("brought", ("notices/webhook",))
+    assert notice_secrets.bring(api(objects), store, both) == ("brought", ("notices/webhook",))
     assert decoded(objects) == {"slack": "xoxb-1"}
     store.put("ops", "xoxb-2")
     store.put("notices/webhook", "https://hooks.example/x")
-    assert secrets.bring(api(objects), store, both) == ("brought anew", ())
+    assert notice_secrets.bring(api(objects), store, both) == ("brought anew", ())
     assert decoded(objects) == {"slack": "xoxb-2", "webhook": "https://hooks.example/x"}
-    assert secrets.bring(api(objects), store, both)[0] == "there"
-    secrets.bring(api(objects), store, told(research, slack="ops"))
+    assert notice_secrets.bring(api(objects), store, both)[0] == "there"
+    notice_secrets.bring(api(objects), store, told(research, slack="ops"))
     assert decoded(objects) == {"slack": "xoxb-2"}
-    assert secrets.bring(api(objects), store, told(research))[0] == "taken away"
+    assert notice_secrets.bring(api(objects), store, told(research))[0] == "taken away"
     assert not objects.found
 
 
@@ -184,22 +185,22 @@ autoscaler: {notices: {slack: ops, webhook: hook}}
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "lab.yaml").write_text(LAB)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return understand(find("lab"), changeable=True)
+    return load_project(find("lab"), changeable=True)
 
 
 def test_what_is_piped_in_is_kept_and_never_shown(
-    lab: Understood, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lab: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from infra.commands.vpn import keeping
+    from infra.commands import pki_store
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("xoxb-0-made-up\n"))
     assert secrets.keep(lab, "slack") == 0
-    assert keeping.store(lab).get("ops") == "xoxb-0-made-up"
+    assert pki_store.store(lab).get("ops") == "xoxb-0-made-up"
     out = capsys.readouterr()
     assert "made-up" not in out.out + out.err
 
@@ -215,7 +216,7 @@ def test_what_is_piped_in_is_kept_and_never_shown(
     ],
 )
 def test_what_is_certainly_wrong_is_refused_without_showing_it(
-    lab: Understood, monkeypatch: pytest.MonkeyPatch, way: str, typed: str, says: str
+    lab: Project, monkeypatch: pytest.MonkeyPatch, way: str, typed: str, says: str
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     with pytest.raises(UsageError, match=says) as caught:
@@ -233,7 +234,7 @@ def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.Capture
             outcome="waits",
             text="waits for 8 x A100",
             gang="Job/user-ada/train",
-            obstacles=(Obstacle("gpu-west", "no capacity", making.NOW), Obstacle("cpu", "has no cards")),
+            obstacles=(Obstacle("gpu-west", "no capacity", make.NOW), Obstacle("cpu", "has no cards")),
             changes=(Change("cpu", 1, 2, "for 3 pods that wait"),),
             unknown=("aws/eu-west-1: no answer",),
         )
@@ -249,16 +250,16 @@ def test_variables_are_set_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    with explaining.environment({"AWS_PROFILE": "lab"}):
+    with answers.environment({"AWS_PROFILE": "lab"}):
         assert os.environ["AWS_PROFILE"] == "lab"
     assert "AWS_PROFILE" not in os.environ
 
 
 def test_a_trace_is_run_with_the_environments_own_pools(
-    lab: Understood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from infra.autoscaler import config
-    from infra.autoscaler.simulate import command
+    from infra.simulator import command
 
     asked: dict[str, Any] = {}
 
@@ -271,6 +272,7 @@ def test_a_trace_is_run_with_the_environments_own_pools(
     assert [each.name for each in asked["groups"]] == ["lab-us-west-2-cpu"]
     assert (asked["trace"], asked["plot"], asked["until"]) == (Path("t.jsonl"), Path("p.svg"), 7.0)
     assert asked["physical"] == ()
+    assert asked["rules"] is None, "it has no groups, and so no queues"
     assert not asked["config"].exists()
     asked.clear()
     monkeypatch.setattr(command, "simulate", lambda **more: asked.update(more) or 0)
@@ -288,6 +290,6 @@ def test_a_trace_meets_the_racks_of_the_spec(research: Cluster) -> None:
     assert found[0].memory > 200_000
 
 
-def test_cluster_up_says_which_pools_nothing_makes_grow(lab: Understood, research: Cluster) -> None:
+def test_cluster_up_says_which_pools_nothing_makes_grow(lab: Project, research: Cluster) -> None:
     assert unscaled(lab.cluster) == ["cpu"]
     assert unscaled(research) == []

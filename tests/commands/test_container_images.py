@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.commands import images
-from infra.commands.environment import Understood, find, understand
+from infra.commands.environment import Project, find, load_project
 from infra.drive import registries
 from infra.drive.registries import Manifest, RegistryError
 from infra.model.containers import ContainerImage
@@ -19,13 +19,13 @@ TRAEFIK = "docker.io/library/traefik:v3.7.11"
 
 
 @pytest.fixture
-def minimal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+def minimal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     shutil.copytree(ROOT / "environments", tmp_path / "environments")
     monkeypatch.chdir(tmp_path)
-    return understand(find("minimal"))
+    return load_project(find("minimal"))
 
 
-def test_a_table_for_people(minimal: Understood, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_for_people(minimal: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert images.containers(minimal, sizes=False, json=False) == 0
     said = capsys.readouterr()
     lines = [line.split() for line in said.out.splitlines()]
@@ -35,7 +35,7 @@ def test_a_table_for_people(minimal: Understood, capsys: pytest.CaptureFixture[s
     assert "those of the tested release, v1.36.2" in said.err
 
 
-def test_rows_for_programs(minimal: Understood, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_for_programs(minimal: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert images.containers(minimal, sizes=False, json=True) == 0
     rows = {row["image"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows[TRAEFIK] == {
@@ -50,7 +50,7 @@ def test_rows_for_programs(minimal: Understood, capsys: pytest.CaptureFixture[st
 
 
 def test_what_a_registry_does_not_say_is_the_exit_code(
-    minimal: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    minimal: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registries are replaced here; test_registries.py asks one."""
     answers = {TRAEFIK: RegistryError(f"{TRAEFIK}: docker.io answers 429 Too Many Requests")}

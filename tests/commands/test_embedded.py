@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.commands import embedded, planning, world
+from infra.commands import embedded, planning, session
 from infra.commands.environment import Environment, find
-from infra.drive import ledger, localaws
-from infra.drive.folders import Folders
+from infra.drive import last_applied, localaws
+from infra.drive.build_folders import Folders
 from infra.errors import SpecError, UsageError
 
 SPEC = """\
@@ -34,7 +34,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment
     monkeypatch.chdir(tmp_path)
     environment = find("lab")
     yield environment
-    localaws.stop(tmp_path / world.embedded_folder(environment))
+    localaws.stop(tmp_path / session.embedded_folder(environment))
 
 
 def broken(environment: Environment) -> None:
@@ -46,7 +46,7 @@ def test_a_spec_that_is_wrong_keeps_nobody_from_stopping_it(
 ) -> None:
     embedded.up(lab)
     broken(lab)
-    state = world.state_file(lab)
+    state = session.state_file(lab)
     state.write_text("{}", encoding="utf-8")
     assert embedded.status(lab, json=False) == 0
     assert embedded.down(lab) == 0
@@ -66,12 +66,14 @@ def test_a_spec_that_is_wrong_is_told_where_nothing_was_ever_started(lab: Enviro
 
 def test_a_spec_that_is_wrong_does_not_give_a_real_state_away(lab: Environment) -> None:
     broken(lab)
-    world.embedded_folder(lab).mkdir(parents=True)
-    ledger.remember(Folders(lab.build.absolute()), {}, {"spec": json.dumps({"aws": {"embedded": False}})})
-    world.state_file(lab).write_text("{}", encoding="utf-8")
+    session.embedded_folder(lab).mkdir(parents=True)
+    last_applied.remember(
+        Folders(lab.build.absolute()), {}, {"spec": json.dumps({"aws": {"embedded": False}})}
+    )
+    session.state_file(lab).write_text("{}", encoding="utf-8")
     with pytest.raises(UsageError, match="lab is not on the embedded AWS"):
         embedded.reset(lab)
-    assert world.state_file(lab).exists()
+    assert session.state_file(lab).exists()
 
 
 def test_a_site_that_is_not_there_is_told_before_anything_is_started(lab: Environment) -> None:
@@ -84,7 +86,7 @@ def test_after_a_destroy_there_is_no_state_to_put_aside(
     lab: Environment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded.up(lab)
-    state = world.state_file(lab)
+    state = session.state_file(lab)
     state.write_text('{"version": 4, "resources": []}', encoding="utf-8")
     assert embedded.down(lab) == 0
     assert "lost" not in capsys.readouterr().err

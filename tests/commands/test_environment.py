@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.commands.environment import Environment, find, keep_lock, understand
+from infra.commands.environment import Environment, find, keep_lock, load_project
 from infra.commands.provenance import origins
-from infra.drive.folders import Folders
-from infra.drive.ledger import remember
+from infra.drive.build_folders import Folders
+from infra.drive.last_applied import remember
 from infra.errors import DriveError, SpecError, UsageError, dotted, undotted
 from infra.load import load
 
@@ -73,52 +73,52 @@ def test_another_folder_is_not_the_project(project: Path, monkeypatch: pytest.Mo
 
 
 def test_a_lock_file_that_somebody_else_wrote_meanwhile_is_kept(project: Path) -> None:
-    understood = understand(find("lab"))
+    loaded = load_project(find("lab"))
     lock = project / "environments" / "lab.lock.yaml"
     lock.write_text("version: 1\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"lab\.lock\.yaml was changed while this ran; run this again"):
-        keep_lock(understood)
+        keep_lock(loaded)
     assert lock.read_text(encoding="utf-8") == "version: 1\n"
 
 
 def test_a_damaged_memory_of_the_last_apply_is_told(project: Path) -> None:
     folders = Folders(project / "build" / "lab")
-    remember(folders, {}, {"spec": understand(find("lab")).meaning})
-    assert understand(find("lab")).changes == ()
+    remember(folders, {}, {"spec": load_project(find("lab")).meaning})
+    assert load_project(find("lab")).changes == ()
     for left in ("{", "[]", "{}", '{"spec": "{"}', '{"spec": 1}'):
         (folders.applied / "applied.json").write_text(left, encoding="utf-8")
         with pytest.raises(DriveError, match=r"applied\.json is damaged"):
-            understand(find("lab"))
+            load_project(find("lab"))
 
 
 def test_nothing_is_written_until_it_is_asked_for(project: Path) -> None:
-    understood = understand(find("lab"))
+    loaded = load_project(find("lab"))
     assert not (project / "environments" / "lab.lock.yaml").exists()
-    assert keep_lock(understood)
+    assert keep_lock(loaded)
     text = (project / "environments" / "lab.lock.yaml").read_text(encoding="utf-8")
     assert "sites/us-west-2" in text
-    again = understand(find("lab"))
+    again = load_project(find("lab"))
     assert again.lock == text
     assert not keep_lock(again)
 
 
 def test_a_rehearsal_leaves_no_trace_in_the_lock(project: Path) -> None:
-    assert not keep_lock(understand(find("lab", rehearsed=True)))
+    assert not keep_lock(load_project(find("lab", rehearsed=True)))
     assert not (project / "environments" / "lab.lock.yaml").exists()
     assert Environment("lab", True).build != Environment("lab").build
 
 
 def test_comments_and_order_have_no_meaning(project: Path) -> None:
-    before = understand(find("lab")).meaning
+    before = load_project(find("lab")).meaning
     path = project / "environments" / "lab.yaml"
     path.write_text(f"# a comment\n{SPEC}", encoding="utf-8")
-    assert understand(find("lab")).meaning == before
+    assert load_project(find("lab")).meaning == before
     path.write_text(SPEC.replace("max: 4", "max: 5"), encoding="utf-8")
-    assert understand(find("lab")).meaning != before
+    assert load_project(find("lab")).meaning != before
 
 
 def test_what_resolve_refuses_is_told_with_its_place(project: Path) -> None:
-    keep_lock(understand(find("lab")))
+    keep_lock(load_project(find("lab")))
     lock = project / "environments" / "lab.lock.yaml"
     text = lock.read_text(encoding="utf-8")
     block = next(line.split(": ")[1] for line in text.splitlines() if line.startswith("  sites/us-west-2: "))
@@ -126,7 +126,7 @@ def test_what_resolve_refuses_is_told_with_its_place(project: Path) -> None:
         text.replace(f"sites/us-west-2: {block}", "sites/us-west-2: 10.200.0.0/16"), encoding="utf-8"
     )
     with pytest.raises(SpecError) as caught:
-        understand(find("lab"))
+        load_project(find("lab"))
     assert caught.value.problems
     assert all(problem.position and problem.position.line for problem in caught.value.problems)
 
@@ -134,13 +134,13 @@ def test_what_resolve_refuses_is_told_with_its_place(project: Path) -> None:
 def test_a_lock_that_cannot_be_read_is_told(project: Path) -> None:
     (project / "environments" / "lab.lock.yaml").write_text("version: 1\nblocks: [}", encoding="utf-8")
     with pytest.raises(SpecError, match=r"lab\.lock\.yaml"):
-        understand(find("lab"))
+        load_project(find("lab"))
 
 
 def test_a_lock_that_is_no_text_is_told(project: Path) -> None:
     (project / "environments" / "lab.lock.yaml").write_bytes(b"version: 1\nblocks: \xff\xfe\n")
     with pytest.raises(SpecError, match=r"lab\.lock\.yaml:2: not UTF-8 text"):
-        understand(find("lab"))
+        load_project(find("lab"))
 
 
 @pytest.mark.parametrize(

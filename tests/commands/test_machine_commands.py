@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from drive.machines.hosts import Hosts, running
+from drive.machines.hosts import CHEF, Hosts, running
+from machines.deb import with_client
 
 pytestmark = pytest.mark.heavy(minutes=2)
 
@@ -61,11 +62,11 @@ access:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "environments").mkdir()
-    (folder / "environments" / "racks.yaml").write_text(SPEC.replace("4096", "64"))
-    (folder / "environments" / "cloud.yaml").write_text(CLOUD)
-    (folder / "environments" / "embedded.yaml").write_text(
-        CLOUD.replace('account: "123456789012"', "embedded: true")
-    )
+    embedded = CLOUD.replace('account: "123456789012"', "embedded: true")
+    for name, spec in (("racks", SPEC.replace("4096", "64")), ("cloud", CLOUD), ("embedded", embedded)):
+        (folder / "environments" / f"{name}.yaml").write_text(
+            with_client(spec, folder / "build" / name, CHEF)
+        )
     for name in ("cookbooks", "packer"):
         (folder / name).symlink_to(ROOT / name)
     return folder

@@ -50,8 +50,12 @@ def change(address: str, action: Action = "create", site: str = "us-west-2") -> 
         ),
         ('module.us_west_2.module.node_pool["gpu-p3"].aws_autoscaling_group.this', "us-west-2/gpu-p3"),
         (
-            'module.us_west_2.module.vpn_gateway["this"].aws_vpn_connection.this["rack-a-us-west-2"]',
+            'module.us_west_2.module.vpn_connections["this"].aws_vpn_connection.this["rack-a-us-west-2"]',
             "link/rack-a-us-west-2",
+        ),
+        (
+            'module.us_west_2.module.vpn_connections["this"].aws_vpn_connection.this["rack-b-far static"]',
+            "link/rack-b-far",
         ),
         ('module.us_west_2.module.access.aws_instance.this["login-1"]', "us-west-2/machines/login-1"),
         ('module.us_west_2.module.storage.aws_efs_file_system.this["home"]', "us-west-2/efs/home"),

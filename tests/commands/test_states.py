@@ -8,10 +8,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from infra.commands import states
-from infra.commands.environment import Understood, applied, find, understand
-from infra.drive import ledger
+from infra.commands.environment import Project, applied, find, load_project
+from infra.drive import last_applied
+from infra.drive.build_folders import Folders
 from infra.drive.engine import Engine
-from infra.drive.folders import Folders
 from infra.drive.lifecycle import Job
 from infra.errors import SpecError, UsageError
 
@@ -29,17 +29,17 @@ pools:
 
 
 @pytest.fixture
-def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """An environment on real AWS, with a local state."""
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "lab.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CI", raising=False)
-    return understand(find("lab"))
+    return load_project(find("lab"))
 
 
 def test_a_local_state_is_a_warning_and_in_ci_an_error(
-    real: Understood, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    real: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states.local_state(real)
     assert "[STO026]" in capsys.readouterr().err
@@ -48,10 +48,10 @@ def test_a_local_state_is_a_warning_and_in_ci_an_error(
         states.local_state(real)
     (problem,) = caught.value.problems
     assert (problem.code, problem.path, problem.fatal) == ("STO026", "state", True)
-    states.local_state(understand(find("lab", rehearsed=True)))
+    states.local_state(load_project(find("lab", rehearsed=True)))
 
 
-def test_another_account_than_that_of_the_first_apply_is_refused(real: Understood) -> None:
+def test_another_account_than_that_of_the_first_apply_is_refused(real: Project) -> None:
     folders = Folders(real.environment.build.absolute())
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
@@ -66,10 +66,10 @@ def test_another_account_than_that_of_the_first_apply_is_refused(real: Understoo
         job = Job("lab", folders.build, engine, {}, spec="", lock="", env=env)
         assert states.same_account(real, job).account == "123456789012"
         # A first apply that failed half-way is known by its account alone.
-        ledger.remember(folders, {}, {"account": "123456789012", "begun": True})
+        last_applied.remember(folders, {}, {"account": "123456789012", "begun": True})
         assert states.same_account(real, job).account == "123456789012"
         assert applied(real.environment) is None
-        ledger.remember(folders, {}, {"account": "000000000000", "begun": True})
+        last_applied.remember(folders, {}, {"account": "000000000000", "begun": True})
         with pytest.raises(UsageError, match="account 123456789012, and lab was applied to 000000000000"):
             states.same_account(real, job)
     finally:

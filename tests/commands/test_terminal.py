@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from invoke.exceptions import Exit
 
-from infra.commands.terminal import problems_json, snippet, tell_count, told
+from infra.commands.terminal import problems_json, reported_errors, snippet, tell_count
 from infra.errors import Level, Position, Problem, SpecError, UsageError
 
 
@@ -29,7 +29,7 @@ def test_every_problem_is_told_and_the_exit_code_says_so(capsys: pytest.CaptureF
         Problem("NET002", "b", "too big", Level.WARNING),
         Problem("NET003", "c", "odd", waived="we know"),
     ]
-    with pytest.raises(Exit) as caught, told():
+    with pytest.raises(Exit) as caught, reported_errors():
         raise SpecError(problems)
     assert caught.value.code == 1
     said = capsys.readouterr().err.splitlines()
@@ -42,13 +42,13 @@ def test_every_problem_is_told_and_the_exit_code_says_so(capsys: pytest.CaptureF
 
 
 def test_our_errors_are_words(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exit), told():
+    with pytest.raises(Exit), reported_errors():
         raise UsageError("no such thing")
     assert capsys.readouterr().err == "error: no such thing\n"
 
 
 def test_ctrl_c_is_no_traceback() -> None:
-    with pytest.raises(Exit) as caught, told():
+    with pytest.raises(Exit) as caught, reported_errors():
         raise KeyboardInterrupt
     assert caught.value.code == 130
 
@@ -64,14 +64,14 @@ def test_ctrl_c_is_no_traceback() -> None:
 def test_a_disk_that_refuses_is_no_traceback(
     problem: OSError, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(Exit) as caught, told():
+    with pytest.raises(Exit) as caught, reported_errors():
         raise problem
     assert caught.value.code == 1
     assert capsys.readouterr().err == f"error: {said}; mend that, then run this again\n"
 
 
 def test_faults_of_ours_are_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError), told():
+    with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
 
 

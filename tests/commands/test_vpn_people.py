@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from infra.commands.environment import Understood, find, understand
-from infra.commands.vpn import keeping, people, trees
-from infra.drive.folders import Folders
+from infra.commands import pki_store
+from infra.commands.environment import Project, find, load_project
+from infra.commands.vpn import gateway_files, people
+from infra.drive import clock
+from infra.drive.build_folders import Folders
 from infra.drive.outputs import keep
 from infra.drive.pki import PkiError
 from infra.errors import UsageError
@@ -63,26 +66,26 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.parent.mkdir()
     file.write_text(SPEC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(keeping.PASSPHRASE, "a long enough passphrase")
+    monkeypatch.setenv(pki_store.PASSPHRASE, "a long enough passphrase")
     ticks = count()
-    monkeypatch.setattr(keeping, "now", lambda: NOW + timedelta(seconds=next(ticks)))
+    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(seconds=next(ticks)))
     keep(Folders(tmp_path / "build" / "lab"), APPLIED)
     return file
 
 
 @pytest.fixture
-def lab(spec: Path) -> Callable[[], Understood]:
+def lab(spec: Path) -> Callable[[], Project]:
     """What the spec means now, with a PKI."""
 
-    def meaning() -> Understood:
-        return understand(find("lab"), changeable=True)
+    def meaning() -> Project:
+        return load_project(find("lab"), changeable=True)
 
     assert people.init(meaning()) == 0
     return meaning
 
 
-def profile(understood: Understood, user: str, device: str = "", home: str = "") -> None:
-    assert people.profile(understood, user, device=device, home=home, out="", json=False) == 0
+def profile(project: Project, user: str, device: str = "", home: str = "") -> None:
+    assert people.profile(project, user, device=device, home=home, out="", json=False) == 0
 
 
 def blocks(path: Path) -> dict[str, str]:
@@ -92,19 +95,55 @@ def blocks(path: Path) -> dict[str, str]:
     }
 
 
-def listed(understood: Understood, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+def listed(project: Project, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     capsys.readouterr()
-    assert people.listing(understood, json=True) == 0
+    assert people.listing(project, json=True) == 0
     rows: list[dict[str, str]] = json.loads(capsys.readouterr().out)
     return rows
 
 
 def test_without_a_pki_one_is_told_how_to_make_it(spec: Path) -> None:
     with pytest.raises(UsageError, match=r"lab has no PKI yet; make one: invoke vpn\.init --env lab"):
-        profile(understand(find("lab")), "ada")
+        profile(load_project(find("lab")), "ada")
 
 
-def test_a_profile_is_one_private_file(lab: Callable[[], Understood]) -> None:
+def test_networkmanager_has_an_archive_that_is_roots(lab: Callable[[], Project]) -> None:
+    profile(lab(), "ada", "phone")
+    path = Path("build/lab/profiles/ada-phone.networkmanager.tar")
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as tar:
+        entries = {each.name: each for each in tar.getmembers()}
+        folder = "etc/openvpn/client/lab-ada-phone"
+        connection = "etc/NetworkManager/system-connections/lab-ada-phone.nmconnection"
+        names = ("ca.crt", "client.crt", "client.key", "tls-crypt-v2.key")
+        assert set(entries) == {folder, connection, *(f"{folder}/{name}" for name in names)}
+        assert {(each.uid, each.gid, each.mode & 0o077) for each in entries.values()} == {(0, 0, 0)}
+        inline = blocks(path.with_name("ada-phone.ovpn"))
+        for name, block in zip(names, ("ca", "cert", "key", "tls-crypt-v2"), strict=True):
+            file = tar.extractfile(f"{folder}/{name}")
+            assert file is not None
+            assert file.read().decode().strip() == inline[block]
+
+
+def test_a_signing_request_is_answered_with_a_profile_that_names_its_key(
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout ada.key -subj /CN=ada -out ada.csr"
+    subprocess.run(["openssl", "req", "-new", *words.split()], check=True, capture_output=True)
+    capsys.readouterr()
+    assert people.profile(lab(), "ada", device="", csr="ada.csr", home="", out="", json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    text = Path(told["file"]).read_text()
+    assert "\nkey ada.key\n" in text
+    assert "PRIVATE KEY" not in text
+    with tarfile.open(told["networkmanager"]) as tar:
+        assert not [name for name in tar.getnames() if name.endswith("client.key")]
+    for name, said in (("nowhere.csr", "nowhere.csr: No such file"), (".", "Is a directory")):
+        with pytest.raises(UsageError, match=said):
+            people.profile(lab(), "ada", device="", csr=name, home="", out="", json=True)
+
+
+def test_a_profile_is_one_private_file(lab: Callable[[], Project]) -> None:
     profile(lab(), "ada")
     path = Path("build/lab/profiles/ada.ovpn")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -116,7 +155,7 @@ def test_a_profile_is_one_private_file(lab: Callable[[], Understood]) -> None:
     assert (certificate.not_valid_after_utc - NOW).days == 100
 
 
-def test_a_profile_is_the_same_when_it_is_written_again(lab: Callable[[], Understood]) -> None:
+def test_a_profile_is_the_same_when_it_is_written_again(lab: Callable[[], Project]) -> None:
     profile(lab(), "ada")
     before = Path("build/lab/profiles/ada.ovpn").read_bytes()
     profile(lab(), "ada")
@@ -124,7 +163,7 @@ def test_a_profile_is_the_same_when_it_is_written_again(lab: Callable[[], Unders
 
 
 def test_each_device_has_a_profile_of_its_own(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "ada")
     profile(lab(), "ada", device="phone")
@@ -143,35 +182,35 @@ def test_each_device_has_a_profile_of_its_own(
         ("eve", r"access\.users\.eve\.vpn is false: eve gets no profile"),
     ],
 )
-def test_who_gets_no_profile(lab: Callable[[], Understood], user: str, said: str) -> None:
+def test_who_gets_no_profile(lab: Callable[[], Project], user: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         profile(lab(), user)
 
 
-def test_a_certificate_ends_with_its_users_time(lab: Callable[[], Understood]) -> None:
+def test_a_certificate_ends_with_its_users_time(lab: Callable[[], Project]) -> None:
     profile(lab(), "ivy")
     certificate = x509.load_pem_x509_certificate(blocks(Path("build/lab/profiles/ivy.ovpn"))["cert"].encode())
     assert (certificate.not_valid_after_utc - NOW).days == 10
 
 
-def test_a_users_time_that_is_over(lab: Callable[[], Understood], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "now", lambda: NOW + timedelta(days=10))
+def test_a_users_time_that_is_over(lab: Callable[[], Project], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(days=10))
     with pytest.raises(UsageError, match=r"access\.users\.ivy\.expires: ivy's access ended on 2031-01-10"):
         profile(lab(), "ivy")
 
 
 def test_a_home_network_in_the_way_is_told(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "ada", home="10.200.0.0/26")
     assert "warning: the home network 10.200.0.0/26 overlaps" in capsys.readouterr().err
     profile(lab(), "ada", home="192.168.178.0/24")
     assert "warning" not in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"--home: 'my home' is no block"):
+    with pytest.raises(UsageError, match=r"--home: 'my home' is not a block"):
         profile(lab(), "ada", home="my home")
 
 
-def test_before_the_first_apply_there_is_nowhere_to_connect_to(lab: Callable[[], Understood]) -> None:
+def test_before_the_first_apply_there_is_nowhere_to_connect_to(lab: Callable[[], Project]) -> None:
     Path("build/lab/state/outputs.json").unlink()
     spec = Path("environments/lab.yaml")
     spec.write_text(spec.read_text().replace("servers: [us-west-2, rack]", "servers: [us-west-2]"))
@@ -181,11 +220,11 @@ def test_before_the_first_apply_there_is_nowhere_to_connect_to(lab: Callable[[],
 
 
 def test_profiles_of_everybody_who_has_none(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "ada", device="phone")
     assert people.profiles(lab(), everybody=False, json=False) == 0
-    assert {path.name for path in Path("build/lab/profiles").iterdir()} == {
+    assert {path.name for path in Path("build/lab/profiles").glob("*.ovpn")} == {
         "ada-phone.ovpn",
         "bob.ovpn",
         "ivy.ovpn",
@@ -205,7 +244,7 @@ def revoked(path: Path) -> set[int]:
 
 
 def test_who_is_revoked_is_on_every_servers_list(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "ada")
     profile(lab(), "bob")
@@ -225,7 +264,7 @@ def test_who_is_revoked_is_on_every_servers_list(
 
 
 def test_a_server_that_is_not_reached_is_told_and_fails(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAUSEWAY_SSH_CONFIG", str(Path("nowhere").absolute()))
     profile(lab(), "ada")
@@ -237,7 +276,7 @@ def test_a_server_that_is_not_reached_is_told_and_fails(
     assert "ada: no certificate is valid." in capsys.readouterr().out
 
 
-def test_revoking_a_stranger(lab: Callable[[], Understood]) -> None:
+def test_revoking_a_stranger(lab: Callable[[], Project]) -> None:
     profile(lab(), "ada")
     with pytest.raises(UsageError, match=r"adda never had a certificate; did you mean ada\?"):
         people.revoke(lab(), "adda", device=None, reason="unspecified", push=False, json=False)
@@ -246,12 +285,12 @@ def test_revoking_a_stranger(lab: Callable[[], Understood]) -> None:
 
 
 def test_a_user_who_left_the_spec_is_to_be_revoked(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "bob")
     spec = Path("environments/lab.yaml")
     spec.write_text(re.sub(r"    bob: .*\n", "", spec.read_text()))
-    (note,) = keeping.notes(lab(), {})
+    (note,) = pki_store.notes(lab(), {})
     assert note.startswith("to be revoked: bob, who is not in the spec, has 1 valid certificate; ")
     assert note.endswith("; invoke vpn.revoke --env lab --user bob")
     assert listed(lab(), capsys)[0]["state"] == "valid, to be revoked"
@@ -260,31 +299,54 @@ def test_a_user_who_left_the_spec_is_to_be_revoked(
 def test_without_a_pki_a_plan_does_not_wait_for_its_libraries(spec: Path) -> None:
     program = (
         "import sys\n"
-        "from infra.commands.environment import find, understand\n"
-        "from infra.commands.vpn import keeping\n"
-        "print(keeping.notes(understand(find('lab')), {}), 'cryptography' in sys.modules)"
+        "from infra.commands.environment import find, load_project\n"
+        "from infra.commands import pki_store\n"
+        "print(pki_store.notes(load_project(find('lab')), {}), 'cryptography' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout == "() False\n"
 
 
 def test_what_ends_soon_is_told_and_renewed(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile(lab(), "ada")
-    monkeypatch.setattr(keeping, "now", lambda: NOW + timedelta(days=80))
-    assert keeping.notes(lab(), {}) == (
+    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(days=80))
+    assert pki_store.notes(lab(), {}) == (
         "the certificate ada ends on 2031-04-11; invoke vpn.renew --env lab --user ada",
     )
     old = blocks(Path("build/lab/profiles/ada.ovpn"))["key"]
     assert people.renew(lab(), user="", device="", authority=False, revoke_old=False, json=False) == 0
     assert blocks(Path("build/lab/profiles/ada.ovpn"))["key"] != old
-    assert keeping.notes(lab(), {}) == ()
+    assert pki_store.notes(lab(), {}) == ()
     assert [row["state"] for row in listed(lab(), capsys)] == ["valid, replaced", "valid"]
 
 
+def test_a_server_whose_list_ends_soon_is_in_plans_and_lists(
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server of it is there: the push that brought its list is played."""
+    project = lab()
+    monkeypatch.setattr("infra.drive.push_tree.push", lambda *_: ())
+    kept = pki_store.store(project)
+    gateway_files.prepare(project, kept)
+    servers = [each for each in gateway_files.places(project) if each.target == gateway_files.OPENVPN]
+    assert {each.site for each in servers} == {"us-west-2", "rack"}
+    assert not any(each.error for each in gateway_files.bring(project, kept, servers[:1]).values())
+    site = servers[0].site
+    assert pki_store.notes(project, {}) == ()
+    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(days=61))
+    (line,) = pki_store.notes(project, {})
+    assert (site in line, "2031-04-01" in line, "invoke vpn.push --env lab" in line) == (True, True, True)
+    listed(project, capsys)
+    people.listing(project, json=True)
+    assert line in capsys.readouterr().err
+    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(days=91))
+    assert pki_store.lists_ending(project, kept) != (line,)
+
+
 def test_a_lost_key_is_replaced_and_refused(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str]
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(lab(), "ada")
     assert people.renew(lab(), user="ada", device="", authority=False, revoke_old=True, json=False) == 0
@@ -292,7 +354,7 @@ def test_a_lost_key_is_replaced_and_refused(
 
 
 def test_a_new_authority_issues_and_the_old_ones_certificates_stay_good(
-    lab: Callable[[], Understood],
+    lab: Callable[[], Project],
 ) -> None:
     profile(lab(), "ada")
     assert people.renew(lab(), user="", device="", authority=True, revoke_old=False, json=False) == 0
@@ -308,7 +370,7 @@ def test_a_new_authority_issues_and_the_old_ones_certificates_stay_good(
 
 
 def test_a_backup_brings_a_lost_pki_back(
-    lab: Callable[[], Understood], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Callable[[], Project], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile(lab(), "ada")
     before = Path("build/lab/profiles/ada.ovpn").read_bytes()
@@ -316,10 +378,10 @@ def test_a_backup_brings_a_lost_pki_back(
     assert Path("lab.pki").stat().st_mode & 0o777 == 0o600
     for path in Path(".secrets").glob("lab*"):
         path.unlink()
-    monkeypatch.setenv(keeping.PASSPHRASE, "not the right passphrase")
+    monkeypatch.setenv(pki_store.PASSPHRASE, "not the right passphrase")
     with pytest.raises(PkiError):
         people.restore(lab(), "lab.pki", replace=False)
-    monkeypatch.setenv(keeping.PASSPHRASE, "a long enough passphrase")
+    monkeypatch.setenv(pki_store.PASSPHRASE, "a long enough passphrase")
     assert people.restore(lab(), "lab.pki", replace=False) == 0
     profile(lab(), "ada")
     assert Path("build/lab/profiles/ada.ovpn").read_bytes() == before
@@ -327,10 +389,10 @@ def test_a_backup_brings_a_lost_pki_back(
         people.restore(lab(), "other.pki", replace=False)
 
 
-def test_trees_hold_keys_and_nobody_else_reads_them(lab: Callable[[], Understood]) -> None:
-    kept = keeping.store(lab())
-    assert trees.prepare(lab(), kept) == {"rack", "us-west-2"}
-    assert trees.prepare(lab(), kept) == frozenset()
+def test_trees_hold_keys_and_nobody_else_reads_them(lab: Callable[[], Project]) -> None:
+    kept = pki_store.store(lab())
+    assert gateway_files.prepare(lab(), kept) == {"rack", "us-west-2"}
+    assert gateway_files.prepare(lab(), kept) == frozenset()
     keys = Path("build/lab/strongswan/rack/etc/swanctl/conf.d/90-keys.conf")
     assert keys.stat().st_mode & 0o777 == 0o600
     secret = kept.get("vpn/rack-us-west-2/1")
@@ -345,16 +407,16 @@ def test_trees_hold_keys_and_nobody_else_reads_them(lab: Callable[[], Understood
     assert not [path for path in open_to_others for each in secrets if each in path.read_text()]
 
 
-def test_a_site_without_machines(lab: Callable[[], Understood]) -> None:
+def test_a_site_without_machines(lab: Callable[[], Project]) -> None:
     with pytest.raises(UsageError, match=r"rakc: no site with a gateway or .*; did you mean rack\?"):
-        trees.places(lab(), ["rakc"])
+        gateway_files.places(lab(), ["rakc"])
 
 
-def test_a_tree_without_its_tunnels_is_not_brought(lab: Callable[[], Understood]) -> None:
+def test_a_tree_without_its_tunnels_is_not_brought(lab: Callable[[], Project]) -> None:
     """On a colleague's machine, say: the gateway would take its tunnels down."""
     Path("build/lab/state/outputs.json").unlink()
     said = r"us-west-2-1, us-west-2-2 are not known here.*invoke outputs --env lab reads them"
     with pytest.raises(UsageError, match=said):
-        trees.push(lab(), (), json=False)
+        gateway_files.push(lab(), (), json=False)
     with pytest.raises(UsageError, match=said):
-        trees.deliver(lab(), keeping.store(lab()), ["rack"])
+        gateway_files.deliver(lab(), pki_store.store(lab()), ["rack"])

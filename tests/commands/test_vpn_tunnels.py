@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 
-from infra.commands.environment import Understood, find, understand
+from infra.commands import pki_store
+from infra.commands.environment import Project, find, load_project
 from infra.commands.vpn import tunnels
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
 from infra.drive.outputs import keep
+from infra.drive.secrets.names import PKI_ROOT
 from infra.drive.vpn.cloud import Cloud, CloudState
 from infra.drive.vpn.gateways import DOWN, LiveGateway, TunnelState
 from infra.errors import UsageError
@@ -39,7 +41,7 @@ THERE = CloudState(True, datetime(2031, 1, 1, tzinfo=UTC), 1, "")
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Applied in one of its two regions; all that can be asked is well."""
     file = tmp_path / "environments" / "lab.yaml"
     file.parent.mkdir()
@@ -48,7 +50,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Understood:
     made = {"tunnels": [{"outside": "203.0.113.1"}, {"outside": "203.0.113.2"}]}
     keep(Folders(tmp_path / "build" / "lab"), {"vpn_connections": {"rack-us-west-2": made}})
     play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP})
-    return understand(find("lab"))
+    return load_project(find("lab"))
 
 
 def play(
@@ -71,17 +73,17 @@ def rows(text: str) -> dict[str, list[str]]:
     return {line.split()[1]: line.split()[2:] for line in text.splitlines()[1:]}
 
 
-def test_every_tunnel_as_both_ends_see_it(lab: Understood, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_tunnel_as_both_ends_see_it(lab: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert tunnels.status(lab, json=False) == 0
     told = rows(capsys.readouterr().out)
     assert told["us-west-2-1"] == ["up", "3d", "4h", "established", "1", "up"]
 
 
 def test_a_tunnel_that_was_not_applied_yet_is_not_down(
-    lab: Understood, capsys: pytest.CaptureFixture[str]
+    lab: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tunnels.status(lab, json=True) == 0
-    told = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)}
+    told = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)["tunnels"]}
     assert told["eu-west-1-1"]["outside"] is None
     assert told["eu-west-1-1"]["down"] is False
     assert told["us-west-2-2"]["outside"] == "203.0.113.2"
@@ -89,7 +91,7 @@ def test_a_tunnel_that_was_not_applied_yet_is_not_down(
 
 
 def test_a_tunnel_that_is_down_here(
-    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(
         monkeypatch,
@@ -100,7 +102,7 @@ def test_a_tunnel_that_is_down_here(
 
 
 def test_a_tunnel_that_is_down_at_aws(
-    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = CloudState(False, None, 0, "IPSEC IS DOWN")
     play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP}, (THERE, away))
@@ -109,7 +111,7 @@ def test_a_tunnel_that_is_down_at_aws(
 
 
 def test_a_gateway_that_can_not_be_asked_says_why(
-    lab: Understood, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(monkeypatch, "gate.lab.internal: can't be reached over SSH")
     assert tunnels.status(lab, json=False) == 1, "nobody knows whether it works"
@@ -118,13 +120,13 @@ def test_a_gateway_that_can_not_be_asked_says_why(
     assert "rack: gate.lab.internal: can't be reached over SSH" in told.err
 
 
-def test_rotating_the_keys_of_a_site_that_has_none(lab: Understood) -> None:
+def test_rotating_the_keys_of_a_site_that_has_none(lab: Project) -> None:
     with pytest.raises(UsageError, match=r"rakc: no site with a gateway; did you mean rack\?"):
         tunnels.rotate(lab, "rakc")
 
 
 def test_keys_are_not_rotated_while_the_gateways_tree_lacks_a_tunnel(
-    lab: Understood, monkeypatch: pytest.MonkeyPatch
+    lab: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tree can't be brought then: AWS would have a new key, and the gateway the old one."""
     touched: list[str] = []
@@ -139,8 +141,53 @@ def test_keys_are_not_rotated_while_the_gateways_tree_lacks_a_tunnel(
     assert touched == []
 
 
-def test_status_of_a_cluster_without_gateways(lab: Understood) -> None:
+def test_status_of_a_cluster_without_gateways(lab: Project) -> None:
     spec = Path("environments/lab.yaml")
     spec.write_text(spec.read_text().replace("    gateway: {addresses: [198.51.100.10]}\n", ""))
-    with pytest.raises(UsageError, match="has no site with a gateway"):
-        tunnels.status(understand(find("lab"), changeable=True), json=False)
+    with pytest.raises(UsageError, match="gateway"):
+        tunnels.status(load_project(find("lab"), changeable=True), json=False)
+
+
+WITH_SERVER = (
+    SPEC.replace("roles: [site-gateway]", "roles: [site-gateway, access-gateway]")
+    + """\
+access:
+  vpn: {servers: [rack]}
+  groups: {people: {}}
+  users: {}
+"""
+)
+NOW = datetime(2031, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "open_"),
+    [
+        (NOW + timedelta(days=60), 0, True),
+        (NOW + timedelta(days=5), 0, True),
+        (NOW - timedelta(days=1), 1, False),
+        ("gate.lab.internal: can't be reached over SSH", 1, False),
+    ],
+)
+def test_servers_say_for_how_long_they_let_laptops_in(
+    lab: Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ends: datetime | str,
+    code: int,
+    open_: bool,
+) -> None:
+    lab.environment.spec_file.write_text(WITH_SERVER, encoding="utf-8")
+    both = {"us-west-2-1": UP, "us-west-2-2": UP}
+    play(monkeypatch, both)
+    monkeypatch.setattr(tunnels, "_list_ends", lambda _: ends)
+    monkeypatch.setattr("infra.drive.clock.now", lambda: NOW)
+    pki_store.store(lab).put(PKI_ROOT, "there is one")
+    assert tunnels.status(load_project(find("lab")), json=True) == code
+    (server,) = json.loads(capsys.readouterr().out)["servers"]
+    until = ends.isoformat() if isinstance(ends, datetime) else None
+    assert (server["site"], server["open"], server["until"]) == ("rack", open_, until)
+    assert tunnels.status(load_project(find("lab")), json=False) == code
+    told = capsys.readouterr()
+    warned = "invoke vpn.push --env lab" in told.err
+    assert warned == (isinstance(ends, datetime) and ends < NOW + timedelta(days=30))

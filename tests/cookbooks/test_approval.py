@@ -1,4 +1,4 @@
-"""Which certificate requests of machines of pools a master approves.
+"""Which certificate requests of kubelets a master approves: machines of pools that join, nodes that serve.
 
 The API server, the controllers that approve and sign, kubeadm and kubectl are real; EC2 is the embedded AWS.
 """
@@ -11,14 +11,17 @@ import os
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +32,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
-from drive.kubernetes.apiserver import NAME, Server, node, running
+from drive.kubernetes.apiserver import NAME, Server, node, pod, running
 from golden_clusters import golden
 from kube_tools import kubectl, need
-from render.kubernetes.policy_world import Api, collection
+from render.kubernetes.policy_world import Api, RefusedError, collection
 
 from infra.drive import localaws
-from infra.drive.kubernetes import secrets
+from infra.drive.kubernetes import certificates, secrets
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
 from infra.localaws.faults import FOREVER, throttling
-from infra.render.kubernetes import joining
+from infra.model.outputs import Addresses, Outputs
+from infra.render.kubernetes import joining, kubeadm
+from infra.render.kubernetes.manifests import SYSTEM
 
 KUBELET = """\
 -----BEGIN CERTIFICATE REQUEST-----
@@ -52,19 +57,37 @@ H53dL2B5cQ==
 -----END CERTIFICATE REQUEST-----
 """
 """What a kubelet 1.36.2 sent as ip-10-0-0-4."""
+SERVER = """\
+-----BEGIN CERTIFICATE REQUEST-----
+MIIBHjCBxgIBADA3MRUwEwYDVQQKEwxzeXN0ZW06bm9kZXMxHjAcBgNVBAMTFXN5
+c3RlbTpub2RlOmxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABHtM
+NYrg5i/zniR7aHGXZdJ5CoNxSHLwuDWmQx0jtv224QowwlVR1pnro+Z+rYEqxH87
+27ZjwaAAFNy5PHQjuyygLTArBgkqhkiG9w0BCQ4xHjAcMBoGA1UdEQQTMBGCCWxv
+Y2FsaG9zdIcECgACDzAKBggqhkjOPQQDAgNHADBEAiAEdSMTF0etj0rIIrIzMNWT
+Jc4sE0czkWnKGGxlaEDwhAIgM0t7/+hCL2RR+Kazdc7jHVx1n+ibdm2+yph7CoV7
+Rj4=
+-----END CERTIFICATE REQUEST-----
+"""
+"""What a kubelet 1.36.2 with our configuration sent for serving, as localhost with the address 10.0.2.15."""
 PARAMETER = "/causeway/research/node/kubernetes-join"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+RACK = golden("research").sites[0].nodes[0]
+MASTER = "10.0.0.200"
+OUTPUTS = Outputs(instances={"master-1": Addresses(IPv4Address(MASTER), None)})
 CONTROLLERS = ("approving", "signing")
+SERVING = "kubernetes.io/kubelet-serving"
 USAGES = ("digital signature", "client auth")
+SERVES = ("digital signature", "server auth")
 NODES = ("system:nodes",)
 
 
 def request(
     name: str,
     organizations: tuple[str, ...] = NODES,
-    alternative: str | None = None,
+    *alternatives: str,
     form: _ASN1Type = _ASN1Type.PrintableString,
+    key: ec.EllipticCurvePrivateKey | None = None,
 ) -> str:
     """A request for ``system:node:<name>``, with a key that nobody keeps."""
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each, form) for each in organizations]
@@ -72,19 +95,28 @@ def request(
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([x509.RelativeDistinguishedName([each]) for each in subject])
     )
-    if alternative:
-        names = x509.SubjectAlternativeName([x509.DNSName(alternative)])
+    if alternatives:
+        names = x509.SubjectAlternativeName([alternative_name(each) for each in alternatives])
         builder = builder.add_extension(names, critical=False)
-    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    made = builder.sign(key or ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
     return made.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def names(*requests: str) -> list[str | None]:
-    """The nodes that requests are for, as the program reads them."""
+def alternative_name(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(text))
+    except ValueError:
+        return x509.UniformResourceIdentifier(text) if "://" in text else x509.DNSName(text)
+
+
+def names(*requests: str) -> list[list[str] | None]:
+    """What requests are for, as the program reads them: the node, hosts, addresses."""
     script = (
         "import json, sys\n"
-        "from kubernetes_node.certificate_request import node_name\n"
-        "print(json.dumps([node_name(each.encode()) for each in json.load(sys.stdin)]))\n"
+        "from kubernetes_node.certificate_request import read\n"
+        "found = [read(each.encode()) for each in json.load(sys.stdin)]\n"
+        "rows = [each and [each.node, *each.hosts, *map(str, each.addresses)] for each in found]\n"
+        "print(json.dumps(rows))\n"
     )
     done = subprocess.run(
         [sys.executable, "-B", "-c", script],
@@ -94,20 +126,27 @@ def names(*requests: str) -> list[str | None]:
         check=True,
         env={**os.environ, "PYTHONPATH": str(PROGRAMS)},
     )
-    found: list[str | None] = json.loads(done.stdout)
+    found: list[list[str] | None] = json.loads(done.stdout)
     return found
 
 
 def test_a_kubelets_request_is_read() -> None:
-    assert names(KUBELET, request("ip-10-0-0-4"), request("master-1")) == [
-        "ip-10-0-0-4", "ip-10-0-0-4", "master-1",
+    assert names(KUBELET, request("ip-10-0-0-4"), request("master-1"), SERVER) == [
+        ["ip-10-0-0-4"], ["ip-10-0-0-4"], ["master-1"], ["localhost", "localhost", "10.0.2.15"],
     ]  # fmt: skip
+    long = ["n" * 50, "n" * 50, "10.0.0.4", "10.0.0.5", "2001:db8::4", "2001:db8::5"]
+    assert names(request("master-1", NODES, "master-1", "10.0.0.4"), request(long[0], NODES, *long[1:])) == [
+        ["master-1", "master-1", "10.0.0.4"],
+        long,
+    ]
 
 
 def test_a_request_of_another_form_names_no_node() -> None:
     good = request("ip-10-0-0-4")
     others = {
-        "a subject alternative name": request("ip-10-0-0-4", alternative="api.research.internal"),
+        "a name that is no host and no address": request(
+            "ip-10-0-0-4", NODES, "http://api.research.internal"
+        ),
         "one more group": request("ip-10-0-0-4", (*NODES, "system:masters")),
         "another group": request("ip-10-0-0-4", ("system:masters",)),
         "no group": request("ip-10-0-0-4", ()),
@@ -125,6 +164,19 @@ def test_a_request_of_another_form_names_no_node() -> None:
 # -- Real Kubernetes ---------------------------------------------------------------------------------------
 
 
+def signing_request(name: str, pem: str, signer: str, usages: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "request": base64.b64encode(pem.encode()).decode(),
+            "signerName": signer,
+            "usages": list(usages),
+        },
+    }
+
+
 @dataclass
 class Plane:
     """A control plane as kubeadm would have made it, and the embedded AWS of its pools."""
@@ -133,7 +185,7 @@ class Plane:
     admin: Api
     aws: localaws.Server
     folder: Path
-    authority: str
+    keys: Keys
     made: list[str] = field(default_factory=list)
 
     @property
@@ -187,17 +239,8 @@ class Plane:
         """Make a request with a token; its name."""
         name = f"request-{len(self.made)}"
         self.made.append(name)
-        body = {
-            "apiVersion": "certificates.k8s.io/v1",
-            "kind": "CertificateSigningRequest",
-            "metadata": {"name": name},
-            "spec": {
-                "request": base64.b64encode(pem.encode()).decode(),
-                "signerName": SIGNER,
-                "usages": list(usages),
-            },
-        }
-        context = ssl.create_default_context(cadata=self.authority)
+        body = signing_request(name, pem, SIGNER, usages)
+        context = ssl.create_default_context(cadata=self.keys.ca.certificate)
         context.check_hostname = False  # It is asked by its address, and its name is another.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
@@ -206,6 +249,14 @@ class Plane:
         url = f"https://{self.server.address}{REQUESTS}"
         with opener.open(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60):
             return name
+
+    def ask_as(self, node: str, pem: str, usages: tuple[str, ...] = SERVES) -> str:
+        """Make a request for a serving certificate with a node's own certificate; its name."""
+        name = f"request-{len(self.made)}"
+        self.made.append(name)
+        own = Api(self.server, self.keys, self.folder, f"system:node:{node}", "system:nodes")
+        own.create(signing_request(name, pem, SERVING, usages))
+        return name
 
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.admin.call("GET", f"{REQUESTS}/{name}").get("status", {})
@@ -266,22 +317,24 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
     keys = secrets.made(store, datetime.now(UTC))
     with ExitStack() as stack:
-        server = stack.enter_context(running(folder, keys))
+        server = stack.enter_context(running(folder, keys, more=_kubelets_client(keys, folder)))
         found = Plane(
             server,
             Api(server, keys, folder, "admin", "system:masters"),
             localaws.start(folder / "aws", "joining"),
             folder,
-            keys.ca.certificate,
+            keys,
         )
         stack.callback(localaws.stop, folder / "aws")
-        _master(found, keys)
+        _master(found)
         config = folder / "kubeadm.yaml"
         config.write_text(CONFIG.format(address=server.address))
         found.kubeadm("init", "phase", "bootstrap-token", "--skip-token-print", f"--config={config}")
         found.kubeadm("init", "phase", "upload-config", "all", f"--config={config}")
-        for each in joining.objects(golden("research"))["rights.yaml"]:
-            found.admin.apply(each)
+        found.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        for each in joining.objects(golden("research"), OUTPUTS).values():
+            for one in each:
+                found.admin.apply(one)
         log = stack.enter_context((folder / "controllers.log").open("ab"))
         names = ",".join(f"certificatesigningrequest-{each}-controller" for each in CONTROLLERS)
         process = subprocess.Popen(
@@ -298,16 +351,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         yield found
 
 
-def _master(plane: Plane, keys: Keys) -> None:
+def _master(plane: Plane) -> None:
     """What a master has in /etc."""
     kubernetes = plane.root / "etc/kubernetes"
     (kubernetes / "pki").mkdir(parents=True)
-    (kubernetes / "pki/ca.crt").write_text(keys.ca.certificate)
+    (kubernetes / "pki/ca.crt").write_text(plane.keys.ca.certificate)
     (plane.root / "etc/causeway").mkdir()
     kept = {
         name: base64.b64encode(text).decode()
         for name, text in (
-            ("certificate-authority-data", keys.ca.certificate.encode()),
+            ("certificate-authority-data", plane.keys.ca.certificate.encode()),
             ("client-certificate-data", plane.admin.certificate.read_bytes()),
             ("client-key-data", plane.admin.key.read_bytes()),
         )
@@ -329,6 +382,26 @@ def _master(plane: Plane, keys: Keys) -> None:
         "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
     }
     (plane.root / "etc/causeway/control-plane.json").write_text(json.dumps(settings))
+
+
+def _kubelets_client(keys: Keys, folder: Path) -> list[str]:
+    """By what the API server comes to kubelets, and by what it knows them."""
+    pair = certificates.client(
+        keys.ca, "kube-apiserver-kubelet-client", ["system:masters"], datetime.now(UTC), timedelta(hours=1)
+    )
+    (folder / "kubelet-client.crt").write_text(pair.certificate)
+    (folder / "kubelet-client.key").write_text(pair.key)
+    flags = {
+        each["name"]: each["value"]
+        for each in kubeadm.cluster_configuration(golden("research"))["apiServer"]["extraArgs"]
+    }
+    authority = flags["kubelet-certificate-authority"].replace("/etc/kubernetes", str(folder))
+    return [
+        f"--kubelet-certificate-authority={authority}",
+        f"--kubelet-client-certificate={folder}/kubelet-client.crt",
+        f"--kubelet-client-key={folder}/kubelet-client.key",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
 
 
 def _kubeconfig(cluster: dict[str, str], user: dict[str, str]) -> dict[str, Any]:
@@ -453,7 +526,7 @@ def test_other_names_are_denied(plane: Plane, token: str, machines: Machines) ->
             "NotAPoolInstance",
         ),
         "an instance of no pool": (plane.ask(token, request(machines.single[0].name)), "NotAPoolInstance"),
-        "one more name": (plane.ask(token, request(new, alternative="api.internal")), "NotAKubeletRequest"),
+        "one more name": (plane.ask(token, request(new, NODES, "api.internal")), "NotAKubeletRequest"),
         "one more group": (plane.ask(token, request(new, (*NODES, "system:masters"))), "NotAKubeletRequest"),
         "more usages": (plane.ask(token, request(new), admin), "NotAKubeletRequest"),
     }
@@ -469,7 +542,7 @@ def test_kubeadm_approves_no_request_of_pools(plane: Plane, token: str, machines
     """As it does those of its own group, for any name."""
     ours = plane.ask(token, request(machines.west[4].name))
     other = plane.kubeadm("token", "create")
-    theirs, odd = (plane.ask(other, request("master-1", alternative=each)) for each in (None, "api.internal"))
+    theirs, odd = (plane.ask(other, request("master-1", NODES, *more)) for more in ((), ("api.internal",)))
     assert plane.certificate(theirs)
     assert plane.answer(ours) is None
     groups = [joining.TOKENS, "system:bootstrappers:kubeadm:default-node-token"]
@@ -528,6 +601,143 @@ def test_an_address_that_another_instance_had(plane: Plane, token: str, machines
     assert machine.name not in names
     assert plane.approve().returncode == 0
     assert plane.answer(made) == ("Approved", "CausewayPoolInstance")
+
+
+# -- Serving certificates ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_nodes_get_serving_certificates_for_their_own_addresses(plane: Plane, machines: Machines) -> None:
+    """And another one when they renew it."""
+    instance = machines.east[1]
+    address = instance.name.removeprefix("ip-").replace("-", ".")
+    wanted = [
+        plane.ask_as(RACK.name, request(RACK.name, NODES, RACK.name, str(RACK.address))),
+        plane.ask_as("master-1", request("master-1", NODES, "master-1", MASTER)),
+        plane.ask_as(instance.name, request(instance.name, NODES, instance.name, address)),
+    ]
+    assert plane.approve().returncode == 0
+    wanted.append(plane.ask_as(RACK.name, request(RACK.name, NODES, RACK.name, str(RACK.address))))
+    assert plane.approve().returncode == 0
+    assert [plane.answer(each) for each in wanted] == [("Approved", "CausewayOwnAddresses")] * 4
+    found = plane.certificate(wanted[1])
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [each.value for each in names] == ["master-1", ip_address(MASTER)]
+
+
+@pytest.mark.slow
+def test_names_and_addresses_of_others_are_denied(plane: Plane, machines: Machines) -> None:
+    own = machines.west[0].name
+    address = own.removeprefix("ip-").replace("-", ".")
+    client = ("digital signature", "client auth")
+    with pytest.raises(RefusedError, match=f"can only create a node CSR with CN=system:node:{own}"):
+        plane.ask_as(own, request("master-1", NODES, "master-1", MASTER))
+    denied = {
+        "the API": (plane.ask_as(RACK.name, request(RACK.name, NODES, "api.research.internal")), "NotItsOwn"),
+        "a service": (plane.ask_as(RACK.name, request(RACK.name, NODES, "kubernetes.default")), "NotItsOwn"),
+        "a master's address": (
+            plane.ask_as(RACK.name, request(RACK.name, NODES, RACK.name, str(RACK.address), MASTER)),
+            "NotItsOwn",
+        ),
+        "another instance's address": (
+            plane.ask_as(own, request(own, NODES, own, address, "10.0.0.9")),
+            "NotItsOwn",
+        ),
+        "no names": (plane.ask_as(own, request(own)), "NotAKubeletRequest"),
+        "a page": (plane.ask_as(own, request(own, NODES, f"https://{own}")), "NotAKubeletRequest"),
+        "no server": (plane.ask_as(own, request(own, NODES, own, address), client), "NotAKubeletRequest"),
+        "a machine that has gone": (
+            plane.ask_as("ip-10-0-0-250", request("ip-10-0-0-250", NODES, "ip-10-0-0-250", "10.0.0.250")),
+            "UnknownNode",
+        ),
+        "an instance of no pool": (
+            plane.ask_as(machines.single[0].name, request(machines.single[0].name, NODES, "x")),
+            "UnknownNode",
+        ),
+    }
+    done = plane.approve()
+    assert done.returncode == 0, done.stderr
+    answers = {what: plane.answer(name) for what, (name, _) in denied.items()}
+    assert answers == {what: ("Denied", f"Causeway{reason}") for what, (_, reason) in denied.items()}
+    assert not any("certificate" in plane.status(name) for name, _ in denied.values())
+
+
+@pytest.mark.slow
+def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Machines) -> None:
+    west, east = (each[0].name for each in (machines.west, machines.east))
+    first, second = (plane.ask_as(each, request(each, NODES, each)) for each in (west, east))
+    plane.aws.control.order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
+    try:
+        assert plane.approve().returncode == 1
+    finally:
+        plane.aws.control.clear_faults()
+    assert (plane.answer(first), plane.answer(second)) == (None, ("Approved", "CausewayOwnAddresses"))
+    assert plane.approve().returncode == 0
+    assert plane.answer(first) == ("Approved", "CausewayOwnAddresses")
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
+    kept = plane.admin.call("GET", path)
+    plane.admin.call("DELETE", path)
+    rack = plane.ask_as(RACK.name, request(RACK.name, NODES, RACK.name))
+    assert plane.approve().returncode == 0
+    assert plane.answer(rack) is None, "cluster.up has not come to it"
+    plane.admin.create({**kept, "metadata": {"name": kept["metadata"]["name"], "namespace": SYSTEM}})
+    assert plane.approve().returncode == 0
+    assert plane.answer(rack) == ("Approved", "CausewayOwnAddresses")
+
+
+@pytest.mark.slow
+def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Plane, tmp_path: Path) -> None:
+    """The kubelet is a stand-in that answers with a log, first with a certificate of its own making."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    asked = request("loopback", NODES, "loopback", "127.0.0.1", key=key)
+    self_made = certificates.authority("loopback", datetime.now(UTC))
+    files = (tmp_path / "kubelet.crt", tmp_path / "kubelet.key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def shows(certificate: str, private: str) -> None:
+        for file, text in zip(files, (certificate, private), strict=True):
+            file.write_text(text)
+        context.load_cert_chain(*files)
+
+    shows(self_made.certificate, self_made.key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Logs)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        made = node("loopback")
+        made["status"]["addresses"] = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        made["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": server.server_port}}
+        plane.admin.create(made)
+        plane.admin.create(pod("talks", "loopback"))
+        log = "/api/v1/namespaces/default/pods/talks/log"
+        with pytest.raises(RefusedError, match="failed to verify certificate"):
+            plane.admin.call("GET", log)
+        path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
+        data = {"data": {"loopback": "127.0.0.1"}}
+        plane.admin.call("PATCH", path, data, "application/merge-patch+json")
+        name = plane.ask_as("loopback", asked)
+        assert plane.approve().returncode == 0
+        signed = plane.certificate(name).public_bytes(serialization.Encoding.PEM).decode()
+        shows(signed, private_text(key))
+        assert plane.admin.text(log) == "said\n"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Logs(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"said\n")
+
+    def log_message(self, format: str, *_: Any) -> None:  # noqa: A002 - the library's name
+        """Nothing."""
+
+
+def private_text(key: ec.EllipticCurvePrivateKey) -> str:
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
 @pytest.mark.slow

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
+from cookbooks.libraries import ask
 
 NODE = {"causeway": {"name": "titan-01", "fqdn": "titan-01.lab.internal", "address": "10.200.0.11"}}
+
+
+@pytest.fixture
+def ruby(tool: Tool) -> str:
+    return tool("ruby", "ruby")
 
 
 @pytest.fixture
@@ -149,6 +155,7 @@ def test_apt_source(render_erb: RenderErb, tool: Tool, tmp_path: Path, flat: boo
         "components": [] if flat else ["main"],
         "architectures": ["amd64"],
         "key": "/etc/apt/keyrings/mirror.asc",
+        "origin": "# The key is that of https://mirror.lab.internal/key.asc\n",
     }
     text = render_erb("base", "apt-source.sources.erb", NODE, variables)
     assert "Signed-By: /etc/apt/keyrings/mirror.asc" in text.splitlines()
@@ -162,6 +169,48 @@ def test_apt_source(render_erb: RenderErb, tool: Tool, tmp_path: Path, flat: boo
     folder = "" if flat else "dists/stable/"
     assert f"'https://mirror.lab.internal/apt/{folder}InRelease'" in told
     assert ("main/binary-amd64/Packages" in told) is not flat
+
+
+def test_a_key_is_asked_for_once(render_erb: RenderErb, ruby: str, tmp_path: Path) -> None:
+    """A converge must not need the sites of all vendors, whose keys stay what they are."""
+    key, source, url = (
+        tmp_path / "mirror.asc",
+        tmp_path / "mirror.sources",
+        "https://mirror.lab.internal/key.asc",
+    )
+
+    def kept(address: str) -> object:
+        return ask(
+            ruby,
+            "base",
+            "Causeway::AptKey.kept?(key, source, url)",
+            key=str(key),
+            source=str(source),
+            url=address,
+        )
+
+    assert kept(url) is False
+    key.write_text("a key")
+    assert kept(url) is False, "a key that somebody else put there"
+    variables = {
+        "name": "mirror", "uri": "https://mirror.lab.internal/apt", "suites": ["/"], "components": [],
+        "architectures": [], "key": str(key),
+        "origin": ask(ruby, "base", "Causeway::AptKey.origin(url)", url=url),
+    }  # fmt: skip
+    source.write_text(render_erb("base", "apt-source.sources.erb", NODE, variables))
+    assert kept(url) is True
+    assert kept("https://mirror.lab.internal/other.asc") is False
+    key.write_text("")
+    assert kept(url) is False, "a download that was cut off"
+
+
+@pytest.mark.parametrize(("facts", "first"), [({"first_boot": True}, True), ({"baking": False}, False)])
+def test_the_first_boot_of_an_image_is_told_from_any_other_run(
+    ruby: str, facts: dict[str, bool], first: bool
+) -> None:
+    """Nothing is looked for in archives then, and nothing upgraded."""
+    asked = "def node.read(*path) = dig(*path)\nCauseway::Place.first_boot?(node)"
+    assert ask(ruby, "base", asked, node={"causeway": facts}) is first
 
 
 def test_hosts(render_erb: RenderErb) -> None:

@@ -176,3 +176,16 @@ def test_containerd_1_ends_with_kubernetes_1_35(tool: Tool, version: str, minor:
         minor=minor,
     )
     assert answer is outlived
+
+
+def test_a_kernel_parameter_is_set_by_one_cookbook() -> None:
+    """A key in two files has the value of the file that is read last, whichever is lower."""
+    base = (COOKBOOKS / "base" / "attributes" / "default.rb").read_text()
+    own = (COOKBOOKS / "container_runtime" / "attributes" / "default.rb").read_text()
+    general = set(re.findall(r"\['sysctl'\]\['([a-z0-9_.]+)'\]", base))
+    block = re.search(r"\['sysctls'\] = \{(.*?)\}", own, re.DOTALL)
+    assert block is not None
+    containers = set(re.findall(r"'([a-z0-9_.-]+)' =>", block[1]))
+    assert general
+    assert containers
+    assert general & containers == set()

@@ -1,9 +1,9 @@
-"""Cookbooks as a person runs them: a real Chef Infra Client, a machine with systemd, every role.
+"""Cookbooks as a person runs them: a real CINC or Chef Infra Client, a machine with systemd, every role.
 
 Twice each: what the second run changes, the first one left undone or the cookbook can't tell. In a virtual
 machine rather than in a container: kernel settings, modules, XFRM interfaces and disks are the cookbooks'
 business. For what no machine of a test reaches there are stand-ins (``machines/archive.py``). Skipped without
-a Chef (``machines/disk.py`` says how to name one); in software emulation it takes half an hour.
+either (``machines/disk.py`` says how to name one); in software emulation it takes half an hour.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ def real_disk() -> Path:
     """A disk with a real chef-client."""
     chef = disk.Chef.here()
     if chef is None:
-        pytest.skip("no Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
+        pytest.skip(
+            "neither CINC nor a Chef Infra Client whose licence is accepted: CHEF_CLIENT, "
+            "CHEF_CLIENT_TREE and CHEF_LICENSE name one"
+        )
     for tool, package in (("gpg", "gnupg"), ("dpkg-deb", "dpkg")):
         if shutil.which(tool) is None:
             pytest.skip(f"needs {package}")
@@ -100,7 +103,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, real_disk: Path) -> Iterator[
     folder = tmp_path_factory.mktemp("site")
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    made = Site(folder / "project", key)
+    client = disk.Chef.here()
+    assert client is not None
+    made = Site(folder / "project", key, client)
     yield made
     made.down()
 

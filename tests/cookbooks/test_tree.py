@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from infra.drive import private, ship
+from infra.drive import push_tree, secret_files
 
 LIBRARY = COOKBOOKS / "base" / "libraries" / "tree.rb"
 
@@ -42,8 +42,8 @@ def test_modes_are_those_of_vpn_push(tool: Tool, tmp_path: Path) -> None:
     )
     secrets = ["etc/openvpn/server/" + each for each in ("server.key", "server.crt", "ca.crt", "crl.pem")]
     secrets.append("etc/swanctl/conf.d/90-keys.conf")
-    private.write(tmp_path, folder, dict.fromkeys(secrets, "secret\n"))
-    pushed = {f"/{path}": f"{mode:04o}" for path, (_, mode) in ship.tree(tmp_path, folder).items()}
+    secret_files.write(tmp_path, folder, dict.fromkeys(secrets, "secret\n"))
+    pushed = {f"/{path}": f"{mode:04o}" for path, (_, mode) in push_tree.tree(tmp_path, folder).items()}
     brought = ask(
         tool, tmp_path / folder, tmp_path / "none", "tree.paths.to_h { |path| [path, tree.mode(path)] }"
     )
@@ -98,3 +98,15 @@ def test_no_older_list_of_revoked_certificates(tool: Tool, tmp_path: Path) -> No
             there.write_text(text)
         outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{there}')"))
     assert outcome == [False, False, True, False]
+
+
+def test_no_older_list_of_devices(tool: Tool, tmp_path: Path) -> None:
+    tree, there = tmp_path / "tree", tmp_path / "machine" / "peers.json"
+    make(tree, {str(there).removeprefix("/"): '{"revision": 7, "peers": []}'})
+    there.parent.mkdir()
+    outcome = []
+    for text in (None, '{"revision": 6}', '{"revision": 7}', '{"revision": 8}', "{}", "[]", "no list\n"):
+        if text is not None:
+            there.write_text(text)
+        outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{there}')"))
+    assert outcome == [False, False, False, True, False, False, False]

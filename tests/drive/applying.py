@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from infra.drive import lifecycle
 from infra.drive.lifecycle import Job
-from infra.drive.saved import load
+from infra.drive.saved_plan import load
 from infra.drive.terraform import Listener
 
 

@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
+from infra.drive.state_backends import LocalPlace, Place, S3Place
 from infra.drive.state_move import move
-from infra.drive.state_places import LocalPlace, Place, S3Place
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.drive.aws import Aws, AwsError, RegionsError, each_region, told
+from infra.drive.aws import Aws, AwsError, RegionsError, aws_errors, each_region
 from infra.errors import DriveError
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIALOCALAWSLOCALAWS", "AWS_SECRET_ACCESS_KEY": "local"}
@@ -54,7 +54,7 @@ def test_credentials_are_those_of_the_profile_that_is_given(tmp_path: Path) -> N
     assert client._request_signer._credentials.access_key == "AKIAOFTHELAB"
     with (
         pytest.raises(AwsError, match=r"can't look \(ProfileNotFound\); log in to AWS") as caught,
-        told("look"),
+        aws_errors("look"),
     ):
         Aws({**env, "AWS_PROFILE": "nobody"}).client("ec2")
     assert caught.value.code == "ProfileNotFound"
@@ -108,7 +108,7 @@ def test_what_aws_refuses_is_told_with_what_to_do(code: str, said: str) -> None:
     advice = {"InvalidAMIID.NotFound": "that image is gone"}
     with (
         pytest.raises(AwsError, match=rf"^AWS refuses to look for images .*{said}") as caught,
-        told("look for images", needs=["ec2:DescribeImages"], advice=advice),
+        aws_errors("look for images", needs=["ec2:DescribeImages"], advice=advice),
     ):
         raise refused(code, "some-secret")
     assert caught.value.code == code
@@ -117,7 +117,7 @@ def test_what_aws_refuses_is_told_with_what_to_do(code: str, said: str) -> None:
 
 def test_what_aws_says_is_quoted_where_nothing_secret_was_sent() -> None:
     said = r"\(InvalidAMIID\.NotFound: no image ami-1\)"
-    with pytest.raises(AwsError, match=said), told("look", quoting=True):
+    with pytest.raises(AwsError, match=said), aws_errors("look", quoting=True):
         raise refused("InvalidAMIID.NotFound", "no image ami-1")
 
 
@@ -125,7 +125,7 @@ def test_an_aws_out_of_reach() -> None:
     env = {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
     with (
         pytest.raises(AwsError, match=r"can't look \(EndpointConnectionError\); AWS, or the way there"),
-        told("look"),
+        aws_errors("look"),
     ):
         Aws(env).client("ec2", "us-west-2").describe_regions()
 
@@ -136,13 +136,13 @@ def test_botocores_debug_log_stays_shut_until_the_last_call_ends(caplog: pytest.
     begun, go_on = Event(), Event()
 
     def longer() -> None:
-        with told("wait"):
+        with aws_errors("wait"):
             begun.set()
             go_on.wait(30)
 
     with caplog.at_level(logging.DEBUG, "botocore"):
         other = Thread(target=longer)
-        with told("look"):
+        with aws_errors("look"):
             other.start()
             assert begun.wait(30)
         assert not logger.isEnabledFor(logging.DEBUG)

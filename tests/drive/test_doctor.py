@@ -14,7 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from infra.drive import doctor
-from infra.drive.doctor import Check, Finding, Patient, account, machine
+from infra.drive.doctor import Check, Context, Finding, account, machine
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
@@ -29,23 +29,23 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def patient(tmp_path: Path, endpoint: str) -> Callable[..., Patient]:
-    def make(**more: Any) -> Patient:
+def patient(tmp_path: Path, endpoint: str) -> Callable[..., Context]:
+    def make(**more: Any) -> Context:
         env = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": endpoint, **KEYS, **more.pop("env", {})}
-        return Patient("--env lab", tmp_path / "build/lab", env, **more)
+        return Context("--env lab", tmp_path / "build/lab", env, **more)
 
     return make
 
 
-MakePatient = Callable[..., Patient]
+MakePatient = Callable[..., Context]
 
 
-def only(check: Check, patient: Patient) -> Finding:
+def only(check: Check, patient: Context) -> Finding:
     (finding,) = check(patient)
     return finding
 
 
-def states(check: Check, patient: Patient) -> list[str]:
+def states(check: Check, patient: Context) -> list[str]:
     return [finding.state for finding in check(patient)]
 
 
@@ -189,7 +189,7 @@ def test_quotas(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     well = patient(regions=("us-west-2",), vcpus=wanted)
     assert well.identity
-    monkeypatch.setattr(Patient, "client", lambda *_args: ServiceQuotas())
+    monkeypatch.setattr(Context, "client", lambda *_args: ServiceQuotas())
     low, unknown, fine = account.quotas(well)
     assert (low.state, unknown.state, fine.state) == ("warn", "warn", "ok")
     assert low.said == "on-demand-p in us-west-2: 512 vCPUs wanted of 64"

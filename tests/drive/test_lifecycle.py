@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import pytest
 from drive.applying import apply_saved, in_state
 
-from infra.drive import ledger, lifecycle, saved, summary
+from infra.drive import last_applied, lifecycle, saved_plan, summary
 from infra.drive.engine import Engine
 from infra.drive.lifecycle import Job
-from infra.drive.state_places import LocalPlace
+from infra.drive.state_backends import LocalPlace
 from infra.drive.terraform import Silence, StoppedError, Terraform, TerraformError
 from infra.errors import ProtectedError, StalePlanError, ToolError, UsageError
 
@@ -39,9 +39,9 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     assert planned.saved.counts["create"] == 3
 
     apply_saved(job)
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
     assert lifecycle.outputs(job) == {"text": "one"}
-    remembered = ledger.recall(job.folders)
+    remembered = last_applied.recall(job.folders)
     assert remembered is not None
     assert remembered.files == job.files
     assert remembered.about["spec"] == "spec"
@@ -63,7 +63,7 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     lifecycle.plan(job, destroy=True)
     apply_saved(job)
     assert in_state(job) == []
-    assert ledger.recall(job.folders) is None
+    assert last_applied.recall(job.folders) is None
 
 
 def test_a_stored_state_is_read_without_terraform_where_that_tells_the_same(make_job: MakeJob) -> None:
@@ -122,7 +122,7 @@ def test_plan_of_an_older_state_is_refused(make_job: MakeJob) -> None:
 
 def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     # As with a state in S3, whose position is not looked up.
-    monkeypatch.setattr(saved, "state_position", lambda _folders: None)
+    monkeypatch.setattr(saved_plan, "state_position", lambda _folders: None)
     job = make_job()
     lifecycle.plan(job)
     terraform = job.terraform()
@@ -130,13 +130,13 @@ def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pyt
     terraform.apply(job.build / "elsewhere")
     with pytest.raises(StalePlanError, match="the state has moved on"):
         apply_saved(job)
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
 
 
 def test_a_plan_file_that_was_swapped_is_refused(make_job: MakeJob) -> None:
     job = make_job()
     lifecycle.plan(job)
-    saved.plan_file(job.folders).write_bytes(b"another")
+    saved_plan.plan_file(job.folders).write_bytes(b"another")
     with pytest.raises(StalePlanError, match="not the file that was saved"):
         apply_saved(job)
 
@@ -212,9 +212,9 @@ resource "terraform_data" "fails" {
     assert "modules/site/main.tf:" in text
     assert "module.us_west_2.terraform_data.fails: local-exec provisioner error" in text
     assert "What was done so far is in the state; `invoke plan --env lab` shows what is left to do." in text
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
     assert 'module.us_west_2.terraform_data.thing["c"]' in in_state(job)
-    assert ledger.recall(job.folders) is None
+    assert last_applied.recall(job.folders) is None
 
     (job.build / "may_work").touch()
     left = lifecycle.plan(job)
@@ -233,7 +233,7 @@ def test_no_drift(make_job: MakeJob) -> None:
     waiting = lifecycle.plan(make_job(text="two")).saved
     found = lifecycle.drift(make_job(text="two"))
     assert (found.changes, found.exit_code) == ((), 0)
-    assert saved.load(job.folders) == waiting
+    assert saved_plan.load(job.folders) == waiting
 
 
 def test_summary_for_programs_is_json(make_job: MakeJob) -> None:
@@ -274,7 +274,7 @@ resource "terraform_data" "slow" {
         apply_saved(job, listener=listener)
     assert caught.value.exit_code == 130
     assert listener.told == [1]
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
     assert "module.us_west_2.terraform_data.slow" in in_state(job)
     quick = make_job(more=slow.replace("sleep 60", "true"))
     lifecycle.plan(quick)
@@ -369,7 +369,7 @@ def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> Non
     out = job.build / "mine.tfplan"
     planned = lifecycle.plan(job, out=out)
     assert planned.exit_code == 2
-    assert out.read_bytes() == saved.plan_file(job.folders).read_bytes()
+    assert out.read_bytes() == saved_plan.plan_file(job.folders).read_bytes()
     assert stat.S_IMODE(out.stat().st_mode) == 0o600  # keys of tunnels may be in it
 
 
@@ -377,7 +377,7 @@ def test_a_place_for_the_copy_that_is_not_there_is_told_before_planning(make_job
     job = make_job()
     with pytest.raises(UsageError, match=r"there is no folder .*/nowhere; make it first"):
         lifecycle.plan(job, out=job.build / "nowhere" / "mine.tfplan")
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
 
 
 def test_only_the_plan_that_was_shown_is_applied(make_job: MakeJob) -> None:

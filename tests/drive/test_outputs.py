@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
 from infra.drive.outputs import forget, keep, parse, recall
 from infra.errors import DriveError
 from infra.model import NO_OUTPUTS

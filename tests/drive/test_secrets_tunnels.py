@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_key_is_what_aws_and_strongswan_take() -> None:
-    module = Path("templates/terraform/modules/vpn_gateway/variables.tf").read_text()
+    module = Path("templates/terraform/modules/vpn_connections/variables.tf").read_text()
     pattern = re.search(r'can\(regex\("(.+?)", key\)', module)
     assert pattern
     keys = {tunnel_key() for _ in range(500)}

@@ -15,7 +15,7 @@ from drive.applying import apply_saved
 from moto.s3.models import S3Backend
 from moto.server import ThreadedMotoServer
 
-from infra.drive import lifecycle, saved, workspace
+from infra.drive import lifecycle, saved_plan, workspace
 from infra.drive.lifecycle import Job
 from infra.drive.terraform import TerraformError
 from infra.errors import StalePlanError
@@ -72,13 +72,13 @@ def job(server: ThreadedMotoServer, make_job: Callable[..., Job], tmp_path: Path
 
 def test_terraform_itself_finds_a_stale_plan(job: Job) -> None:
     lifecycle.plan(job)
-    assert saved.state_position(job.folders) is None
+    assert saved_plan.state_position(job.folders) is None
     terraform = job.terraform()
     terraform.plan(job.build / "elsewhere")
     terraform.apply(job.build / "elsewhere")
     with pytest.raises(StalePlanError, match="the state has moved on"):
         apply_saved(job)
-    assert saved.load(job.folders) is None
+    assert saved_plan.load(job.folders) is None
 
 
 def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from infra.drive import ledger, shared_ledger, state_move
-from infra.drive.folders import Folders
-from infra.drive.state_places import ChangedError, LocalPlace, Place, S3Place, previous
+from infra.drive import last_applied, shared_last_applied, state_move
+from infra.drive.build_folders import Folders
+from infra.drive.state_backends import ChangedError, LocalPlace, Place, S3Place, previous
 from infra.errors import DriveError
 from infra.model.cluster import State
 
@@ -87,11 +87,11 @@ def test_killed_after_each_step(
     source, destination = (here, there) if to == "s3" else (there, here)
     wanted = State("s3", bucket, "us-west-2", KEY) if to == "s3" else State("local", None, None, None)
     source.write(state(7), None)
-    ledger.remember(folders, {"a": "b"}, {"spec": "{}", "state": {"lineage": "one", "serial": 7}})
+    last_applied.remember(folders, {"a": "b"}, {"spec": "{}", "state": {"lineage": "one", "serial": 7}})
     if to == "local":
         backend(folders, bucket)
-        shared_ledger.publish(folders, there)
-        ledger.forget(folders)
+        shared_last_applied.publish(folders, there)
+        last_applied.forget(folders)
 
     names = {"s3": f"{bucket}/{KEY}", "local": "local"}
     arguments = [str(folders.build), names["local" if to == "s3" else "s3"], names[to], str(killed_after)]
@@ -119,9 +119,9 @@ def test_killed_after_each_step(
     else:
         assert text(there) == state(7)
         assert there.closed()["Info"] == f"the state was moved to {here}"  # type: ignore[index]
-    ledger.forget(folders) if to == "s3" else None
-    shared_ledger.fetch(folders, destination)
-    remembered = ledger.recall(folders)
+    last_applied.forget(folders) if to == "s3" else None
+    shared_last_applied.fetch(folders, destination)
+    remembered = last_applied.recall(folders)
     assert remembered is not None
     assert (remembered.files, remembered.about["spec"]) == ({"a": "b"}, "{}")
 
@@ -187,18 +187,18 @@ def test_two_clones_share_one_ledger(
     def at(serial: int) -> dict[str, Any]:
         return {"spec": str(serial), "account": "123456789012", "state": {"lineage": "one", "serial": serial}}
 
-    ledger.remember(folders, {}, at(1))
-    shared_ledger.publish(folders, place)
-    shared_ledger.fetch(clone, place)
-    assert ledger.about(clone) == at(1)
-    ledger.remember(clone, {}, at(2))
-    shared_ledger.publish(clone, place)
-    shared_ledger.publish(folders, place)  # too late: it is not written over the other's
-    shared_ledger.fetch(folders, place)
-    assert ledger.about(folders) == at(2)
-    shared_ledger.forget(place, {"lineage": "one", "serial": 3})
-    shared_ledger.fetch(folders, place)
-    assert ledger.about(folders) is None
+    last_applied.remember(folders, {}, at(1))
+    shared_last_applied.publish(folders, place)
+    shared_last_applied.fetch(clone, place)
+    assert last_applied.about(clone) == at(1)
+    last_applied.remember(clone, {}, at(2))
+    shared_last_applied.publish(clone, place)
+    shared_last_applied.publish(folders, place)  # too late: it is not written over the other's
+    shared_last_applied.fetch(folders, place)
+    assert last_applied.about(folders) == at(2)
+    shared_last_applied.forget(place, {"lineage": "one", "serial": 3})
+    shared_last_applied.fetch(folders, place)
+    assert last_applied.about(folders) is None
 
 
 def test_a_write_that_comes_second_is_refused(env: dict[str, str], bucket: str) -> None:

@@ -28,14 +28,18 @@ class Prices:
         full = self.on_demand(instance_type, region)
         return None if full is None else full / 2
 
+    def database(self, instance_class: str, region: str) -> float | None:
+        return {"db.t4g.small": 0.03}.get(instance_class)
+
     def unit(self, name: str, region: str) -> float | None:
         hourly = {
             "nat_gateway_hour": 0.05,
             "interface_endpoint_hour": 0.01,
             "public_ipv4_hour": 0.005,
             "vpn_connection_hour": 0.05,
+            "transit_gateway_attachment_hour": 0.06,
         }
-        return {**hourly, "gp3_gb_month": 0.08, "hosted_zone_month": 0.5}.get(name)
+        return {**hourly, "gp3_gb_month": 0.08, "rds_gp3_gb_month": 0.1, "hosted_zone_month": 0.5}.get(name)
 
 
 def shown(name: str) -> dict[str, Any]:
@@ -66,6 +70,16 @@ def resources(*after: tuple[str, dict[str, Any]]) -> dict[str, Any]:
             for number, (kind, values) in enumerate(after)
         ]
     }
+
+
+@pytest.mark.parametrize(("multi_az", "zones"), [(False, 1), (True, 2)])
+def test_a_database_costs_its_zones_and_a_disk_that_grows(multi_az: bool, zones: int) -> None:
+    sizes = {"allocated_storage": 20, "max_allocated_storage": 100, "multi_az": multi_az}
+    found = money(resources(("aws_db_instance", {"instance_class": "db.t4g.small", **sizes})))
+    assert found.after.low == pytest.approx(zones * (0.03 * cost.HOURS + 2))
+    assert found.after.high == pytest.approx(zones * (0.03 * cost.HOURS + 10))
+    unknown = money(resources(("aws_db_instance", {"instance_class": "db.x9.large", **sizes})))
+    assert unknown.unknown == ("db.x9.large in us-west-2",)
 
 
 def test_summary_of_a_dangerous_plan() -> None:
@@ -187,6 +201,18 @@ def test_group_with_a_launch_configuration_that_bids() -> None:
 def test_group_whose_type_nobody_can_tell_is_named() -> None:
     found = money(resources(("aws_autoscaling_group", {"min_size": 1, "max_size": 1})))
     assert found.unknown == ("the instance type of module.us_west_2.aws_autoscaling_group.x0",)
+
+
+def test_a_connection_to_a_transit_gateway_is_an_attachment_too() -> None:
+    """Also before the gateway exists: what is not known yet is left out of a plan."""
+    costs: list[tuple[float, dict[str, Any]]] = [
+        (0.05, {"transit_gateway_id": None}),
+        (0.05, {"transit_gateway_id": None, "vpn_gateway_id": "vgw-1"}),
+        (0.11, {"vpn_gateway_id": None}),
+        (0.11, {"vpn_gateway_id": "", "transit_gateway_id": "tgw-1"}),
+    ]
+    for hourly, values in costs:
+        assert money(resources(("aws_vpn_connection", values))).after.low == pytest.approx(hourly * 730)
 
 
 def test_what_has_no_price_is_named_and_gateway_endpoints_are_free() -> None:

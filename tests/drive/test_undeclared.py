@@ -128,6 +128,31 @@ def permission(port: int, block: str) -> dict[str, Any]:
     return {"IpProtocol": "tcp", "FromPort": port, "ToPort": port, "IpRanges": ranges}
 
 
+def test_vpn_connections_of_others_are_reported(aws: Aws) -> None:
+    ec2, state = aws.client("ec2", REGION), State()
+    customer = ec2.create_customer_gateway(Type="ipsec.1", BgpAsn=65010, PublicIp="198.51.100.7")[
+        "CustomerGateway"
+    ]["CustomerGatewayId"]
+    private = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]
+    transit = ec2.create_transit_gateway()["TransitGateway"]
+    for gateway in ({"VpnGatewayId": private}, {"TransitGatewayId": transit["TransitGatewayId"]}):
+        made = [
+            ec2.create_vpn_connection(Type="ipsec.1", CustomerGatewayId=customer, **gateway)["VpnConnection"]
+            for _ in range(2)
+        ]
+        state.add("aws_vpn_connection", "ours", id=made[0]["VpnConnectionId"])
+    state.add("aws_vpn_gateway", "g", id=private)
+    state.add(
+        "aws_ec2_transit_gateway",
+        "t",
+        id=transit["TransitGatewayId"],
+        association_default_route_table_id=transit["Options"]["AssociationDefaultRouteTableId"],
+    )
+    found = state.found(aws)
+    assert [(one.kind, one.removal) for one in found] == [("VPN connection", None)] * 2
+    assert {one.holder.split(".")[-2] for one in found} == {"aws_vpn_gateway", "aws_ec2_transit_gateway"}
+
+
 def test_listeners_and_targets(aws: Aws) -> None:
     ec2, elb, state = aws.client("ec2", REGION), aws.client("elbv2", REGION), State()
     vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]

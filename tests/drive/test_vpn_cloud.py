@@ -124,3 +124,22 @@ def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str
     away = {**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
     with pytest.raises(DriveError, match=r"can't read VPN connections \(EndpointConnectionError\)"):
         Cloud(cluster, outputs, away).states()
+
+
+def test_maintenance_that_aws_announces_is_applied(
+    cluster: Cluster, outputs: Outputs, env: dict[str, str], ec2: Any, connection: dict[str, Any]
+) -> None:
+    cloud, first, second = Cloud(cluster, outputs, env), tunnel(cluster, 1), tunnel(cluster, 2)
+    assert not cloud.maintenance(first).pending
+    tag = {"Key": f"maintenance {outputs.remote(first)}", "Value": ""}
+    ec2.create_tags(Resources=[connection["VpnConnectionId"]], Tags=[tag])
+    announced = cloud.maintenance(first)
+    assert announced.pending
+    assert announced.auto_applied_after is not None
+    assert announced.last_applied is None
+    assert not cloud.maintenance(second).pending
+    cloud.replace(first)
+    applied = cloud.maintenance(first)
+    assert (applied.pending, applied.auto_applied_after) == (False, None)
+    assert applied.last_applied is not None
+    assert not cloud.is_up(first), "nobody is at the other end"

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from images.oven import REGIONS, ROOT, SPEC, World, require, touched, wait_until_gone
+from images.bake_environment import CLIENT, REGIONS, ROOT, SPEC, World, require, touched, wait_until_gone
+from machines.deb import with_client
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
+from infra.drive.client import package
 from infra.drive.images.bake import Job
 from infra.load import load
 from infra.render import render
@@ -28,7 +30,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     folder = tmp_path / "build" / "state" / "aws"
     server = localaws.start(folder, "tiny")
     try:
-        (tmp_path / "tiny.yaml").write_text(SPEC)
+        (tmp_path / "tiny.yaml").write_text(with_client(SPEC, tmp_path / "build", CLIENT))
         cluster, _ = resolve(load(tmp_path / "tiny.yaml").spec, Lock(), "tiny")
         monkeypatch.setenv("STANDIN_KUBERNETES", cluster.kubernetes.version)
         env = {**os.environ, **localaws.environment(server, "us-west-2")}
@@ -38,7 +40,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             if path.startswith("packer/"):
                 (build / path).parent.mkdir(parents=True, exist_ok=True)
                 (build / path).write_text(text)
-        job = Job("tiny", build, files, REGIONS, ROOT, env, "0" * 40, "--env tiny", polling=1)
+        clients = {"x86_64": package(cluster.client, "amd64", build, {})}
+        job = Job("tiny", build, files, REGIONS, ROOT, env, "0" * 40, "--env tiny", clients, polling=1)
         made = World(job, cluster, Aws(env), server, machines)
         made.before = touched(made)
         yield made

@@ -4,7 +4,7 @@
 This computer's own file system, read-only below an overlay that goes with it, in namespaces of its own, with
 a real sshd on port 22 of an address of 127.91.0.0/16. What a bake does there is real: packer, SSH, scp,
 shells, the checks. What would take an hour or another distribution is a few lines of shell: ``apt-get``,
-``systemctl``, ``cloud-init``, ``chef-client`` and what that would install.
+``systemctl``, ``cloud-init``, the client that runs cookbooks and what that would install.
 
 ``$STANDIN`` is its folder: ``faults`` there lists, a line each, what shall go wrong. Needs root.
 """
@@ -25,28 +25,19 @@ FOLDER = Path(os.environ.get("STANDIN", "/nonexistent"))
 
 SHIMS = {
     "sudo": 'while [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"',
-    "apt-get": 'echo "apt-get $*" >>/var/log/apt-get',
+    # Real for a package that was brought along.
+    "apt-get": (
+        'case "$*" in */causeway-client*) exec /usr/bin/apt-get "$@" ;; esac\n'
+        'echo "apt-get $*" >>/var/log/apt-get'
+    ),
     "systemctl": 'case "$*" in *is-active*) exit 3 ;; esac\nexit 0',
     "systemd-analyze": "exit 0",
     "fstrim": "exit 0",
     "journalctl": "exit 0",
-    "dpkg": "exit 0",
     "cloud-init": (
         'if [ "$1" = status ]; then\n'
         '  mkdir -p /var/lib/cloud/instances/i-0\n  exit "$(cat /cloud-init-exit)"\nfi\n'
         'if [ "$1" = clean ]; then rm -rf /var/lib/cloud/*; fi'
-    ),
-    "chef-client": (
-        'case "$*" in *--version*) echo "Chef Infra Client: 18.0.0"; exit 0 ;; esac\n'
-        "test -f /var/lib/causeway/chef/client.rb || exit 9\n"
-        "ls /var/lib/causeway/chef/nodes/bake-*.json || exit 8\n"
-        "touch /chef-was-here\n"
-        "if [ -e /slow ]; then sleep 300; fi\n"
-        'if [ -e /chef-fails ]; then echo "FATAL: recipe gpu::driver: no such package" >&2; exit 1; fi\n'
-        'printf \'#!/bin/sh\\necho "Kubernetes v%s.0"\\n\' "$(cat /kubernetes)" >/usr/local/bin/kubelet\n'
-        "printf '#!/bin/sh\\necho v%s.0\\n' \"$(cat /kubernetes)\" >/usr/local/bin/kubeadm\n"
-        "printf '#!/bin/sh\\necho SystemdCgroup = true\\necho nvidia\\n' >/usr/local/bin/containerd\n"
-        "chmod +x /usr/local/bin/kube* /usr/local/bin/containerd"
     ),
 }
 
@@ -161,6 +152,8 @@ def write_tree(tree: Path, address: str, public_key: str, faults: list[str]) -> 
         "root:x:0:0::/root:/bin/sh\nubuntu:x:0:0::/home/ubuntu:/bin/sh\nsshd:x:101:65534::/run/sshd:/bin/false\n",
     )
     put(tree / "etc/shadow", "root:*:1::::::\nubuntu:*:1::::::\nsshd:*:1::::::\n", 0o600)
+    # dpkg's own: of groups that are not on this machine.
+    put(tree / "var/lib/dpkg/statoverride", "")
     put(tree / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     put(tree / "etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n')
     put(tree / "cloud-init-exit", "1" if "cloud-init-fails" in faults else "0")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from images.oven import REGIONS, World
+from images.bake_environment import REGIONS, World
 
 from infra.drive.images import bake as baking
+from infra.drive.images.amis import BAKE, INPUTS, SOURCE
 from infra.drive.images.bake import BakeError
-from infra.drive.images.shelf import BAKE, INPUTS, SOURCE
 from infra.localaws.faults import Fault, no_capacity, refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
@@ -75,6 +75,7 @@ def test_a_spot_instance_does_it(world: World) -> None:
     assert {kind.split(".")[-1] for kind in world.left()} <= {"amis", "snapshots"}
 
 
+@pytest.mark.nightly
 def test_without_spot_capacity_one_on_demand_does_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,13 +88,14 @@ def test_without_spot_capacity_one_on_demand_does_it(
     assert {kind.split(".")[-1] for kind in world.left()} <= {"amis", "snapshots"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("broken", "phase", "said"),
     [
         ("no-machine", "waiting for the build instance", "there is no machine of this kind left"),
         ("no-ssh", "waiting for SSH", "Timeout waiting for SSH"),
         ("cloud-init-fails", "waiting for cloud-init", "cloud-init of the source image failed (1)"),
-        ("chef-fails", "running chef-client", "FATAL: recipe gpu::driver: no such package"),
+        ("chef-fails", "running the cookbooks", "FATAL: recipe gpu::driver: no such package"),
         ("check-fails", "checking what was built", "not ok: kubelet is"),
         ("image-fails", "making the AMI", "Error waiting for AMI"),
     ],
@@ -107,6 +109,7 @@ def test_a_machine_that_fails_leaves_nothing(world: World, broken: str, phase: s
     world.assert_nothing_is_left()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from images.oven import REGIONS, ROOT, SPEC, World
+from images.bake_environment import REGIONS, ROOT, World
 
 from infra.drive import localaws
 from infra.drive.images.journal import new_id
@@ -33,7 +33,7 @@ class Project:
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
         (folder / "environments").mkdir()
-        (folder / "environments" / "tiny.yaml").write_text(SPEC)
+        (folder / "environments" / "tiny.yaml").write_text((folder / "tiny.yaml").read_text())
         self.lock.write_text(LOCK)
 
     @property
@@ -114,10 +114,20 @@ def test_a_dry_run_changes_nothing(project: Project) -> None:
     assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
 
 
+def test_a_client_that_cannot_be_downloaded_starts_no_instance(project: Project) -> None:
+    for kept in (project.folder / "build" / "state" / "client").iterdir():
+        kept.unlink()
+    _, err = project.invoke("bake", "--image", "cpu", "--on-demand", code=1)
+    assert "http://127.0.0.1:9/amd64.deb" in err
+    assert "nothing was started" in err
+    assert project.world.calls("start") == []
+    assert project.world.left() == {}
+
+
 def test_a_bake_that_fails_leaves_the_lock(project: Project) -> None:
     project.world.break_machines("chef-fails")
     _, err = project.invoke("bake", "--image", "cpu", "--on-demand", code=1)
-    assert "cpu was not baked: running chef-client failed" in err
+    assert "cpu was not baked: running the cookbooks failed" in err
     assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
     project.world.assert_nothing_is_left()
 
@@ -135,6 +145,7 @@ def test_a_bake_that_is_stopped_leaves_nothing(project: Project, number: signal.
     project.world.assert_nothing_is_left()
 
 
+@pytest.mark.nightly
 def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
     project.world.break_machines("slow-chef")
     process = project.start("bake", "--image", "cpu", "--on-demand")
@@ -153,10 +164,15 @@ def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
         assert len(project.world.images_of(region)) == 2
 
 
+@pytest.mark.nightly
 def test_old_images_are_pruned_and_new_ones_stay(project: Project) -> None:
     baked = []
     for number in range(3):
-        spec = SPEC.replace("cpu: {}", f"cpu: {{root_disk: {50 + number} GiB}}")
+        spec = (
+            (project.folder / "tiny.yaml")
+            .read_text()
+            .replace("cpu: {}", f"cpu: {{root_disk: {50 + number} GiB}}")
+        )
         (project.folder / "environments" / "tiny.yaml").write_text(spec)
         out, _ = project.invoke("bake", "--image", "cpu", "--on-demand", "--json")
         baked.append(json.loads(out)[0]["images"])

@@ -7,10 +7,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from images.oven import ROOT, SPEC
+from images.bake_environment import ROOT, SPEC
 
 from infra.drive.images import inputs, packer, payload
-from infra.drive.images.phases import phase_of
+from infra.drive.images.progress import phase_of
 from infra.errors import DriveError
 from infra.files import Files
 from infra.load import load
@@ -111,7 +111,7 @@ def test_what_packer_says(line: str, said: packer.Said) -> None:
     ("line", "phase"),
     [
         ("==> x: Launching a spot AWS instance...", "launching the build instance"),
-        ("==> x: Provisioning with shell script: /a/packer/scripts/converge.sh", "running chef-client"),
+        ("==> x: Provisioning with shell script: /a/packer/scripts/converge.sh", "running the cookbooks"),
         ("==> x: Creating AMI tiny-cpu-1 from instance i-1", "making the AMI"),
         ("==> x: Creating AMI tags", None),
         ("    x: ok: sshd takes its configuration", None),

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infra.drive.images.amis import Ami
 from infra.drive.images.journal import begun, new_id
 from infra.drive.images.prune import Verdict, decide
-from infra.drive.images.shelf import Ami
 from infra.drive.images.usage import Use, templates
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -75,6 +75,7 @@ pools:
         ("SPEC003", "pools.gpu.regions.us-west-2.min", 12),
         ("SPEC003", "pools.gpu.regions.us-west-2.max", 12),
         ("SPEC003", "pools.gpu.instance_types", 13),
+        ("POOL004", "pools.gpu.image", 14),
         ("SPEC002", "pools.gpu.imag", 14),
     ]
 
@@ -84,6 +85,17 @@ def test_structure_and_rules_in_one_go(tmp_path: Path) -> None:
     assert problems(tmp_path / "x.yaml", text) == [
         ("SITE004", "sites.us-west-2.zones[0]", 5),
         ("SPEC002", "sites.us-west-2.nta", 5),
+    ]
+
+
+def test_a_key_that_is_written_twice_hides_nothing(tmp_path: Path) -> None:
+    sites = "sites:\n  us-west-2: {cidr: 10.0.0.0/33}\n  us-east-9: {kind: aws}\n"
+    assert problems(tmp_path / "x.yaml", GOOD + sites) == [
+        ("SITE002", "sites", 4),
+        ("SPEC005", "sites", 6),
+        ("SPEC005", "sites.us-west-2", 7),
+        ("SPEC003", "sites.us-west-2.cidr", 7),
+        ("SITE003", "sites.us-east-9", 8),
     ]
 
 

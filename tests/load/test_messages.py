@@ -32,6 +32,10 @@ kubernetes: {snapshots: 1h}
 """
 
 NO_SIZE = "not a size such as 500 GiB (units: MiB, GiB, TiB)"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp ada"
+USER = (
+    f"access: {{groups: {{g: {{}}}}, users: {{ada: {{groups: [g], expires: 20270331, ssh_keys: [{KEY}]}}}}}}"
+)
 AWS = "{kind: aws, primary: true}"
 
 
@@ -147,7 +151,7 @@ def test_the_spec_itself_is_sound(tmp_path: Path) -> None:
             "tags: {team: }\nkubernetes:",
             "19: tags.team: says nothing; write what it is, or take it out",
         ),
-        ("pools:", "zzz:\nname:\npools:", "15: name: written twice; first in line 2"),
+        ("pools:", "name:\npools:", "14: name: written twice; first in line 2"),
         (
             "kubernetes:",
             "access: {groups: {staff: }}\nkubernetes:",
@@ -166,7 +170,7 @@ def test_the_spec_itself_is_sound(tmp_path: Path) -> None:
         ),
         (
             "kubernetes:",
-            "access: {users: {ada: {expires: 20270331}}}\nkubernetes:",
+            f"{USER}\nkubernetes:",
             "19: access.users.ada.expires: '20270331' is not a date such as 2027-03-31",
         ),
         (

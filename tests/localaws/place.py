@@ -12,6 +12,7 @@ from pathlib import Path
 from infra.drive import localaws
 from infra.drive.engine import Engine, find_engine
 from infra.drive.localaws import Server
+from infra.drive.terraform import SILENT
 
 VERSIONS = """\
 terraform {
@@ -71,7 +72,7 @@ def run(folder: Path, data: Path, *arguments: str, env: Mapping[str, str]) -> Ru
     config = os.environ.get("TF_CLI_CONFIG_FILE", "")
     if Path(config).is_file():
         clean["TF_CLI_CONFIG_FILE"] = config
-    clean |= {"TF_DATA_DIR": str(data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1", **env}
+    clean |= {**SILENT, "TF_DATA_DIR": str(data), "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1", **env}
     verb, *options = arguments
     done = subprocess.run(
         [*engine().argv, verb, "-no-color", *(["-input=false"] if verb != "output" else []), *options],

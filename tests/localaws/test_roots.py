@@ -11,9 +11,9 @@ import pytest
 from infra.drive import localaws as process
 from localaws.place import Place
 
-pytestmark = pytest.mark.heavy(minutes=2)
+pytestmark = [pytest.mark.nightly, pytest.mark.heavy(minutes=2)]
 
-ROOTS = ("services", "storage", "vpn", "interconnect", "network", "nodes")
+ROOTS = ("storage", "services", "vpn", "interconnect", "network", "nodes")
 """Those that take longest go first."""
 
 TOGETHER = 4

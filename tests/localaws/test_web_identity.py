@@ -7,27 +7,38 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from drive.kubernetes.apiserver import running
+from drive.kubernetes.apiserver import NAME, Server, running
 from golden_clusters import golden
+from golden_folders import GOLDEN, LOCK, SPEC
 from permissions.policy import Request, allowing, read
+from permissions.recorded import recording
 from render.kubernetes.policy_world import Api, RefusedError
+from strategies.outputs import outputs_for
 
 from infra.drive import localaws
-from infra.drive.kubernetes import issuer as issuers
-from infra.drive.kubernetes import secrets
+from infra.drive.kubernetes import access, secrets
+from infra.drive.kubernetes import issuer as published
+from infra.drive.kubernetes.access import Endpoint
+from infra.drive.kubernetes.api import Api as DrivenApi
+from infra.drive.outputs import parse
 from infra.drive.secrets.local import LocalStore
-from infra.model import Cluster
-from infra.render.kubernetes import kubeadm, namespaces, research
+from infra.load import load
+from infra.model import Cluster, Outputs
+from infra.model.web_identity import WebIdentity
+from infra.render import terraform
+from infra.render.kubernetes import kubeadm, namespaces, research, tracking
 from infra.render.kubernetes.manifests import SYSTEM
+from infra.resolve import lockfile
+from infra.resolve.cluster import resolve
 from localaws.place import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
@@ -45,6 +56,43 @@ class World:
     admin: Api
     ada: Api
     alan: Api
+    server: Server
+    store: LocalStore
+    driven: DrivenApi
+    """As commands have it."""
+
+    def take_keys(self) -> None:
+        """The API server reads the keys of tokens that are in the store."""
+        for name, text in secrets.made(self.store, datetime.now(UTC)).of_tokens().items():
+            (self.server.folder / "pki" / name).write_text(text)
+        self.server.stop()
+        self.server.start()
+
+    def have(self, *issuers: Any) -> None:
+        """The spec has these issuers."""
+        self.cluster = with_issuers(*issuers)
+        file = self.place.folder / "terraform.tfvars.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "issuer": issuer_variable(self.cluster)}))
+
+    def accept(self, *issuers: str) -> None:
+        """The API server has these issuers, of which the first signs."""
+        arguments = kubeadm.issuer_arguments(self.cluster, issuers)
+        names = tuple(f"--{each['name']}=" for each in arguments)
+        kept = [word for word in self.server.words if not word.startswith(names)]
+        self.server.words = [*kept, *(f"--{each['name']}={each['value']}" for each in arguments)]
+        self.server.stop()
+        self.server.start()
+
+    @property
+    def identity(self) -> WebIdentity:
+        assert self.cluster.web_identity is not None
+        return self.cluster.web_identity
+
+    @property
+    def outputs(self) -> Outputs:
+        """What AWS decided, as `invoke apply` keeps it."""
+        state = json.loads((self.place.folder / "terraform.tfstate").read_text())["outputs"]
+        return parse({"web_identity": {name: output["value"] for name, output in state.items()}})
 
     def aws(self, service: str, **credentials: str) -> Any:
         keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", **credentials}
@@ -56,13 +104,10 @@ class World:
         return self.cluster.storage.work.bucket
 
     def publish(self) -> str:
-        assert self.cluster.web_identity is not None
-        api = SimpleNamespace(get=lambda path: self.admin.call("GET", path))
-        return issuers.publish(cast("Any", api), self.aws("s3"), self.cluster.web_identity.issuer)
+        return published.publish(self.driven, self.aws("s3"), self.identity, self.outputs)
 
     def role(self, namespace: str) -> str:
-        roles = json.loads((self.place.folder / "terraform.tfstate").read_text())["outputs"]["roles"]["value"]
-        return str(roles[namespace])
+        return self.outputs.roles[namespace]
 
     def token(
         self, who: Api, namespace: str, *audiences: str, account: str = "work", seconds: int = 600
@@ -84,10 +129,29 @@ class World:
             aws_session_token=found["SessionToken"],
         )
 
+    def accepted(self, token: str) -> bool:
+        """Whether the API server takes a token."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        found = self.admin.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+        return bool(found["status"].get("authenticated"))
+
     def refused(self, token: str, namespace: str) -> str:
         with pytest.raises(ClientError) as raised:
             self.exchange(token, namespace)
         return str(raised.value.response["Error"]["Code"])
+
+
+def with_issuers(*issuers: Any) -> Cluster:
+    """The cluster `research` with other issuers."""
+    folder = GOLDEN / "research"
+    spec = load(folder / SPEC).spec
+    spec = spec.model_copy(update={"kubernetes": spec.kubernetes.model_copy(update={"issuers": issuers})})
+    return resolve(spec, lockfile.parse((folder / LOCK).read_text(), LOCK), "research")[0]
+
+
+def issuer_variable(cluster: Cluster) -> Any:
+    """The module's variable, as it is rendered."""
+    return json.loads(terraform.render(cluster)["terraform.tfvars.json"])["web_identity"]["issuer"]
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +164,15 @@ def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory
         if file.name != "versions.tf":
             shutil.copy(file, place.folder)
     values = {
-        "issuer": {"bucket": cluster.web_identity.issuer.bucket, "url": cluster.web_identity.issuer.url},
+        "tags": dict(cluster.tags),
+        "issuer": issuer_variable(cluster),
         "store": {"bucket": cluster.storage.work.bucket},
         "volumes": {
             "checkpoints": {"bucket": "checkpoints", "read_only": False},
             "sets": {"bucket": "sets", "read_only": True},
         },
         "roles": dict(cluster.web_identity.roles),
+        "tracking": cluster.tracking.role if cluster.tracking else None,
     }
     (place.folder / "terraform.tfvars.json").write_text(json.dumps(values))
     done = place.apply()
@@ -115,18 +181,19 @@ def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory
     for each in kubeadm.cluster_configuration(cluster)["apiServer"]["extraArgs"]:
         flags.setdefault(each["name"], []).append(each["value"])
     folder = tmp_path_factory.mktemp("issuer")
-    keys = secrets.made(
-        LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")}),
-        datetime.now(UTC),
-    )
+    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    keys = secrets.made(store, datetime.now(UTC))
     more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
-    with running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server:
+    with (
+        running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server,
+        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as way,
+    ):
         parts = (server, keys, folder)
         admin = Api(*parts, "admin", "system:masters")
-        for name in ("teams.yaml", "people.yaml"):
+        for name in ("system.yaml", "teams.yaml", "people.yaml"):
             for each in namespaces.objects(cluster)[name]:
                 admin.create(each)
-        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        admin.create(tracking.objects(cluster, outputs_for(cluster))["rights.yaml"][0])
         for documents in research.objects(cluster).values():
             for each in documents:
                 admin.create(each)
@@ -137,7 +204,13 @@ def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory
                 "metadata": {"name": "other", "namespace": "user-alan"},
             }
         )
-        yield World(cluster, place, admin, Api(*parts, "ada"), Api(*parts, "alan"))
+        people = (Api(*parts, "ada"), Api(*parts, "alan"))
+        yield World(cluster, place, admin, *people, server, store, DrivenApi(way))
+
+
+def key_of(token: str) -> str:
+    head = token.partition(".")[0]
+    return str(json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))["kid"])
 
 
 def claims(token: str) -> dict[str, Any]:
@@ -155,9 +228,8 @@ def test_before_its_keys_are_published_no_token_is_taken(world: World) -> None:
 
 def test_a_person_gets_the_folder_of_their_namespace(world: World) -> None:
     world.publish()
-    assert world.cluster.web_identity is not None
     token = world.token(world.ada, "user-ada", research.AUDIENCE)
-    assert claims(token)["iss"] == world.cluster.web_identity.issuer.url
+    assert claims(token)["iss"] == world.identity.issuers[0].url
     bucket = world.bucket
     s3 = world.exchange(token, "user-ada")
     s3.put_object(Bucket=bucket, Key="code/user-ada/x", Body=b"hers")
@@ -196,18 +268,69 @@ def test_a_token_is_for_its_namespace_its_audience_and_its_issuers_key(world: Wo
 
 def test_tokens_of_the_issuer_before_are_good_for_the_api_still(world: World) -> None:
     """What pods hold while the API server gets the new issuer: it signs with the new one, and takes both."""
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
     for audiences in ((), (OWN,)):
-        token = world.token(world.ada, "user-ada", *audiences)
-        found = world.admin.call(
-            "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {**review, "spec": {"token": token}}
-        )
-        assert found["status"].get("authenticated"), found
+        assert world.accepted(world.token(world.ada, "user-ada", *audiences))
     token = world.token(world.ada, "user-ada", research.AUDIENCE)
-    found = world.admin.call(
-        "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {**review, "spec": {"token": token}}
-    )
-    assert not found["status"].get("authenticated"), "a token for AWS is none for this API"
+    assert not world.accepted(token), "a token for AWS is none for this API"
+
+
+@pytest.mark.nightly
+def test_another_key_signs_and_no_token_is_lost(world: World) -> None:
+    """As `cluster.rotate-signing-key` has it, with one API server for all masters."""
+    store = world.store
+    tokens = {"before": world.token(world.ada, "user-ada", research.AUDIENCE)}
+    pods = {"before": world.token(world.ada, "user-ada", OWN)}
+
+    def all_are_good(step: str) -> None:
+        """Also those that are signed now."""
+        tokens[step] = world.token(world.ada, "user-ada", research.AUDIENCE)
+        pods[step] = world.token(world.ada, "user-ada", OWN)
+        for token in tokens.values():
+            world.exchange(token, "user-ada")
+        assert [world.accepted(token) for token in pods.values()] == [True] * len(pods), step
+
+    world.publish()
+    secrets.add_token_key(store)
+    all_are_good("the new key is in the store")
+    world.take_keys()
+    all_are_good("the new key verifies")
+    assert world.publish() == "1 of 2 documents written"
+    all_are_good("the new key is published")
+    assert published.seconds_to_wait(world.aws("s3"), world.identity, datetime.now(UTC)) > 0
+    secrets.promote_token_key(store)
+    all_are_good("the new key comes first")
+    world.take_keys()
+    all_are_good("the new key signs")
+    old, new = key_of(tokens["before"]), key_of(tokens["the new key signs"])
+    assert old != new
+    assert secrets.old_token_keys(store) == {old}
+    assert [key_of(token) for token in tokens.values()] == [old] * 5 + [new]
+    secrets.drop_token_keys(store)
+    world.take_keys()
+    world.publish()
+    assert [world.accepted(token) for token in pods.values()] == [False] * 5 + [True]
+    assert world.refused(tokens["before"], "user-ada") == "InvalidIdentityToken"
+    world.exchange(tokens["the new key signs"], "user-ada")
+
+
+def test_mlflow_has_a_folder_that_people_have_no_way_to(world: World) -> None:
+    world.publish()
+    own = world.token(world.admin, "mlflow", research.AUDIENCE, account="mlflow")
+    s3 = world.exchange(own, "mlflow")
+    s3.put_object(Bucket=world.bucket, Key="mlflow/workspaces/user-ada/1/x", Body=b"a model")
+    assert world.refused(world.token(world.ada, "user-ada", research.AUDIENCE), "mlflow") == "AccessDenied"
+    assert world.refused(own, "user-ada") == "AccessDenied"
+    store = f"arn:aws:s3:::{world.bucket}"
+    for namespace, folders in (
+        ("mlflow", {"mlflow/workspaces/user-ada"}),
+        ("user-ada", {"code/user-ada", "runs/user-ada"}),
+    ):
+        role = world.role(namespace).rpartition("/")[2]
+        found = world.aws("iam").get_role_policy(RoleName=role, PolicyName="use-own-folders")
+        statements = read(role, json.dumps(found["PolicyDocument"]))
+        for folder in ("mlflow/workspaces/user-ada", "code/user-ada", "runs/user-ada"):
+            request = Request("s3:PutObject", f"{store}/{folder}/x", ())
+            assert bool(allowing(statements, request)) == (folder in folders)
 
 
 def test_a_role_is_for_the_folders_of_its_namespace(world: World) -> None:
@@ -273,20 +396,100 @@ def test_everybody_reads_what_the_cluster_offers(world: World) -> None:
         world.alan.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps")
 
 
-def test_applied_once_it_stays_as_it_is_and_goes_without_a_trace(world: World) -> None:
+@pytest.mark.nightly
+def test_the_issuer_moves_behind_cloudfront_and_no_token_is_lost(
+    world: World, request: pytest.FixtureRequest
+) -> None:
+    """As `cluster.change-issuer` has it, with one API server for all masters."""
+    world.publish()
+    (old,) = world.outputs.issuers.values()
+    tokens: dict[str, str] = {}
+    pods: dict[str, str] = {}
+
+    def all_are_good(step: str) -> str:
+        """Also those that are signed now; the issuer of these."""
+        tokens[step] = world.token(world.ada, "user-ada", research.AUDIENCE)
+        pods[step] = world.token(world.ada, "user-ada", OWN)
+        for token in tokens.values():
+            world.exchange(token, "user-ada")
+        assert [world.accepted(token) for token in pods.values()] == [True] * len(pods), step
+        return str(claims(tokens[step])["iss"])
+
+    assert all_are_good("before") == old
+    world.have("cloudfront", "s3")
+    with recorded(world, request):
+        assert (done := world.place.apply()).code == 0, done
+    new = world.outputs.issuers["cloudfront"]
+    assert kubeadm.issuers(world.cluster, world.outputs) == (new, old, OWN)
+    assert all_are_good("applied") == old
+    assert world.publish() == "2 of 4 documents written"
+    assert all_are_good("published") == old
+    world.accept(old, OWN, new)
+    assert all_are_good("accepted") == old
+    world.accept(new, old, OWN)
+    assert all_are_good("signed") == new
+    assert world.publish() == "as they were", "whoever signs, each issuer has its own documents"
+
+    keys = world.aws("s3").head_object(Bucket=world.identity.bucket, Key="cloudfront/openid/v1/jwks")
+    assert keys["CacheControl"] == "max-age=300, s-maxage=60"
+    wait = published.seconds_to_wait(world.aws("s3"), world.identity, keys["LastModified"])
+    assert wait == 360, "an edge's copy, and then a reader's copy of that"
+
+    world.have("cloudfront")
+    world.accept(new, OWN)
+    assert [world.accepted(token) for token in pods.values()] == [False] * 4 + [True]
+    assert "Instance cannot be destroyed" in str(world.place.plan()), "not by the way"
+    unprotect(world.place, "issuer.tf")
+    assert (done := world.place.apply()).code == 0, done
+    for token in list(tokens.values())[:4]:
+        assert world.refused(token, "user-ada") == "InvalidIdentityToken"
+    only_its_distribution_reads(world, world.identity.bucket, tokens["signed"])
+
+
+def only_its_distribution_reads(world: World, bucket: str, token: str) -> None:
+    """Nobody else may, as AWS finds by a token of its issuer."""
+    s3 = world.aws("s3")
+    assert all(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values())
+    world.exchange(token, "user-ada")
+    whole = s3.get_bucket_policy(Bucket=bucket)["Policy"]
+    policy = json.loads(whole)
+    (allowed,) = (each for each in policy["Statement"] if each["Effect"] == "Allow")
+    assert allowed["Principal"] == {"Service": "cloudfront.amazonaws.com"}
+    allowed["Condition"]["StringEquals"]["aws:SourceArn"] += "X"
+    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
+    assert world.refused(token, "user-ada") == "InvalidIdentityToken"
+    s3.put_bucket_policy(Bucket=bucket, Policy=whole)
+    world.exchange(token, "user-ada")
+
+
+def recorded(world: World, request: pytest.FixtureRequest) -> AbstractContextManager[None]:
+    """What only an issuer behind CloudFront asks of IAM; the rest is in recordings of whole environments."""
+    update = request.config.getoption("--update-golden")
+    services = ("cloudfront", "iam")
+    return recording(world.place.server, "web-identity", services=services, update=update)
+
+
+def unprotect(place: Place, *files: str) -> None:
+    """As `--destroy` has it."""
+    for file in files:
+        text = (place.folder / file).read_text()
+        (place.folder / file).write_text(text.replace("prevent_destroy = true", "prevent_destroy = false"))
+
+
+@pytest.mark.nightly
+def test_applied_once_it_stays_as_it_is_and_goes_without_a_trace(
+    world: World, request: pytest.FixtureRequest
+) -> None:
     """Last: it takes the world away."""
     assert (done := world.place.plan()).code == 0, done
-    (world.place.folder / "issuer.tf").write_text(
-        (world.place.folder / "issuer.tf")
-        .read_text()
-        .replace("prevent_destroy = true", "prevent_destroy = false")
-    )
-    for key in ("openid/v1/jwks", ".well-known/openid-configuration"):
-        assert world.cluster.web_identity is not None
-        world.aws("s3").delete_object(Bucket=world.cluster.web_identity.issuer.bucket, Key=key)
-    for key in ("code/user-ada/x", "code/team-engineers/x"):
+    unprotect(world.place, "issuer.tf", "cloudfront.tf")
+    for folder in ("", "cloudfront/"):
+        for key in ("openid/v1/jwks", ".well-known/openid-configuration"):
+            world.aws("s3").delete_object(Bucket=world.identity.bucket, Key=folder + key)
+    for key in ("code/user-ada/x", "code/team-engineers/x", "mlflow/workspaces/user-ada/1/x"):
         world.aws("s3").delete_object(Bucket=world.bucket, Key=key)
-    assert (done := world.place.destroy()).code == 0, done
+    with recorded(world, request):
+        assert (done := world.place.destroy()).code == 0, done
     left = localaws.inventory(world.place.server)
     # Sessions and their keys end by themselves.
     assert {*left.pop("global", {})} <= {"iam.access_keys", "sts.assumed_roles"}

@@ -55,6 +55,20 @@ class Package:
         }
 
 
+def with_client(spec: str, build: Path, program: str) -> str:
+    """A spec whose client is a package that is made here, with a program that stands in for CINC. The package
+    lies in the build folder of the spec's environment like one that was fetched; its address is nobody's."""
+    version, folder = "18.0.0", build / "state" / "client"
+    for private in (build / "state", folder):
+        private.mkdir(parents=True, exist_ok=True)
+        private.chmod(0o700)
+    made = Package("cinc", f"{version}-1", {"/opt/cinc/bin/cinc-client": program.encode()}).build(folder)
+    digest = hashlib.sha256(made.read_bytes()).hexdigest()
+    made.rename(folder / f"{digest}.deb")
+    pin = f'{{version: {version}, url: "http://127.0.0.1:9/%{{arch}}.deb", sha256: {{amd64: "{digest}"}}}}'
+    return f"{spec.rstrip()}\nsoftware: {{cinc: {pin}}}\n"
+
+
 class Key:
     """An OpenPGP key, for as long as repositories are made."""
 

@@ -1,10 +1,11 @@
 """The disk that machines start from: this computer's own distribution, as small as it can be, made once.
 
 debootstrap, from the mirror that apt has here, with systemd, sshd and Python, and the files below
-``rootfs/``. Where a chef-client is named, it is brought along: ``CHEF_CLIENT`` is the program (or the one
-on PATH), ``CHEF_CLIENT_TREE`` the folder that it lives in, if that is another than ``/opt/chef``; it is put
-where it is here. ``CHEF_CLIENT_PACKAGES`` are packages it needs, such as a Ruby. Without one there is a
-stand-in (``rootfs/usr/local/bin/chef-client``).
+``rootfs/``. Where CINC or Chef Infra Client is named, it is brought along: ``CHEF_CLIENT`` is the program (or
+the one on PATH), ``CHEF_CLIENT_TREE`` the folder that it lives in, if that is another than ``/opt/cinc`` or
+``/opt/chef``; it is put where it is here. ``CHEF_CLIENT_PACKAGES`` are packages it needs, such as a Ruby.
+Chef Infra Client runs where whoever tests accepts its licence: ``CHEF_LICENSE=accept-silent``. Without one
+there is a stand-in (``rootfs/usr/local/bin/chef-client``).
 
 It is kept in ``$CAUSEWAY_TEST_CACHE``, or ~/.cache/causeway-tests, by the hash of all that it is made of.
 """
@@ -27,7 +28,7 @@ from infra.drive.flock import held
 _ROOTFS = Path(__file__).with_name("rootfs")
 _PACKAGES = (
     "systemd-sysv", "dbus", "openssh-server", "sudo", "python3", "iproute2", "rsync", "ca-certificates",
-    "kmod", "procps", "nftables",
+    "kmod", "procps", "nftables", "libpam-systemd", "unattended-upgrades",
 )  # fmt: skip
 _SIZE = "6G"
 """As the machine sees it; here it takes what is written."""
@@ -52,7 +53,7 @@ class Unavailable(Exception):  # noqa: N818 # what a skipped test says
 
 @dataclass(frozen=True)
 class Chef:
-    """A real Chef Infra Client of this computer."""
+    """A real CINC or Chef Infra Client of this computer."""
 
     program: Path
     tree: Path | None
@@ -62,12 +63,20 @@ class Chef:
     def here(cls) -> Chef | None:
         """The one that is named, or on PATH with a folder that can be brought along; None without."""
         named = os.environ.get("CHEF_CLIENT")
-        found = named or shutil.which("chef-client")
-        tree = Path(os.environ.get("CHEF_CLIENT_TREE", "/opt/chef"))
+        found = named or shutil.which("cinc-client") or shutil.which("chef-client")
+        own = "/opt/cinc" if found and Path(found).name.startswith("cinc") else "/opt/chef"
+        tree = Path(os.environ.get("CHEF_CLIENT_TREE", own))
         if not found or not (named or tree.is_dir()):
             return None
+        if not Path(found).name.startswith("cinc") and not os.environ.get("CHEF_LICENSE"):
+            return None  # nobody accepted its licence
         packages = os.environ.get("CHEF_CLIENT_PACKAGES", "").split()
         return cls(Path(found).absolute(), tree if tree.is_dir() else None, tuple(packages))
+
+    def command(self) -> str:
+        """As a shell on a machine runs it, through sudo, which drops variables."""
+        accepted = os.environ.get("CHEF_LICENSE")
+        return f"env CHEF_LICENSE={accepted} {self.program}" if accepted else str(self.program)
 
     def identity(self) -> str:
         """Changes with what it is made of, as far as names, sizes and times show."""
@@ -194,8 +203,8 @@ def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:
         # Who may log in to an image of Ubuntu's in a cloud, and to a machine that autoinstall made.
         ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "ubuntu"],
         ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "causeway"],
-        # What would begin by itself, at a time of its own.
-        ["systemctl", "mask", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service"],
+        # APT's timers stay: a fresh machine upgrades itself while something is installed on it.
+        ["systemctl", "mask", "e2scrub_reap.service"],
         ["systemctl", "enable", "power-button.service"],
         # No screen, no keyboard.
         ["systemctl", "mask", "getty@tty1.service", "getty-static.service", "serial-getty@ttyS0.service"],
@@ -228,6 +237,13 @@ def _bring(tree: Path, chef: Chef) -> None:
     known = tree / "usr/local/bin/chef-client"
     if not known.exists():
         known.symlink_to(chef.program)
+
+
+def program(chef: Chef | None) -> str:
+    """What the client's package holds that machines are sent: the real one of their disk, or the stand-in."""
+    if chef is None:
+        return (_ROOTFS / "usr/local/bin/chef-client").read_text()
+    return f'#!/bin/sh\nexec {chef.command()} "$@"\n'
 
 
 def _own_files(chef: Chef | None) -> Iterator[Path]:

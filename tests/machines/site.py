@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machines import disk
+from machines.deb import with_client
 from machines.vm import Vm
 
 from infra.drive.machines import payload
@@ -93,13 +95,16 @@ NODES = {
 class Site:
     """A folder with specs and the project's cookbooks, and machines that are nodes of theirs."""
 
-    def __init__(self, folder: Path, key: Path) -> None:
-        self.folder, self.key = folder, key
+    def __init__(self, folder: Path, key: Path, client: disk.Chef) -> None:
+        self.folder, self.key, self.client = folder, key, client
         (folder / "environments").mkdir(parents=True)
         shutil.copytree(ROOT / "cookbooks", folder / "cookbooks")
         self.public = key.with_suffix(".pub").read_text().strip()
         for name, spec in (("small", SPEC), ("cloud", CLOUD)):
-            (folder / "environments" / f"{name}.yaml").write_text(spec.replace("@KEY@", self.public))
+            spec = with_client(
+                spec.replace("@KEY@", self.public), folder / "build" / name, disk.program(client)
+            )
+            (folder / "environments" / f"{name}.yaml").write_text(spec)
         (folder / "known_hosts").touch()
         self.vms: dict[str, Vm] = {}
 
@@ -171,8 +176,8 @@ class Site:
             f"sudo -n sh -c 'rm -rf {there}; mkdir -p {there}; tar -x --no-same-owner -C {there}'",
             archive,
         )
-        chef = f"sudo -n chef-client -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color"
-        self.run(name, f"CHEF_LICENSE=accept-silent {chef}" + (f" -o '{run_list}'" if run_list else ""))
+        chef = f"{self.client.command()} -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color"
+        self.run(name, f"sudo -n {chef}" + (f" -o '{run_list}'" if run_list else ""))
         return self.report(name)
 
     def put(self, name: str, path: str, text: str) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from images.oven import REGIONS, ROOT, SPEC
-from machines.disk import Chef
+from images.bake_environment import REGIONS, ROOT, SPEC
+from machines.deb import with_client
+from machines.disk import Chef, program
 from machines.vm import Vm
 
 from infra.drive import localaws
@@ -25,7 +26,7 @@ from infra.drive.aws import Aws
 from infra.drive.images import packer
 from infra.errors import DriveError
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=5), pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=5), pytest.mark.timeout(3000)]
 
 MORE = """\
 pools:
@@ -41,13 +42,15 @@ access:
 class Project:
     """A folder of somebody's own: a spec, the project's cookbooks and scripts, and the commands."""
 
-    def __init__(self, folder: Path, public_key: str, roles: str) -> None:
+    def __init__(self, folder: Path, public_key: str, roles: str, chef: Chef | None) -> None:
         self.folder = folder
         (folder / "environments").mkdir(parents=True)
         image = "  cpu: {}\n"
         assert image in SPEC
         spec = SPEC.replace(image, f"  cpu: {{roles: [{roles}]}}\n") + MORE.replace("@KEY@", public_key)
-        (folder / "environments" / "tiny.yaml").write_text(spec)
+        (folder / "environments" / "tiny.yaml").write_text(
+            with_client(spec, folder / "build" / "tiny", program(chef))
+        )
         for name in ("cookbooks", "packer"):
             shutil.copytree(ROOT / name, folder / name)
 
@@ -88,7 +91,7 @@ def project(tmp_path: Path, bodies: Path, key: Path, chef: Chef | None) -> Itera
     except DriveError as fault:
         pytest.skip(str(fault))
     roles = "base" if chef else "base, worker"
-    made = Project(tmp_path / "project", key.with_suffix(".pub").read_text().strip(), roles)
+    made = Project(tmp_path / "project", key.with_suffix(".pub").read_text().strip(), roles, chef)
     yield made
     made.invoke("local.down")
 

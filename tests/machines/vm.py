@@ -194,7 +194,7 @@ class Vm:
                 "-accel",
                 accelerator,
                 "-cpu",
-                "max",
+                "max,la57=off",
                 "-smp",
                 "2",
                 "-m",

@@ -279,9 +279,8 @@ def serve(line: int) -> None:
         line: A file descriptor, open for both directions.
     """
     _send(line, {"id": 0, "kernel": os.uname().release})
-    waiting = b""
-    while chunk := os.read(line, 1 << 16):
-        *requests, waiting = (waiting + chunk).split(b"\n")
+    # A line may have megabytes, of which a port gives a few KiB at once.
+    with os.fdopen(line, "rb", 1 << 16, closefd=False) as requests:
         for request in requests:
             threading.Thread(target=_answer, args=(line, json.loads(request)), daemon=True).start()
 

@@ -2,9 +2,13 @@
 
 What AWS decides is as AWS documents it (Site-to-Site VPN User Guide, "Tunnel options" and "Route
 priority"): strongSwan with the options that our Terraform sets, bgpd with Amazon's ASN and timers of 10
-and 30 s, that takes whatever a customer announces and prefers a tunnel by AS path and MED. Like AWS it
+and 30 s, that takes whatever a customer announces and prefers a tunnel by AS path and MED. It tells a
+MED for each tunnel, and lowers that of a connection's other one before it works on an end. Like AWS it
 has no transit between VPN connections, tells nobody that a packet is too large for a tunnel, and leaves
 the segments of TCP as they are.
+
+As a transit gateway it tells of all regions' blocks, sends over all tunnels that are equally good, and leads
+on to other regions (Transit Gateways Guide, "Equal-cost multipath routing").
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from network.daemons import Charon, Frr
@@ -23,9 +27,16 @@ from network.node import Node
 from infra.model import Cluster, Outputs
 from infra.model.ipsec import Ipsec
 from infra.model.places import Link, Region, Tunnel
+from infra.model.tunnels import SiteTunnel
 
 VPC_MTU = 9001
 """Amazon VPC User Guide, "Network MTU"."""
+
+_PATHS = 8
+"""More than a site has tunnels."""
+
+_MED = 100
+"""Of each tunnel, while AWS works on none."""
 
 _CIPHERS = {"AES256-GCM-16": "aes256gcm16", "AES256": "aes256"}
 _GROUPS = {14: "modp2048", 19: "ecp256", 20: "ecp384", 21: "ecp521"}
@@ -149,6 +160,8 @@ class AwsRegion:
     """Sites that AWS can't call."""
     keys: dict[str, str]
     """Pre-shared keys by secret's name, as AWS has them now."""
+    leads_to: Sequence[IPv4Network]
+    """What customers reach through its gateway."""
     prefix: str = ""
     instances: dict[str, Node] = field(default_factory=dict)
     charon: Charon = field(init=False)
@@ -190,10 +203,14 @@ class AwsRegion:
             if addresses.public is not None and addresses.private in region.vpc
         }
         node = lab.node(f"{prefix}{name}")
-        lab.internet.attach(node, *(str(end.outside) for end in ends), *public.values())
+        if outside := [*(str(end.outside) for end in ends), *public.values()]:
+            lab.internet.attach(node, *outside)
         vpc = lab.segment(f"{prefix}vpc-{name}", VPC_MTU)
         vpc.attach(node, "vpc", f"{region.vpc[1]}/{region.vpc.prefixlen}")
         node.forwards()
+        node.check("sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=1")
+        through = cluster.regions if cluster.network.interconnect == "transit-gateway" else [region]
+        leads_to = [each.vpc for each in through]
         made = cls(
             region,
             lab,
@@ -203,9 +220,10 @@ class AwsRegion:
             cluster.network.ipsec,
             nat,
             {end.tunnel.secret: keys[end.tunnel.secret] for end in ends},
+            leads_to,
             prefix,
         )
-        node.nft(_rules(region, ends, public))
+        node.nft(_rules(region, leads_to, ends, public))
         for end in ends:
             node.ip(
                 f"link add {end.name} mtu {_mtu(end, nat)} type xfrm dev wan if_id {end.if_id}",
@@ -247,6 +265,14 @@ class AwsRegion:
         """AWS's end of a site's first or second tunnel."""
         return next(
             end for end in self.ends.values() if end.link.site == site and end.tunnel.number == number
+        )
+
+    def end_of(self, tunnel: SiteTunnel) -> End:
+        """AWS's end of a tunnel."""
+        return next(
+            end
+            for end in self.ends.values()
+            if (end.link.name, end.tunnel.number) == (tunnel.link, tunnel.number)
         )
 
     def connection(self, end: End, **changed: Any) -> str:
@@ -311,6 +337,13 @@ class AwsRegion:
             self.load(end)
             self.node.check("vtysh", *router, "-c", f"no {neighbour} shutdown")
 
+    def prefer(self, end: End, *, med: int) -> None:
+        """Tells customers another MED for one tunnel."""
+        assert self.frr is not None
+        lines = ["configure terminal", f"route-map {end.name} permit 10", f"set metric {med}", "end"]
+        lines.append(f"clear bgp ipv4 unicast {end.tunnel.site_inside} soft out")
+        self.node.check("vtysh", *(word for line in lines for word in ("-c", line)))
+
     def announce(self, *blocks: str, withdraw: bool = False) -> None:
         """Tells customers of further blocks, or takes that back."""
         assert self.frr is not None
@@ -356,8 +389,11 @@ class AwsRegion:
             ]
         lines += [
             " address-family ipv4 unicast",
-            f"  network {self.region.vpc}",
+            f"  maximum-paths {_PATHS if len(self.leads_to) > 1 else 1}",
+            *(f"  network {block}" for block in self.leads_to),
+            *(f"  neighbor {end.tunnel.site_inside} route-map {end.name} out" for end in spoken),
             " exit-address-family",
+            *(line for end in spoken for line in (f"route-map {end.name} permit 10", f" set metric {_MED}")),
             "end",
         ]
         return "\n".join(lines) + "\n"
@@ -402,8 +438,10 @@ def _mtu(end: End, behind_nat: frozenset[str]) -> int:
     return 1438 if end.link.site in behind_nat else 1446
 
 
-def _rules(region: Region, ends: Sequence[End], public: Mapping[str, str]) -> str:
-    tunnels = f"{{ {', '.join(end.name for end in ends)} }}"
+def _rules(
+    region: Region, leads_to: Sequence[IPv4Network], ends: Sequence[End], public: Mapping[str, str]
+) -> str:
+    tunnels = f"{{ {', '.join(end.name for end in ends) or 'none'} }}"
     arriving = "".join(f"    ip daddr {outer} dnat to {inner}\n" for inner, outer in public.items())
     leaving = "".join(
         f"    oifname wan ip saddr {inner} snat to {outer}\n" for inner, outer in public.items()
@@ -412,7 +450,7 @@ def _rules(region: Region, ends: Sequence[End], public: Mapping[str, str]) -> st
         "table ip aws {\n"
         f"  chain transit {{\n    type filter hook forward priority 0\n"
         f"    iifname {tunnels} oifname {tunnels} drop\n"
-        f"    iifname {tunnels} ip daddr != {region.vpc} drop\n  }}\n"
+        f"    iifname {tunnels} ip daddr != {{ {', '.join(map(str, leads_to))} }} drop\n  }}\n"
         "  chain silent {\n    type filter hook output priority 0\n    icmp code frag-needed drop\n  }\n"
         f"  chain arriving {{\n    type nat hook prerouting priority -100\n{arriving}  }}\n"
         f"  chain leaving {{\n    type nat hook postrouting priority 100\n{leaving}"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from multiprocessing.connection import Listener
@@ -114,6 +115,11 @@ class Cloud:
                         case ("key", str(outside), str(key)):
                             region, end = self._end(outside)
                             region.change_key(end, key)
+                            line.send(None)
+                        case ("replace", str(outside)):
+                            region, end = self._end(outside)
+                            with region.maintenance(end):
+                                time.sleep(2)  # the endpoint is away, and nobody has to hear of its return
                             line.send(None)
 
     def _end(self, outside: str) -> tuple[AwsRegion, End]:

@@ -2,7 +2,8 @@
 
 The embedded AWS keeps what was said of a tunnel; there is none. This one asks whoever listens at SOCKET how
 tunnels are (`{outside address: VgwTelemetry}`), each time somebody asks for VPN connections, and is done with
-ModifyVpnTunnelOptions when that listener is. Further arguments are those of `python -m infra.localaws`.
+ModifyVpnTunnelOptions and ReplaceVpnTunnel when that listener is. Further arguments are those of `python -m
+infra.localaws`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ def _install(socket: str) -> None:
         answer: ActionResult = original(self)
         key = self._get_param("TunnelOptions")["PreSharedKey"]
         _ask(socket, "key", self._get_param("VpnTunnelOutsideIpAddress"), key)
+        return answer
+
+    @around(VPNConnections)
+    def replace_vpn_tunnel(original: Any, self: Any) -> ActionResult:
+        answer: ActionResult = original(self)
+        _ask(socket, "replace", self._get_param("VpnTunnelOutsideIpAddress"))
         return answer
 
 

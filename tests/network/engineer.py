@@ -20,7 +20,7 @@ from typing import Any
 from network.node import Node
 from network.shell import Line
 
-from infra.drive.folders import Folders
+from infra.drive.build_folders import Folders
 from infra.drive.outputs import keep
 from infra.drive.ssh import CONFIG
 from infra.model import Outputs

@@ -27,6 +27,9 @@ while read -r module; do /bin/busybox insmod "/modules/$module"; done < /modules
 /bin/busybox mount -t sysfs sysfs /host/sys
 /bin/busybox mount -t devtmpfs devtmpfs /host/dev
 /bin/busybox mkdir -p /host/dev/shm /host/dev/pts
+# What udev links: shells read from /dev/fd.
+/bin/busybox ln -s /proc/self/fd /host/dev/fd
+/bin/busybox ln -s /proc/self/fd/0 /host/dev/stdin
 /bin/busybox mount -t tmpfs tmpfs /host/dev/shm
 /bin/busybox mount -t devpts devpts /host/dev/pts
 for folder in run tmp var/tmp; do /bin/busybox mount -t tmpfs -o mode=1777 tmpfs "/host/$folder"; done

@@ -65,6 +65,10 @@ class Lab:
         self.nodes[name] = Node.made(self.machine, name)
         return self.nodes[name]
 
+    def remove(self, node: Node) -> None:
+        node.close()
+        del self.nodes[node.name]
+
     @property
     def internet(self) -> Internet:
         """The router between all that has a public address; made when first asked for."""
@@ -183,14 +187,17 @@ class Internet:
     _wires: dict[str, str] = field(default_factory=dict)
     _count: itertools.count[int] = field(default_factory=itertools.count)
 
-    def attach(self, node: Node, *addresses: str, interface: str = "wan", mtu: int = 1500) -> None:
-        """Gives a node public addresses (without length) and a default route."""
+    def attach(
+        self, node: Node, *addresses: str, interface: str = "wan", mtu: int = 1500, metric: int = 0
+    ) -> None:
+        """Gives a node public addresses (without length) and a default route. `metric`: its, of a further
+        line."""
         wire = f"to{next(self._count)}"
         self._wires[node.name] = wire
         at_node = (
             *(f"address add {address}/32 dev {interface}" for address in addresses),
-            f"route add {ROUTER}/32 dev {interface} src {addresses[0]}",
-            f"route add default via {ROUTER} dev {interface} src {addresses[0]}",
+            f"route add {ROUTER}/32 dev {interface} src {addresses[0]} metric {metric}",
+            f"route add default via {ROUTER} dev {interface} src {addresses[0]} metric {metric}",
         )
         at_router = (
             f"address add {ROUTER}/32 dev {wire}",

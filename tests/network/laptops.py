@@ -14,11 +14,12 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from network.lab import Segment
 from network.node import Node, Process
 from network.shell import Shell
@@ -26,14 +27,15 @@ from network.systemctl import Unit, files
 from network.world import World
 from strategies.outputs import outputs_for
 
-from infra.drive import private, workspace
+from infra.drive import secret_files, workspace
 from infra.drive.pki import Certificate, Pki
+from infra.drive.push_tree import push
 from infra.drive.secrets.local import LocalStore
-from infra.drive.ship import ship
+from infra.drive.vpn import profiles
 from infra.drive.vpn.profiles import inline, server_files
 from infra.model import Cluster, Outputs
 from infra.model.remote import Vpn, VpnServer
-from infra.render.openvpn import profile, render
+from infra.render.openvpn import network_manager, profile, render
 
 PASSPHRASE = "correct horse battery"
 LISTENERS = ("udp", "tcp")
@@ -121,7 +123,18 @@ class Access:
                 for line in head.splitlines(keepends=True)
                 if not any(line.startswith(f"remote {host} ") for host in others)
             )
-        return inline(head, made, self.pki.authorities())
+        return inline(head, made, self.pki.authorities(), "/run/laptop.key")
+
+    def network_manager(
+        self, user: str, connection: str, *, at: str, certificate: Certificate | None = None
+    ) -> bytes:
+        """The archive for NetworkManager, with one site's server alone."""
+        servers = tuple(each for each in self.cluster.access.vpn.servers if each.site == at)
+        cluster = with_vpn(self.cluster, lambda vpn: replace(vpn, servers=servers))
+        folder = profiles.network_manager_folder(connection)
+        text = network_manager(cluster, self.outputs, user, connection, folder)
+        made = certificate or self.pki.client(user)
+        return profiles.network_manager_files(connection, text, made, self.pki.authorities())
 
     def secrets(self) -> set[str]:
         """A line of each key that there is: none may be read anywhere."""
@@ -166,8 +179,8 @@ class Server:
         secret = server_files(access.pki, server, access.outputs)
         if crl:
             secret["etc/openvpn/server/crl.pem"] = crl
-        private.write(access.build, folder, secret)
-        return ship(Shell(self.site, self.node), access.build, folder, _TOOL, "reload")
+        secret_files.write(access.build, folder, secret)
+        return push(Shell(self.site, self.node), access.build, folder, _TOOL, "reload")
 
     def install(self) -> None:
         """The machine's first files, with what systemd would make for them."""
@@ -267,6 +280,11 @@ class Laptop:
             yield session
         finally:
             session.end()
+
+    def request(self, name: str, key: str) -> str:
+        """A signing request for a key that is made, and stays, in a file here."""
+        words = f"-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout {key} -subj /CN={name}"
+        return self.node.check("openssl", "req", "-new", *words.split())
 
     def asks(self, address: str, port: int = 80) -> str:
         """Whom the other end took us for; empty where it was not reached, or refused."""

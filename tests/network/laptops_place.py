@@ -12,9 +12,13 @@ server, in eu-west-1, does not answer.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from network.engineer import ROOT
 from network.lab import Lab, Segment
 from network.laptops import Access, Laptop, Server, echoes, resolver
 from network.machine import Direct, Machine, MachineFault, Unavailable, machine
@@ -59,9 +63,44 @@ class Place:
         """Gives a server in a region what flannel would. `address`: its own among nodes."""
         _join(self.overlay, server, address)
 
+    @contextmanager
+    def bare_server(self, name: str, *, public: str, address: str, router: str) -> Iterator[Node]:
+        """A machine of eu-west-1 with the packages and nothing else. `router`: `inside`'s address there."""
+        server = self.lab.node(name)
+        try:
+            self.lab.internet.attach(server, public)
+            lan = self.lab.segment(name)
+            lan.attach(server, "ens5", f"{address}/16")
+            lan.attach(self.inside, "eu", f"{router}/16")
+            server.ip(f"route add 10.0.0.0/8 via {router}")
+            self.join_overlay(server, address)
+            systemctl = Path(__file__).with_name("systemctl.py").read_text()
+            server.write("/usr/local/sbin/systemctl", systemctl, 0o755)
+            server.check("mkdir", "-p", "/run/systemd/system")  # how programs know systemd, sd_booted(3)
+            yield server
+        finally:
+            # The region's block is another server's next.
+            self.inside.run("ip", "link", "delete", "eu")
+            self.lab.remove(server)
+
+
+def specs(*changes: tuple[str, str]) -> dict[str, str]:
+    """`environments/` of an engineer whose secrets are in a file. `changes`: old words and new ones."""
+    files = {
+        file.name: file.read_text(encoding="utf-8")
+        for file in (ROOT / "environments").iterdir()
+        if file.name.startswith(("base", "research"))
+    }
+    for old, new in (("secrets: {store: ssm}", "secrets: {store: local}"), *changes):
+        assert old in files["research.yaml"], f"research.yaml does not say {old!r}"
+        files["research.yaml"] = files["research.yaml"].replace(old, new)
+    return files
+
 
 def place_machine() -> Machine:
     """This machine where its kernel has what laptops need, which starts programs far quicker than a VM."""
+    if os.environ.get("CAUSEWAY_LAB") == "vm":
+        return machine()
     try:
         direct = Direct()
     except Unavailable:

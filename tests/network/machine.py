@@ -16,21 +16,28 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from network import initramfs
 
 _AGENT = Path(__file__).with_name("agent.py")
 _MEMORY_MIB = 1536
 _BOOT_SECONDS = 60
+_BOOT_WAIT = 300
+"""Seconds by the clock, however few of them a busy host gave."""
+_SEND_SECONDS = 120
+"""The other end reads nothing for so long: it has stopped."""
 # Grace for a busy host: the agent keeps the time of a command, this only catches an agent that is gone.
 _GRACE_SECONDS = 60
 
@@ -81,6 +88,7 @@ class Machine:
     def __init__(self, process: subprocess.Popen[bytes], line: socket.socket) -> None:
         self._process = process
         self._line = line
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
         self._lock = threading.Lock()
         self._asked = 0
         self._waiting: dict[int, Future[dict[str, Any]]] = {0: Future()}
@@ -93,12 +101,29 @@ class Machine:
         return str(self._hello.result()["kernel"])
 
     def ready(self, seconds: float) -> bool:
-        """Waits for the agent's first word."""
+        """Waits for the agent's first word, until the process has used so many seconds of processors. A busy
+        machine gives it few of them, so a clock would say little. One that uses none has stopped, and so has
+        one that is not there after ``_BOOT_WAIT``."""
+        until = time.monotonic() + _BOOT_WAIT
+        while True:
+            before = self._spent()
+            try:
+                self._hello.result(_BOOT_SECONDS)
+            except MachineFault:
+                return False
+            except TimeoutError:
+                if (spent := self._spent()) > seconds or spent - before < 1 or time.monotonic() > until:
+                    return False
+            else:
+                return True
+
+    def _spent(self) -> float:
+        """Seconds of processors that the process has used."""
         try:
-            self._hello.result(seconds)
-        except (TimeoutError, MachineFault):
-            return False
-        return True
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return float("inf")
+        return float(times.user + times.system)
 
     def ask(self, op: str, timeout: float = 10, **request: Any) -> dict[str, Any]:
         """One request, one answer; any number at once from any thread.
@@ -286,17 +311,23 @@ def accelerators() -> list[str]:
     return [*kvm, "tcg,thread=multi"]
 
 
+_EMULATED = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclmulqdq,+rdrand"
+"""What QEMU emulates where it has to: x86-64-v2 and what ciphers use. With all that it can (``max``), each
+switch between processes saves and loads vector registers, and a process costs a fifth more to start."""
+
+
 def _qemu(accelerator: str, kernel: Path, archive: Path, line: int, memory_mib: int) -> list[str]:
     # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by
-    # address, and
-    # starting a program takes a fifth of the time. And a clock (tsc) that is read without leaving the VM.
+    # address, and starting a program takes a fifth of the time. And a clock (tsc) that is read without
+    # leaving the VM.
     arguments = (
         "console=ttyS0 quiet panic=-1 mitigations=off norandmaps"
         " tsc=reliable clocksource=tsc random.trust_cpu=on"
     )
+    cpu = _EMULATED if accelerator.startswith("tcg") else "max"
     return [
         "qemu-system-x86_64",
-        *("-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", str(memory_mib)),
+        *("-accel", accelerator, "-cpu", cpu, "-smp", "2", "-m", str(memory_mib)),
         *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none", "-serial", "stdio", "-monitor", "none"),
         *("-kernel", str(kernel), "-initrd", str(archive), "-append", arguments),

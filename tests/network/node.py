@@ -309,6 +309,12 @@ class Node:
             found.setdefault(_written(block), interface.strip("*"))
         return found
 
+    def next_hops(self, block: object) -> set[str]:
+        """The interfaces that the kernel spreads what goes to a block over; nothing where it has no route."""
+        rows = json.loads(self.check("ip", "-json", "route", "show", "exact", str(block)) or "[]")
+        ways = sorted((row for row in rows if "type" not in row), key=lambda row: row.get("metric", 0))
+        return {hop["dev"] for row in ways[:1] for hop in row.get("nexthops", [row])}
+
     def cut(self, *addresses: str) -> Cut:
         """Drops all packets from and to these addresses or blocks that this node sends, receives or forwards.
 

@@ -24,7 +24,7 @@ class Shell(ssh.Machine):
 
     node: Node
 
-    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60) -> str:
+    def run(self, *command: str, stdin: bytes = b"", timeout: float = 60, shown: str = "") -> str:
         result = self.node.run(*command, stdin=stdin, timeout=timeout)
         if not result.ok:
             raise ssh.RemoteError(f"{self.name}: {result}", result.code)

@@ -11,12 +11,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from network.engineer import ROOT, Engineer, ssh_missing
+from network.engineer import Engineer, ssh_missing
 from network.laptops import PASSPHRASE, Laptop
-from network.laptops_place import MASTER, POD, RACK, REGION, WORLD, Place
+from network.laptops_place import MASTER, POD, RACK, REGION, WORLD, Place, specs
 from network.node import Node, wait_for
 
 _FRESH, _ADDRESS, _INSIDE = "eu-west-1", "192.0.2.17", "10.1.48.17"
@@ -56,45 +55,26 @@ def desk(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Des
     if shutil.which("systemctl") is None:
         pytest.skip("needs the package systemd")
     access, folder = place.access, tmp_path_factory.mktemp("desk")
-    specs = {
-        file.name: file.read_text(encoding="utf-8")
-        for file in (ROOT / "environments").iterdir()
-        if file.name.startswith(("base", "research"))
-    }
-    # The place's store is a file; all else is as it is.
-    specs["research.yaml"] = specs["research.yaml"].replace(
-        "secrets: {store: ssm}", "secrets: {store: local}"
-    )
     engineer = Engineer.made(
         folder,
         "research",
-        specs,
+        specs(),
         access.outputs,
         {"CAUSEWAY_SECRETS_KEY": access.key, "CAUSEWAY_PKI_PASSPHRASE": PASSPHRASE},
     )
     (folder / ".secrets").symlink_to(access.build / "store")
-    fresh = place.lab.node(_FRESH)
-    place.lab.internet.attach(fresh, _ADDRESS)
-    lan = place.lab.segment("eu")
-    lan.attach(fresh, "ens5", f"{_INSIDE}/16")
-    lan.attach(place.inside, "eu", "10.1.255.1/16")
-    fresh.ip("route add 10.0.0.0/8 via 10.1.255.1")
-    place.join_overlay(fresh, _INSIDE)
-    fresh.write("/usr/local/sbin/systemctl", Path(__file__).with_name("systemctl.py").read_text(), 0o755)
-    fresh.check("mkdir", "-p", "/run/systemd/system")  # how programs know systemd, sd_booted(3)
-    for site, node, address in (
-        (REGION, place.region.node, "10.2.48.16"),
-        (RACK, place.rack.node, "10.200.0.2"),
-        (_FRESH, fresh, _INSIDE),
-    ):
-        host = access.server(site).fqdn
-        engineer.reaches(host, node, by=place.inside, address=address, port=_PORT)
-    phone = Laptop.behind(place.home, "phone", "192.168.178.30/24", "192.168.178.1", WORLD)
-    yield Desk(engineer, fresh, phone)
-    engineer.close()
-    for node in (fresh, phone.node):
-        node.close()
-        del place.lab.nodes[node.name]
+    with place.bare_server(_FRESH, public=_ADDRESS, address=_INSIDE, router="10.1.255.1") as fresh:
+        for site, node, address in (
+            (REGION, place.region.node, "10.2.48.16"),
+            (RACK, place.rack.node, "10.200.0.2"),
+            (_FRESH, fresh, _INSIDE),
+        ):
+            host = access.server(site).fqdn
+            engineer.reaches(host, node, by=place.inside, address=address, port=_PORT)
+        phone = Laptop.behind(place.home, "phone", "192.168.178.30/24", "192.168.178.1", WORLD)
+        yield Desk(engineer, fresh, phone)
+        engineer.close()
+        place.lab.remove(phone.node)
 
 
 def test_a_push_makes_a_server_of_a_machine(place: Place, desk: Desk) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from network.laptops import Server, with_vpn
 from network.laptops_place import LOGIN, METADATA, POD, STORAGE, WORLD, Place
 from network.node import Process, wait_for
@@ -31,6 +30,19 @@ def test_names(place: Place) -> None:
             assert told == f"nameserver {own}\nsearch research.internal cluster.local\n"
             assert {name: place.laptop.resolves(name) for name in known} == known
     assert place.laptop.node.read("/etc/resolv.conf") == before
+
+
+def test_a_key_that_was_made_on_the_laptop_stays_there(place: Place) -> None:
+    request = place.laptop.request("alan@own", "/run/laptop.key")
+    text = place.access.profile(
+        "alan", at="us-west-2", certificate=place.access.pki.request(request, "alan", "own")
+    )
+    assert "PRIVATE KEY" not in text
+    with place.laptop.connected(text):
+        assert place.region.session("alan@own") is not None
+        assert place.laptop.asks(POD) == "10.2.48.16"
+    region = place.region
+    wait_for(lambda: region.session("alan@own") is None, "end of the session", 90, [region.node])
 
 
 def test_two_devices_of_one_user_behind_one_box(place: Place) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 from network.laptops import Access, Laptop, Session, new_pki, store_key, with_vpn
 from network.laptops_place import MASTER, POD, Place
 from network.node import wait_for
@@ -144,7 +145,7 @@ def test_who_is_no_longer_in_the_spec_is_out(place: Place) -> None:
     access, server = place.access, place.region
 
     def without_alan(vpn: Vpn) -> Vpn:
-        return replace(vpn, users=tuple(user for user in vpn.users if user.login != "alan"))
+        return structs.replace(vpn, users=tuple(user for user in vpn.users if user.login != "alan"))
 
     with place.desk.connected(access.profile("alan", "desk", at=server.site)) as desk:
         assert place.desk.asks(POD)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
+from msgspec.structs import replace
 from network.daemons import IkeSa
 from network.node import Node, wait_for
 from network.world import Site, World

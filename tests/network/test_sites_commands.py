@@ -1,4 +1,4 @@
-"""`invoke vpn.push`, `vpn.status` and `vpn.rotate` as a person runs them: real SSH, strongSwan and FRR.
+"""`invoke vpn.push`, `status`, `rotate` and `maintain` as a person runs them: real SSH, strongSwan and FRR.
 
 AWS is the embedded one, which knows the same tunnels as the lab: see `cloud.py` for what stands in between.
 """
@@ -6,7 +6,7 @@ AWS is the embedded one, which knows the same tunnels as the lab: see `cloud.py`
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
 _REGION = "us-west-2"
+_DESK = "198.51.100.99"
+"""From where the engineer comes to rack-b, over the internet."""
 _SPEC = """\
 version: 1
 name: lab
@@ -42,7 +44,7 @@ sites:
   rack-b:
     kind: physical
     cidr: 10.200.1.0/24
-    gateway: {addresses: [198.51.100.20]}
+    gateway: {addresses: [198.51.100.20], ssh_from: [198.51.100.99/32]}
     nodes:
       gateway-b: {address: 10.200.1.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}
       titan-b: {address: 10.200.1.11, cpus: 4, memory: 8 GiB}
@@ -67,10 +69,21 @@ class Net:
     world: World
     engineer: Engineer
     store: Store
+    env: Mapping[str, str]
 
-    def rows(self, told: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-        """`vpn.status --json`, by site and tunnel."""
-        return {(row["site"], row["tunnel"]): row for row in told}
+    def ec2(self) -> Any:
+        """A client of the region's EC2."""
+        import boto3
+
+        return boto3.session.Session(
+            aws_access_key_id=self.env["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=self.env["AWS_SECRET_ACCESS_KEY"],
+            region_name=_REGION,
+        ).client("ec2", endpoint_url=self.env["AWS_ENDPOINT_URL"])
+
+    def rows(self, told: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+        """The tunnels of `vpn.status --json`, by site and tunnel."""
+        return {(row["site"], row["tunnel"]): row for row in told["tunnels"]}
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +105,15 @@ def net(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
         store.add(keys)
         engineer = Engineer.made(folder / "project", "lab", {"lab.yaml": _SPEC}, outputs, env)
         closing.callback(engineer.close)
-        for site in world.sites.values():
-            address = str(site.gateway.address)
-            engineer.reaches(site.gateway.fqdn, site.node, by=site.host, address=address)
+        near, far = world.sites["rack-a"], world.sites["rack-b"]
+        address = str(near.gateway.address)
+        engineer.reaches(near.gateway.fqdn, near.node, by=near.host, address=address)
+        desk = lab.node("desk")
+        lab.internet.attach(desk, _DESK)
+        address = str(far.gateway.tunnels[0].local)
+        engineer.reaches(far.gateway.fqdn, far.node, by=desk, address=address)
         engineer.stays_connected()
-        yield Net(world, engineer, store)
+        yield Net(world, engineer, store, env)
 
 
 def test_status_tells_of_every_tunnel_from_both_ends(net: Net) -> None:
@@ -120,6 +137,7 @@ def test_status_tells_of_every_tunnel_from_both_ends(net: Net) -> None:
             assert theirs["routes"] > 0
 
 
+@pytest.mark.nightly
 def test_keys_are_rotated_while_traffic_flows(net: Net, tmp_path: Path) -> None:
     world = net.world
     site, other, region = world.sites["rack-a"], world.sites["rack-b"], world.regions[_REGION]
@@ -170,6 +188,57 @@ def test_keys_are_rotated_while_traffic_flows(net: Net, tmp_path: Path) -> None:
     world.wait_healthy(60)
 
 
+@pytest.mark.nightly
+def test_pending_maintenance_is_applied_while_traffic_flows(net: Net) -> None:
+    """AWS's end goes away for a while, as its charon and bgpd have it."""
+    world, ec2 = net.world, net.ec2()
+    site, region = world.sites["rack-a"], world.regions[_REGION]
+    outside = {number: str(region.end(site.name, number).outside) for number in (1, 2)}
+    (connection,) = (
+        each["VpnConnectionId"]
+        for each in ec2.describe_vpn_connections()["VpnConnections"]
+        if outside[1] in [row["OutsideIpAddress"] for row in each["VgwTelemetry"]]
+    )
+    ec2.create_tags(
+        Resources=[connection],
+        Tags=[{"Key": f"maintenance {address}", "Value": ""} for address in outside.values()],
+    )
+    planned = {row["tunnel"]: row for row in net.engineer.asked("vpn.maintain", "--site", "rack-a", "--plan")}
+    assert {name: row["pending"] for name, row in planned.items()} == {
+        "us-west-2-1": True,
+        "us-west-2-2": True,
+    }
+
+    # While the other one is down, the command refuses, and has touched nothing.
+    with world.lab.internet.cut(outside[2]):
+        world.wait_path("rack-a", region.region.vpc, site.interface(_REGION))
+        site.node.wait_for(
+            lambda: not site.is_up(site.interface(_REGION, 2)), "a tunnel that is seen to be down", 60
+        )
+        refused = net.engineer.invoke("vpn.maintain", "--site", "rack-a", "--tunnel", "us-west-2-1")
+        assert refused.returncode != 0
+        assert "us-west-2-2" in refused.stderr
+    site.tool("revive")
+    world.wait_joined()
+    world.wait_healthy(60)
+
+    pings = [site.host.pinging(region.worker_address, 0.1), region.worker.pinging(site.host_address, 0.1)]
+    done = net.engineer.asked("vpn.maintain", "--site", "rack-a")
+    lost = [pinging.stop().lost for pinging in pings]
+    assert {row["tunnel"]: (row["replaced"], row["pending"]) for row in done} == {
+        "us-west-2-1": (True, False),
+        "us-west-2-2": (True, False),
+    }
+    assert lost == [0, 0]
+    world.wait_healthy(60)
+    assert (
+        site.node.check("find", "/run/site-gateway/drained", "/run/site-gateway/maintenance", "-type", "f")
+        == ""
+    )
+    again = net.engineer.invoke("vpn.maintain", "--site", "rack-a")
+    assert again.returncode == 0
+
+
 def test_a_push_of_what_is_there_changes_nothing(net: Net) -> None:
     """Of what the rotation left there, too."""
     before = {name: site.charon.associations() for name, site in net.world.sites.items()}
@@ -183,3 +252,23 @@ def test_a_push_of_what_is_there_changes_nothing(net: Net) -> None:
     }
     assert {name: site.charon.associations() for name, site in net.world.sites.items()} == before
     assert [pinging.stop().lost for pinging in pings] == [0, 0]
+
+
+def test_a_push_that_locks_us_out_is_taken_back(net: Net) -> None:
+    """Its own connection goes on, and no new one comes through."""
+    site, path = net.world.sites["rack-b"], "/etc/nftables/site-gateway.nft"
+    before, file = site.rules(), site.node.read(path)
+    there = site.host.pinging(net.world.regions[_REGION].worker_address)
+    net.engineer.change(f"ssh_from: [{_DESK}/32]", "ssh_from: [203.0.113.0/24]")
+    result = net.engineer.invoke("vpn.push", "--json", "--site", "rack-b")
+    assert result.returncode == 1
+    (told,) = json.loads(result.stdout)
+    assert "ssh_from" in told["error"]
+    assert site.rules() != before
+    site.node.wait_for(lambda: site.rules() == before, "the rules of before", 90)
+    net.engineer.change("ssh_from: [203.0.113.0/24]", f"ssh_from: [{_DESK}/32]")
+    (told,) = net.engineer.asked("vpn.push", "--site", "rack-b")
+    assert (told["changed"], told["error"]) == ([path], "")
+    assert site.node.read(path) == file
+    assert site.rules() == before
+    assert there.stop().lost == 0

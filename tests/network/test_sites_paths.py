@@ -137,6 +137,41 @@ def test_nothing_goes_in_the_clear_without_the_tunnel(world: World) -> None:
     assert " IP " not in seen.log()
 
 
+def test_what_would_leave_by_another_interface_is_dropped(world: World) -> None:
+    """A route that somebody else made: all that keeps traffic inside then is the firewall."""
+    one, other = world.sites.values()
+    default = one.node.check("ip", "-4", "route", "show", "default").split()
+    hop, interface = default[default.index("via") + 1], default[default.index("dev") + 1]
+    dropped = one.dropped("leaving")
+    seen = one.node.start("tcpdump", "-n", "-l", "-i", interface, f"host {other.host_address}")
+    one.node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
+    one.node.ip(f"route add {other.host_address}/32 via {hop} dev {interface}")
+    try:
+        assert not one.host.reaches(other.host_address, seconds=1)
+        assert not one.node.reaches(other.host_address, seconds=1)
+    finally:
+        one.node.ip(f"route delete {other.host_address}/32")
+    assert one.dropped("leaving") >= dropped + 2
+    one.node.wait_for(lambda: one.host.reaches(other.host_address), "ping", 10)
+    seen.stop()
+    assert " IP " not in seen.log()
+
+
+def test_routes_and_rules_that_somebody_took_are_put_back(world: World) -> None:
+    """By what `site-gateway-revive.timer` does."""
+    one, _ = world.sites.values()
+    kept = ("ip", "-4", "route", "show", "type", "unreachable", "metric", "4278198272")
+    before = one.node.check(*kept)
+    rules = one.node.check("nft", "--stateless", "list", "table", "inet", "site_gateway")
+    assert before
+    for route in before.splitlines():
+        one.node.ip(f"route delete {route.strip()}")
+    one.node.check("nft", "delete", "table", "inet", "site_gateway")
+    one.tool("revive")
+    assert one.node.check(*kept) == before
+    assert one.node.check("nft", "--stateless", "list", "table", "inet", "site_gateway") == rules
+
+
 def _goes_nowhere(one: Site, other: Site) -> None:
     assert not one.host.reaches(other.host_address, count=3, seconds=3)
     assert not one.node.reaches(other.host_address, seconds=1)

@@ -159,6 +159,10 @@ class Site:
         (found,) = re.findall(r"counter packets (\d+)", told)
         return int(found)
 
+    def rules(self) -> str:
+        """The gateway's table as the kernel has it, without counters."""
+        return self.node.check("nft", "--stateless", "list", "table", "inet", "site_gateway")
+
     def sessions_ended(self) -> dict[str, int]:
         """Tunnel → how often its BGP session has."""
         peers = self.frr.show("bgp ipv4 unicast summary")["peers"]
@@ -182,7 +186,7 @@ class Site:
         """What systemd starts at boot, in the units' order."""
         node = self.node
         node.check("sysctl", "-q", "-p", "/etc/sysctl.d/60-site-gateway.conf")
-        node.check("nft", "-f", "/etc/nftables/site-gateway.nft")
+        self.tool("firewall")
         self.tool("interfaces")
         with ThreadPoolExecutor() as together:
             charon, frr = together.submit(self._start_charon), together.submit(Frr.start, node)
@@ -217,6 +221,8 @@ class World:
     kept: dict[str, str]
     """The tunnels' keys, by secret's name: what the secrets store holds."""
     prefix: str = ""
+    providers: bool = False
+    """Whether each public address of a site has a line of its own, as of another provider."""
     sites: dict[str, Site] = field(default_factory=dict)
     regions: dict[str, AwsRegion] = field(default_factory=dict)
     _pods: dict[str, tuple[Node, str]] = field(default_factory=dict)
@@ -230,6 +236,7 @@ class World:
         sites: Sequence[str] = (),
         regions: Sequence[str] = (),
         prefix: str = "",
+        providers: bool = False,
         outputs: Outputs | None = None,
         kept: Mapping[str, str] | None = None,
     ) -> World:
@@ -241,12 +248,13 @@ class World:
             sites: Physical sites; all where none is named.
             regions: AWS sites; all where none is named.
             prefix: Of the nodes' names.
+            providers: See the field.
             outputs: What AWS decided, where somebody plays its API too.
             kept: The tunnels' keys, where they are known elsewhere.
         """
         outputs = outputs or outputs_for(cluster)
         secret = dict(kept or new_keys(cluster))
-        world = cls(lab, cluster, outputs, secret, prefix)
+        world = cls(lab, cluster, outputs, secret, prefix, providers)
         chosen = [each for each in cluster.gateways if not sites or each.site in sites]
         names = [site.site for site in chosen]
         far = [region.name for region in cluster.regions if not regions or region.name in regions]
@@ -260,13 +268,22 @@ class World:
             world.regions = {name: job.result() for name, job in made.items()}
             world.sites = {name: job.result() for name, job in drawn.items()}
             for one, other in combinations(world.regions.values(), 2):
-                lab.peer(one.node, [str(one.region.vpc)], other.node, [str(other.region.vpc)])
+                lab.peer(one.node, world._behind(one, other), other.node, world._behind(other, one))
             parts: list[Site | AwsRegion] = [*world.regions.values(), *world.sites.values()]
             for job in [together.submit(part.start) for part in parts]:
                 job.result()
         world.wait_joined()
-        world.wait_healthy(60)
+        if cluster.network.transit:
+            world.wait_spread(60)
+        else:
+            world.wait_healthy(60)
         return world
+
+    def _behind(self, one: AwsRegion, other: AwsRegion) -> list[str]:
+        """What lies behind a region for one that it is peered with."""
+        transit = self.cluster.network.transit.get(one.region.name)
+        lans = transit.behind.get(other.region.name, ()) if transit else ()
+        return [str(block) for block in (one.region.vpc, *lans)]
 
     def site_files(self, site: str, outputs: Outputs | None = None) -> Files:
         """A gateway's tree as rendered; `outputs`: others than the world's."""
@@ -362,7 +379,7 @@ class World:
         """`paths` to sites and regions, as they are when all is well."""
         best = {}
         for name, site in self.sites.items():
-            for tunnel in sorted(site.gateway.tunnels, key=lambda each: each.preference):
+            for tunnel in sorted(site.gateway.tunnels, key=lambda each: (each.preference, -each.metric)):
                 if tunnel.peer in self.sites or tunnel.peer in self.regions:
                     best.update({(name, str(block)): tunnel.interface for block in tunnel.accepts})
             for far in self.regions.values():
@@ -384,6 +401,30 @@ class World:
             return True
 
         wait_for(missing, "routes over the preferred tunnels", seconds, nodes, every=0.3)
+
+    def wait_spread(self, seconds: float = 30, without: str = "") -> None:
+        """Waits until what goes between sites and transit gateways is spread over all best tunnels, at both
+        ends; `without`: but for a region's end of one."""
+
+        def spread() -> bool:
+            for site in self.sites.values():
+                for name, region in self.regions.items():
+                    ends = {
+                        region.end(site.name, each.number).name: each
+                        for each in site.gateway.tunnels
+                        if each.peer == name
+                    }
+                    ends.pop(without, None)
+                    if ends:
+                        found = region.node.next_hops(site.gateway.lan)
+                        assert found == {*ends}, (name, site.gateway.lan, found)
+                    for block in {block for each in ends.values() for block in each.accepts}:
+                        found = site.node.next_hops(block)
+                        assert found == {each.interface for each in ends.values()}, (site.name, block, found)
+            return True
+
+        nodes = [*(each.node for each in self.sites.values()), *(each.node for each in self.regions.values())]
+        wait_for(spread, "routes over all tunnels", seconds, nodes, every=0.5)
 
     def wait_joined(self, seconds: float = 60) -> None:
         """Waits until each tunnel has an association that both ends know.
@@ -445,11 +486,10 @@ class World:
         """Both ends of each tunnel that has two here: a site or region, and what it calls its connection."""
         for name, site in self.sites.items():
             for tunnel in site.gateway.tunnels:
-                number = tunnel.name.rpartition("-")[2]
                 if tunnel.peer in self.regions:
-                    far = self.regions[tunnel.peer].end(name, int(number)).name
-                    yield (name, tunnel.name), (tunnel.peer, far)
+                    yield (name, tunnel.name), (tunnel.peer, self.regions[tunnel.peer].end_of(tunnel).name)
                 elif tunnel.peer in self.sites:
+                    number = tunnel.name.rpartition("-")[2]
                     yield (name, tunnel.name), (tunnel.peer, f"{name}-{number}")
 
     def wait_path(self, who: str, block: object, interface: str, seconds: float = 30) -> None:
@@ -473,7 +513,10 @@ class World:
             )
             box.attach(node, "wan", "192.168.77.2/24", gateway="192.168.77.1")
         else:
-            lab.internet.attach(node, *map(str, place.gateway.addresses))
+            first, *more = map(str, place.gateway.addresses)
+            lab.internet.attach(node, first, *([] if self.providers else more))
+            for number, address in enumerate(more if self.providers else (), 2):
+                lab.internet.attach(node, address, interface=f"wan{number}", metric=number)
         lan = lab.segment(f"{self.prefix}lan-{gateway.site}")
         lan.attach(node, "lan", f"{gateway.address}/{gateway.lan.prefixlen}")
         site = Site(gateway, place, lab, node, lan, self.prefix)

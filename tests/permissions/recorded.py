@@ -9,12 +9,12 @@ needed can then be said without one (``test_recorded_calls.py``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from permissions.iam_requests import requests
 from permissions.policy import Request, Statement, allowing, read_files
-from permissions.requests import requests
 
 from infra.drive.localaws import Server
 from infra.localaws.recording import Recorded
@@ -30,7 +30,8 @@ EXAMPLE, REGION = "research", "us-west-2"
 _REGION = re.compile(r"\b(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-\d\b")
 _ID = re.compile(
     r"(?<=[-/])(?:[0-9a-f]{16,17}|[0-9a-f]{8})\b|(?<=hostedzone/)[A-Z0-9]+|(?<=change/)[A-Z0-9]+"
-    r"|(?<=key/)[0-9a-f-]{36}"
+    r"|(?<=key/)[0-9a-f-]{36}|(?<=distribution/)[A-Z0-9]+|(?<=origin-access-control/)[A-Z0-9]+"
+    r"|(?<=oidc-provider/)[a-z0-9]+(?=\.cloudfront\.net)"
 )
 _CONDITIONS = (
     "aws:RequestTag/environment",
@@ -46,15 +47,22 @@ _CONDITIONS = (
 
 @contextmanager
 def recording(
-    server: Server, scenario: str, policies: Sequence[Path] = APPLY, *, update: bool = False
+    server: Server,
+    scenario: str,
+    policies: Sequence[Path] = APPLY,
+    *,
+    services: Collection[str] | None = None,
+    update: bool = False,
 ) -> Iterator[None]:
-    """All calls made inside are allowed by ``policies``. ``update`` adds those that are new to the recording.
+    """All calls made inside are allowed by ``policies``; calls to other ``services`` are left out. ``update``
+    adds those that are new to the recording.
 
     A call that the recording lacks is not an error: the order in which Terraform tags resources varies.
     """
     server.control.record_calls()
     yield
-    seen = {*questions(server.control.calls(), server.environment)}
+    calls = [each for each in server.control.calls() if services is None or each.service in services]
+    seen = {*questions(calls, server.environment)}
     if refused := denied(read_files(*policies), map(question, seen)):
         raise AssertionError("\n".join(("the policies deny:", *refused)))
     if update:

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from permissions.iam_requests import requests
 from permissions.policy import Request, allowing, read
-from permissions.requests import requests
 
 from infra.localaws.recording import Recorded
 

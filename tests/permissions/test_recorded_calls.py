@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from permissions.iam_requests import requests
 from permissions.policy import Request, Statement, read_files
 from permissions.recorded import APPLY, PLAN, RECORDINGS, denied, recorded
-from permissions.requests import requests
 
 from infra.localaws.recording import Recorded
 
@@ -14,7 +14,8 @@ NOT_RECORDED = (
     *(
         Recorded("s3", "us-west-2", verb, method, f"/research-oidc-0123abcd/{path}?\n")
         for verb, method in (("GetObject", "GET"), ("PutObject", "PUT"))
-        for path in (".well-known/openid-configuration", "openid/v1/jwks")
+        for folder in ("", "cloudfront/")
+        for path in (f"{folder}.well-known/openid-configuration", f"{folder}openid/v1/jwks")
     ),
     # What `infra.drive.secrets.ssm` lists: no environment on the embedded AWS keeps its secrets there.
     Recorded("ssm", "us-west-2", "GetParametersByPath", "POST", '/?\n{"Path": "/causeway/research"}'),

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
@@ -18,6 +17,7 @@ import yaml
 from golden_folders import GOLDEN, LOCK, SPEC
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies.reading import read
 from strategies.specs import Plain, specs
 

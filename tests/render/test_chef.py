@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from golden_folders import GOLDEN, LOCK, SPEC, scenarios
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.specs import Plain, specs

@@ -5,16 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from golden_folders import GOLDEN as FOLDER
-from golden_folders import LISTING, LOCK, OUT, SPEC, assert_golden, differences, kept_files, scenarios, update
+from golden_folders import (
+    LISTING,
+    LOCK,
+    OUT,
+    SPEC,
+    Selection,
+    assert_golden,
+    differences,
+    kept_files,
+    rendered,
+    scenarios,
+    selections,
+    update,
+)
 
 from infra.load import load
 from infra.render import render
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
+
+MOST_LINES = 1200
 
 MINIMAL = """\
 version: 1
@@ -33,7 +50,23 @@ def test_golden(scenario: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_no_scenario_is_lost() -> None:
-    assert {"minimal", "local", "research", "torture", "transit"} <= set(scenarios())
+    assert {"minimal", "local", "research", "torture", "transit"} <= set(scenarios()) == set(selections())
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_every_pattern_of_a_selection_chooses_something(scenario: str) -> None:
+    files, _ = rendered(FOLDER / scenario)
+    selection = selections()[scenario]
+    patterns = [*selection.kept, *selection.hashed, *selection.split]
+    assert [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in files)] == []
+
+
+def test_a_person_can_read_what_is_kept() -> None:
+    """A file that is longer is hashed or split in ``kept.yaml``, or only one of its kind is kept."""
+    lengths = {
+        path: path.read_text(encoding="utf-8").count("\n") for path in FOLDER.rglob("*") if path.is_file()
+    }
+    assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
 
 
 @pytest.fixture
@@ -51,14 +84,14 @@ def test_what_was_rewritten_is_golden(folder: Path) -> None:
     assert_golden(folder, rewrite=False)
     assert_golden(folder, rewrite=True)
     assert (folder / OUT / "cluster.json").exists()
-    assert "rendered cluster.json\n" in (folder / LISTING).read_text()
+    assert f"{'kept':<23} cluster.json\n" in (folder / LISTING).read_text()
 
 
 @pytest.mark.parametrize(
     ("path", "text", "told"),
     [
         (f"{OUT}/cluster.json", "{}\n", "out/cluster.json differs"),
-        (f"{OUT}/terraform/old.tf", "", "out/terraform/old.tf is not rendered any more"),
+        (f"{OUT}/terraform/old.tf", "", "out/terraform/old.tf is not to be kept"),
         (LISTING, "", "files.txt differs"),
         (LOCK, "version: 1\n", "lock.yaml differs"),
         (f"{OUT}/cluster.json", None, "out/cluster.json is missing"),
@@ -83,10 +116,42 @@ def test_copies_of_static_files_are_listed_and_not_kept() -> None:
     static = "terraform/modules/network/vpc.tf"
     text = (root / static).read_text()
     kept = kept_files({static: text, "a.txt": "a"}, "")
-    assert kept[LISTING] == f"rendered a.txt\ncopied   {static}\n"
+    assert lines(kept) == ["kept a.txt", f"copied {static}"]
     assert set(kept) == {LOCK, LISTING, f"{OUT}/a.txt"}
     changed = kept_files({static: f"{text}\n"}, "")
     assert changed[f"{OUT}/{static}"] == f"{text}\n"
+
+
+def lines(kept: dict[str, str]) -> list[str]:
+    """The lines of a listing, each with one space."""
+    return [" ".join(line.split()) for line in kept[LISTING].splitlines()]
+
+
+def test_what_is_not_kept_is_listed_with_its_digest() -> None:
+    files = {"a/b": "1", "a/c": "2", "d": "3"}
+    kept = kept_files(files, "", Selection(("a/*",), ("*c",)))
+    digests = {text: f"sha256:{sha256(text.encode()).hexdigest()[:16]}" for text in files.values()}
+    assert lines(kept) == ["kept a/b", f"{digests['2']} a/c", f"{digests['3']} d"]
+    assert set(kept) == {LOCK, LISTING, f"{OUT}/a/b"}
+
+
+def test_what_the_base_keeps_is_not_kept_again() -> None:
+    kept = kept_files(
+        {"a": "1", "b": "2", "c": "3"}, "", Selection(("[ab]",)), {"a": "1", "b": "1", "c": "3"}
+    )
+    assert lines(kept) == ["minimal a", "kept b", "minimal c"]
+    assert set(kept) == {LOCK, LISTING, f"{OUT}/b"}
+
+
+def test_a_split_file_is_kept_in_parts_and_listed_with_its_digest() -> None:
+    text = '{"a": 1, "of": {"x": {"é": 2}, "y": []}}'
+    kept = kept_files({"t/v.json": text}, "", Selection(split={"t/v.json": "of"}))
+    assert lines(kept) == [f"sha256:{sha256(text.encode()).hexdigest()[:16]} t/v.json"]
+    assert {path: kept[path] for path in kept if path.startswith(OUT)} == {
+        f"{OUT}/t/v.json": '{\n  "a": 1\n}\n',
+        f"{OUT}/t/v.of/x.json": '{\n  "é": 2\n}\n',
+        f"{OUT}/t/v.of/y.json": "[]\n",
+    }
 
 
 def test_stale_folders_go_with_their_last_file(tmp_path: Path) -> None:

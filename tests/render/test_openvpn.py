@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
+from configparser import ConfigParser
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from golden_folders import GOLDEN, LOCK, SPEC, scenarios
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.specs import Plain, specs
@@ -22,7 +23,8 @@ from strategies.specs import Plain, specs
 from infra.errors import UsageError
 from infra.load import load
 from infra.model import NO_OUTPUTS, Cluster
-from infra.render.openvpn import clashes, profile, render, unknown_hosts
+from infra.model.remote import VpnServer
+from infra.render.openvpn import clashes, network_manager, profile, render, unknown_hosts, wireguard
 from infra.render.templating import TEMPLATES
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
@@ -200,6 +202,62 @@ def test_nftables_takes_the_rules_of_any_spec(tmp_path_factory: pytest.TempPathF
         ran(*NAMESPACE, "nft", "-f", str(path))
 
 
+# -- WireGuard -------------------------------------------------------------------------------------------
+
+
+def test_where_wireguard_is_not_spoken_there_is_none_of_it() -> None:
+    files = render(golden("research"))
+    assert not any(path.endswith("/etc/wireguard/wg-laptops.conf") for path in files)
+    assert "wg-laptops" not in files[f"rack-a/{RULES}"]
+
+
+def test_a_users_devices_go_to_the_chain_of_the_user() -> None:
+    cluster = golden("torture")
+    vpn = cluster.access.vpn
+    assert vpn.wireguard is not None
+    [user] = vpn.users
+    server = vpn.servers[0]
+    listener = server.listeners[-1]
+    files = render(cluster)
+    rules = files[f"{server.site}/{RULES}"]
+    assert f"\t\t\t{user.devices} : goto user-{user.login},\n" in rules
+    assert rules.count('iifname "wg-laptops" ip saddr vmap @peers') == 2
+    assert f'iifname "wg-laptops" ip saddr != {vpn.wireguard.clients} counter drop' in rules
+    lines = files[f"{server.site}/etc/wireguard/wg-laptops.conf"].splitlines()
+    assert f"Address = {listener.address}/{vpn.wireguard.clients.prefixlen}" in lines
+    assert f"ListenPort = {listener.port}" in lines
+    # Someone's own routes must not change with who is let in.
+    assert "Table = off" in lines
+    assert f"listen-address={listener.address}\n" in files[f"{server.site}/etc/remote-access/dnsmasq.conf"]
+
+
+def test_both_kinds_fit_into_what_tcp_is_told() -> None:
+    vpn = golden("torture").access.vpn
+    assert vpn.wireguard is not None
+    assert vpn.mss == min(vpn.mtu, vpn.wireguard.mtu) - 40
+    assert vpn.wireguard.mtu <= 1412
+
+
+def test_a_full_tunnel_takes_ipv6_too() -> None:
+    cluster = changed(golden("torture"), full_tunnel=True)
+    outputs = outputs_for(cluster)
+    server, *_ = wireguard.servers_of(cluster.access.vpn, outputs)
+    keys = {"private_key": "p", "server_key": "s"}
+    address = IPv4Address("100.64.0.9")
+    text = wireguard.profile(cluster, outputs, server, whose="on", address=address, **keys)
+    assert "AllowedIPs = 0.0.0.0/0, ::/0\n" in text
+
+
+def test_before_an_apply_a_device_is_told_why_there_is_no_profile() -> None:
+    with pytest.raises(UsageError, match="not known yet"):
+        wireguard.servers_of(replace(golden("torture").access.vpn, servers=_unplaced()), NO_OUTPUTS)
+
+
+def _unplaced() -> tuple[VpnServer, ...]:
+    """Servers whose address AWS has yet to decide."""
+    return tuple(replace(each, host="") for each in golden("torture").access.vpn.servers)
+
+
 # -- What is the same on every server ---------------------------------------------------------------------
 
 
@@ -230,6 +288,7 @@ def test_systemd_finds_nothing_wrong_with_units() -> None:
         [
             "systemd-analyze", "verify", "--man=no", "openvpn-server@udp.service",
             "remote-access-firewall.service", "remote-access-dns.service", "remote-access-expire.timer",
+            "remote-access-peers.timer", "remote-access-metrics.timer",
         ],
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{STATIC / 'etc' / 'systemd' / 'system'}:"},
         capture_output=True, text=True, check=False,
@@ -330,3 +389,32 @@ def test_a_server_inside_the_home_network_is_told() -> None:
     assert isinstance(public, IPv4Address)
     [line] = clashes(cluster, IPv4Network(f"{public}/24", strict=False), outputs)
     assert f"the VPN server at us-west-2 ({public})" in line
+
+
+# -- NetworkManager, whose own parts take it in tests/network ------------------------------------------------
+
+
+def keyfile(cluster: Cluster) -> ConfigParser:
+    text = network_manager(
+        cluster, outputs_for(cluster), "ada", "research-ada", "/etc/openvpn/client/research-ada"
+    )
+    parsed = ConfigParser(delimiters="=", comment_prefixes="#", interpolation=None)
+    parsed.read_string(text)
+    return parsed
+
+
+def test_networkmanager_is_told_what_a_profile_says() -> None:
+    cluster = golden("research")
+    head = profile(cluster, outputs_for(cluster), "ada").splitlines()
+    remotes = [tuple(line.split()[1:]) for line in head if line.startswith("remote ")]
+    found = keyfile(cluster)
+    assert [tuple(each.split(":")) for each in found["vpn"]["remote"].split(", ")] == remotes
+    assert found["vpn"]["verify-x509-name"] == f"name:{cluster.access.vpn.name}"
+    assert found["ipv4"]["never-default"] == "true"
+    assert found["ipv6"]["method"] == "disabled"
+
+
+def test_with_a_full_tunnel_networkmanager_takes_everything() -> None:
+    found = keyfile(changed(golden("research"), full_tunnel=True))
+    assert "never-default" not in found["ipv4"]
+    assert found["ipv6"]["method"] == "auto"

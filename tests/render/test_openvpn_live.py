@@ -7,15 +7,15 @@ services, its resolver. Who reaches what, who is refused and what laptops live t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from golden_folders import GOLDEN, LOCK, SPEC
+from msgspec.structs import replace
 from render.openvpn_stage import CLUSTER, SERVER, Stage, missing, stage
 from strategies.outputs import outputs_for
 
-from infra.drive.pki import sealed
+from infra.drive.pki import encryption
 from infra.load import load
 from infra.model import Cluster
 from infra.render.openvpn import profile, render
@@ -52,7 +52,7 @@ def head(user: str, cluster: Cluster | None = None) -> str:
 @pytest.fixture(autouse=True, scope="module")
 def cheap_sealing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sealed, "COST", 4)
+        patch.setattr(encryption, "COST", 4)
         yield
 
 

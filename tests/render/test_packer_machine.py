@@ -83,6 +83,7 @@ def test_a_pools_machine_becomes_a_node() -> None:
     assert node["normal"]["gpu"] == {"driver": 580}, "it has the driver that was baked"
     assert node["normal"]["kubernetes"] == {"labels": {"pool": "gpu-p3"}, "taints": [{"key": "gpu"}]}
     assert node["normal"]["causeway"]["baking"] is False
+    assert node["normal"]["causeway"]["first_boot"] is True, "nothing is upgraded, no archive is asked"
     assert node["normal"]["causeway"]["fqdn"] == "ip-10-1-2-3.research.internal"
     assert "labels" not in node["normal"]["causeway"]
 

@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from ports import reserved
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.two_sites import two_sites
@@ -135,6 +136,42 @@ def test_only_what_is_for_the_internet_is_masqueraded() -> None:
     assert "ip saddr 10.200.0.0/22 ip daddr != {" in line
     for block in ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"):
         assert block in line
+
+
+@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq: apt install dnsmasq-base")
+@pytest.mark.skipif(shutil.which("dig") is None, reason="no dig: apt install dnsutils")
+def test_a_machines_name_of_the_spec_is_enough_on_a_laptop(tmp_path: Path) -> None:
+    """Real dnsmasq and dig: ``causeway run --on titan-a01``, by the domains to search that a server tells."""
+    cluster = research()
+    outputs = outputs_for(cluster)
+    files = openvpn.render(cluster, outputs)
+    (tmp_path / "hosts").write_text(files["us-west-2/etc/remote-access/hosts"])
+    kept = [
+        line
+        for line in files["us-west-2/etc/remote-access/dnsmasq.conf"].splitlines()
+        if not line.startswith(("listen-address=", "addn-hosts=", "bind-dynamic"))
+    ]
+    own = ["listen-address=127.0.0.1", "bind-interfaces", f"addn-hosts={tmp_path}/hosts", "user=root"]
+    config = tmp_path / "dnsmasq.conf"
+    config.write_text("\n".join([*kept, *own]) + "\n")
+    pushed = 'push "dhcp-option DOMAIN-SEARCH '
+    listener = files["us-west-2/etc/openvpn/server/udp.conf"].splitlines()
+    domains = [line.removeprefix(pushed).strip('"') for line in listener if line.startswith(pushed)]
+    wanted = {node.name: node.address for site in cluster.sites for node in site.nodes}
+    wanted |= {each.hostname: outputs.instances[each.hostname].private for each in cluster.instances}
+    assert {"titan-a01", "login-1"} <= wanted.keys()
+    with reserved(1) as (port,):
+        pass
+    command = ["dnsmasq", "--keep-in-foreground", f"--port={port}", "--pid-file", f"--conf-file={config}"]
+    with subprocess.Popen(command) as server:
+        try:
+            options = ["+search", "+short", "+tries=20", "+time=1", f"+domain={domains[0]}"]
+            asked = ["dig", "@127.0.0.1", "-p", str(port), *options]
+            for name, address in wanted.items():
+                answer = subprocess.run([*asked, name], capture_output=True, text=True)
+                assert answer.stdout.strip() == str(address), name + answer.stdout
+        finally:
+            server.terminate()
 
 
 @pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq: apt install dnsmasq-base")

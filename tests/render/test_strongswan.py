@@ -23,6 +23,8 @@ from infra.resolve.lockfile import Lock
 
 Make = Callable[..., Cluster]
 
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+
 
 def cluster_of(path: Path) -> Cluster:
     return resolve(load(path).spec, Lock(), path.stem)[0]
@@ -160,7 +162,7 @@ def test_connection_interface_and_hook_are_of_one_number(make: Make) -> None:
             assert ike["if_id_in"] == ike["if_id_out"] == number
             assert ike["updown"].endswith(f"/tunnel-updown {tunnel.interface} {number}")
             assert f"\n{tunnel.name} {tunnel.interface} {number} " in table
-            assert f" {tunnel.mtu} {tunnel.inside_local}/{tunnel.inside_prefix}\n" in table
+            assert f" {tunnel.mtu} {tunnel.inside_local}/{tunnel.inside_prefix} {tunnel.peer}\n" in table
 
 
 def test_a_dead_peer_is_noticed_in_some_20_seconds(make: Make) -> None:
@@ -206,13 +208,35 @@ def test_exactly_the_plan_goes_in_and_out(make: Make) -> None:
 
 
 def test_both_directions_prefer_the_same_tunnel(make: Make) -> None:
+    """AWS's MED decides within a connection, and ours for AWS; a connection is preferred as a whole."""
     text = rendered(make(second=True))["east/etc/frr/frr.conf"]
-    pattern = r"^route-map us-west-2-\d-{} permit 10\n match .*\n set {} (\d+)$"
-    preferences = re.findall(pattern.format("in", "local-preference"), text, re.MULTILINE)
-    metrics = re.findall(pattern.format("out", "metric"), text, re.MULTILINE)
-    said = [(int(preference), int(metric)) for preference, metric in zip(preferences, metrics, strict=True)]
-    assert said == sorted(said, key=lambda pair: (-pair[0], pair[1]))
-    assert len(set(said)) == 4
+    pattern = r"^route-map us-west-2-\d-{} permit 10\n match .*\n set {} (\d+)$(?:\n set metric \+(\d+)$)?"
+    inwards = re.findall(pattern.format("in", "local-preference"), text, re.MULTILINE)
+    outwards = [int(told) for told, _ in re.findall(pattern.format("out", "metric"), text, re.MULTILINE)]
+    (one, two, three, four) = ((int(preference), int(more or 0)) for preference, more in inwards)
+    assert one[0] == two[0] > three[0] == four[0]
+    # Where AWS tells the same of both. It lowers a MED by more than that.
+    assert (one[1], two[1], three[1], four[1]) == (0, 1, 0, 1)
+    assert outwards == sorted(set(outwards))
+    assert " bgp deterministic-med\n" in text
+    assert "always-compare-med" not in text, "what two ASes tell is not to be compared"
+    assert "  maximum-paths 1\n" in text
+
+
+def test_a_peer_that_tells_too_much_is_tried_again(make: Make) -> None:
+    cluster = make()
+    text = rendered(cluster)["east/etc/frr/frr.conf"]
+    told = re.findall(r"^  neighbor (\S+) maximum-prefix (\d+) restart (\d+) force$", text, re.MULTILINE)
+    peers = {str(tunnel.inside_remote) for tunnel in cluster.gateways[0].tunnels}
+    assert {(peer, most, minutes) for peer, most, minutes in told} == {(each, "1000", "5") for each in peers}
+
+
+@pytest.mark.parametrize("daemon", ["frr", "strongswan"])
+def test_daemons_are_started_again_however_often_they_end(make: Make, daemon: str) -> None:
+    unit = rendered(make())[f"east/etc/systemd/system/{daemon}.service.d/10-site-gateway.conf"]
+    head, _, service = unit.partition("[Service]")
+    assert "\nStartLimitIntervalSec=0\n" in head
+    assert "\nRestart=always\n" in service
 
 
 def test_later_frr_keeps_the_defaults_of_the_oldest(make: Make) -> None:
@@ -264,7 +288,89 @@ def test_each_way_through_each_tunnel_is_fitted_and_filtered(make: Make) -> None
         text = rendered(cluster)[f"{gateway.site}/etc/nftables/site-gateway.nft"]
         for tunnel in gateway.tunnels:
             for way, chain in (("iifname", "from"), ("oifname", "to")):
-                assert f'{way} "{tunnel.interface}" goto {chain}-{tunnel.name}\n' in text
-                assert re.search(rf'{way} "{tunnel.interface}" tcp .* maxseg size set {tunnel.mss}\n', text)
-        assert text.count("counter drop") == 2 * len(gateway.tunnels)
-        assert "policy drop" not in text
+                (goes,) = re.findall(rf"\n +{way} vmap {{(.*?)}}", text, re.DOTALL)
+                assert f'"{tunnel.interface}" : goto {chain}-{tunnel.name},\n' in goes
+                (fits,) = re.findall(rf"tcp .* maxseg size set {way} map {{(.*?)}}", text, re.DOTALL)
+                assert f'"{tunnel.interface}" : {tunnel.mss},\n' in fits
+        # Both ways of each tunnel, what would leave by anything else, and the plan's addresses outside.
+        assert text.count("counter drop") == 2 * len(gateway.tunnels) + 2
+        accepted = {block for tunnel in gateway.tunnels for block in tunnel.accepts}
+        (guard,) = re.findall(r"rt ipsec missing ip daddr { (.*) } counter drop", text)
+        kept = {IPv4Network(block) for block in guard.split(", ")}
+        assert all(any(block.subnet_of(each) for each in kept) for block in accepted)
+
+
+def chain(text: str, name: str) -> list[str]:
+    """The rules of a chain of the firewall."""
+    (found,) = re.findall(rf"^    chain {name} {{\n(.*?)^    }}$", text, re.MULTILINE | re.DOTALL)
+    return [line.strip() for line in found.splitlines()]
+
+
+def test_outside_is_what_is_not_known_to_be_inside(make: Make) -> None:
+    cluster = make()
+    for gateway in cluster.gateways:
+        text = rendered(cluster)[f"{gateway.site}/etc/nftables/site-gateway.nft"]
+        (inside,) = re.findall(r"set inside {.*?elements = {(.*?)}", text, re.DOTALL)
+        assert {*re.findall('"(.*?)"', inside)} == {"lo", *(each.interface for each in gateway.tunnels)}
+        for name in ("input", "forward"):
+            rules = chain(text, name)
+            assert rules[0].endswith("policy drop;")
+            assert rules[1] == "iifname @inside accept"
+        peers = {str(remote) for remote in map(outputs_for(cluster).remote, gateway.tunnels)}
+        for rule in ("meta l4proto esp accept", "udp dport { 500, 4500 } accept"):
+            (told,) = re.findall(rf"ip saddr {{ (.*?) }} {re.escape(rule)}", text)
+            assert {*told.split(", ")} == peers
+        assert not [rule for rule in chain(text, "input") if "tcp dport" in rule]
+
+
+def test_ssh_and_the_vpn_server_are_open_where_they_are(make: Make) -> None:
+    text = rendered(make(east=", ssh_from: [203.0.113.0/24]"))["east/etc/nftables/site-gateway.nft"]
+    assert "ip saddr { 203.0.113.0/24 } tcp dport 22 accept" in chain(text, "input")
+    research = rendered(cluster_of(GOLDEN / "research" / SPEC))
+    text = research["rack-a/etc/nftables/site-gateway.nft"]  # the access gateway, too
+    assert {"udp dport 1194 accept", "tcp dport 443 accept"} <= {*chain(text, "input")}
+    assert '"tun-udp",' in text
+    assert not [
+        rule for rule in chain(research["rack-b/etc/nftables/site-gateway.nft"], "input") if "1194" in rule
+    ]
+
+
+def test_a_vpn_server_behind_the_gateway_is_reached_through_it(tmp_path: Path) -> None:
+    for path in ENVIRONMENTS.glob("*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    spec = tmp_path / "research.yaml"
+    text = spec.read_text(encoding="utf-8")
+    for before, after in (
+        ("[site-gateway, access-gateway]", "[site-gateway]"),
+        ("[nfs-server]", "[nfs-server, access-gateway]"),
+    ):
+        assert before in text
+        text = text.replace(before, after, 1)
+    spec.write_text(text, encoding="utf-8")
+    firewall = rendered(cluster_of(spec))["rack-a/etc/nftables/site-gateway.nft"]
+    assert "ip daddr 10.200.0.3 udp dport 1194 accept" in chain(firewall, "forward")
+    assert not [rule for rule in chain(firewall, "input") if "1194" in rule]
+
+
+def test_wireguard_is_open_where_openvpn_is(tmp_path: Path) -> None:
+    for path in ENVIRONMENTS.glob("*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    spec = tmp_path / "both.yaml"
+    kinds = "access: {vpn: {kinds: [openvpn, wireguard]}}"
+    spec.write_text(f"extends: research.yaml\n{kinds}\n", encoding="utf-8")
+    text = rendered(cluster_of(spec))["rack-a/etc/nftables/site-gateway.nft"]
+    assert {"udp dport 1194 accept", "udp dport 51822 accept"} <= {*chain(text, "input")}
+    assert '"wg-laptops",' in text
+
+
+def test_who_is_outside_has_no_address_of_the_plan(make: Make) -> None:
+    cluster = make()
+    network = cluster.network
+    text = rendered(cluster)["east/etc/nftables/site-gateway.nft"]
+    (told,) = re.findall(r"ip saddr { (.*) } counter drop", "\n".join(chain(text, "arriving")))
+    refused = [IPv4Network(block) for block in told.split(", ")]
+    ours = [*(site.lan for site in cluster.sites), *(region.vpc for region in cluster.regions)]
+    for block in (*ours, network.pods, network.services, network.clients):
+        assert any(block.subnet_of(each) for each in refused), block
+    # A provider's own machines may have addresses of the supernet.
+    assert network.supernet not in refused

@@ -136,7 +136,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     shutil.copytree(STATIC / "etc/systemd/system", units)
     for unit in units.glob("*.service"):
         # Where the script stands here, not where it will.
-        unit.write_text(unit.read_text().replace("/usr/local/sbin", str(STATIC / "usr/local/sbin")))
+        unit.write_text(unit.read_text().replace("/usr/local/", f"{STATIC / 'usr/local'}/"))
     told = run("systemd-analyze", "verify", "--man=no", *map(str, sorted(units.glob("site-gateway-*"))))
     assert "site-gateway" not in told
 

@@ -25,10 +25,9 @@ REFUSED = (
     nodes.AssignBlock,
     nodes.CondExpr,
     nodes.Macro,
-    nodes.If,
     nodes.Test,
 )
-"""Comparisons, arithmetic, logic, calls, `set`, ifs, tests: a template that wants one wants a field."""
+"""Comparisons, arithmetic, logic, calls, `set`, tests: a template that wants one wants a field."""
 
 ALL = sorted(TEMPLATES.rglob("*.j2"))
 
@@ -42,6 +41,9 @@ def logic(source: str) -> Iterator[str]:
     for loop in tree.find_all(nodes.For):
         if loop.test is not None or loop.else_ or loop.recursive:
             yield f"line {loop.lineno}: a loop that decides"
+    for branch in tree.find_all(nodes.If):
+        if branch.elif_ or branch.else_ or not isinstance(branch.test, nodes.Name | nodes.Getattr):
+            yield f"line {branch.lineno}: an if that asks more than whether a field is there"
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.relative_to(TEMPLATES).as_posix())
@@ -62,7 +64,12 @@ def test_there_are_templates() -> None:
         "{% if a == b %}x{% endif %}",
         "{{ a() }}",
         "{{ not a }}",
-        "{% if a %}x{% endif %}",
+        "{% if a and b %}x{% endif %}",
+        "{% if not a %}x{% endif %}",
+        "{% if a() %}x{% endif %}",
+        "{% if a | length %}x{% endif %}",
+        "{% if a %}x{% else %}y{% endif %}",
+        "{% if a %}x{% elif b %}y{% endif %}",
         "{{ a is defined }}",
         "{% for a in b if a %}x{% endfor %}",
         "{% for a in b %}x{% else %}y{% endfor %}",
@@ -70,6 +77,11 @@ def test_there_are_templates() -> None:
 )
 def test_logic_is_seen(source: str) -> None:
     assert list(logic(source))
+
+
+@pytest.mark.parametrize("source", ["{% if a %}x{% endif %}", "{% if a.b %}{{ a.b }}{% endif %}"])
+def test_a_field_may_be_left_out(source: str) -> None:
+    assert list(logic(source)) == []
 
 
 def test_modules_are_plain_hcl() -> None:

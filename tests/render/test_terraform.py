@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infra.load import load
 from infra.model import Cluster
@@ -53,6 +53,7 @@ def test_one_call_a_region_and_one_a_pair() -> None:
         "peering_eu_west_1_us_west_2",
         "peering_us_east_1_us_west_2",
         "web_identity",
+        "tracking_database",
         "dns",
     ]
 

@@ -69,6 +69,16 @@ def test_a_stated_zone_narrows_the_subnets(pools: dict[str, NodePool]) -> None:
     assert pools["gpu-p4d"].efa_interfaces == 4
 
 
+def test_a_group_with_adapters_offers_them_and_huge_pages(pools: dict[str, NodePool]) -> None:
+    for name, adapters in (("gpu-p4d", "4"), ("gpu-p5", "32")):
+        group = pools[name].groups[0]
+        for offered in (group.resources, group.allocatable):
+            assert (offered["vpc.amazonaws.com/efa"], offered["hugepages-2Mi"]) == (adapters, "10256Mi")
+        tags = group.autoscaler_tags
+        assert tags["k8s.io/cluster-autoscaler/node-template/resources/vpc.amazonaws.com/efa"] == adapters
+    assert "vpc.amazonaws.com/efa" not in pools["gpu-p3"].groups[0].allocatable
+
+
 def test_markets(pools: dict[str, NodePool]) -> None:
     markets = {name: pool.market for name, pool in pools.items()}
     assert (markets["gpu-p5"].on_demand_base, markets["gpu-p5"].on_demand_percent) == (0, 100)

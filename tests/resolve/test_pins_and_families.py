@@ -35,7 +35,8 @@ def pins(software: dict[str, Any]) -> dict[str, Pin]:
 
 def test_without_a_word_the_catalogue_decides() -> None:
     found = pins({})
-    assert list(found) == list(catalogue.names())
+    # What runs the cookbooks is not among what they install.
+    assert list(found) == [name for name in catalogue.names() if name not in ("chef", "cinc")]
     for name, pin in found.items():
         known = catalogue.find(name)
         assert known is not None

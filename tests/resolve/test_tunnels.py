@@ -42,7 +42,10 @@ def test_both_tunnels_of_each_public_address_to_each_region(tmp_path: Path) -> N
 def test_earlier_tunnels_are_preferred_by_both_ends(tmp_path: Path) -> None:
     east, _ = two_sites(tmp_path).gateways
     ours = [tunnel for tunnel in east.tunnels if tunnel.kind == "aws"]
-    assert [tunnel.preference for tunnel in ours] == sorted({each.preference for each in ours}, reverse=True)
+    assert [tunnel.preference for tunnel in ours] == [200, 200, 190, 190], (
+        "AWS says which of a connection's two"
+    )
+    assert [tunnel.handicap for tunnel in ours] == [0, 1, 0, 1]
     assert [tunnel.metric for tunnel in ours] == sorted({each.metric for each in ours})
     assert all(0 < tunnel.metric < 255 for tunnel in ours), "FRR: a static route's distance is 1 to 255"
 
@@ -87,6 +90,21 @@ def test_sites_may_stay_apart(tmp_path: Path) -> None:
 def test_timers_follow_the_spec(tmp_path: Path) -> None:
     ipsec = two_sites(tmp_path, network="hold: 30s").network.ipsec
     assert (ipsec.hold, ipsec.keepalive) == (30, 10)
+
+
+def test_a_line_with_pppoe_narrows_the_tunnels_of_its_own_site(tmp_path: Path) -> None:
+    cluster = two_sites(tmp_path, east=", path_mtu: 1492")
+    east, west = map(named, cluster.gateways)
+    assert {each.mtu for each in east.values()} == {1438}
+    assert (west["east-1"].mtu, west[f"{REGION}-1"].mtu) == (1438, 1446)
+    assert cluster.kubernetes.overlay.mtu == 1438 - packets.VXLAN
+
+
+def test_jumbo_frames_go_as_far_as_both_lines_carry_them(tmp_path: Path) -> None:
+    east, west = map(named, two_sites(tmp_path, network="path_mtu: 9000").gateways)
+    assert (east["west-1"].mtu, east[f"{REGION}-1"].mtu) == (packets.esp(9000, encapsulated=False), 1446)
+    east, west = map(named, two_sites(tmp_path, network="path_mtu: 9000", east=", path_mtu: 1500").gateways)
+    assert east["west-1"].mtu == west["east-1"].mtu == 1446
 
 
 @pytest.mark.parametrize("environment", ["local", "research"])

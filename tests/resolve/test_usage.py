@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
-from infra.resolve.allocate import ANYWHERE, Request, Root, allocate
+from infra.resolve.allocate_blocks import ANYWHERE, Request, Root, allocate
 from infra.resolve.usage import Node, tree
 
 

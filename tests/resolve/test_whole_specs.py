@@ -41,6 +41,8 @@ def tops(cluster: Cluster) -> Iterator[tuple[str, IPv4Network]]:
         yield site.name, site.lan
     network = cluster.network
     yield from (("pods", network.pods), ("services", network.services), ("clients", network.clients))
+    if cluster.access.vpn.wireguard:
+        yield "devices", cluster.access.vpn.wireguard.clients
     for link in cluster.network.links:
         for tunnel in link.tunnels:
             yield tunnel.secret, tunnel.inside
@@ -83,6 +85,22 @@ def test_no_overlap_and_everything_contained(spec: Plain) -> None:
         *(region.vpc for region in cluster.regions),
     ):
         assert any(block.subnet_of(private) for private in cluster.network.private)
+
+
+@WHOLE
+@given(specs())
+def test_each_users_devices_have_addresses_of_their_own(spec: Plain) -> None:
+    vpn = resolved(spec)[0].access.vpn
+    if vpn.wireguard is None:
+        assert all(user.devices is None for user in vpn.users)
+        return
+    own = {each.address for server in vpn.servers for each in server.listeners if each.name == "wireguard"}
+    assert len(own) == bool(vpn.servers)
+    blocks = [user.devices for user in vpn.users if user.devices]
+    assert len(blocks) == len(vpn.users)
+    assert all(block.subnet_of(vpn.wireguard.clients) for block in blocks)
+    assert not any(one.overlaps(other) for one, other in combinations(blocks, 2))
+    assert not any(address in block for address in own for block in blocks)
 
 
 @WHOLE

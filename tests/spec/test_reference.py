@@ -61,6 +61,8 @@ WRONG = {
     "yes for true": {"aws": {"embedded": "yes"}},
     "an unknown choice": {"images": {"cpu": {"ubuntu": 20.04}}},
     "a name in capitals": {"name": "Lab"},
+    "less than the least": {"kubernetes": {"pods": {"pods_per_node": 0}}},
+    "more than the most": {"kubernetes": {"namespaces": {"pods": 150001}}},
     "nothing of its domain": {"domain": ...},
 }
 

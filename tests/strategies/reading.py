@@ -25,10 +25,10 @@ def as_yaml(spec: Plain) -> str:
 def unchecked(spec: Plain) -> Spec:
     """The spec without a look at rules across fields: what `resolve` finds by itself."""
     root, problems = parse(as_yaml(spec), "lab.yaml")
-    found, more, _ = validate(root)
-    assert found is not None
-    assert [*problems, *more] == []
-    return found
+    structure = validate(root)
+    assert structure.spec is not None
+    assert [*problems, *structure.problems] == []
+    return structure.spec
 
 
 def read(spec: Plain) -> Loaded:

@@ -256,7 +256,9 @@ def storages(draw: st.DrawFn, aws: tuple[str, ...], physical: tuple[str, ...]) -
 def doors(draw: st.DrawFn, aws: tuple[str, ...]) -> Plain:
     """SSH nodes, groups and users."""
     groups = some(draw, ("crew", "guests", "ops"), least=1)
+    kinds = draw(maybe(st.sampled_from([["openvpn", "wireguard"], ["wireguard"], ["openvpn"]])))
     return written(
+        vpn=written(kinds=kinds) if kinds else None,
         groups={name: written(gid=draw(maybe(st.just(6000 + index)))) for index, name in enumerate(groups)},
         users={
             name: written(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from infra.drive.engine import Engine, find_engine
+from infra.drive.terraform import SILENT
 
 MODULES = Path(__file__).parents[2] / "templates" / "terraform" / "modules"
 NAMES = ("node_pool", "control_plane", "access")
@@ -222,7 +223,7 @@ class Root:
         return subprocess.run(
             [*self.engine.argv, *arguments],
             cwd=self.folder,
-            env=os.environ | {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1"},
+            env=os.environ | SILENT | {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1"},
             capture_output=True,
             text=True,
             check=False,

@@ -1,4 +1,4 @@
-"""identity, storage, dns, network, vpn_gateway, peering and transit gateways, planned by real Terraform.
+"""identity, storage, dns, network, VPN, peering and transit gateways, planned by real Terraform.
 
 moto answers what a plan reads: the account, and a hosted zone that exists already.
 """
@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from permissions.policy import Request, allowing, read
 
 from infra.catalogue import regions
 from infra.drive.engine import Engine, find_engine
+from infra.drive.terraform import SILENT
 
 MODULES = Path(__file__).parents[2] / "templates" / "terraform" / "modules"
 NAMES = (
-    "identity", "storage", "dns", "network", "vpn_gateway", "peering", "transit_gateway", "transit_peering",
+    "identity", "storage", "dns", "network", "vpn_gateway", "vpn_connections", "peering", "transit_gateway",
+    "transit_peering", "tracking_database",
 )  # fmt: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
@@ -49,13 +52,19 @@ NETWORK: dict[str, Any] = {
     "interface_endpoints": {"ssm": "com.amazonaws.us-west-2.ssm"},
 }
 
-VPN: dict[str, Any] = {
+VPN_GATEWAY: dict[str, Any] = {
     "source": "./modules/vpn_gateway",
     "name": "lab-vpn",
     "tags": TAGS,
     "vpc_id": "vpc-1",
     "asn": 64512,
     "route_tables": {"private-us-west-2a": "rtb-a", "private-us-west-2b": "rtb-b"},
+}
+VPN: dict[str, Any] = {
+    "source": "./modules/vpn_connections",
+    "name": "lab-vpn",
+    "tags": TAGS,
+    "vpn_gateway_id": "vgw-1",
     "customer_gateways": {
         "rack-a": {"address": "198.51.100.7", "asn": 65010, "tags": {"site": "rack-a"}},
         "rack-b": {"address": "198.51.100.8", "asn": 4200000001},
@@ -109,8 +118,9 @@ STORAGE: dict[str, Any] = {
         },
     },
     "buckets": {
-        "data": {"bucket": "lab-data", "versions_days": 7, "archive_days": 60, "expire_days": 365},
+        "data": {"bucket": "lab-data", "versions_days": 7, "archive_days": 60, "expire": {"": 365}},
         "models": {"bucket": "lab-models"},
+        "work": {"bucket": "lab-work", "expire": {"code/": 90, "runs/": 365}},
     },
 }
 
@@ -126,6 +136,7 @@ IDENTITY: dict[str, Any] = {
         "models": {"bucket": "lab-models", "read_only": False},
     },
     "snapshots": {"bucket": "lab-snapshots"},
+    "audit_log": {"bucket": "lab-audit"},
     "image_repositories": ["lab/*"],
 }
 
@@ -167,7 +178,10 @@ TRANSIT: dict[str, Any] = {
     "asn": 64520,
     "vpc_id": "vpc-1",
     "subnets": {"private-us-west-2a": "subnet-a", "private-us-west-2b": "subnet-b"},
+    "route_tables": {"public": "rtb-a", "private-us-west-2a": "rtb-b"},
+    "lans": ["10.8.0.0/22", "192.168.64.0/22"],
 }
+JOINED = {"id": "${module.transit_gateway.id}", "route_table": "${module.transit_gateway.route_table}"}
 TRANSIT_PEERING: dict[str, Any] = {
     "source": "./modules/transit_peering",
     "name": "lab-west-east",
@@ -178,9 +192,26 @@ TRANSIT_PEERING: dict[str, Any] = {
     },
     "accepter": {
         "transit_gateway_id": "tgw-2", "transit_route_table": "tgw-rtb-2", "block": "10.2.0.0/16",
+        "lans": ["10.8.0.0/22", "192.168.64.0/22"],
         "route_tables": {"b": "rtb-2"},
     },
 }  # fmt: skip
+
+
+DATABASE: dict[str, Any] = {
+    "source": "./modules/tracking_database",
+    "name": "lab-mlflow",
+    "tags": TAGS,
+    "vpc_id": "vpc-1",
+    "subnet_ids": ["subnet-a", "subnet-b"],
+    "client_security_groups": {"control-plane": "sg-1", "node": "sg-2"},
+    "instance_class": "db.t4g.small",
+    "storage_gib": 20,
+    "storage_limit_gib": 100,
+    "multi_az": False,
+    "backup_days": 14,
+    "password": "not-a-real-one",
+}
 
 
 EXISTING_ZONE = {"existing_zone": {"type": "string"}}
@@ -216,7 +247,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"vpn_ports": {"ssh": {"protocol": "tcp", "port": 22}}},
         "SSH and remote desktop",
     ),
-    "public-asn": (VPN, {"asn": 15169}, "Amazon's ASN is a private one"),
+    "public-asn": (VPN_GATEWAY, {"asn": 15169}, "Amazon's ASN is a private one"),
     "bad-key": (VPN, {"tunnel_keys": {"a/1": "01234567", "a/2": "12345678"}}, "does not start with 0"),
     "not-link-local": (VPN, tunnels("10.0.0.0/30", "169.254.9.0/30"), "a /30 of 169.254.0.0/16"),
     "amazons-own": (VPN, tunnels("169.254.169.252/30", "169.254.9.0/30"), "for itself"),
@@ -231,9 +262,12 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "an absolute path and an octal mode",
     ),
     "bucket-name": (STORAGE, bucket(bucket="Lab"), "3 to 63 lower-case"),
-    "expires-first": (STORAGE, bucket(archive_days=90, expire_days=30), "archived before they expire"),
+    "expires-first": (STORAGE, bucket(archive_days=90, expire={"": 30}), "archived before they expire"),
     "role-name": (IDENTITY, {"name": "x" * 50}, "1 to 49 letters"),
     "open-prefix": (IDENTITY, {"secrets_prefix": "/causeway/*"}, "begins with a slash"),
+    "one-zone": (DATABASE, {"subnet_ids": ["subnet-a"]}, "subnets in two zones"),
+    "class-of-ec2": (DATABASE, {"instance_class": "t4g.small"}, "begins with db."),
+    "no-backups": (DATABASE, {"backup_days": 0}, "for 1 to 35 days"),
     "two-cnames": (
         DNS,
         {"records": {"x": {"name": "x.lab.internal", "type": "CNAME", "values": ["a", "b"]}}},
@@ -278,12 +312,20 @@ def root() -> dict[str, Any]:
         "module": {
             "network": NETWORK | {"providers": WEST},
             "closed": NETWORK | {"providers": EAST, "vpn_ports": {}, "nat": {}, "flow_logs": None},
-            "vpn_gateway": VPN | {"providers": WEST},
+            "vpn_gateway": VPN_GATEWAY | {"providers": WEST},
+            "vpn": VPN | {"providers": WEST},
+            "vpn_transit": VPN | {"providers": WEST, "vpn_gateway_id": None, "transit_gateway": JOINED},
             "storage": STORAGE | {"providers": WEST},
             "encrypted": STORAGE | {"providers": WEST, "kms_key": KEY},
             "identity": IDENTITY | {"providers": WEST},
             "no_buckets": IDENTITY
-            | {"providers": WEST, "buckets": {}, "snapshots": None, "image_repositories": None},
+            | {
+                "providers": WEST,
+                "buckets": {},
+                "snapshots": None,
+                "audit_log": None,
+                "image_repositories": None,
+            },
             "everywhere": IDENTITY
             | {
                 "providers": WEST,
@@ -297,6 +339,7 @@ def root() -> dict[str, Any]:
             "peering": PEERING | {"providers": BOTH},
             "transit_gateway": TRANSIT | {"providers": WEST},
             "transit_peering": TRANSIT_PEERING | {"providers": BOTH},
+            "database": DATABASE | {"providers": WEST},
         },
         "output": {name: {"value": f"${{module.{name}}}"} for name in ("adopted", "no_public")},
     }
@@ -377,6 +420,7 @@ def environment() -> Iterator[dict[str, str]]:
         zone = route53.create_hosted_zone(Name="adopted.example", CallerReference="a")["HostedZone"]["Id"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_VAR_"))}
         yield kept | {
+            **SILENT,
             "AWS_ENDPOINT_URL": f"http://{host}:{port}",
             "AWS_ACCESS_KEY_ID": "none",
             "AWS_SECRET_ACCESS_KEY": "none",
@@ -451,8 +495,8 @@ def test_stateful_things_are_guarded() -> None:
         name.replace('" "', ".") for name, body in resources.items() if "prevent_destroy = true" in body
     }
     assert guarded == {
-        "aws_efs_file_system.this", "aws_eip.nat", "aws_route53_zone.private", "aws_route53_zone.public",
-        "aws_s3_bucket.this", "aws_vpc.this", "aws_vpn_gateway.this",
+        "aws_db_instance.this", "aws_efs_file_system.this", "aws_eip.nat", "aws_route53_zone.private",
+        "aws_route53_zone.public", "aws_s3_bucket.this", "aws_vpc.this", "aws_vpn_gateway.this",
     }  # fmt: skip
 
 
@@ -476,6 +520,27 @@ def test_everything_is_tagged(planned: Planned) -> None:
                 assert tags.items() >= TAGS.items(), one["address"]
                 seen += 1
     assert seen > 100
+
+
+# -- the database of MLflow --------------------------------------------------------------------------------
+
+
+def test_the_database_is_closed_encrypted_and_kept(planned: Planned) -> None:
+    database = planned.all("database", "aws_db_instance")["this"]
+    assert not database["publicly_accessible"]
+    assert database["storage_encrypted"]
+    assert database["deletion_protection"]
+    assert not database["delete_automated_backups"]
+    rules = planned.all("database", "aws_vpc_security_group_ingress_rule").values()
+    assert {(rule["referenced_security_group_id"], rule["from_port"], rule["to_port"]) for rule in rules} == {
+        ("sg-1", 5432, 5432),
+        ("sg-2", 5432, 5432),
+    }
+    assert all(rule["cidr_ipv4"] is None for rule in rules)
+    (parameters,) = planned.all("database", "aws_db_parameter_group").values()
+    assert {"rds.force_ssl": "1"}.items() <= {
+        each["name"]: each["value"] for each in parameters["parameter"]
+    }.items()
 
 
 # -- network ----------------------------------------------------------------------------------------------
@@ -517,6 +582,18 @@ def test_prometheus_on_a_master_reaches_what_it_asks_machines_for(planned: Plann
     assert all(let_in("control-plane", port) for port in (2381, 10257, 10259))
 
 
+def test_machines_with_adapters_reach_each_other_by_their_own_group(planned: Planned) -> None:
+    """EFA wants all traffic in and out allowed for the group itself: blocks do not do (EC2 User Guide, "Get
+    started with EFA", an EFA-enabled security group)."""
+    for kind in ("ingress", "egress"):
+        rule = planned.all("network", f"aws_vpc_security_group_{kind}_rule")['group["node-node"]']
+        assert rule["ip_protocol"] == "-1"
+        assert (rule["from_port"], rule["to_port"], rule.get("cidr_ipv4")) == (None, None, None)
+    text = (MODULES / "network/security_groups.tf").read_text()
+    assert text.count('node-node              = { group = "node", target = "node"') == 1
+    assert text.count('node-node = { group = "node", source = "node"') == 1
+
+
 def test_each_zone_goes_out_through_its_nat_gateway(planned: Planned) -> None:
     assert set(planned.all("network", "aws_nat_gateway")) == {'this["us-west-2a"]'}
     assert set(planned.all("network", "aws_route")) == {
@@ -545,11 +622,11 @@ def test_flow_logs_come_with_a_role_that_only_this_account_can_have_used(planned
     assert planned.all("closed", "aws_flow_log") == {}
 
 
-# -- vpn_gateway ------------------------------------------------------------------------------------------
+# -- VPN --------------------------------------------------------------------------------------------------
 
 
 def test_tunnels_accept_nothing_old(planned: Planned) -> None:
-    for one in planned.all("vpn_gateway", "aws_vpn_connection").values():
+    for one in planned.all("vpn", "aws_vpn_connection").values():
         for tunnel in ("tunnel1", "tunnel2"):
             assert one[f"{tunnel}_ike_versions"] == ["ikev2"]
             for phase in ("phase1", "phase2"):
@@ -559,21 +636,32 @@ def test_tunnels_accept_nothing_old(planned: Planned) -> None:
 
 
 def test_bgp_or_static_routes_and_who_begins(planned: Planned) -> None:
-    connections = planned.all("vpn_gateway", "aws_vpn_connection")
+    connections = planned.all("vpn", "aws_vpn_connection")
     bgp, static = connections['this["by-bgp"]'], connections['this["behind-nat"]']
     assert (bgp["static_routes_only"], static["static_routes_only"]) == (False, True)
     assert (bgp["tunnel1_startup_action"], bgp["tunnel1_dpd_timeout_action"]) == ("start", "restart")
     # AWS can't call back a gateway that hides behind NAT.
     assert (static["tunnel2_startup_action"], static["tunnel2_dpd_timeout_action"]) == ("add", "clear")
     assert (bgp["tunnel1_inside_cidr"], bgp["tunnel2_inside_cidr"]) == ("169.254.10.0/30", "169.254.10.4/30")
-    assert set(planned.all("vpn_gateway", "aws_vpn_connection_route")) == {
+    assert set(planned.all("vpn", "aws_vpn_connection_route")) == {
         'this["behind-nat 10.9.0.0/24"]',
         'this["behind-nat 10.9.1.0/24"]',
     }
 
 
+def test_a_connection_to_a_transit_gateway_has_its_static_routes_there(planned: Planned) -> None:
+    connections = planned.all("vpn_transit", "aws_vpn_connection")
+    assert set(connections) == {'this["by-bgp"]', 'this["behind-nat static"]'}
+    assert {one["vpn_gateway_id"] for one in connections.values()} == {None}
+    assert connections['this["behind-nat static"]']["tags"]["Name"] == "lab-vpn-behind-nat"
+    assert planned.all("vpn_transit", "aws_vpn_connection_route") == {}
+    routes = planned.all("vpn_transit", "aws_ec2_transit_gateway_route")
+    assert set(routes) == {'this["10.9.0.0/24"]', 'this["10.9.1.0/24"]'}
+    assert planned.all("vpn", "aws_ec2_transit_gateway_route") == {}
+
+
 def test_large_as_numbers_go_where_aws_wants_them(planned: Planned) -> None:
-    gateways = planned.all("vpn_gateway", "aws_customer_gateway")
+    gateways = planned.all("vpn", "aws_customer_gateway")
     small, large = gateways['this["rack-a"]'], gateways['this["rack-b"]']
     assert (small["bgp_asn"], small["bgp_asn_extended"]) == ("65010", None)
     assert (large["bgp_asn"], large["bgp_asn_extended"]) == (None, "4200000001")
@@ -594,6 +682,18 @@ def test_peered_regions_have_routes_both_ways(planned: Planned) -> None:
     assert {name: route["destination_cidr_block"] for name, route in transit.items()} == {
         "requester": "10.2.0.0/16",
         "accepter": "10.1.0.0/16",
+        'requester_lan["10.8.0.0/22"]': "10.8.0.0/22",
+        'requester_lan["192.168.64.0/22"]': "192.168.64.0/22",
+    }
+
+
+def test_a_transit_gateway_leads_to_sites(planned: Planned) -> None:
+    (gateway,) = planned.all("transit_gateway", "aws_ec2_transit_gateway").values()
+    assert gateway["vpn_ecmp_support"] == "enable"
+    assert set(planned.all("transit_gateway", "aws_route")) == {
+        f'site["{table} {lan}"]'
+        for table in ("public", "private-us-west-2a")
+        for lan in ("10.8.0.0/22", "192.168.64.0/22")
     }
 
 
@@ -660,7 +760,7 @@ def test_buckets(planned: Planned) -> None:
         "public_access_block", "ownership_controls", "versioning", "policy",
         "server_side_encryption_configuration", "lifecycle_configuration",
     ):  # fmt: skip
-        assert len(planned.all("storage", f"aws_s3_bucket_{kind}")) == 2
+        assert len(planned.all("storage", f"aws_s3_bucket_{kind}")) == 3
     for closed in planned.all("storage", "aws_s3_bucket_public_access_block").values():
         assert all(closed[name] for name in closed if name.startswith(("block_", "ignore_", "restrict_")))
     cycles = planned.all("storage", "aws_s3_bucket_lifecycle_configuration")
@@ -673,6 +773,12 @@ def test_buckets(planned: Planned) -> None:
     )
     assert data["expire"]["expiration"][0]["days"] == 365
     assert [rule["id"] for rule in cycles['this["models"]']["rule"]] == ["old-versions", "leftovers"]
+    folders = {
+        rule["filter"][0]["prefix"]: rule["expiration"][0]["days"]
+        for rule in cycles['this["work"]']["rule"]
+        if rule["id"].startswith("expire-")
+    }
+    assert folders == {"code/": 90, "runs/": 365}
 
 
 def test_a_key_encrypts_file_systems_and_buckets(planned: Planned) -> None:
@@ -711,7 +817,7 @@ ROLES = {
     },
     "control-plane": {
         "ReadOwnSecrets", "LookUp", "ScaleOwnGroups", "WriteOwnSecretsAndTokens", "ListSnapshots",
-        "KeepSnapshots", "SignIn", "PullImages",
+        "KeepSnapshots", "WriteAuditLog", "SignIn", "PullImages",
     },
     "ssh-node": {
         "ReadOwnSecrets", "FindOwnFileSystems", "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects",
@@ -719,8 +825,8 @@ ROLES = {
     "access-gateway": {"ReadOwnSecrets"},
 }  # fmt: skip
 OPTIONAL = {
-    "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects", "ListSnapshots", "KeepSnapshots", "SignIn",
-    "PullImages",
+    "ListBuckets", "ReadObjects", "ListUploads", "WriteObjects", "ListSnapshots", "KeepSnapshots",
+    "WriteAuditLog", "SignIn", "PullImages",
 }  # fmt: skip
 
 
@@ -822,6 +928,30 @@ def test_masters_keep_snapshots_and_delete_none(planned: Planned) -> None:
     policies = planned.policies("identity", "control-plane")
     assert listed(policies["KeepSnapshots"]["Resource"]) == ["arn:aws:s3:::lab-snapshots/snapshots/*"]
     assert "Delete" not in json.dumps(policies["KeepSnapshots"])
+
+
+def test_masters_write_the_audit_log_and_nothing_else_there(planned: Planned) -> None:
+    """As IAM decides, whatever else masters may do."""
+    statements = list(planned.policies("identity", "control-plane").values())
+    allowed = read("control-plane", json.dumps({"Statement": statements}))
+
+    def may(action: str, resource: str) -> bool:
+        return bool(allowing(allowed, Request(f"s3:{action}", f"arn:aws:s3:::{resource}")))
+
+    key = "lab-audit/audit/lab/master-1/2026/11/25/042300-0123456789abcdef-000000000000.log.gz"
+    assert may("PutObject", key)
+    assert not may("PutObject", "lab-audit/other/x")
+    assert not may("PutObject", "lab-other/audit/x")
+    for action in (
+        "GetObject",
+        "GetObjectVersion",
+        "DeleteObject",
+        "DeleteObjectVersion",
+        "PutObjectRetention",
+    ):
+        assert not may(action, key), action
+    for action in ("ListBucket", "PutLifecycleConfiguration", "PutBucketVersioning", "DeleteBucketPolicy"):
+        assert not may(action, "lab-audit"), action
 
 
 # -- dns --------------------------------------------------------------------------------------------------

@@ -20,21 +20,40 @@ The group's    size goes back to the instances that are there.
 It serves one region (`AWS_REGION`); ``regions`` says which. `everywhere` is one for each region beside each
 other, which its documentation does not provide for: each acts on all pods.
 
+With Kueue (``requests=True``), as ``best-effort-atomic-scale-up.autoscaling.x-k8s.io`` has it:
+
+6. One provisioning request a loop is looked at: if all of its pods have room on nodes that are there or
+   coming, or if one group can grow by all that they lack, it is provisioned at once, before the machines are
+   there; else it is tried again later. It is never failed for want of capacity, and no flavor is tainted.
+7. Room is kept for a provisioned request until its pods are there, for 10 minutes at most; then its booking
+   has expired, and Kueue creates another.
+
 In its favour: work is marked ``safe-to-evict: "false"``, as whoever runs batch jobs on it does, so that it
 does not move any (``marked=False`` is without); its API calls take no time; ties between groups go to the
-primary site and not to chance.
+primary site and not to chance; of several requests the one that was not looked at for longest is next, and
+pods and a request are both looked at in one loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.autoscaler.peers.room import Free, Rooms, by_shape, fill, takes, whole
 from infra.autoscaler.config import Config, Group
-from infra.autoscaler.simulate.cloud import RefusedError
-from infra.autoscaler.simulate.world import World
-from infra.autoscaler.world import GPU, GroupState, Instance, Node, Pod, Resources, Shape, Snapshot, Taint
+from infra.autoscaler.node_properties import Resources, Taint
+from infra.autoscaler.observed.snapshot import (
+    GPU,
+    Gang,
+    GroupState,
+    Instance,
+    Node,
+    Pod,
+    Shape,
+    Snapshot,
+)
+from infra.simulator.cloud import RefusedError
+from infra.simulator.world import World
 
 SCAN = 10.0
 REFRESH = 60.0
@@ -48,6 +67,7 @@ AFTER_ADD, AFTER_FAILURE = 600.0, 180.0
 HALF = 0.5
 PARALLEL = 10
 GRACE = 600.0
+BOOKING = 600.0
 TAINT = "ToBeDeletedByClusterAutoscaler"
 UNREADY_SHARE, UNREADY_COUNT = 0.45, 3
 
@@ -102,6 +122,25 @@ class _Look:
     unready: int = 0
 
 
+@dataclass(slots=True)
+class _Places:
+    """Room on nodes, and on such as are coming."""
+
+    rooms: Rooms
+    names: list[str]
+    coming: dict[str, list[Free]]
+    groups: Mapping[str, Group]
+
+    def put(self, shape: Shape, count: int) -> int:
+        """Put so many equal pods there; how many found room."""
+        placed = self.rooms.put(shape, count, self.names)
+        for name, bins in self.coming.items():
+            group = self.groups[name]
+            if placed < count and takes(group, shape):
+                placed += fill(bins, shape, count - placed, group.allocatable, len(bins))
+        return placed
+
+
 class ClusterAutoscaler:
     """The policy."""
 
@@ -109,10 +148,23 @@ class ClusterAutoscaler:
     hooks = False
     protects = False
 
-    def __init__(self, config: Config, regions: Sequence[str] | None = None, *, marked: bool = True) -> None:
+    def __init__(
+        self,
+        config: Config,
+        regions: Sequence[str] | None = None,
+        *,
+        marked: bool = True,
+        requests: bool = False,
+    ) -> None:
         primary = next(iter(config.regions.values()))
         self.regions = tuple(regions) if regions is not None else (primary,)
         self.name = f"Cluster Autoscaler, {self.regions[0]}" + ("" if marked else ", unmarked")
+        self.name += ", with Kueue" if requests else ""
+        self._answers = requests
+        self._tried: dict[str, float] = {}
+        """Request → when it was last looked at."""
+        self._booked: set[str] = set()
+        """Nodes that are kept for requests."""
         self._marked = marked
         self._cache = {group.name: _Cached(group) for group in config.groups if group.region in self.regions}
         self._read = -REFRESH
@@ -132,7 +184,8 @@ class ClusterAutoscaler:
             self._loop(world, snapshot, now)
         except RefusedError:
             self._read = now - REFRESH
-        if sum(world.writes.values()) != before or self._requests or self._draining:
+        asked = any(gang.condition in ("", "Accepted", "Provisioned") for gang in self._gangs(snapshot))
+        if sum(world.writes.values()) != before or self._requests or self._draining or asked:
             return now
         return self._due(snapshot, now)
 
@@ -159,10 +212,12 @@ class ClusterAutoscaler:
         look = self._look(snapshot, now)
         self._upcoming(look)
         waiting = [pod for pod in snapshot.pods if not pod.node and not pod.deleting and not pod.gated]
-        rest = self._without_those_that_fit(look, waiting)
+        rooms = self._rooms(world, look)
+        rest = self._without_those_that_fit(rooms, waiting)
+        self._provision(world, look, rooms)
         new = bool(rest) and self._all_new(rest, now)
         if rest and not new:
-            self._grow(world, look, rest)
+            self._grow(world, look, {shape: len(equal) for shape, equal in by_shape(rest).items()})
         self._shrink(world, look, new)
 
     # What it sees
@@ -272,10 +327,8 @@ class ClusterAutoscaler:
 
     # Growth
 
-    def _without_those_that_fit(self, look: _Look, waiting: list[Pod]) -> list[Pod]:
-        """Pods that neither nodes that are there nor such as are coming have room for."""
-        if not waiting:
-            return []
+    def _rooms(self, world: World, look: _Look) -> _Places:
+        """Nodes that are there and such as are coming, with what is kept for requests taken off."""
         ours = {node.name for nodes in look.nodes.values() for node in nodes}
         groups = {each.id for state in look.snapshot.groups.values() for each in state.instances}
         there = [
@@ -290,15 +343,52 @@ class ClusterAutoscaler:
             name: [dict(self._cache[name].group.allocatable) for _ in range(count)]
             for name, count in look.upcoming.items()
         }
+        places = _Places(rooms, names, coming, {name: each.group for name, each in self._cache.items()})
+        before = {name: dict(free) for name, free in rooms.free.items()}
+        for gang in self._gangs(look.snapshot):
+            if gang.condition != "Provisioned":
+                continue
+            (part,) = gang.sets
+            bound = sum(pod.gang == gang.key and bool(pod.node) for pod in look.snapshot.pods)
+            if bound >= part.count or look.now - gang.since > BOOKING:
+                world.answer(gang.key, "BookingExpired")
+            else:
+                places.put(part.shape, part.count - bound)
+        self._booked = {name for name, free in rooms.free.items() if free != before[name]}
+        return places
+
+    @staticmethod
+    def _without_those_that_fit(places: _Places, waiting: list[Pod]) -> list[Pod]:
+        """Pods that neither nodes that are there nor such as are coming have room for."""
         rest: list[Pod] = []
         for shape, pods in by_shape(waiting).items():
-            placed = rooms.put(shape, len(pods), names)
-            for name, bins in coming.items():
-                group = self._cache[name].group
-                if placed < len(pods) and takes(group, shape):
-                    placed += fill(bins, shape, len(pods) - placed, group.allocatable, len(bins))
-            rest += pods[placed:]
+            rest += pods[places.put(shape, len(pods)) :]
         return rest
+
+    def _gangs(self, snapshot: Snapshot) -> list[Gang]:
+        """Provisioning requests, if it answers any."""
+        if not self._answers:
+            return []
+        return [each for each in snapshot.gangs.values() if each.kind == "ProvisioningRequest"]
+
+    def _provision(self, world: World, look: _Look, places: _Places) -> None:
+        """One request: provisioned if there is room, or if there will be by the growth of one group."""
+        # As it is now: one of another region may have answered in this very loop.
+        found = [
+            now
+            for each in self._gangs(look.snapshot)
+            if (now := world.request(each.key)) is not None and now.condition in ("", "Accepted")
+        ]
+        if not found:
+            return
+        gang = min(found, key=lambda each: (self._tried.get(each.key, 0.0), each.created))
+        self._tried[gang.key] = look.now
+        if not gang.condition:
+            world.answer(gang.key, "Accepted")
+        (part,) = gang.sets
+        lacking = part.count - places.put(part.shape, part.count)
+        if not lacking or self._grow(world, look, {part.shape: lacking}, whole=True):
+            world.answer(gang.key, "Provisioned")
 
     def _foreign(self, look: _Look, node: Node) -> bool:
         """Whether a node is ready and belongs to a group of a region that is not ours."""
@@ -314,9 +404,8 @@ class ClusterAutoscaler:
             bool(cards) and min(cards) + YOUNG_CARDS > now
         )
 
-    def _grow(self, world: World, look: _Look, pods: list[Pod]) -> None:
-        """The best of all options, and no other in this loop."""
-        shapes = by_shape(pods)
+    def _grow(self, world: World, look: _Look, shapes: Mapping[Shape, int], *, whole: bool = False) -> bool:
+        """The best of all options, and no other; with ``whole`` only one that is enough for all."""
         best: tuple[float, int, str, int] | None = None
         for order, (name, cached) in enumerate(self._cache.items()):
             group = cached.group
@@ -324,19 +413,21 @@ class ClusterAutoscaler:
                 continue
             bins: list[Free] = []
             asked = {"cpu": 0, "memory": 0}
-            for shape, equal in shapes.items():
+            left = sum(shapes.values())
+            for shape, wanted in shapes.items():
                 if takes(group, shape):
-                    count = fill(bins, shape, len(equal), group.allocatable, MOST_NODES)
+                    count = fill(bins, shape, wanted, group.allocatable, MOST_NODES)
+                    left -= count
                     for resource, amount in shape.requests:
                         if resource in asked:
                             asked[resource] += count * amount
-            if not bins:
+            if not bins or (whole and (left or cached.size + len(bins) > group.max)):
                 continue
             waste = _waste(asked, group.allocatable, len(bins))
             if best is None or (waste, order) < best[:2]:
                 best = (waste, order, name, len(bins))
         if best is None:
-            return
+            return False
         _, _, name, count = best
         cached = self._cache[name]
         size = min(cached.size + count, cached.group.max)
@@ -345,6 +436,7 @@ class ClusterAutoscaler:
         known = self._requests.get(name)
         self._requests[name] = _Request(increase + (known.increase if known else 0), look.now + PROVISION)
         self._last_add = look.now
+        return True
 
     def _set(self, world: World, name: str, size: int, now: float) -> None:
         world.set_desired(name, size)
@@ -395,7 +487,7 @@ class ClusterAutoscaler:
             ended += 1
 
     def _idle(self, node: Node, pods: list[Pod]) -> bool:
-        return not pods and not node.unschedulable
+        return not pods and not node.unschedulable and node.name not in self._booked
 
     def _movable(
         self, look: _Look, candidates: dict[str, tuple[Node, str]], on: dict[str, list[Pod]]
@@ -452,9 +544,11 @@ class Everywhere:
     hooks = False
     protects = False
 
-    def __init__(self, config: Config) -> None:
-        self.name = "Cluster Autoscaler, one a region"
-        self._each = [ClusterAutoscaler(config, [region]) for region in config.regions.values()]
+    def __init__(self, config: Config, *, requests: bool = False) -> None:
+        self.name = "Cluster Autoscaler, one a region" + (", with Kueue" if requests else "")
+        self._each = [
+            ClusterAutoscaler(config, [region], requests=requests) for region in config.regions.values()
+        ]
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
         """Each looks at the same moment."""

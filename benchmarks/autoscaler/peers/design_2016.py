@@ -34,10 +34,10 @@ from msgspec.structs import replace
 
 from benchmarks.autoscaler.peers.room import Free, Rooms, by_shape, fill, takes
 from infra.autoscaler.config import Config, Group
-from infra.autoscaler.simulate.cloud import RefusedError
-from infra.autoscaler.simulate.cluster import fits
-from infra.autoscaler.simulate.world import World
-from infra.autoscaler.world import GPU, Activity, GroupState, Node, Pod, Snapshot
+from infra.autoscaler.observed.snapshot import GPU, Activity, GroupState, Node, Pod, Snapshot
+from infra.simulator.cloud import RefusedError
+from infra.simulator.cluster import fits
+from infra.simulator.world import World
 
 SLEEP = 60.0
 OVER_PROVISION = 5

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from infra.autoscaler.config import Group
-from infra.autoscaler.simulate.cluster import fits
-from infra.autoscaler.world import GPU, Node, Pod, Resources, Shape
+from infra.autoscaler.node_properties import Resources
+from infra.autoscaler.observed.snapshot import (
+    GPU,
+    Node,
+    Pod,
+    Shape,
+)
+from infra.simulator.cluster import fits
 
 Free = dict[str, int]
 

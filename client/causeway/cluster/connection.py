@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from kubernetes.client import ApiException, Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
 
+from causeway.cluster import kubeconfig
+from causeway.cluster.kubeconfig import Way
 from causeway.cluster.offer import Offer, parse
 from causeway.errors import CausewayError, InputError, Problem, UnreachableError
 
@@ -29,17 +29,13 @@ class RefusedError(CausewayError):
         self.code = code
 
 
-@dataclass(frozen=True)
-class _Context:
-    configuration: Configuration
-    namespace: str | None
-
-
 class Cluster:
-    """The cluster of a kubeconfig: ``$KUBECONFIG``, else ``~/.kube/config``."""
+    """The cluster of a kubeconfig: ``$KUBECONFIG``, else ``~/.kube/config``. ``own``: that of the pod, by the
+    token of its service account."""
 
-    def __init__(self, kubeconfig: str | None = None) -> None:
+    def __init__(self, kubeconfig: str | None = None, *, own: bool = False) -> None:
         self._kubeconfig = kubeconfig
+        self._own = own
 
     # -- Who, where, what ---------------------------------------------------------------------------------
 
@@ -67,7 +63,7 @@ class Cluster:
     def namespace(self, group: str | None) -> str:
         """Where runs go: a group's namespace, else the context's, else the person's own."""
         if group is None:
-            return self._context.namespace or f"user-{self.person}"
+            return self._way.namespace or f"user-{self.person}"
         if group not in self.offer.groups:
             names = ", ".join(sorted(self.offer.groups))
             raise InputError([Problem("job", "group", f"{group} is not a group", f"groups are {names}")])
@@ -86,7 +82,8 @@ class Cluster:
         **query: str,
     ) -> Any:
         """An answer. RefusedError, UnreachableError."""
-        headers = {**self._headers, "Accept": accept}
+        # A list is a tenth of its size then.
+        headers = {**self._headers, "Accept": accept, "Accept-Encoding": "gzip"}
         options: dict[str, Any] = {"headers": headers}
         if body is not None:
             options = {"headers": {**headers, "Content-Type": form}, "body": body}
@@ -95,13 +92,12 @@ class Cluster:
     @property
     def host(self) -> str:
         """``https://api.example:6443``."""
-        return str(self._context.configuration.host)
+        return self._way.host
 
     @property
-    def certificate(self) -> str | None:
-        """The path of the person's certificate, if the kubeconfig has one."""
-        found = self._context.configuration.cert_file
-        return str(found) if found else None
+    def certificate(self) -> bytes | None:
+        """The person's certificate in PEM, if the kubeconfig has one."""
+        return self._way.certificate
 
     def date(self) -> str:
         """The API's clock (RFC 9110, ``Date``)."""
@@ -126,18 +122,55 @@ class Cluster:
         if rest:
             yield rest.decode("utf-8", "replace")
 
+    def watch(self, path: str, seconds: int, **query: str) -> Iterator[Any]:
+        """Events of a list from ``resourceVersion`` on, as they come, for so long. RefusedError, of code 410
+        for a version that is too old; UnreachableError."""
+        query |= {"watch": "true", "timeoutSeconds": str(seconds), "allowWatchBookmarks": "true"}
+        answer = self._request(
+            "GET", path, query=query, headers=self._headers, stream=True, patience=seconds + _READ
+        )
+        rest = b""
+        try:
+            for chunk in answer.stream(1 << 16):
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        said = event["object"]
+                        raise RefusedError(
+                            f"the cluster refused: {said.get('message')}", said.get("code", 500)
+                        )
+                    yield event
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(_away(self._way.host, str(error))) from None
+        finally:
+            answer.release_conn()
+
     def websocket(self, path: str, query: Sequence[tuple[str, str]]) -> Any:
         """A conversation: a WSClient of ``kubernetes.stream``, with bytes. RefusedError, UnreachableError."""
-        from kubernetes.stream.ws_client import WSClient, get_websocket_url
+        from kubernetes.stream.ws_client import WSClient
+
+        return self._upgraded(path, query, partial(WSClient, capture_all=False, binary=True))
+
+    def connect(self, pod: str, port: int) -> Any:
+        """A connection to a port of a pod, by the pod's path: what a socket can do, but for ``with``.
+        RefusedError, UnreachableError."""
+        from kubernetes.stream.ws_client import PortForward, create_websocket
+
+        websocket = self._upgraded(f"{pod}/portforward", [("ports", str(port))], create_websocket)
+        # Of a pair, whose other end a thread of the library serves.
+        return PortForward(websocket, [port]).socket(port)
+
+    def _upgraded(self, path: str, query: Sequence[tuple[str, str]], made: Callable[..., Any]) -> Any:
+        """What ``made`` makes of the library's configuration, the URL and headers."""
+        from kubernetes.stream.ws_client import get_websocket_url
         from websocket import WebSocketBadStatusException, WebSocketException
 
-        configuration = self._context.configuration
+        configuration = kubeconfig.configuration(self._kubeconfig)
         token = self._headers.get("Authorization")
         url = get_websocket_url(configuration.host + path, query)
         try:
-            return WSClient(
-                configuration, url, {"authorization": token} if token else {}, capture_all=False, binary=True
-            )
+            return made(configuration, url, {"authorization": token} if token else {})
         except WebSocketBadStatusException as error:
             try:
                 said = json.loads(error.resp_body or b"{}")["message"]
@@ -148,41 +181,53 @@ class Cluster:
             raise UnreachableError(_away(configuration.host, str(error))) from None
 
     @cached_property
-    def _context(self) -> _Context:
-        configuration = Configuration()
-        try:
-            load_kube_config(self._kubeconfig, client_configuration=configuration)
-            _, active = list_kube_config_contexts(self._kubeconfig)
-        except ConfigException as error:
-            hint = "set KUBECONFIG to the file that your engineers gave you"
-            raise UnreachableError(f"no kubeconfig: {str(error).rstrip('.')}; {hint}") from None
-        configuration.retries = False
-        return _Context(configuration, active["context"].get("namespace"))
+    def _way(self) -> Way:
+        return kubeconfig.of_pod() if self._own else kubeconfig.read(self._kubeconfig)
 
     @cached_property
-    def _client(self) -> Any:
-        return RESTClientObject(self._context.configuration)
+    def _pool(self) -> urllib3.PoolManager:
+        way = self._way
+        options: dict[str, Any] = {"ssl_context": way.context, "retries": False}
+        if way.server_name:
+            options["server_hostname"] = way.server_name
+        proxy = getproxies().get(urlsplit(way.host).scheme)
+        if proxy and not proxy_bypass(urlsplit(way.host).netloc):
+            return urllib3.ProxyManager(proxy, **options)
+        return urllib3.PoolManager(**options)
 
     @property
     def _headers(self) -> dict[str, str]:
-        token = self._context.configuration.get_api_key_with_prefix("authorization")
-        return {"Accept": "application/json", **({"Authorization": token} if token else {})}
+        # The kubelet renews a pod's.
+        token = kubeconfig.token_of_pod() if self._own else self._way.token
+        return {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
     def _request(
-        self, method: str, path: str, *, query: Mapping[str, str], stream: bool = False, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: Any = None,
+        stream: bool = False,
+        patience: float | None = None,
     ) -> Any:
-        host = self._context.configuration.host
+        host = self._way.host
         try:
-            return self._client.request(
-                method, host + path, query_params=list(query.items()), _preload_content=False,
-                _request_timeout=(_CONNECT, None if stream else _READ), **options,
-            )  # fmt: skip
-        except ApiException as error:
-            if not error.status:
-                raise UnreachableError(_away(host, str(error.reason))) from None
-            raise _refused(error) from None
+            answer = self._pool.request(
+                method,
+                f"{host}{path}?{urlencode(query)}" if query else host + path,
+                headers=headers,
+                body=None if body is None else json.dumps(body),
+                preload_content=not stream,
+                redirect=False,
+                timeout=urllib3.Timeout(connect=_CONNECT, read=patience if stream else _READ),
+            )
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(_away(host, str(getattr(error, "reason", None) or error))) from None
+        if answer.status >= 300:
+            raise _refused(answer)
+        return answer
 
 
 def _away(host: str, reason: str) -> str:
@@ -191,9 +236,9 @@ def _away(host: str, reason: str) -> str:
     )
 
 
-def _refused(error: ApiException) -> RefusedError:
+def _refused(answer: urllib3.BaseHTTPResponse) -> RefusedError:
     try:
-        said = str(json.loads(error.body)["message"])
+        said = str(json.loads(answer.data)["message"])
     except (ValueError, KeyError, TypeError):
-        said = str(error.reason)
-    return RefusedError(f"the cluster refused: {said}", error.status)
+        said = answer.reason or f"HTTP {answer.status}"
+    return RefusedError(f"the cluster refused: {said}", answer.status)

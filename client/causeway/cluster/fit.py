@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from causeway.cluster.offer import GpuOffer, Machine, Offer
+from causeway.cluster.offer import Fabric, GpuOffer, Machine, Offer
 from causeway.cluster.prices import hourly
 from causeway.errors import InputError, Problem
 from causeway.job import Gpus, Job
 from causeway.units import format_size
 from causeway.workers import Workers
 
+EFA = "efa"
+"""The interconnect that is adapters of the network."""
 _SHARE = 0.9
 """Of what pods get of a machine: agents of the cluster run beside."""
+_HUGE_PAGE = 2
+"""MiB."""
 _CPUS, _MEMORY = 2.0, 8 << 30
 """Of a worker without GPUs."""
 
@@ -28,6 +32,8 @@ class Fit:
     cpus: float
     memory: int
     """Bytes."""
+    fabric: Fabric | None = None
+    """What one worker gets of a machine's Elastic Fabric Adapters, if it asks for `efa`."""
 
 
 def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
@@ -53,7 +59,12 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
         )
         hint = f"at most {most.cpu_milli // 1000} and {format_size(most.memory_mib << 20)}"
         raise InputError([Problem("job", "memory", what, hint)])
-    return Fit(workers, sorted(left, key=lambda each: _price(each, gpus.count, cpus)), cpus, memory)
+    by_price = sorted(left, key=lambda each: _price(each, gpus.count, cpus))
+    fabric = None
+    if gpus.count and gpus.interconnect == EFA:
+        shares = [_fabric_share(machine, gpus.count) for machine in left]
+        fabric = Fabric(min(each.adapters for each in shares), min(each.huge_pages_mib for each in shares))
+    return Fit(workers, by_price, cpus, memory, fabric)
 
 
 _Demand = tuple[str, Callable[[Machine], bool], str]
@@ -90,6 +101,9 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
     if (interconnect := gpus.interconnect) is not None:
         what = f"no machine there has {interconnect}"
         yield "gpus.interconnect", _with(lambda has: has.interconnect == interconnect), what
+        if interconnect == EFA:
+            what = "pods get no adapters there: the cluster is older than this program"
+            yield "gpus.interconnect", lambda each: each.fabric is not None, what
     yield "gpus.count", _with(lambda has: has.count >= gpus.count), f"no machine there has {gpus.count} GPUs"
 
 
@@ -117,6 +131,14 @@ def _cpu_share(machine: Machine, gpus: int) -> float:
 def _memory_share(machine: Machine, gpus: int) -> int:
     assert machine.gpus is not None
     return int(machine.memory_mib * _SHARE * gpus / machine.gpus.count) << 20
+
+
+def _fabric_share(machine: Machine, gpus: int) -> Fabric:
+    """An adapter at least: no two pods share one."""
+    assert machine.gpus is not None
+    assert machine.fabric is not None
+    pages = machine.fabric.huge_pages_mib * gpus // machine.gpus.count // _HUGE_PAGE * _HUGE_PAGE
+    return Fabric(max(machine.fabric.adapters * gpus // machine.gpus.count, 1), pages)
 
 
 def _price(machine: Machine, gpus: int, cpus: float) -> float:

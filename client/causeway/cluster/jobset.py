@@ -12,6 +12,7 @@ code  meaning                             the run
 75    stopped because it was asked to     starts again; does not count
 78    an import failed, wrong digest      fails at once
 137   killed: no memory left              fails at once
+124   it stalled                          starts again, ``restarts`` times
 else  the program failed                  starts again, ``restarts`` times
 ====  ==================================  =========================================
 
@@ -23,45 +24,86 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from causeway.cluster.fit import Fit
+from causeway.cluster.labels import (
+    ADAPTERS,
+    API,
+    CODE,
+    CONTINUES,
+    EXACTLY,
+    GPUS,
+    HUGE_PAGES,
+    JOB,
+    OURS,
+    PARAMETERS,
+    PERSON,
+    QUEUE,
+    RUN,
+    SECONDS,
+    SWEEP,
+    TRIAL,
+)
 from causeway.cluster.offer import Offer, mounts_of
 from causeway.cluster.store import ACCOUNT, code_key, packages_folder, run_key
+from causeway.cluster.tracking import programs_environment, record_of, sidecars_environment
+from causeway.code.source import NO_SOURCE, Source
 from causeway.job import Gpus, Job, written
 from causeway.packages import CONTENTS, settings_of
 from causeway.runtime import NEVER_WORKS, STOPPED, first_of
-from causeway.workers import PORT, ends_when_idle, ends_with, variables
+from causeway.tracking.record import Record
+from causeway.workers import (
+    PORT,
+    ends_when_idle,
+    ends_when_stalled,
+    ends_with,
+    policy_of,
+    variables,
+)
 
-API = "jobset.x-k8s.io/v1alpha2"
-OURS = "causeway.dev"
-RUN = f"{OURS}/run"
-"""Label: the run's name, on the JobSet and on its pods."""
-JOB, CODE, PERSON = f"{OURS}/job", f"{OURS}/code", f"{OURS}/person"
-"""Annotations: the job as a file would have it, the archive's name, who submitted it."""
-GPUS = "nvidia.com/gpu"
-SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Label: the longest that it may run. The queue stops it then."""
-QUEUE = "default"
 _KILLED = 137
 
 _HOME = "/causeway"
 _CODE, _RESULTS, _CHECKPOINTS, _LOGS, _OUTPUT = (
     f"{_HOME}/{name}" for name in ("code", "results", "checkpoints", "logs", "output")
 )
+_METRICS, _USAGE = f"{_OUTPUT}/metrics.jsonl", f"{_OUTPUT}/usage.jsonl"
 _ATTEMPT = {
     "name": "CAUSEWAY_ATTEMPT",
     "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}},
 }
 _PACKAGES = f"{_HOME}/python"
-_TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
+TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
+_API_TOKEN = "/var/run/secrets/tracking"  # noqa: S105  a folder
 _TOPOLOGY = {
     "host": "kubernetes.io/hostname",
     "rack": "topology.kubernetes.io/zone",
     "zone": "topology.kubernetes.io/zone",
     "site": f"{OURS}/site",
 }
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """How a run was started, beyond its job and code."""
+
+    run: str
+    image: str
+    """The reference, with its digest where that is known."""
+    packages: Sequence[str]
+    """``numpy==2.4.6``: what was installed over those of the image."""
+
+
+@dataclass(frozen=True)
+class TrialOf:
+    """Which trial of which search."""
+
+    sweep: str
+    number: int
+    record: str
+    """What its programs know its run of MLflow by, which is there before it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +119,19 @@ class Submission:
     offer: Offer
     digest: str
     """The code's archive; empty for none."""
+    continues: Sequence[str] = ()
+    """Runs whose checkpoints it goes on with while it has none of its own, the nearest first."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What was filled in by ``--set``."""
+    repeats: Repeated | None = None
+    """What it is to start exactly as."""
+    source: Source = NO_SOURCE
+    trial: TrialOf | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of its pods, and with others of itself."""
+        return {RUN: self.run, **({SWEEP: self.trial.sweep} if self.trial else {})}
 
     @property
     def hosts(self) -> dict[str, list[str]]:
@@ -100,11 +155,19 @@ def jobset(made: Submission) -> dict[str, Any]:
         "metadata": {
             "name": run,
             "namespace": made.namespace,
-            "labels": {"kueue.x-k8s.io/queue-name": QUEUE, RUN: run, SECONDS: str(job.time)},
+            "labels": {
+                "kueue.x-k8s.io/queue-name": QUEUE,
+                **made.labels,
+                **({TRIAL: str(made.trial.number)} if made.trial else {}),
+                SECONDS: str(job.time),
+            },
             "annotations": {
                 JOB: json.dumps(written(job), ensure_ascii=False),
                 PERSON: made.person,
                 **({CODE: digest} if digest else {}),
+                **({CONTINUES: ",".join(made.continues)} if made.continues else {}),
+                **({PARAMETERS: json.dumps(dict(made.given))} if made.given else {}),
+                **({EXACTLY: made.repeats.run} if made.repeats else {}),
             },
         },
         "spec": {
@@ -164,7 +227,11 @@ def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
 def _job(made: Submission, fit: Fit) -> dict[str, Any]:
     count, pod = fit.workers.count, _pod(made, fit)
     annotations = {}
-    if near := made.job.where.near:
+    near = made.job.where.near
+    # Adapters reach each other within a zone only.
+    if fit.fabric is not None and near in (None, "site"):
+        near = "zone"
+    if near:
         annotations["kueue.x-k8s.io/podset-required-topology"] = _TOPOLOGY[near]
     return {
         "spec": {
@@ -175,7 +242,7 @@ def _job(made: Submission, fit: Fit) -> dict[str, Any]:
             "podFailurePolicy": _pod_failure_policy(pod),
             "template": {
                 "metadata": {
-                    "labels": {RUN: made.run},
+                    "labels": made.labels,
                     **({"annotations": annotations} if annotations else {}),
                 },
                 "spec": pod,
@@ -201,24 +268,58 @@ def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
         "containers": [_main(made, fit)],
         "volumes": [
             *_claims(made),
+            *([_api_token()] if _record(made) else []),
             {"name": "causeway", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm or fit.memory // 2)}},
-            {
-                "name": "token",
-                "projected": {
-                    "sources": [
-                        {
-                            "serviceAccountToken": {
-                                "audience": made.offer.store.audience,
-                                "expirationSeconds": 3600,
-                                "path": "token",
-                            }
-                        }
-                    ]
-                },
-            },
+            token_volume(made.offer),
         ],
     }
+
+
+def token_volume(offer: Offer) -> dict[str, Any]:
+    """A token that AWS takes, to be mounted at ``TOKEN``."""
+    token = {"audience": offer.store.audience, "expirationSeconds": 3600, "path": "token"}
+    return {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}}
+
+
+def access(offer: Offer, namespace: str) -> dict[str, str]:
+    """The environment of what goes to the store by that token."""
+    return {
+        "AWS_REGION": offer.store.region,
+        "AWS_DEFAULT_REGION": offer.store.region,  # botocore reads no other
+        "AWS_ROLE_ARN": offer.store.roles.get(namespace, ""),
+        "AWS_WEB_IDENTITY_TOKEN_FILE": f"{TOKEN}/token",
+    }
+
+
+def _record(made: Submission) -> Record | None:
+    """What MLflow has of it; None for nothing."""
+    tracking = made.offer.tracking
+    if tracking is None or not made.job.tracking.record:
+        return None
+    return record_of(
+        tracking,
+        made.job,
+        made.fits,
+        run=made.run,
+        namespace=made.namespace,
+        person=made.person,
+        digest=made.digest,
+        image=_image(made),
+        given=made.given,
+        source=made.source,
+    )
+
+
+def _alias(made: Submission) -> str:
+    """What its programs know its run of MLflow by; empty where that is the JobSet's uid."""
+    return made.trial.record if made.trial else ""
+
+
+def _api_token() -> dict[str, Any]:
+    """Of the account, for the API server: MLflow asks that with it what its bearer may do."""
+    token = {"expirationSeconds": 3600, "path": "token"}
+    return {"name": "tracking", "projected": {"sources": [{"serviceAccountToken": token}]}}
 
 
 def _claims(made: Submission) -> list[dict[str, Any]]:
@@ -283,6 +384,8 @@ def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
             "CAUSEWAY_PACKAGES": made.job.python,
             "CAUSEWAY_PACKAGES_FOLDER": packages_folder(made.namespace),
             "CAUSEWAY_PACKAGES_SETTINGS": json.dumps(settings_of(made.job.env)),
+            **({"CAUSEWAY_PACKAGES_EXACTLY": json.dumps(made.repeats.packages)} if made.repeats else {}),
+            "CAUSEWAY_KEEP_DAYS": str(made.offer.code_keep_days),
             "CAUSEWAY_INSTALLS": str(installs).lower(),
         }
     archive = f"s3://{made.offer.store.bucket}/{code_key(made.namespace, digest)}" if digest else ""
@@ -297,6 +400,9 @@ def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
 def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
     """Copies output and results to the store, beside the job's container and for a while after it."""
     own = _ours(made, fit, {})
+    if record := _record(made):
+        own["env"] += sidecars_environment(record, f"{_API_TOKEN}/token", _alias(made))
+        own["volumeMounts"].append({"name": "tracking", "mountPath": _API_TOKEN, "readOnly": True})
     return {
         "name": "keep",
         # A sidecar: started before the job's container, asked to end after it.
@@ -311,13 +417,13 @@ def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
 def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]:
     """What our own containers share: the image, the way to the store, the run's folder."""
     store = made.offer.store
+    before = [f"s3://{store.bucket}/{run_key(made.namespace, run)}" for run in made.continues]
     own = {
-        "AWS_REGION": store.region,
-        "AWS_DEFAULT_REGION": store.region,  # botocore reads no other
-        "AWS_ROLE_ARN": store.roles.get(made.namespace, ""),
-        "AWS_WEB_IDENTITY_TOKEN_FILE": f"{_TOKEN}/token",
+        **access(made.offer, made.namespace),
         "CAUSEWAY_KEPT": f"s3://{store.bucket}/{run_key(made.namespace, made.run)}",
         "CAUSEWAY_ROLE": fit.workers.role,
+        "CAUSEWAY_POLICY": policy_of(made.job, [each.workers for each in made.fits]).text(),
+        **({"CAUSEWAY_CONTINUES": json.dumps(before)} if before else {}),
         **more,
     }
     return {
@@ -325,27 +431,34 @@ def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]
         "env": _env(own),
         "volumeMounts": [
             {"name": "causeway", "mountPath": _HOME},
-            {"name": "token", "mountPath": _TOKEN, "readOnly": True},
+            {"name": "token", "mountPath": TOKEN, "readOnly": True},
         ],
     }
 
 
 def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     job, workers, offer = made.job, fit.workers, made.offer
-    folders = {"RESULTS": _RESULTS, "CHECKPOINTS": _CHECKPOINTS, "LOGS": _LOGS, "CODE": _CODE}
+    folders = {
+        "RESULTS": _RESULTS, "CHECKPOINTS": _CHECKPOINTS, "LOGS": _LOGS, "CODE": _CODE, "METRICS": _METRICS,
+        "USAGE": _USAGE,
+    }  # fmt: skip
     mounts = mounts_of(made.job, made.namespace, offer)
     own = {
         # The namespace's ids are in no image: without this, a home would be `/`.
         "HOME": next((path for mount, path in mounts if mount.path is None), _HOME),
-        **variables(made.run, workers, made.hosts, folders),
+        **variables(made.run, job, workers, made.hosts, folders),
         "CAUSEWAY_OUTPUT": _OUTPUT,
         **ends_when_idle(job, workers, [each.workers for each in made.fits]),
+        **ends_when_stalled(job, workers, [each.workers for each in made.fits]),
         **({"CAUSEWAY_PYTHON": _PACKAGES} if job.python else {}),
         # Pods have one interface; NCCL and gloo would else try others first.
         "NCCL_SOCKET_IFNAME": "eth0",
         "GLOO_SOCKET_IFNAME": "eth0",
+        # libfabric ends rather than take another way; the runtime says where NCCL would.
+        **({"FI_PROVIDER": "efa", "CAUSEWAY_EFA": str(fit.fabric.adapters)} if fit.fabric else {}),
         **job.env,
     }
+    record = _record(made)
     return {
         "name": "main",
         "image": _image(made),
@@ -354,6 +467,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
         "env": [
             *_env(own),
             _ATTEMPT,
+            *(programs_environment(record, job, _alias(made)) if record else []),
             *_secrets(job),
         ],
         "resources": _resources(fit, gpus=True),
@@ -371,8 +485,13 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
 
 
 def _image(made: Submission) -> str:
-    name = made.job.image or made.offer.default_image
-    return made.offer.images[name].reference if name in made.offer.images else name
+    return made.repeats.image if made.repeats else reference(made.job, made.offer)
+
+
+def reference(job: Job, offer: Offer) -> str:
+    """The image of a job, as a registry has it."""
+    name = job.image or offer.default_image
+    return offer.images[name].reference if name in offer.images else name
 
 
 def _resources(fit: Fit, *, gpus: bool) -> dict[str, Any]:
@@ -380,6 +499,8 @@ def _resources(fit: Fit, *, gpus: bool) -> dict[str, Any]:
     limits = {"memory": amounts["memory"]}
     if gpus and fit.workers.gpus.count:
         limits[GPUS] = str(fit.workers.gpus.count)
+    if gpus and fit.fabric is not None:
+        limits |= {ADAPTERS: str(fit.fabric.adapters), HUGE_PAGES: f"{fit.fabric.huge_pages_mib}Mi"}
     return {"requests": amounts, "limits": limits}
 
 

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from causeway.errors import CausewayError, InputError, Problem
-from causeway.job import Job
+
+if TYPE_CHECKING:
+    from causeway.job import Job  # pydantic's models: they take longer than a list of runs
 
 VERSION = 1
 """The newest form that this program knows."""
+
+_KEEP_DAYS = 7
+"""Where a cluster does not say: the least that it can be."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,14 @@ class GpuOffer:
     """Of each."""
     gpu_class: str
     interconnect: str | None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Elastic Fabric Adapters of one machine."""
+
+    adapters: int
+    huge_pages_mib: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,8 @@ class Machine:
     """USD of one, on demand; None if unknown."""
     spot_price: float | None
     """None where no spot instances are."""
+    fabric: Fabric | None = None
+    """None where pods get none, or the cluster does not say."""
 
     @property
     def is_spot(self) -> bool:
@@ -86,6 +101,26 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class Dashboards:
+    """Grafana."""
+
+    namespace: str
+    pod: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """MLflow."""
+
+    url: str
+    """In the cluster."""
+    namespace: str
+    service: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Offer:
     """A cluster, for its researchers."""
 
@@ -96,6 +131,8 @@ class Offer:
     default_image: str
     code_limit: int
     """Bytes."""
+    code_keep_days: int
+    """For how long the store keeps code that is not renewed."""
     store: Store
     priorities: Mapping[str, Sequence[str]]
     """Priority class → classes of GPUs that its work is given."""
@@ -109,6 +146,10 @@ class Offer:
     """Group → namespace."""
     ssh_nodes: Mapping[str, Sequence[str]]
     """Name of the spec → names of its machines to log in to."""
+    dashboards: Dashboards | None = None
+    """None where the cluster has none, or does not say."""
+    tracking: Tracking | None = None
+    """None where the cluster has none."""
     note: str = ""
     """What does not fit this program."""
 
@@ -129,13 +170,15 @@ def parse(values: Mapping[str, Any]) -> Offer:
 
 
 def _parsed(values: Mapping[str, Any], note: str) -> Offer:
-    store, priorities = values["store"], values["priorities"]
+    store, priorities, board = values["store"], values["priorities"], values.get("dashboards")
+    mlflow = values.get("tracking")
     return Offer(
         cluster=values["cluster"],
         tools=values.get("tools"),
         images={name: Image(each["image"], each["launcher"]) for name, each in values["images"].items()},
         default_image=values["default_image"],
         code_limit=values["code"]["limit_mib"] << 20,
+        code_keep_days=values["code"].get("keep_days", _KEEP_DAYS),
         store=Store(store["bucket"], store["region"], store["audience"], store["roles"]),
         priorities={name: each["gpu_classes"] for name, each in priorities.items()},
         default_priority=next((name for name, each in priorities.items() if each["default"]), None),
@@ -148,6 +191,10 @@ def _parsed(values: Mapping[str, Any], note: str) -> Offer:
         homes=values["homes"],
         groups=values["groups"],
         ssh_nodes=values.get("ssh_nodes", {}),
+        dashboards=Dashboards(board["namespace"], board["pod"], board["port"]) if board else None,
+        tracking=Tracking(mlflow["url"], mlflow["namespace"], mlflow["service"], mlflow["port"])
+        if mlflow
+        else None,
         note=note,
     )
 
@@ -171,7 +218,7 @@ def mounts_of(job: Job, namespace: str, offer: Offer) -> list[tuple[Mount, str]]
 
 
 def _machine(row: Mapping[str, Any]) -> Machine:
-    gpus = row["gpus"]
+    gpus, fabric = row["gpus"], row.get("efa")
     return Machine(
         site=row["site"],
         pool=row["pool"],
@@ -185,4 +232,5 @@ def _machine(row: Mapping[str, Any]) -> Machine:
         else None,
         hourly_price=row.get("hourly_price"),
         spot_price=row.get("spot_price"),
+        fabric=Fabric(fabric["adapters"], fabric["huge_pages_mib"]) if fabric else None,
     )

@@ -5,22 +5,47 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from causeway.cluster.connection import Cluster, RefusedError
-from causeway.cluster.jobset import API, CODE, GPUS, JOB, PERSON, RUN, SECONDS
+from causeway.cluster.labels import (
+    API,
+    CODE,
+    CONTINUES,
+    EXACTLY,
+    GPUS,
+    JOB,
+    PARAMETERS,
+    PERSON,
+    RUN,
+    SECONDS,
+    SWEEP,
+)  # fmt: skip
 from causeway.cluster.prices import of_worker
 from causeway.errors import CausewayError
 from causeway.units import exact_duration, parse_cpus
 
 _TRIES = 50
+_AT_ONCE = 8
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+_JOB_UID = "kueue.x-k8s.io/job-uid"
+_OF_ONE_LIST = 100
+"""Objects that are chosen by their uids, in one address."""
 _UTC = timezone.utc
+_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_LIMIT = re.compile(
+    r"insufficient (?P<unused>unused )?quota for causeway\.dev/gpus in flavor limit\.team-(?P<group>[^.]+)\."
+)
 _TIME_IS_UP = "MaximumExecutionTimeExceeded"
 """What Kueue's reason ends with where the declared time has passed."""
+
+
+OVER = ("done", "failed", "timed-out")
+"""States that Kueue 0.19 lets no run leave, whatever its Workload's ``active`` says."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,10 @@ class Worker:
     started: datetime | None = None
     ended: Mapping[str, Any] | None = None
     """What the runtime wrote down, or what the kubelet says: ``exit``, ``reason``, ``lines``, ``at``."""
+    gpu_model: str | None = None
+    """As the cluster calls it."""
+    image: str = ""
+    """What its container runs, as the kubelet says, with the digest; empty before it runs."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +76,8 @@ class Run:
 
     name: str
     namespace: str
+    uid: str
+    """Of its JobSet."""
     state: str
     """``queued``, ``starting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``."""
     created: datetime
@@ -57,9 +88,18 @@ class Run:
     person: str
     code: str
     restarts: int
+    """Those that ``restarts`` of the job counts: after failures of the program."""
     reason: str
     job: Mapping[str, Any]
     workers: Sequence[Worker] = field(default=())
+    continues: Sequence[str] = ()
+    """Runs whose checkpoints it goes on with, the nearest first."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What ``--set`` filled into its command."""
+    repeats: str = ""
+    """The run that it repeats exactly."""
+    image: str = ""
+    """The reference of its image."""
     waits_for: str = ""
     """Why it does not run, of one that is queued or stopped; in Kueue's words."""
 
@@ -77,7 +117,9 @@ def new_name(cluster: Cluster, namespace: str, base: str) -> str:
     """``resnet`` → ``resnet-4`` where 3 is the last one that is there."""
     pattern = re.compile(rf"{re.escape(base)}-(\d+)")
     numbers = [
-        int(match[1]) for each in _list(cluster, namespace) if (match := pattern.fullmatch(_name(each)))
+        int(match[1])
+        for each in _list(cluster, namespace, only="metadata")
+        if (match := pattern.fullmatch(_name(each)))
     ]
     return f"{base}-{max(numbers, default=0) + 1}"
 
@@ -92,10 +134,32 @@ def submit(cluster: Cluster, namespace: str, base: str, make: Callable[[str], Ma
     raise CausewayError(f"no free name for {base} in {namespace}")
 
 
+def submit_all(
+    cluster: Cluster, namespace: str, base: str, makes: Sequence[Callable[[str], Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Create an object of each, several at a time; gives their names, in that order. After an error no other
+    is begun."""
+    first = int(new_name(cluster, namespace, base).rpartition("-")[2])
+
+    def one(at: int) -> str:
+        name = f"{base}-{first + at}"
+        if _created(cluster, namespace, makes[at](name)):
+            return name
+        return submit(cluster, namespace, base, makes[at])
+
+    with ThreadPoolExecutor(_AT_ONCE) as together:
+        begun = [together.submit(one, at) for at in range(len(makes))]
+        try:
+            for each in begun:
+                yield each.result()
+        finally:
+            together.shutdown(cancel_futures=True)
+
+
 def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
     """False if somebody else has the name."""
     try:
-        cluster.call("POST", _path(namespace), made)
+        cluster.call("POST", path_of(namespace), made)
     except RefusedError as error:
         if error.code != 409:
             raise
@@ -103,29 +167,80 @@ def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
     return True
 
 
-def runs(cluster: Cluster, namespace: str) -> list[Run]:
-    """All runs of a namespace with their workers, the newest first."""
-    pods: dict[str, list[Any]] = {}
-    for pod in items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=RUN):
-        pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
-    workloads = _workloads(cluster, namespace)
-    place = _placing(cluster, [pod for of_run in pods.values() for pod in of_run])
-    found = [
-        _run(each, pods.get(_name(each), []), workloads.get(_name(each)), place)
-        for each in _list(cluster, namespace)
-    ]
+@dataclass(frozen=True)
+class Trials:
+    """The trials of a search that have a run."""
+
+    name: str
+    """The search's."""
+    person: str
+    counts: Mapping[str, int]
+    """``waiting`` (queued, or stopped), ``running``, ``done``, ``failed`` → how many."""
+
+
+def trials(cluster: Cluster, namespace: str) -> list[Trials]:
+    """Those of all searches of a namespace, without all that a run has: there may be thousands."""
+    counts: dict[str, dict[str, int]] = {}
+    people: dict[str, str] = {}
+    try:
+        for about, suspended, terminal in _columns(cluster, namespace):
+            search = about["labels"][SWEEP]
+            people.setdefault(search, about.get("annotations", {}).get(PERSON, ""))
+            state = {"Completed": "done", "Failed": "failed"}.get(
+                terminal, "waiting" if suspended else "running"
+            )
+            of_search = counts.setdefault(search, {})
+            of_search[state] = of_search.get(state, 0) + 1
+    except RefusedError as error:
+        if error.code != 404:  # a kind that is not installed
+            raise
+    return [Trials(name, people[name], counts[name]) for name in sorted(counts)]
+
+
+def _columns(cluster: Cluster, namespace: str) -> Iterator[tuple[Any, bool, str]]:
+    """Of trials, the columns that ``kubectl get jobset`` prints: metadata, whether it is suspended, how it
+    ended."""
+    query = {"labelSelector": SWEEP, "limit": "500", "includeObject": "Metadata"}
+    while True:
+        page = cluster.call("GET", path_of(namespace), accept=_TABLE, **query)
+        names = [each["name"] for each in page["columnDefinitions"]]
+        terminal, suspended = names.index("TerminalState"), names.index("Suspended")
+        for row in page["rows"] or ():
+            cells = row["cells"]
+            yield row["object"]["metadata"], str(cells[suspended]) == "true", str(cells[terminal] or "")
+        more = page["metadata"].get("continue")
+        if not more:
+            return
+        query["continue"] = more
+
+
+def runs(cluster: Cluster, namespace: str, *, sweep: str | None = None) -> list[Run]:
+    """All runs of a namespace with their workers, the newest first: trials of ``sweep``, or those that are no
+    trials."""
+    chosen = f"{SWEEP}={sweep}" if sweep else f"{RUN},!{SWEEP}"
+    with ThreadPoolExecutor(3) as together:  # all of them wait for the API, most of the time
+        listed = together.submit(lambda: [*items(cluster, path_of(namespace), labelSelector=chosen)])
+        queued = together.submit(_workloads, cluster, namespace)
+        pods: dict[str, list[Any]] = {}
+        for pod in items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=chosen):
+            pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
+        place = _placing(cluster, [pod for of_run in pods.values() for pod in of_run])
+        workloads = queued.result()
+        found = [
+            _run(each, pods.get(_name(each), []), workloads.get(_name(each)), place)
+            for each in listed.result()
+        ]
     return sorted(found, key=lambda run: run.created, reverse=True)
 
 
 def find(cluster: Cluster, namespace: str, name: str, *, placed: bool = True) -> Run:
     """One run. CausewayError for one that is not there. ``placed``: with sites and prices of its workers."""
-    found = cluster.find(f"{_path(namespace)}/{name}")
+    found = cluster.find(f"{path_of(namespace)}/{name}")
     if found is None or RUN not in found["metadata"].get("labels", {}):
         raise CausewayError(f"{namespace} has no run {name}; causeway ps lists them")
     pods = list(items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{RUN}={name}"))
-    return _run(
-        found, pods, _workloads(cluster, namespace).get(name), _placing(cluster, pods if placed else ())
-    )
+    workload = workload_with(cluster, namespace, found["metadata"]["uid"])
+    return _run(found, pods, workload, _placing(cluster, pods if placed else ()))
 
 
 def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
@@ -133,25 +248,37 @@ def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
 
     Its Workload is Kueue's; people may set ``spec.active`` of it.
     """
-    if active and run.state == "timed-out":
-        # Kueue 0.19 does not let it in again, whatever `active` says.
-        raise CausewayError(
-            f"{run.name} has run for all of its `time`; causeway rerun {run.name} begins anew"
-        )
-    workload = _workloads(cluster, run.namespace).get(run.name)
+    workload = workload_of(cluster, run)
     if workload is None:
         raise CausewayError(f"{run.name} has no Workload: Kueue has not seen it yet, or it has ended")
     if workload["spec"].get("active", True) is active:
         return False
-    path = f"{_KUEUE}/namespaces/{run.namespace}/workloads/{_name(workload)}"
-    cluster.call("PATCH", path, {"spec": {"active": active}}, form="application/merge-patch+json")
+    set_active(cluster, run.namespace, workload, active=active)
     return True
+
+
+def set_active(cluster: Cluster, namespace: str, workload: Any, *, active: bool) -> None:
+    """Take what a Workload is for out of its queue, or put it back."""
+    path = f"{_KUEUE}/namespaces/{namespace}/workloads/{_name(workload)}"
+    cluster.call("PATCH", path, {"spec": {"active": active}}, form="application/merge-patch+json")
 
 
 def first_failed(run: Run) -> Worker | None:
     """The worker that failed first, of those whose pods are still there."""
     failed = [each for each in run.workers if each.state == "failed" and each.ended]
     return min(failed, key=lambda each: (each.ended or {}).get("at", float("inf")), default=None)
+
+
+def places(workers: Sequence[Worker]) -> str:
+    """``titan-1, titan-2 in rack-a``; of more than three machines their number."""
+    sites: dict[str, dict[str, None]] = {}
+    for worker in workers:
+        if worker.node:
+            sites.setdefault(worker.site or "", {})[worker.node] = None
+    return "; ".join(
+        (", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} machines") + (f" in {site}" if site else "")
+        for site, nodes in sorted(sites.items())
+    )
 
 
 def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
@@ -166,15 +293,33 @@ def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
 
 def workload_of(cluster: Cluster, run: Run) -> Any:
     """The Workload by which Kueue queues a run; None without one."""
-    return _workloads(cluster, run.namespace).get(run.name)
+    return workload_with(cluster, run.namespace, run.uid)
 
 
-def _path(namespace: str) -> str:
+def workload_with(cluster: Cluster, namespace: str, uid: str) -> Any:
+    """That of the JobSet or Job with this uid, which Kueue writes on it as a label."""
+    path = f"{_KUEUE}/namespaces/{namespace}/workloads"
+    return next(items(cluster, path, labelSelector=f"{_JOB_UID}={uid}"), None)
+
+
+def workloads_with(cluster: Cluster, namespace: str, uids: Sequence[str]) -> dict[str, Any]:
+    """The uid of a JobSet → its Workload, of those that have one."""
+    found: dict[str, Any] = {}
+    path = f"{_KUEUE}/namespaces/{namespace}/workloads"
+    for at in range(0, len(uids), _OF_ONE_LIST):
+        chosen = ",".join(uids[at : at + _OF_ONE_LIST])
+        for each in items(cluster, path, labelSelector=f"{_JOB_UID} in ({chosen})"):
+            found[each["metadata"]["labels"][_JOB_UID]] = each
+    return found
+
+
+def path_of(namespace: str) -> str:
+    """Of a namespace's JobSets."""
     return f"/apis/{API}/namespaces/{namespace}/jobsets"
 
 
-def _list(cluster: Cluster, namespace: str) -> Iterator[Any]:
-    return items(cluster, _path(namespace), labelSelector=RUN)
+def _list(cluster: Cluster, namespace: str, *, only: str = "") -> Iterator[Any]:
+    return items(cluster, path_of(namespace), only=only, labelSelector=RUN)
 
 
 def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
@@ -188,7 +333,8 @@ def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Itera
             if error.code == 404:  # a kind that is not installed
                 return
             raise
-        yield from page["items"]
+        # A list of metadata has null for no items.
+        yield from page["items"] or ()
         more = page["metadata"].get("continue")
         if not more:
             return
@@ -199,8 +345,8 @@ def _name(each: Any) -> str:
     return str(each["metadata"]["name"])
 
 
-_Place = Callable[[Any], tuple[str | None, float | None]]
-"""The site of a pod, and its hourly price."""
+_Place = Callable[[Any], tuple[str | None, float | None, str | None]]
+"""The site of a pod, its hourly price, the model of its GPUs."""
 
 
 def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
@@ -211,17 +357,17 @@ def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
             nodes[_name(node)] = node["metadata"].get("labels", {})
     machines = cluster.offer.machines
 
-    def place(pod: Any) -> tuple[str | None, float | None]:
+    def place(pod: Any) -> tuple[str | None, float | None, str | None]:
         node = pod["spec"].get("nodeName")
         if node is None:
-            return None, None
+            return None, None, None
         # The queue has work select its machines' pool; of a machine that is gone that is what is known.
         labels = {**pod["spec"].get("nodeSelector", {}), **nodes.get(node, {})}
         main = next(each for each in pod["spec"]["containers"] if each["name"] == "main")
         amounts = main["resources"]
         gpus = int(amounts.get("limits", {}).get(GPUS, 0))
         price = of_worker(machines, labels, gpus, parse_cpus(amounts["requests"]["cpu"]))
-        return labels.get("causeway.dev/site"), price
+        return labels.get("causeway.dev/site"), price, labels.get("causeway.dev/gpu-model") if gpus else None
 
     return place
 
@@ -231,26 +377,45 @@ def _run(found: Any, pods: Sequence[Any], workload: Any, place: _Place) -> Run:
     annotations = about.get("annotations", {})
     workers = sorted((_worker(pod, place) for pod in pods), key=lambda each: (each.role, each.rank))
     created = _time(about["creationTimestamp"])
-    state, since, reason = _state(found, workload, workers)
+    state, since, reason = state_of(found, workload, workers)
     return Run(
         name=about["name"],
         namespace=about["namespace"],
+        uid=about["uid"],
         state=state,
         created=created,
         since=since or created,
         seconds=_seconds(found, workload, workers),
         person=annotations.get(PERSON, ""),
         code=annotations.get(CODE, ""),
-        restarts=int(status.get("restarts", 0)),
+        restarts=int(status.get("restartsCountTowardsMax", 0)),
         reason=reason,
         job=json.loads(annotations.get(JOB, "{}")),
         workers=workers,
-        waits_for=_waits_for(about["name"], workload) if state in ("queued", "stopped") else "",
+        continues=tuple(filter(None, annotations.get(CONTINUES, "").split(","))),
+        parameters=json.loads(annotations.get(PARAMETERS, "{}")),
+        repeats=annotations.get(EXACTLY, ""),
+        image=_image(found),
+        waits_for=_waits_for(about, state, workload),
     )
 
 
-def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, datetime | None, str]:
-    """Its state, since when, and why."""
+def _waits_for(about: Any, state: str, workload: Any) -> str:
+    """Why a run does not run; empty for one that does, or has ended."""
+    if state == "stopped" and (search := about["labels"].get(SWEEP)):
+        return f"its search stopped it early, or a person did; causeway sweep show {search}"
+    return waiting_for(about["name"], workload) if state in ("queued", "stopped") else ""
+
+
+def _image(found: Any) -> str:
+    """Of the first of its containers for the job."""
+    pods = (each["template"]["spec"]["template"]["spec"] for each in found["spec"]["replicatedJobs"])
+    mains = (each for pod in pods for each in pod["containers"] if each["name"] == "main")
+    return str(next(mains, {"image": ""})["image"])
+
+
+def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple[str, datetime | None, str]:
+    """The state of a run, a JobSet of the API, since when, and why."""
     conditions = _conditions(found)
     if done := conditions.get("Completed"):
         return "done", _changed(done), ""
@@ -274,6 +439,11 @@ def _state(found: Any, workload: Any, workers: Sequence[Worker]) -> tuple[str, d
     return "starting", _changed(_conditions(workload or {}).get("Admitted")), ""
 
 
+def has_ended(found: Any) -> bool:
+    """Whether a run, a JobSet of the API, is done or has failed: it never starts again."""
+    return not {"Completed", "Failed"}.isdisjoint(_conditions(found))
+
+
 def _changed(condition: Any) -> datetime | None:
     return _time(condition["lastTransitionTime"]) if condition else None
 
@@ -291,7 +461,8 @@ def _seconds(found: Any, workload: Any, workers: Sequence[Worker]) -> float:
     return past + (max((ended - admitted).total_seconds(), 0.0) if admitted else 0.0)
 
 
-def _waits_for(name: str, workload: Any) -> str:
+def waiting_for(name: str, workload: Any) -> str:
+    """Why what a Workload is for does not run, in Kueue's words. ``workload``: None before Kueue made it."""
     if workload is None:
         return "the queue has not seen it yet"
     if not workload["spec"].get("active", True):
@@ -299,8 +470,18 @@ def _waits_for(name: str, workload: Any) -> str:
     refused = _conditions(workload, status="False")
     for kind in ("QuotaReserved", "Admitted"):
         if kind in refused:
-            return str(refused[kind]["message"])
+            return in_the_queue(str(refused[kind]["message"]))
     return "its machines are on their way"
+
+
+def in_the_queue(message: str) -> str:
+    """Why a run waits in its queue, from Kueue's message. The limit of a user's GPUs is a flavor."""
+    limit = _LIMIT.search(message)
+    if limit is None:
+        return message
+    if limit["unused"]:
+        return f"you hold as many GPUs as one user may in {limit['group']}; it starts as your other runs end"
+    return f"it requests more GPUs than one user may hold in {limit['group']}: lower gpus or nodes"
 
 
 def _conditions(each: Any, *, status: str = "True") -> dict[str, Any]:
@@ -318,7 +499,7 @@ def _worker(pod: Any, place: _Place) -> Worker:
     )
     states = {"Succeeded": "done", "Failed": "failed", "Running": "running"}
     state = states.get(phase, "starting" if pod["spec"].get("nodeName") else "waiting")
-    site, price = place(pod)
+    site, price, model = place(pod)
     started = (main.get("state", {}).get("running") or terminated or {}).get("startedAt")
     return Worker(
         name=about["name"],
@@ -330,6 +511,8 @@ def _worker(pod: Any, place: _Place) -> Worker:
         hourly_price=price,
         started=_time(started) if started else None,
         ended=_ended(terminated, status) if state in ("done", "failed") else None,
+        gpu_model=model,
+        image=main.get("imageID", ""),
     )
 
 
@@ -353,4 +536,4 @@ def _ended(terminated: Any, status: Any) -> dict[str, Any]:
 
 
 def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=_UTC)
+    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=_UTC)

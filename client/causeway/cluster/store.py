@@ -6,35 +6,35 @@ namespace's role (AssumeRoleWithWebIdentity).
 
 from __future__ import annotations
 
+import re
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+from platformdirs import user_cache_path
 
-from causeway.bucket import has_object
+from causeway.bucket import renew_object
 from causeway.cluster.connection import Cluster
+from causeway.code.archive import unpack
 from causeway.errors import CausewayError, UnreachableError
+from causeway.storage import Bucket
 
 ACCOUNT = "work"
 _SECONDS = 600
 """Of the token; the session lasts an hour."""
-_CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"max_attempts": 4, "mode": "standard"})
+_KNOWN = timedelta(days=1)
+"""For how long it is believed that an archive is where this program saw it."""
 
 
 def code_key(namespace: str, digest: str) -> str:
     """Where the archive of that name is."""
     return f"code/{namespace}/{digest}.tar.gz"
-
-
-_UNANSWERED = (BotoCoreError, ResponseParserError)
-"""What botocore raises where no store answers: the second where something else does, as a proxy."""
 
 
 def packages_folder(namespace: str) -> str:
@@ -71,27 +71,71 @@ class Store:
     def bucket(self) -> str:
         return self._cluster.offer.store.bucket
 
-    def has_code(self, digest: str) -> bool:
-        """Whether an archive is there already."""
-        with _asked("look for code"):
-            return has_object(self._s3, self.bucket, code_key(self._namespace, digest))
+    def keep_code(self, digest: str) -> bool:
+        """Whether an archive is there. The store then keeps it for two thirds of its days at least."""
+        with asked("look for code"):
+            key = code_key(self._namespace, digest)
+            found = renew_object(self._s3, self.bucket, key, self._keep_days)
+        if found:
+            self._remember(digest)
+        else:
+            self._seen(digest).unlink(missing_ok=True)
+        return found
+
+    def knows_code(self, digest: str) -> bool:
+        """Whether this program saw an archive there within a day: then the store need not be asked."""
+        try:
+            seen = self._seen(digest).stat().st_mtime
+        except OSError:
+            return False
+        return time.time() - seen < min(_KNOWN, timedelta(days=self._keep_days) / 3).total_seconds()
+
+    def _seen(self, digest: str) -> Path:
+        return user_cache_path("causeway") / "seen" / self.bucket / self._namespace / digest
+
+    def _remember(self, digest: str) -> None:
+        """In the cache, where nothing is missed."""
+        seen = self._seen(digest)
+        with suppress(OSError):
+            seen.parent.mkdir(parents=True, exist_ok=True)
+            for other in seen.parent.iterdir():
+                if time.time() - other.stat().st_mtime > _KNOWN.total_seconds():
+                    other.unlink(missing_ok=True)
+            seen.touch()
+
+    @property
+    def _keep_days(self) -> int:
+        return self._cluster.offer.code_keep_days
 
     def put_code(self, digest: str, archive: IO[bytes]) -> None:
         """Send an archive."""
-        with _asked("send code"):
+        with asked("send code"):
             self._s3.put_object(Bucket=self.bucket, Key=code_key(self._namespace, digest), Body=archive)
+        self._remember(digest)
 
     def get_code(self, digest: str, target: Path) -> None:
         """Fetch an archive into a file."""
-        with _asked("fetch code"), target.open("wb") as out:
+        with asked("fetch code"), target.open("wb") as out:
             found = self._s3.get_object(Bucket=self.bucket, Key=code_key(self._namespace, digest))
             for chunk in found["Body"].iter_chunks(1 << 20):
                 out.write(chunk)
 
+    def unpack_code(self, digest: str, folder: Path) -> None:
+        """Fetch an archive, and unpack it into a folder that does not exist."""
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = Path(scratch, "code.tar.gz")
+            self.get_code(digest, archive)
+            with archive.open("rb") as packed:
+                unpack(packed, digest, folder)
+
+    def of_run(self, run: str, below: str = "") -> Bucket:
+        """A run's folder, or what is ``below/`` it. Its errors are AWS's: use ``asked``."""
+        return Bucket(self._s3, self.bucket, f"{run_key(self._namespace, run)}/{below}")
+
     def kept(self, run: str, below: str) -> list[Kept]:
         """What there is of a run below ``logs/`` or ``results/``, by name. ``below`` ends with a slash."""
         prefix = f"{run_key(self._namespace, run)}/{below}"
-        with _asked("look for what the run left"):
+        with asked("look for what the run left"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
             return [
                 Kept(
@@ -106,20 +150,25 @@ class Store:
 
     def read(self, kept: Kept) -> bytes:
         """The bytes of something small."""
-        with _asked("fetch what the run left"):
+        with asked("fetch what the run left"):
             data: bytes = self._s3.get_object(Bucket=self.bucket, Key=kept.key)["Body"].read()
             return data
 
     def download(self, kept: Kept, target: Path) -> None:
         """Fetch a file; nobody sees it half-written."""
-        with _asked("fetch what the run left"):
+        with asked("fetch what the run left"):
             self._transfers.download(self.bucket, kept.key, str(target)).result()
 
     def upload(self, source: Path, run: str, name: str) -> None:
         """Send a file to ``name`` below a run's folder."""
-        with _asked("send a file"):
+        with asked("send a file"):
             key = f"{run_key(self._namespace, run)}/{name}"
             self._transfers.upload(str(source), self.bucket, key).result()
+
+    @property
+    def runs(self) -> Bucket:
+        """The folder of the namespace's runs."""
+        return Bucket(self._s3, self.bucket, f"runs/{self._namespace}/")
 
     @cached_property
     def _transfers(self) -> Any:
@@ -136,19 +185,23 @@ class Store:
                 f"{self._namespace} has no folder in the store; the cluster's engineers have to run "
                 "`invoke apply` and `invoke cluster.up`"
             )
+        import botocore.session
+        from botocore.config import Config
+
+        config = Config(connect_timeout=5, read_timeout=60, retries={"max_attempts": 4, "mode": "standard"})
         session = botocore.session.Session()
         sts = session.create_client(
-            "sts", region_name=store.region, config=_CONFIG.merge(Config(signature_version=botocore.UNSIGNED))
+            "sts", region_name=store.region, config=config.merge(Config(signature_version=botocore.UNSIGNED))
         )
         token = self._token(store.audience)
-        with _asked("open the store"):
+        with asked("open the store"):
             found = sts.assume_role_with_web_identity(
-                RoleArn=role, RoleSessionName=self._cluster.person[:64], WebIdentityToken=token
+                RoleArn=role, RoleSessionName=_session(self._cluster.person), WebIdentityToken=token
             )["Credentials"]
         return session.create_client(
             "s3",
             region_name=store.region,
-            config=_CONFIG,
+            config=config,
             aws_access_key_id=found["AccessKeyId"],
             aws_secret_access_key=found["SecretAccessKey"],
             aws_session_token=found["SessionToken"],
@@ -161,13 +214,22 @@ class Store:
         return str(self._cluster.call("POST", path, body)["status"]["token"])
 
 
+def _session(person: str) -> str:
+    """A name that STS takes (AWS STS API Reference, "AssumeRoleWithWebIdentity", RoleSessionName)."""
+    return re.sub(r"[^\w+=,.@-]", "-", person)[:64]
+
+
 @contextmanager
-def _asked(doing: str) -> Iterator[None]:
+def asked(doing: str) -> Iterator[None]:
     """AWS's errors as ours."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
     try:
         yield
     except ClientError as error:
         said = error.response.get("Error", {})
         raise CausewayError(f"AWS refuses to {doing}: {said.get('Message') or said.get('Code')}") from None
-    except _UNANSWERED as error:
+    # The second where something else answers in its place, as a proxy does.
+    except (BotoCoreError, ResponseParserError) as error:
         raise UnreachableError(f"AWS does not answer: {error}") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import sys
 import termios
 import tty
@@ -52,7 +51,8 @@ def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], 
 def _raw() -> Iterator[None]:
     """Our terminal hands every key on; as it was, afterwards."""
     before = termios.tcgetattr(sys.stdin)
-    tty.setraw(sys.stdin)
+    # Not its default, TCSAFLUSH: what was typed before is for the program as well.
+    tty.setraw(sys.stdin, termios.TCSADRAIN)
     try:
         yield
     finally:
@@ -65,7 +65,8 @@ def _converse(client: Any, *, terminal: bool) -> None:
     reads = True
     size: os.terminal_size | None = None
     while client.is_open():
-        if terminal and (now := shutil.get_terminal_size()) != size:
+        # Not shutil's, which takes $COLUMNS and $LINES for it: those do not change with a window.
+        if terminal and (now := os.get_terminal_size(source)) != size:
             size = now
             client.write_channel(_RESIZE, json.dumps({"Width": size.columns, "Height": size.lines}))
         waits = [client.sock.sock, *([source] if reads else [])]

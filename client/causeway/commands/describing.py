@@ -20,26 +20,18 @@ _STYLES = {
 
 def state_of(run: Run, *, named: bool = True) -> Text:
     """Its state in its colour, after its name."""
-    text = f"{run.name} {run.state}" if named else run.state
-    return Text(text, style=_STYLES.get(run.state, ""))
+    return coloured(f"{run.name} {run.state}" if named else run.state, run.state)
+
+
+def coloured(text: str, state: str) -> Text:
+    """A text in the colour of a state."""
+    return Text(text, style=_STYLES.get(state, ""))
 
 
 def counted(workers: Sequence[Worker]) -> str:
     """``3 running, 1 failed``."""
     states = [worker.state for worker in workers]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-
-
-def places(workers: Sequence[Worker]) -> str:
-    """``titan-1, titan-2 in rack-a``; of more than three machines their number."""
-    sites: dict[str, dict[str, None]] = {}
-    for worker in workers:
-        if worker.node:
-            sites.setdefault(worker.site or "", {})[worker.node] = None
-    return "; ".join(
-        (", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} machines") + (f" in {site}" if site else "")
-        for site, nodes in sorted(sites.items())
-    )
 
 
 def short(worker: Worker) -> str:
@@ -57,6 +49,11 @@ def first(worker: Worker | None) -> dict[str, Any] | None:
 def plain(run: Run) -> dict[str, Any]:
     """A run for JSON."""
     return jsonable({**asdict(run), "cost": run.cost})
+
+
+def gone(name: str) -> str:
+    """That a run's code has expired, and what to do."""
+    return f"the code of {name} is not in the store any more; submit it from a folder: causeway run"
 
 
 def jsonable(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.text import Text
 
 from causeway.cluster.connection import Cluster
-from causeway.cluster.jobset import QUEUE
+from causeway.cluster.labels import QUEUE
 from causeway.cluster.store import ACCOUNT, Store
 from causeway.errors import CausewayError, UnreachableError
 
@@ -117,7 +116,7 @@ def _kubeconfig(cluster: Cluster) -> str:
     from cryptography import x509
 
     try:
-        ends = x509.load_pem_x509_certificate(Path(cluster.certificate).read_bytes()).not_valid_after_utc
+        ends = x509.load_pem_x509_certificate(cluster.certificate).not_valid_after_utc
     except (OSError, ValueError) as error:
         raise _FailedError(f"its certificate can't be read: {error}", _ASK) from None
     left = ends - datetime.now(_UTC)
@@ -223,7 +222,7 @@ def _queue(cluster: Cluster, group: str | None) -> str:
 def _store(cluster: Cluster, group: str | None) -> str:
     store = Store(cluster, cluster.namespace(group))
     try:
-        store.has_code("0" * 64)
+        store.keep_code("0" * 64)
     except UnreachableError as error:
         raise _FailedError(str(error), "does this machine reach AWS (sts and s3 of the region)?") from None
     return f"{store.bucket}, opened without a key"

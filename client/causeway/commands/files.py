@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,21 +27,42 @@ _RESULTS = "results/"
 
 def code(name: str, group: str | None, target: str, *, as_json: bool) -> int:
     """Write the code of a run into a folder that is not there yet."""
-    from causeway.code.archive import unpack
-
-    store, run = _opened(name, group)
-    if not run.code:
-        raise CausewayError(f"{name} was submitted without code")
+    store, run = _with_code(name, group)
     folder = Path(target or name)
     if folder.exists():
         raise CausewayError(f"{folder} exists; name another folder")
-    with tempfile.TemporaryDirectory() as scratch:
-        archive = Path(scratch, "code.tar.gz")
-        store.get_code(run.code, archive)
-        with archive.open("rb") as packed:
-            unpack(packed, run.code, folder)
+    store.unpack_code(run.code, folder)
     _say(f"{name}'s code is in {folder}", as_json, {"run": name, "folder": str(folder), "code": run.code})
     return 0
+
+
+def diff(name: str, group: str | None, target: str, *, as_json: bool) -> int:
+    """Print what differs between the code of a run and a folder."""
+    from causeway.code.difference import changes, unified
+    from causeway.code.tree import list_tree
+    from causeway.job import Code
+
+    store, run = _with_code(name, group)
+    folder, job = Path(target or "."), Job.model_validate(run.job)
+    which = job.code if isinstance(job.code, Code) else Code()
+    entries = list_tree(folder, include=which.include, exclude=which.exclude)
+    with tempfile.TemporaryDirectory() as scratch:
+        shipped = Path(scratch, "code")
+        store.unpack_code(run.code, shipped)
+        found = list(changes(shipped, folder, [entry.path for entry in entries]))
+        if as_json:
+            print(json.dumps([{"path": path, "change": change} for path, change in found]))
+            return 0
+        for path, _ in found:
+            sys.stdout.writelines(unified(shipped, folder, path))
+    return 0
+
+
+def _with_code(name: str, group: str | None) -> tuple[Store, Run]:
+    store, run = _opened(name, group)
+    if not run.code:
+        raise CausewayError(f"{name} was submitted without code")
+    return store, run
 
 
 def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from rich.text import Text
 from causeway.cluster import leavings, runs
 from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.runs import Run, Worker
+from causeway.cluster.started import remember, started
 from causeway.cluster.store import Store
 from causeway.commands.describing import counted, first, plain, short, state_of
 from causeway.commands.failure import show_failure
@@ -105,9 +106,12 @@ def follow(out: Console, cluster: Cluster, namespace: str, name: str, *, as_json
 def _followed(out: Console, cluster: Cluster, namespace: str, name: str) -> Run:
     """Prints what is new of all workers once a second, until the run has ended."""
     seen: dict[str, str] = {}
-    last = ""
+    last, kept = "", False
     while True:
         run = runs.find(cluster, namespace, name, placed=False)
+        if not kept and started(run).image:
+            remember(cluster, [runs.find(cluster, namespace, name)])
+            kept = True
         show = printer(out, [short(each) for each in run.workers])
         said = run.waits_for or counted(run.workers)
         if said != last and run.state not in _ENDED:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from causeway.code.archive import digest_of
+from causeway.code.archive import digest_of, write_archive
 from causeway.code.limit import DEFAULT_LIMIT, check_limit
 from causeway.code.secrets import find_secrets
 from causeway.code.tree import Entry, list_tree
-from causeway.errors import InputError, Problem
+from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Code
 from causeway.jobfile import LoadedJob
 from causeway.packages import check_name
@@ -31,6 +32,16 @@ class Packed:
         """``42 files, 1.3 MiB, 33f67facf9dc``."""
         size = format_size(sum(entry.size for entry in self.entries))
         return f"{len(self.entries)} files, {size}, {self.digest[:12]}"
+
+
+def write(packed: Packed, archive: IO[bytes]) -> int:
+    """Writes what is shipped into an empty file, and goes to its beginning; its size. CausewayError where the
+    code is not any more what was looked at."""
+    if packed.digest and write_archive(packed.root, packed.entries, archive) != packed.digest:
+        raise CausewayError(f"{packed.root} changed while it was packed; run it again")
+    size = archive.tell()
+    archive.seek(0)
+    return size
 
 
 def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) -> Packed:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from causeway.code.archive import write_archive
 from causeway.commands.failure import show_failure
-from causeway.commands.packing import Packed, pack
-from causeway.errors import CausewayError
+from causeway.commands.packing import Packed, pack, write
+from causeway.job import Job, seeded
 from causeway.jobfile import LoadedJob, load
-from causeway.local import Ended, new_folder, run_here
+from causeway.local import Ended, archive_of, find_here, new_folder, record_of, run_here, submit_here
 from causeway.units import format_duration
 from causeway.workers import Workers, ends_with, workers_of
 
@@ -34,18 +34,47 @@ def run_local(
     """Runs a job on this machine; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters)
-    job = loaded.job
+    job = seeded(loaded.job)
     workers = workers_of(job)
     packed = pack(loaded, allow_secrets=allow_secrets)
     with tempfile.TemporaryFile() as archive:
-        if packed.digest and write_archive(packed.root, packed.entries, archive) != packed.digest:
-            raise CausewayError(f"{packed.root} changed while it was packed; run it again")
-        archive.seek(0)
+        write(packed, archive)
         folder = new_folder(job.name)
         out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
         show_plan(out, loaded, workers, packed)
-        code = archive if packed.digest else None
-        ended = run_here(job, workers, code, packed.digest, folder, _printer(out, workers))
+        submit_here(job, archive if packed.digest else None, packed.digest, folder, loaded.parameters)
+    return _run(out, job, workers, folder, as_json=as_json)
+
+
+def resume_local(name: str, *, as_json: bool) -> int:
+    """Goes on with a run of this machine, from its newest whole checkpoint; returns the exit code."""
+    out = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    folder, job = find_here(name)
+    return _run(out, job, workers_of(job), folder, as_json=as_json)
+
+
+def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
+    """Runs a run of this machine once more, from its beginning; returns the exit code."""
+    out = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    before, job = find_here(name)
+    record, exactly = record_of(before), []
+    if exact:
+        from causeway.commands.repeating import repeated_here, show_differences
+        from causeway.overview import OfMachine
+
+        known = OfMachine(name).known()
+        exactly = [*known.packages]
+        show_differences(out, name, repeated_here(known))
+    job, folder = seeded(job), new_folder(job.name)
+    out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
+    with ExitStack() as stack:
+        archive = stack.enter_context(archive_of(before).open("rb")) if record["code"] else None
+        submit_here(job, archive, record["code"], folder, record.get("parameters", {}), exactly)
+    return _run(out, job, workers_of(job), folder, as_json=as_json)
+
+
+def _run(out: Console, job: Job, workers: Sequence[Workers], folder: Path, *, as_json: bool) -> int:
+    ended = run_here(job, workers, folder, _printer(out, workers))
     _show_end(out, ended)
     if as_json:
         print(json.dumps({"run": ended.run, "state": ended.state, "folder": str(ended.folder),
@@ -93,3 +122,5 @@ def _show_end(out: Console, ended: Ended) -> None:
     out.print(Text.assemble((f"{ended.run} {ended.state}", style), f" {after}; {results}"))
     if ended.first is not None and ended.state == "failed":
         show_failure(out, ended.first)
+    if ended.state != "done" and ended.resumable:
+        out.print(Text(f"  causeway resume --local {ended.run} goes on from its last checkpoint"))

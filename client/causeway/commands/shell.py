@@ -30,7 +30,7 @@ def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool) ->
     from causeway.commands.submit import submit_detached
 
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    job = {"name": "shell", "launcher": "none", "restarts": 0, "run": _WAITS, **options}
+    job = {"name": "shell", "launcher": "none", "restarts": 0, "run": WAITS, **options}
     cluster, namespace, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
     return _enter(out, cluster, namespace, name, None, ())
 
@@ -57,14 +57,14 @@ def log_in(node: str, command: Sequence[str]) -> int:
         raise CausewayError(f"ssh can't be started: {error}") from None
 
 
-_WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
+WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
 """What a shell's run does: the runtime writes that file when the person leaves (``runtime.converse``)."""
 
 
 def _enter(
     out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None, command: Sequence[str]
 ) -> int:
-    run, found = _running(out, cluster, namespace, name, worker)
+    run, found = running(out, cluster, namespace, name, worker)
     terminal = not command and sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not terminal:
         raise InputError(
@@ -79,7 +79,7 @@ def _enter(
         raise UnreachableError(f"{error}; causeway shell {run.name} takes it up again") from None
 
 
-def _running(
+def running(
     out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None
 ) -> tuple[Run, Worker]:
     """The run and its worker, once that runs. CausewayError if it never will."""

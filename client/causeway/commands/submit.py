@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -15,21 +17,30 @@ from rich.text import Text
 
 from causeway.cluster.connection import Cluster
 from causeway.cluster.fit import Fit, fit
-from causeway.cluster.jobset import Submission, jobset
+from causeway.cluster.jobset import Repeated, Submission, jobset
 from causeway.cluster.offer import Machine, Offer, mounts_of
 from causeway.cluster.prices import Quote, hourly, quote
-from causeway.cluster.runs import find, submit
+from causeway.cluster.runs import Run, find, submit, submit_all
 from causeway.cluster.store import Store
-from causeway.code.archive import write_archive
+from causeway.code.source import NO_SOURCE, Source, source_of
+from causeway.commands.describing import gone
 from causeway.commands.logs import follow
-from causeway.commands.packing import Packed, pack
+from causeway.commands.packing import Packed, pack, write
+from causeway.commands.repeating import repeated, show_differences
 from causeway.commands.run import show_plan
 from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
-from causeway.job import Job
+from causeway.job import Job, seeded
 from causeway.jobfile import LoadedJob, load
+from causeway.overview import OfCluster
 from causeway.units import format_duration, format_size
 from causeway.workers import workers_of
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+_SHARED = ("name", "group", "code", "python")
+_SHOWN = 20
+"""Of many runs, so many are listed for a person."""
 
 
 def run_in_cluster(
@@ -46,32 +57,134 @@ def run_in_cluster(
     """Submits a job, and follows it unless ``detach``; returns the exit code. Asks where it may cost money,
     unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    loaded = load(Path(file) if file else None, options, parameters)
-    cluster = _ready(out)
-    namespace, fits, packed = _prepared(cluster, loaded, allow_secrets=allow_secrets)
+    loaded = _loaded(file, options, parameters)
+    cluster = ready(out)
+    namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
     if dry_run:
         import yaml
 
-        made = jobset(
-            _submission(cluster, namespace, f"{loaded.job.name}-1", loaded.job, fits, packed.digest)
-        )
+        make = _maker(cluster, loaded, namespace, fits, packed, known_source(cluster, packed))
+        made = make(f"{loaded.job.name}-1")
         print(yaml.safe_dump(made, sort_keys=False), end="")
         return 0
     name = _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
     return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
 
 
+def run_each(
+    file: str | None,
+    options: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    each: Mapping[str, Sequence[str]],
+    *,
+    allow_secrets: bool,
+    as_json: bool,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Submits a run for each combination of the values of ``each``; returns the exit code. The code is sent
+    once, and the person is asked once."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    chosen = [dict(zip(each, values, strict=True)) for values in itertools.product(*each.values())]
+    if shared := [name for name in each if name.partition(".")[0] in _SHARED]:
+        what = "is the same for all runs of one command"
+        raise InputError([Problem("--each", name, what) for name in shared])
+
+    def job(values: Mapping[str, str]) -> LoadedJob:
+        try:
+            return _loaded(file, options, {**parameters, **values})
+        except InputError as error:
+            given = {f"--set {name}": f"--each {name}" for name in each}
+            named = [replace(one, where=given.get(one.where, one.where)) for one in error.problems]
+            raise InputError(named) from None
+
+    jobs = _all_of(job, chosen)
+    cluster = ready(out)
+    all_fits = _all_of(lambda loaded: _placed(cluster, loaded)[1], jobs)
+    namespace, fits, packed = prepared(cluster, jobs[0], allow_secrets=allow_secrets)
+
+    base, source = jobs[0].job.name, known_source(cluster, packed)
+    makes = [
+        _maker(cluster, loaded, namespace, fits, packed, source)
+        for loaded, fits in zip(jobs, all_fits, strict=True)
+    ]
+    if dry_run:
+        import yaml
+
+        made = [make(f"{base}-{at}") for at, make in enumerate(makes, 1)]
+        print(yaml.safe_dump_all(made, sort_keys=False), end="")
+        return 0
+    _show(out, jobs[0], namespace, fits, cluster.offer, packed)
+    wanted = ", ".join(f"{name} ({len(values)})" for name, values in each.items())
+    out.print(f"  runs     {len(jobs)}: one for each of {wanted}; shown is the first")
+    show_queue(out, cluster, namespace, jobs[0].job, fits)
+    _agree(out, [(loaded.job, fits) for loaded, fits in zip(jobs, all_fits, strict=True)], yes=yes)
+    if packed.digest:
+        send(out, Store(cluster, namespace), packed)
+    names: list[str] = []
+    try:
+        with out.status("submitting") as shown:
+            for name in submit_all(cluster, namespace, base, makes):
+                names.append(name)
+                shown.update(f"submitted {len(names)} of {len(jobs)}")
+    finally:
+        _list_submitted(out, namespace, names, chosen, as_json=as_json)
+    return 0
+
+
+def _all_of(make: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
+    """What is made of each. InputError with what is wrong with any of them, each once."""
+    problems: dict[Problem, None] = {}
+
+    def tried(each: _Given) -> Iterator[_Made]:
+        try:
+            yield make(each)
+        except InputError as error:
+            problems.update(dict.fromkeys(error.problems))
+
+    made = [one for each in given for one in tried(each)]
+    if problems:
+        raise InputError([*problems])
+    return made
+
+
+def _list_submitted(
+    out: Console,
+    namespace: str,
+    names: Sequence[str],
+    chosen: Sequence[Mapping[str, str]],
+    *,
+    as_json: bool,
+) -> None:
+    """The runs and their parameters, of those that were submitted."""
+    rows = [*zip(names, chosen, strict=False)]
+    if as_json:
+        print(json.dumps([{"run": name, "namespace": namespace, "set": values} for name, values in rows]))
+        return
+    for name, values in rows[:_SHOWN]:
+        out.print(Text.assemble((name, "bold"), "  ", " ".join(f"{key}={values[key]}" for key in values)))
+    if len(rows) > _SHOWN:
+        out.print(f"… {names[-1]}")
+    out.print(f"{len(rows)} of {len(chosen)} runs submitted to {namespace}")
+
+
 def submit_detached(
     out: Console, fields: Mapping[str, Any], *, allow_secrets: bool, yes: bool
 ) -> tuple[Cluster, str, str]:
     """Submits a job of these fields, with this folder's code; returns the cluster, namespace and run."""
-    loaded = load(None, fields, {})
-    cluster = _ready(out)
-    namespace, fits, packed = _prepared(cluster, loaded, allow_secrets=allow_secrets)
+    loaded = _loaded(None, fields, {})
+    cluster = ready(out)
+    namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
     return cluster, namespace, _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
 
 
-def _ready(out: Console) -> Cluster:
+def _loaded(file: str | None, options: Mapping[str, Any], parameters: Mapping[str, str]) -> LoadedJob:
+    """A job with a seed of its own."""
+    loaded = load(Path(file) if file else None, options, parameters)
+    return replace(loaded, job=seeded(loaded.job))
+
+
+def ready(out: Console) -> Cluster:
     """The cluster. CausewayError for one that takes no runs."""
     cluster = Cluster()
     if cluster.offer.note:
@@ -81,19 +194,53 @@ def _ready(out: Console) -> Cluster:
     return cluster
 
 
-def _prepared(cluster: Cluster, loaded: LoadedJob, *, allow_secrets: bool) -> tuple[str, list[Fit], Packed]:
+def prepared(cluster: Cluster, loaded: LoadedJob, *, allow_secrets: bool) -> tuple[str, list[Fit], Packed]:
     """The namespace, the roles on the cluster's machines, the code. InputError with where each field is."""
-    try:
-        namespace, fits = _fitted(cluster, loaded)
-    except InputError as error:
-        raise InputError([loaded.placed(problem) for problem in error.problems]) from None
+    namespace, fits = _placed(cluster, loaded)
     return namespace, fits, pack(loaded, limit=cluster.offer.code_limit, allow_secrets=allow_secrets)
 
 
+def _placed(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
+    """The namespace, and the roles on the cluster's machines. InputError with where each field is."""
+    try:
+        return _fitted(cluster, loaded)
+    except InputError as error:
+        raise InputError([loaded.placed(problem) for problem in error.problems]) from None
+
+
 def _submission(
-    cluster: Cluster, namespace: str, name: str, job: Job, fits: Sequence[Fit], digest: str
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    loaded: LoadedJob,
+    fits: Sequence[Fit],
+    digest: str,
+    continues: Sequence[str] = (),
+    repeats: Repeated | None = None,
+    source: Source = NO_SOURCE,
 ) -> Submission:
-    return Submission(name, namespace, cluster.person, job, fits, cluster.offer, digest)
+    return Submission(
+        name, namespace, cluster.person, loaded.job, fits, cluster.offer, digest, continues,
+        loaded.parameters, repeats, source,
+    )  # fmt: skip
+
+
+def _maker(
+    cluster: Cluster,
+    loaded: LoadedJob,
+    namespace: str,
+    fits: Sequence[Fit],
+    packed: Packed,
+    source: Source,
+) -> Callable[[str], Mapping[str, Any]]:
+    """Name → the object of a new run."""
+    digest = packed.digest
+    return lambda name: jobset(_submission(cluster, namespace, name, loaded, fits, digest, source=source))
+
+
+def known_source(cluster: Cluster, packed: Packed) -> Source:
+    """The commit of the code, where it is recorded."""
+    return source_of(packed.root) if packed.digest and cluster.offer.tracking else NO_SOURCE
 
 
 def _submit(
@@ -109,49 +256,94 @@ def _submit(
     """Shows the plan, asks, sends the code, makes the run; returns its name."""
     job = loaded.job
     _show(out, loaded, namespace, fits, cluster.offer, packed)
-    _show_queue(out, cluster, namespace, job, fits)
-    _agree(out, job, fits, yes=yes)
+    show_queue(out, cluster, namespace, job, fits)
+    _agree(out, [(job, fits)], yes=yes)
     if packed.digest:
-        _send(out, Store(cluster, namespace), packed)
-    return submit(
-        cluster,
-        namespace,
-        job.name,
-        lambda name: jobset(_submission(cluster, namespace, name, job, fits, packed.digest)),
-    )
+        send(out, Store(cluster, namespace), packed)
+    make = _maker(cluster, loaded, namespace, fits, packed, known_source(cluster, packed))
+    return submit(cluster, namespace, job.name, make)
 
 
-def rerun(name: str, group: str | None, *, as_json: bool, detach: bool, yes: bool) -> int:
-    """Submits a run once more: its job and its code, whatever the folder has become."""
+def rerun(name: str, group: str | None, *, exact: bool, as_json: bool, detach: bool, yes: bool) -> int:
+    """Submits a run once more: its job and its code, whatever the folder has become.
+
+    ``exact``: also its image by digest, its packages and its model of GPU, and says what cannot be the same.
+    """
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     cluster = Cluster()
     namespace = cluster.namespace(group)
     before = find(cluster, namespace, name)
+    if before.code and not Store(cluster, namespace).keep_code(before.code):
+        raise CausewayError(gone(name))
     job = Job.model_validate(before.job)
-    _, fits = _fitted(cluster, LoadedJob(job, Path()))
-    if before.code and not Store(cluster, namespace).has_code(before.code):
-        raise CausewayError(f"the code of {name} is not in the store any more; submit it from a folder")
-    _show_places(out, fits)
-    _show_queue(out, cluster, namespace, job, fits)
-    _agree(out, job, fits, yes=yes)
+    repeats: Repeated | None = None
+    differs: list[str] = []
+    if exact:
+        known = OfCluster(cluster, namespace, name).known()
+        job, repeats, differs = repeated(known, cluster.offer)
+        show_differences(out, name, differs)
+    new = _submit_again(out, cluster, before, job, (), yes=yes, repeats=repeats)
+    return _submitted(
+        out, cluster, namespace, new, before.code, as_json=as_json, detach=detach, differs=differs
+    )
 
-    new = submit(
+
+def go_on(cluster: Cluster, before: Run, *, yes: bool) -> str:
+    """Submits a run that goes on with the checkpoints of one that never starts again; returns its name."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    continues = (before.name, *before.continues)
+    store = Store(cluster, before.namespace)
+    if any(each.state in ("starting", "running") for each in before.workers):
+        raise CausewayError(f"workers of {before.name} still run, and may save; try again in a moment")
+    if not any(store.kept(each, "checkpoints/manifests/") for each in continues):
+        raise CausewayError(
+            f"{before.name} has left no checkpoint; causeway rerun {before.name} starts it from the beginning"
+        )
+    return _submit_again(out, cluster, before, Job.model_validate(before.job), continues, yes=yes)
+
+
+def _submit_again(
+    out: Console,
+    cluster: Cluster,
+    before: Run,
+    job: Job,
+    continues: Sequence[str],
+    *,
+    yes: bool,
+    repeats: Repeated | None = None,
+) -> str:
+    job, namespace = seeded(job), before.namespace
+    loaded = LoadedJob(job, Path(), before.parameters)
+    _, fits = _fitted(cluster, loaded)
+    show_places(out, fits)
+    show_queue(out, cluster, namespace, job, fits)
+    _agree(out, [(job, fits)], yes=yes)
+    return submit(
         cluster,
         namespace,
         job.name,
-        lambda new: jobset(_submission(cluster, namespace, new, job, fits, before.code)),
+        lambda new: jobset(
+            _submission(cluster, namespace, new, loaded, fits, before.code, continues, repeats)
+        ),
     )
-    return _submitted(out, cluster, namespace, new, before.code, as_json=as_json, detach=detach)
 
 
 def _submitted(
-    out: Console, cluster: Cluster, namespace: str, name: str, digest: str, *, as_json: bool, detach: bool
+    out: Console,
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    digest: str,
+    *,
+    as_json: bool,
+    detach: bool,
+    differs: Sequence[str] = (),
 ) -> int:
     out.print(Text.assemble((name, "bold"), f" submitted to {namespace}"))
     if not detach:
         return follow(out, cluster, namespace, name, as_json=as_json)
     if as_json:
-        print(json.dumps({"run": name, "namespace": namespace, "code": digest}))
+        print(json.dumps({"run": name, "namespace": namespace, "code": digest, "differs": [*differs]}))
     else:
         out.print(f"  causeway logs -f {name}; causeway why {name}; causeway stop {name}")
     return 0
@@ -173,33 +365,43 @@ def _show(
     """The plan: what runs, on what, and what that costs."""
     out.print(Text.assemble((loaded.job.name, "bold"), f" in {offer.cluster}, {namespace}"))
     show_plan(out, loaded, [each.workers for each in fits], packed)
-    _show_places(out, fits)
+    show_places(out, fits)
 
 
-def _show_places(out: Console, fits: Sequence[Fit]) -> None:
+def show_places(out: Console, fits: Sequence[Fit]) -> None:
     for each in fits:
         out.print(Text(f"  {'on':<8} {_place(each)}"))
 
 
-def _show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
+def show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
     if line := before(cluster, namespace, job, fits):
         out.print(Text(f"  {'queue':<8} {line}"))
 
 
-def _quote(fits: Sequence[Fit]) -> Quote:
+def quote_of(fits: Sequence[Fit]) -> Quote:
     return quote([(each.workers.count, each.workers.gpus.count, each.cpus, each.machines) for each in fits])
 
 
-def _agree(out: Console, job: Job, fits: Sequence[Fit], *, yes: bool) -> None:
-    """Says what it may cost, and asks. InputError where nobody can be asked, DeclinedError for a no."""
-    found = _quote(fits)
-    if not found.costs:
+def _agree(out: Console, jobs: Sequence[tuple[Job, Sequence[Fit]]], *, yes: bool) -> None:
+    """Says what runs may cost together, and asks."""
+    quotes = [quote_of(fits) for _, fits in jobs]
+    most = sum(each.most * job.time / 3600 for each, (job, _) in zip(quotes, jobs, strict=True))
+    agree(out, quotes, most, max((job.time for job, _ in jobs), default=0), yes=yes)
+
+
+def agree(out: Console, quotes: Sequence[Quote], most: float, seconds: int, *, yes: bool) -> None:
+    """Says what may be paid, and asks. InputError where nobody can be asked, DeclinedError for a no.
+
+    ``quotes``: of what runs at once. ``most``: USD, in ``seconds``.
+    """
+    found = [each for each in quotes if each.costs]
+    if not found:
         return
-    most = found.most * job.time / 3600
-    text = f"nothing to ${found.most:,.2f}/h" if not found.least else f"up to ${found.most:,.2f}/h"
-    text += f", depending on where there is room; at most ${most:,.2f} in {format_duration(job.time)}"
-    if found.unknown:
-        text += f"; the price of {', '.join(found.unknown)} is not known"
+    hourly_most, least = sum(each.most for each in found), sum(each.least for each in found)
+    text = f"nothing to ${hourly_most:,.2f}/h" if not least else f"up to ${hourly_most:,.2f}/h"
+    text += f", depending on where there is room; at most ${most:,.2f} in {format_duration(seconds)}"
+    if unknown := {name: None for each in found for name in each.unknown}:
+        text += f"; the price of {', '.join(unknown)} is not known"
     out.print(f"  costs    {text}")
     if yes:
         return
@@ -230,15 +432,12 @@ def _price(found: Fit, machine: Machine) -> str:
     return f" at ${price * found.workers.count:,.2f}/h" if price else ""
 
 
-def _send(out: Console, store: Store, packed: Packed) -> None:
+def send(out: Console, store: Store, packed: Packed) -> None:
     """Send the code unless it is there."""
-    if store.has_code(packed.digest):
+    if store.knows_code(packed.digest) or store.keep_code(packed.digest):
         return
     with tempfile.TemporaryFile() as archive:
-        if write_archive(packed.root, packed.entries, archive) != packed.digest:
-            raise CausewayError(f"{packed.root} changed while it was packed; run it again")
-        size = archive.tell()
-        archive.seek(0)
+        size = write(packed, archive)
         if sys.stderr.isatty() and size > 1 << 20:
             out.print(f"  sending {format_size(size)}")
         store.put_code(packed.digest, archive)

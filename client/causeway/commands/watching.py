@@ -3,50 +3,95 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
-from causeway.cluster.runs import Run
-from causeway.commands.describing import counted, first, jsonable, places, plain, state_of
+from causeway.cluster.runs import Run, Trials, places
+from causeway.cluster.started import remember
+from causeway.commands.describing import counted, first, gone, jsonable, plain, state_of
 from causeway.commands.failure import show_failure
-from causeway.commands.waiting import WAITS, wait
+from causeway.commands.tables import table
 from causeway.errors import CausewayError, UnreachableError
 from causeway.units import format_duration
 
 _UTC = timezone.utc
+_EVERY = 2.0
+"""Seconds between two looks of ``ps --watch``."""
 
 
-def ps(group: str | None, *, as_json: bool) -> int:
-    """The runs of a namespace."""
+def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bool) -> int:
+    """The runs of a namespace, and its searches in a line each; of ``search``, its trials. ``watch``: until
+    Ctrl-C."""
     cluster = Cluster()
-    found = runs.runs(cluster, cluster.namespace(group))
+    namespace = cluster.namespace(group)
+    found, counted_ = _listed(cluster, namespace, search)
     if as_json:
-        print(json.dumps([plain(each) for each in found]))
+        trials = [
+            {"sweep": each.name, "namespace": namespace, "trials": dict(each.counts)} for each in counted_
+        ]
+        print(json.dumps([*(plain(each) for each in found), *trials]))
+    out = Console(highlight=False)
+    if not watch:
+        if not as_json:
+            out.print(_table(out, found, counted_))
+        remember(cluster, found)
         return 0
-    table = Table(box=None, pad_edge=False)
-    for title in ("RUN", "STATE", "FOR", "WORKERS", "RESTARTS", "ON", "COST", "BY"):
-        table.add_column(title, overflow="fold")
-    for each in found:
-        since = (datetime.now(_UTC) - each.since).total_seconds()
-        cost = "" if each.cost is None else f"${each.cost:,.2f}"
-        table.add_row(
-            each.name, state_of(each, named=False), format_duration(since),
-            counted(each.workers), str(each.restarts), places(each.workers), cost, each.person,
-        )  # fmt: skip
-    Console(highlight=False).print(table)
-    return 0
+    try:
+        with Live(_table(out, found, counted_, out.height - 2), console=out, auto_refresh=False) as live:
+            while True:
+                time.sleep(_EVERY)
+                listed = _listed(cluster, namespace, search)
+                live.update(_table(out, *listed, out.height - 2), refresh=True)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _listed(cluster: Cluster, namespace: str, search: str | None) -> tuple[list[Run], list[Trials]]:
+    """Trials of a search, or all other runs, and what there is of trials."""
+    if search:
+        return runs.runs(cluster, namespace, sweep=search), []
+    with ThreadPoolExecutor(1) as beside:  # both wait for the API, most of the time
+        counts = beside.submit(runs.trials, cluster, namespace)
+        return runs.runs(cluster, namespace), counts.result()
+
+
+def _table(
+    out: Console, found: Sequence[Run], searches: Sequence[Trials], height: int | None = None
+) -> RenderableType:
+    """``height``: how many rows of runs and searches there is room for."""
+    now = datetime.now(_UTC)
+    rows: list[tuple[str | Text, ...]] = []
+    for search in searches:
+        listed = ", ".join(f"{count} {state}" for state, count in search.counts.items())
+        rows.append((search.name, "search", "", listed, "", "", "", search.person))
+    rows += [
+        (
+            each.name, state_of(each, named=False), format_duration((now - each.since).total_seconds()),
+            counted(each.workers), str(each.restarts), places(each.workers),
+            "" if each.cost is None else f"${each.cost:,.2f}", each.person,
+        )
+        for each in found
+    ]  # fmt: skip
+    return table(out, ("RUN", "STATE", "FOR", "WORKERS", "RESTARTS", "ON", "COST", "BY"), rows[:height])
 
 
 def why(name: str, group: str | None, *, as_json: bool) -> int:
     """One answer: why a run waits, or why it failed, or failed before."""
+    from causeway.commands.sweep import name_of_search, why_search
+    from causeway.commands.waiting import WAITS, wait
+
     cluster = Cluster()
+    if name_of_search(name) and cluster.find(f"{runs.path_of(cluster.namespace(group))}/{name}") is None:
+        return why_search(cluster, name, group, as_json=as_json)
     run = runs.find(cluster, cluster.namespace(group), name)
     out = Console(highlight=False, soft_wrap=True)
     failed = first(runs.first_failed(run)) or _failed_before(cluster, run)
@@ -88,30 +133,54 @@ def stop(names: Sequence[str], group: str | None, *, as_json: bool) -> int:
     return _activate(names, group, active=False, as_json=as_json)
 
 
-def resume(names: Sequence[str], group: str | None, *, as_json: bool) -> int:
-    """Put stopped runs back into their queue."""
-    return _activate(names, group, active=True, as_json=as_json)
+def resume(names: Sequence[str], group: str | None, *, as_json: bool, yes: bool) -> int:
+    """Put stopped runs back into their queue. Of one that never starts again, submit one that goes on."""
+    return _activate(names, group, active=True, as_json=as_json, yes=yes)
 
 
-def _activate(names: Sequence[str], group: str | None, *, active: bool, as_json: bool) -> int:
+def _activate(
+    names: Sequence[str], group: str | None, *, active: bool, as_json: bool, yes: bool = False
+) -> int:
     """All that can be are; the others are said together. CausewayError."""
+    from causeway.commands import submit
+
     cluster, out = Cluster(), Console(highlight=False)
     namespace = cluster.namespace(group)
     changed, problems = {}, []
+    successors: dict[str, str] = {}
     for name in names:
         try:
             run = runs.find(cluster, namespace, name, placed=False)
-            changed[name] = runs.activate(cluster, run, active=active)
+            if active:
+                _check_it_can_go_on(cluster, run)
+            if active and run.state in runs.OVER:
+                successors[name] = submit.go_on(cluster, run, yes=yes)
+                changed[name] = True
+            else:
+                changed[name] = runs.activate(cluster, run, active=active)
         except UnreachableError:
             raise
         except CausewayError as problem:
             problems.append(str(problem))
             continue
-        if not as_json:
+        if name in successors and not as_json:
+            out.print(f"{name} {run.state}; {successors[name]} goes on with its checkpoints")
+        elif not as_json:
             word = "is queued again" if active else "is stopped"
             out.print(f"{name} {word}" if changed[name] else f"{name} {word} already")
     if as_json:
-        print(json.dumps([{"run": name, "changed": each} for name, each in changed.items()]))
+        said = [{"run": name, "changed": each} for name, each in changed.items()]
+        print(json.dumps([{**each, "continues_as": successors.get(str(each["run"]))} for each in said]))
     if problems:
         raise CausewayError("\n".join(problems))
     return 0
+
+
+def _check_it_can_go_on(cluster: Cluster, run: Run) -> None:
+    """CausewayError for a run that is done, or whose code has expired."""
+    from causeway.cluster.store import Store
+
+    if run.state == "done":
+        raise CausewayError(f"{run.name} is done; causeway rerun {run.name} starts it from the beginning")
+    if run.code and not Store(cluster, run.namespace).keep_code(run.code):
+        raise CausewayError(gone(run.name))

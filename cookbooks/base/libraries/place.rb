@@ -21,6 +21,12 @@ module Causeway
       node.read('causeway', 'baking') == true
     end
 
+    # Whether this is the one run at the first boot of a machine from an image. All is installed, and archives may be
+    # out of reach, or have something newer: neither is to keep it from joining.
+    def first_boot?(node)
+      node.read('causeway', 'first_boot') == true
+    end
+
     def on_aws?(node)
       !node['ec2'].nil?
     end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require 'find'
+require 'json'
 require 'openssl'
 
 module Causeway
@@ -11,6 +12,12 @@ module Causeway
     PUBLIC = %w(*.crt crl.pem).freeze
     # Known by name, whatever mode the files came here with.
     SECRET = %w(*.key *-keys.conf */private/* */secrets/*).freeze
+
+    # Files of which an older one is never brought, and what tells how old one is.
+    AGES = {
+      'crl.pem' => ->(text) { OpenSSL::X509::CRL.new(text).last_update },
+      'peers.json' => ->(text) { Integer(JSON.parse(text).to_h.fetch('revision')) },
+    }.freeze
 
     # Where receive.sh keeps what it knows of a tree, readable by root alone.
     def self.kept(name)
@@ -54,13 +61,14 @@ module Causeway
       among?(SECRET, path) || (stands_here?(path) && (::File.stat("#{@source}#{path}").mode & 0o077).zero?)
     end
 
-    # A list of revoked certificates that is older than the machine's own: whoever was revoked in between, by
-    # `invoke vpn.revoke` from somebody else's desk, would come in again.
+    # A list of revoked certificates, or of WireGuard's devices, that is older than the machine's own would admit
+    # users who were revoked in between, by `invoke vpn.revoke` on another computer.
     def outdated?(path)
-      return false unless ::File.basename(path) == 'crl.pem' && ::File.exist?(path)
+      return false unless AGES.key?(::File.basename(path)) && ::File.exist?(path)
 
-      issued(::File.read(path)) > issued(content(path))
-    rescue OpenSSL::X509::CRLError
+      age = AGES[::File.basename(path)]
+      age.call(::File.read(path)) > age.call(content(path))
+    rescue OpenSSL::X509::CRLError, JSON::ParserError, KeyError, TypeError
       false
     end
 
@@ -91,10 +99,6 @@ module Causeway
     end
 
     private
-
-    def issued(crl)
-      OpenSSL::X509::CRL.new(crl).last_update
-    end
 
     def differs_at?(path)
       return false if outdated?(path)

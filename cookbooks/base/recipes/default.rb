@@ -7,6 +7,7 @@
 
 include_recipe 'base::packages'
 include_recipe 'base::name'
+include_recipe 'base::network'
 include_recipe 'base::users'
 include_recipe 'base::ssh'
 include_recipe 'base::time'

@@ -7,6 +7,13 @@
 # First of all: how APT behaves where nobody can be asked.
 #
 
+# Before the first of APT's commands: a fresh machine upgrades itself meanwhile, and has the locks.
+cookbook_file '/etc/apt/apt.conf.d/50causeway-lock' do
+  source 'apt-lock.conf'
+  mode '0644'
+  verify 'apt-config --config-file=%{path} dump'
+end
+
 directory '/etc/causeway'
 
 # What `invoke converge` brings, or a cloud machine fetches: keys, join tokens.
@@ -35,6 +42,10 @@ end
 apt_update 'daily' do
   frequency 86_400
   action :periodic
+  # APT does not wait for the lock of its lists.
+  retries 40
+  retry_delay 15
+  not_if { Causeway::Place.first_boot?(node) }
 end
 
 # `htop=3.3.0-4` is that version, as apt-get takes it.

@@ -25,7 +25,7 @@ property :architectures, [String, Array],
   description: "Only these, by Debian's names; all that the machine knows by default"
 
 property :key_url, String,
-  description: 'Where the key that signs the repository is fetched; without one, `key_path` is there already'
+  description: 'Where the key that signs the repository is fetched, once; without one, `key_path` is there already'
 
 property :key_path, String,
   default: lazy { "/etc/apt/keyrings/#{name}.asc" },
@@ -33,7 +33,7 @@ property :key_path, String,
   description: 'Where the key is kept: `.asc` for an armoured one, `.gpg` for a binary one'
 
 property :key_checksum, String,
-  description: "The key's SHA-256; with it, nothing is fetched again once the key is here"
+  description: "The key's SHA-256; a key that has another one is fetched again"
 
 property :pin_packages, [String, Array],
   default: [],
@@ -56,6 +56,8 @@ action :create, description: 'Have APT know the repository, and fetch its lists 
 
   # Lists that were fetched for another address, or before there was the key, are of no use.
   apt_update new_resource.name do
+    retries 10
+    retry_delay 15
     action :nothing
   end
 
@@ -66,6 +68,7 @@ action :create, description: 'Have APT know the repository, and fetch its lists 
       mode '0644'
       backup false
       notifies :update, "apt_update[#{new_resource.name}]", :delayed
+      not_if { key_kept? }
     end
   end
 
@@ -79,7 +82,8 @@ action :create, description: 'Have APT know the repository, and fetch its lists 
       suites: new_resource.suites,
       components: new_resource.components,
       architectures: new_resource.architectures,
-      key: new_resource.key_path
+      key: new_resource.key_path,
+      origin: new_resource.key_url ? Causeway::AptKey.origin(new_resource.key_url) : ''
     )
     notifies :update, "apt_update[#{new_resource.name}]", :immediately
   end
@@ -94,6 +98,8 @@ end
 
 action :remove, description: 'Have APT forget the repository, its key and its pins. Packages stay.' do
   apt_update new_resource.name do
+    retries 10
+    retry_delay 15
     action :nothing
   end
 
@@ -114,6 +120,12 @@ action :remove, description: 'Have APT forget the repository, its key and its pi
 end
 
 action_class do
+  # A checksum is compared by remote_file itself, which asks nobody where it fits.
+  def key_kept?
+    new_resource.key_checksum.nil? &&
+      Causeway::AptKey.kept?(new_resource.key_path, sources, new_resource.key_url)
+  end
+
   def sources
     "/etc/apt/sources.list.d/#{new_resource.name}.sources"
   end

@@ -51,7 +51,4 @@ default['container_runtime']['sysctls'] = {
   'net.ipv4.ip_forward' => 1,
   'net.bridge.bridge-nf-call-iptables' => 1,
   'net.bridge.bridge-nf-call-ip6tables' => 1,
-  'fs.inotify.max_user_instances' => 8192,
-  'fs.inotify.max_user_watches' => 1_048_576,
-  'vm.max_map_count' => 262_144,
 }

@@ -50,7 +50,7 @@ end
 
 # The pin says which version; moving it moves the package.
 apt_package package_name do
-  action version ? :upgrade : :install
+  action((version && !Causeway::Place.first_boot?(node)) ? :upgrade : :install)
   notifies :restart, 'service[containerd]', :delayed
 end
 

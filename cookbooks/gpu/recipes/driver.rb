@@ -52,7 +52,7 @@ packages ||= Causeway::Driver.packages(**wanted, source: gpu['source'], platform
 # is until somebody names it: the libraries would no longer fit the module in memory.
 apt_package packages do
   options '--no-install-recommends'
-  action gpu['driver_version'] ? :upgrade : :install
+  action((gpu['driver_version'] && !Causeway::Place.first_boot?(node)) ? :upgrade : :install)
 end
 
 gpu_module branch do

@@ -25,7 +25,7 @@ end
 
 apt_package packages do
   options '--no-install-recommends'
-  action :upgrade
+  action Causeway::Place.first_boot?(node) ? :install : :upgrade
 end
 
 apt_package 'nvlsm' do

@@ -62,6 +62,9 @@ default['kubernetes']['image_gc'] = { 'high' => 80, 'low' => 65, 'maximum_age' =
 # network) have for themselves. A spot instance is told two minutes ahead.
 default['kubernetes']['shutdown'] = { 'grace' => 90, 'critical' => 20 }
 
+# Machines with Elastic Fabric Adapters: huge pages of 2 MiB that are set aside for libfabric.
+default['kubernetes']['efa'] = { 'huge_pages' => 5128 }
+
 # Further fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1), and flags without dashes.
 default['kubernetes']['kubelet'] = {}
 default['kubernetes']['kubelet_arguments'] = {}
@@ -86,7 +89,8 @@ default['kubernetes']['join'] = {
 # if `pull_images` says so.
 #
 # `names` are the masters, name => full name. `tokens` says whether this master puts fresh tokens where
-# `join.parameter` is. `snapshots` of etcd go to a bucket, each `interval` seconds. `certificates`: they are renewed
+# `join.parameter` is. `snapshots` of etcd go to a bucket, each `interval` seconds; `audit_copies` are what is new in
+# the audit log. `certificates`: they are renewed
 # when one has fewer `days` left.
 default['kubernetes']['control_plane'] = {
   'first' => 'master-1',
@@ -100,8 +104,10 @@ default['kubernetes']['control_plane'] = {
   'names' => {},
   'tokens' => false,
   'snapshots' => { 'bucket' => nil, 'prefix' => 'snapshots/', 'region' => nil, 'interval' => 3600 },
+  'audit_copies' => { 'bucket' => nil, 'prefix' => 'audit/', 'region' => nil, 'interval' => 300 },
   'certificates' => { 'days' => 60, 'lease' => 'causeway-certificates', 'namespace' => 'kube-system' },
   'pull_images' => true,
+  'authentication' => nil,
   'audit_log' => { 'days' => 30, 'files' => 10, 'mib' => 100 },
 }
 

@@ -11,6 +11,12 @@ module Causeway
     KUBELET_API = 'kubelet.config.k8s.io/v1beta1'
     AUDIT_POLICY = '/etc/kubernetes/audit-policy.yaml'
     AUDIT_LOGS = '/var/log/kubernetes/audit'
+    AUTHENTICATION = '/etc/kubernetes/authentication/config.yaml'
+    NO_ISSUER = {
+      'apiVersion' => 'apiserver.config.k8s.io/v1beta1',
+      'kind' => 'AuthenticationConfiguration',
+      'jwt' => [],
+    }.freeze
     ENCRYPTION = '/etc/kubernetes/encryption.yaml'
     # A kubeconfig, in memory while a node joins: what `discovery.file` of a JoinConfiguration names.
     DISCOVERY = '/run/causeway/kubernetes-discovery.conf'

@@ -12,7 +12,7 @@ module Causeway
         'kind' => 'KubeletConfiguration',
         'cgroupDriver' => 'systemd',
         'rotateCertificates' => true,
-        'serverTLSBootstrap' => false,
+        'serverTLSBootstrap' => true,
         'seccompDefault' => true,
         'protectKernelDefaults' => false,
         'podPidsLimit' => 16_384,

@@ -49,6 +49,19 @@ cookbook_file Causeway::Kubeadm::AUDIT_POLICY do
   only_if { settings['audit'] }
 end
 
+# Read again by the API server when it changes, in a folder that its container sees whole. An issuer that left the
+# spec leaves a file that names none.
+if plane['authentication'] || ::File.exist?(Causeway::Kubeadm::AUTHENTICATION)
+  directory ::File.dirname(Causeway::Kubeadm::AUTHENTICATION) do
+    mode '0700'
+  end
+
+  file Causeway::Kubeadm::AUTHENTICATION do
+    content Causeway::Kubeadm.yaml(plane['authentication'] || Causeway::Kubeadm::NO_ISSUER)
+    mode '0600'
+  end
+end
+
 # Where Prometheus keeps its figures, as the user and the group of its pod. It may never come.
 directory '/var/lib/causeway/prometheus' do
   owner 1000

@@ -4,13 +4,14 @@
 # Cookbook:: kubernetes
 # Recipe:: upkeep
 #
-# What a master does by itself: copies of etcd to a bucket, fresh tokens for machines that join, the approval of their
-# certificates, and new certificates of its own before the old ones end. Restoring a copy is for people:
-# causeway-etcd-restore.
+# What a master does by itself: copies of etcd and of the audit log to buckets, fresh tokens for machines that join,
+# the approval of kubelets' certificates, and new certificates of its own before the old ones end. Restoring a copy is
+# for people: causeway-etcd-restore.
 
 settings = node['kubernetes']
 plane = settings['control_plane']
 snapshots = plane['snapshots']
+audit = settings['audit'] ? plane['audit_copies'] : {}
 tokens = plane['tokens'] && !settings['join']['parameter'].nil?
 
 directory '/etc/causeway' do
@@ -25,6 +26,7 @@ file '/etc/causeway/control-plane.json' do
     'endpoint' => settings['endpoint'] || node['causeway']['api'],
     'masters' => plane['names'].to_h,
     'snapshots' => snapshots.to_h.slice('bucket', 'prefix', 'region'),
+    'audit' => audit.to_h.slice('bucket', 'prefix', 'region'),
     'join' => settings['join'].to_h.slice('region', 'copies', 'regions').merge(
       'parameter' => tokens ? settings['join']['parameter'] : nil
     ),
@@ -34,7 +36,8 @@ file '/etc/causeway/control-plane.json' do
 end
 
 %w(
-  causeway-etcd-snapshot causeway-etcd-restore causeway-join-token causeway-join-approve causeway-certificates
+  causeway-audit-ship causeway-etcd-snapshot causeway-etcd-restore causeway-join-token causeway-join-approve
+  causeway-certificates
 ).each do |program|
   cookbook_file "/usr/local/sbin/#{program}" do
     source program
@@ -45,6 +48,7 @@ end
 # Which units there are, when they run, and whether they are wanted here.
 {
   'causeway-etcd-snapshot' => ['A copy of etcd', "#{snapshots['interval']}s", !snapshots['bucket'].nil?],
+  'causeway-audit-ship' => ['The audit log, put into its bucket', "#{audit['interval']}s", !audit['bucket'].nil?],
   'causeway-join-token' => ['A fresh token for machines that join', '1h', tokens],
   'causeway-certificates' => ['New certificates before the old ones end', '1d', true],
 }.each do |unit, (description, interval, wanted)|
@@ -84,7 +88,7 @@ end
 systemd_unit 'causeway-join-approve.service' do
   content(
     Unit: {
-      Description: 'Certificates for machines of pools that join',
+      Description: 'Certificates for kubelets',
       ConditionPathExists: '/etc/kubernetes/admin.conf',
       After: 'network-online.target',
       Wants: 'network-online.target',
@@ -98,8 +102,7 @@ systemd_unit 'causeway-join-approve.service' do
     },
     Install: { WantedBy: 'multi-user.target' }
   )
-  action tokens ? %i(create enable start) : %i(stop disable delete)
-  only_if { tokens || ::File.exist?('/etc/systemd/system/causeway-join-approve.service') }
+  action %i(create enable start)
   subscribes :restart, 'file[/etc/causeway/control-plane.json]', :delayed
   subscribes :restart, 'remote_directory[/usr/local/lib/causeway/kubernetes_node]', :delayed
 end

@@ -10,6 +10,8 @@ include_recipe 'kubernetes::default'
 
 return if node.read('causeway', 'baking')
 
+include_recipe 'kubernetes::efa'
+
 settings = node['kubernetes']
 secrets = settings['join']['file']
 

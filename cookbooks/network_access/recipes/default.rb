@@ -24,18 +24,18 @@ end
 
 base_tree "openvpn-#{node['causeway']['site']}" do
   source tree
-  reload(lazy { Causeway::Listeners.ready? ? %w(/usr/local/sbin/remote-access reload) : [] })
+  reload(lazy { Causeway::Listeners.ready?(tree) ? %w(/usr/local/sbin/remote-access reload) : [] })
 end
 
 log 'a VPN server without its certificate' do
   message 'There is no certificate here: nobody can connect before `invoke vpn.init` and `invoke vpn.push`'
   level :warn
-  not_if { Causeway::Listeners.ready? }
+  not_if { Causeway::Listeners.ready?(tree) }
 end
 
 (node['network_access']['services'].to_a + Causeway::Listeners.units(tree)).each do |each|
   service each do
     action %i(enable start)
-    only_if { Causeway::Listeners.ready? }
+    only_if { Causeway::Listeners.ready?(tree) }
   end
 end

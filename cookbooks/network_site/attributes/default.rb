@@ -12,5 +12,5 @@ default['network_site']['tree'] = '/var/lib/causeway/chef/trees/strongswan'
 # Kept running by systemd, whoever stopped them. All but the first two come with the tree.
 default['network_site']['services'] = %w(
   strongswan.service frr.service site-gateway-firewall.service site-gateway-interfaces.service
-  site-gateway-revive.timer site-gateway-dns.service
+  site-gateway-revive.timer site-gateway-metrics.timer site-gateway-dns.service
 )

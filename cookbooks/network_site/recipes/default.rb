@@ -5,7 +5,8 @@
 # Recipe:: default
 #
 # The packages, the tree, and the tree's own `site-tunnel reload`. `invoke vpn.push` brings the same tree
-# in the same way; it is faster, and may come at any time before or after.
+# in the same way; it is faster, and may come at any time before or after. A firewall that is new is taken back
+# after an hour, unless `invoke converge` is let in again once this run has ended.
 #
 
 package node['network_site']['packages'].to_a
@@ -43,7 +44,7 @@ end
 
 base_tree tree_name do
   source tree
-  reload %w(/usr/local/sbin/site-tunnel reload)
+  reload %w(/usr/local/sbin/site-tunnel reload --confirm 3600)
 end
 
 node['network_site']['services'].each do |each|

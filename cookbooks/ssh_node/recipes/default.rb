@@ -54,10 +54,12 @@ directory '/etc/systemd/logind.conf.d'
 cookbook_file '/etc/systemd/logind.conf.d/causeway.conf' do
   source 'logind.conf'
   mode '0644'
-  notifies :restart, 'service[systemd-logind]', :delayed
+  notifies :run, 'execute[logind reads its configuration, for people]', :immediately
 end
 
-service 'systemd-logind' do
+# As in the cookbook kubernetes: the unit has no reload, and a restart would lose sessions' devices.
+execute 'logind reads its configuration, for people' do
+  command %w(systemctl kill --kill-who=main --signal=HUP systemd-logind.service)
   action :nothing
 end
 

@@ -24,12 +24,14 @@ default['storage']['options'] = {
 default['storage']['mount_timeout'] = 30
 
 # Scratch space: blank disks of use `scratch`, several of them as one striped volume; on a cloud machine, all
-# blank disks it has (instance stores, further volumes).
+# blank disks it has (instance stores, further volumes). `feature`: the file by which a node says that it is without,
+# for Node Feature Discovery, which taints it.
 default['storage']['scratch'] = {
   'path' => '/scratch',
   'filesystem' => 'xfs',
   'mode' => '1777',
   'discover' => nil,
+  'feature' => '/etc/kubernetes/node-feature-discovery/features.d/causeway-scratch',
 }
 
 # Amazon's mount helper: no distribution has it; Amazon's own archive does. `version` is over

@@ -32,7 +32,7 @@ if kinds.include?('efs')
   end
 
   apt_package 'amazon-efs-utils' do
-    action version ? :upgrade : :install
+    action((version && !Causeway::Place.first_boot?(node)) ? :upgrade : :install)
   end
 end
 
@@ -62,13 +62,49 @@ listed = settings['disks'].select { |disk| disk['use'] == 'scratch' }.map { |dis
 # A physical machine says which of its disks are whose. In the cloud, what is blank at first was asked for as
 # scratch; once the machine is a node, a blank disk may be the volume of a pod.
 discover = scratch['discover'].nil? ? node.read('causeway', 'address').nil? : scratch['discover']
-discover &&= listed.empty? && !::File.exist?('/etc/kubernetes/kubelet.conf')
+node_already = ::File.exist?('/etc/kubernetes/kubelet.conf')
+discover &&= listed.empty? && !node_already
 
 storage_disk 'scratch' do
   devices lazy { discover ? Causeway::Disks.blank(Causeway::Disks.tree) : listed }
   path scratch['path']
   filesystem scratch['filesystem']
   mode scratch['mode']
+  # A node whose disk has died goes on without scratch space, and is tainted. Before a machine is a node, somebody
+  # is there who reads the error.
+  ignore_failure node_already
+end
+
+cookbook_file '/usr/local/sbin/causeway-scratch' do
+  source 'causeway-scratch'
+  mode '0755'
+end
+
+has_scratch = -> { !listed.empty? || !Causeway::Disks.labelled('scratch').nil? }
+say_so = "/usr/local/sbin/causeway-scratch #{scratch['path']} #{scratch['feature']}"
+
+systemd_unit 'causeway-scratch.service' do
+  content(
+    'Unit' => {
+      'Description' => 'Whether scratch space is mounted',
+      'After' => "#{Causeway::MountUnits.escape(scratch['path'])}.mount",
+      'Before' => 'kubelet.service',
+    },
+    'Service' => {
+      'Type' => 'oneshot',
+      'ExecStart' => say_so,
+    },
+    'Install' => { 'WantedBy' => 'multi-user.target' }
+  )
+  verify true
+  action %i(create enable)
+  only_if(&has_scratch)
+end
+
+# At each boot, and where it has changed since.
+execute say_so do
+  only_if(&has_scratch)
+  not_if "mountpoint --quiet #{scratch['path']} && test ! -e #{scratch['feature']}"
 end
 
 (Causeway::MountUnits.ours('/etc/systemd/system') - mounts.map { |mount| mount['path'] }).each do |path|

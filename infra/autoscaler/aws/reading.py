@@ -25,11 +25,11 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infra.autoscaler.aws import answers, clients
-from infra.autoscaler.aws.background import Background, Key, LateError
+from infra.autoscaler.aws import clients, responses
+from infra.autoscaler.aws.background_calls import Background, Key, LateError
 from infra.autoscaler.aws.clients import Clients
 from infra.autoscaler.config import Config
-from infra.autoscaler.world import Activity, GroupState
+from infra.autoscaler.observed.snapshot import Activity, GroupState
 
 DEADLINE: Final = 20.0
 """Seconds that a loop waits for AWS, whatever of it does not answer."""
@@ -125,7 +125,7 @@ class _Region:
         self._groups = groups
         self._clients = clients
         self._clock = clock
-        self._machines: Mapping[str, answers.Machine] = {}
+        self._machines: Mapping[str, responses.Machine] = {}
         self._activities: Mapping[str, Activity] = {}
         self._hooks: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._priced = 0.0
@@ -156,7 +156,7 @@ class _Region:
         }
 
     def finish(
-        self, rows: Sequence[answers.Row], parts: Mapping[str, Any]
+        self, rows: Sequence[responses.Row], parts: Mapping[str, Any]
     ) -> tuple[dict[str, GroupState], dict[str, str]]:
         """Groups by name, and why some are not there."""
         activities: dict[str, list[Activity]] = defaultdict(list)
@@ -169,13 +169,13 @@ class _Region:
         for row in rows:
             name = str(row["AutoScalingGroupName"])
             try:
-                owner = answers.tag(row, "cluster")
+                owner = responses.tag(row, "cluster")
                 if owner != self._config.cluster:
                     faults[name] = f"its tag cluster is {owner or 'not set'}, so it is none of ours"
                     continue
                 # What can't be asked is taken to be as it was rendered.
                 hooks = self._hooks[name][1] if name in self._hooks else self._rendered[name]
-                found[name] = answers.group(
+                found[name] = responses.group(
                     row, self.name, self._machines, interrupted, activities[name], hooks
                 )
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -185,7 +185,7 @@ class _Region:
                 faults[name] = "there is no such group; it is made by: invoke apply"
         return found, faults
 
-    def _read_groups(self) -> list[answers.Row]:
+    def _read_groups(self) -> list[responses.Row]:
         client = self._clients.get("autoscaling", self.name)
         pages = client.get_paginator("describe_auto_scaling_groups")
         return [
@@ -209,7 +209,7 @@ class _Region:
             PaginationConfig={"PageSize": 100}
         )
         for page in islice(pages, _PAGES):
-            some = [each for each in map(answers.activity, page["Activities"]) if each.start >= since]
+            some = [each for each in map(responses.activity, page["Activities"]) if each.start >= since]
             unmet -= {each.id for each in some}
             if not unmet and all(each.id in known for each in some):
                 break
@@ -217,7 +217,7 @@ class _Region:
         self._activities = found
         return [each for each in found.values() if each.group in ours]
 
-    def _read_machines(self, rows: Future[list[answers.Row]]) -> dict[str, answers.Machine]:
+    def _read_machines(self, rows: Future[list[responses.Row]]) -> dict[str, responses.Machine]:
         """All instances of all groups. When one was launched, and how it was bought, is asked once."""
         client = self._clients.get("ec2", self.name)
         try:
@@ -227,7 +227,7 @@ class _Region:
         before = {one: each for one, each in self._machines.items() if one in ids}
         known = {one: each for one, each in before.items() if each.state == "running"}
         found = {
-            str(row["InstanceId"]): answers.machine(row)
+            str(row["InstanceId"]): responses.machine(row)
             for names in chunks(self._groups, _VALUES)
             for row in _instances(
                 client, ("tag:aws:autoscaling:groupName", names), ("instance-state-name", _NOT_RUNNING)
@@ -236,7 +236,7 @@ class _Region:
         for some in chunks(sorted(ids - known.keys() - found.keys()), _VALUES):
             # By filter: one that EC2 does not know yet, or any more, is an error to InstanceIds.
             found |= {
-                str(row["InstanceId"]): answers.machine(row)
+                str(row["InstanceId"]): responses.machine(row)
                 for row in _instances(client, ("instance-id", some))
             }
         forgotten = {one: replace(each, state="terminated") for one, each in before.items()}
@@ -249,7 +249,7 @@ class _Region:
             Filters=[{"Name": "status-code", "Values": list(_MARKED)}], PaginationConfig={"PageSize": 1000}
         )
         return {
-            str(row["InstanceId"]): (answers.seconds(row["Status"].get("UpdateTime")) or self._clock())
+            str(row["InstanceId"]): (responses.seconds(row["Status"].get("UpdateTime")) or self._clock())
             + _NOTICE
             for page in pages
             for row in page["SpotInstanceRequests"]
@@ -284,7 +284,7 @@ class _Region:
         self._priced = now
 
 
-def _instances(client: Any, *filters: tuple[str, Collection[str]]) -> Iterator[answers.Row]:
+def _instances(client: Any, *filters: tuple[str, Collection[str]]) -> Iterator[responses.Row]:
     pages = client.get_paginator("describe_instances").paginate(
         Filters=[{"Name": name, "Values": list(values)} for name, values in filters],
         PaginationConfig={"PageSize": 1000},

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from infra.autoscaler.aws import answers, clients
+from infra.autoscaler.aws import clients, responses
 from infra.autoscaler.aws.clients import Clients
 from infra.autoscaler.config import Config, Group
 from infra.autoscaler.decision import Release, SetDesired, Terminate
-from infra.autoscaler.ordering import present_units
+from infra.autoscaler.observed.snapshot import GroupState
+from infra.autoscaler.observed.state_builder import present_units
 from infra.autoscaler.results import Result
-from infra.autoscaler.world import GroupState
 
 Write = SetDesired | Terminate | Release
 _A = TypeVar("_A", SetDesired, Terminate, Release)
@@ -85,7 +85,7 @@ class AwsWriter:
         except clients.errors():
             return None
         rows = [row for reservation in found["Reservations"] for row in reservation["Instances"]]
-        return all(answers.machine(row).state in ("shutting-down", "terminated") for row in rows)
+        return all(responses.machine(row).state in ("shutting-down", "terminated") for row in rows)
 
     def _told(self, action: _A, write: Callable[[_A, Group, Any], Result]) -> Result:
         group = self._groups.get(action.group)
@@ -155,7 +155,7 @@ class AwsWriter:
         state = self._group(client, group)
         if isinstance(state, Result):
             return state
-        weight = max(1, answers.whole(row.get("WeightedCapacity"), 1))
+        weight = max(1, responses.whole(row.get("WeightedCapacity"), 1))
         smaller = state.desired - weight >= state.min
         there = min(present_units(state), state.max)
         over = not smaller and there > state.desired and there - weight >= state.min
@@ -212,9 +212,9 @@ class AwsWriter:
         rows = found["AutoScalingGroups"]
         if not rows:
             return Result("refused", "there is no such group any more")
-        if answers.tag(rows[0], "cluster") != self._cluster:
+        if responses.tag(rows[0], "cluster") != self._cluster:
             return Result("refused", f"its tag cluster is not {self._cluster}: left alone")
-        state = answers.group(rows[0], group.region)
+        state = responses.group(rows[0], group.region)
         if state.deleting:
             return Result("refused", "it is being deleted")
         return state

@@ -10,11 +10,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import Struct
 
 from infra.autoscaler.kube.client import MERGE, Client, KubeError, RefusedError
+from infra.autoscaler.reporting.news import News
 
 CONTROLLER: Final = "causeway.dev/autoscaler"
 
@@ -23,24 +24,6 @@ _REASON: Final = 128
 """What the API takes at most (bytes)."""
 _NAME: Final = 236
 """Of the object, in an event's name: 253 less what makes it its own."""
-
-
-class News(Struct, frozen=True):
-    """Something about an object."""
-
-    kind: str
-    namespace: str
-    """Empty for a node."""
-    name: str
-    uid: str
-    reason: str
-    """One word: ``WaitsForCapacity``."""
-    note: str
-    """One line for people."""
-    type: Literal["Normal", "Warning"] = "Normal"
-    action: str = "Scale"
-    api: str = "v1"
-    """The object's API version."""
 
 
 class _Told(Struct):

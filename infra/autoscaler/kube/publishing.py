@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from infra.autoscaler.availability import stamp, text
 from infra.autoscaler.kube.client import MERGE, Client, KubeError, RefusedError
+from infra.autoscaler.reporting.availability import stamp, text
 
 NAME: Final = "availability"
 KEY: Final = "availability.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.autoscaler.kube.client import Client, KubeError, RefusedError
 from infra.autoscaler.kube.watching import Decoder
-from infra.autoscaler.world import Node, Pod
+from infra.autoscaler.observed.snapshot import Node, Pod
 
 
 class Looks:

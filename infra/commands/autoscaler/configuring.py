@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.commands.environment import Understood
+from infra.commands.environment import Project
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.autoscaler.config import Config
 
 
-def scalable(understood: Understood) -> None:
+def scalable(project: Project) -> None:
     """``UsageError`` for an environment without pools."""
     from infra.render.kubernetes.scaling import has_pools
 
-    if not has_pools(understood.cluster):
-        raise UsageError(f"{understood.environment.spec_file} has no pools: there is nothing to scale")
+    if not has_pools(project.cluster):
+        raise UsageError(f"{project.environment.spec_file} has no pools: there is nothing to scale")
 
 
-def text(understood: Understood) -> str:
+def text(project: Project) -> str:
     """``config.json``. ``UsageError`` for an environment without pools."""
     from infra.render.kubernetes import autoscaler
 
-    scalable(understood)
-    return autoscaler.configuration(understood.cluster, understood.outputs)
+    scalable(project)
+    return autoscaler.configuration(project.cluster, project.outputs)
 
 
-def config(understood: Understood) -> Config:
+def config(project: Project) -> Config:
     """The same, read."""
     from infra.autoscaler.config import parse
 
-    return parse(text(understood))
+    return parse(text(project))

@@ -8,19 +8,19 @@ force. The embedded AWS has no cluster to ask: this is the way to try a spec's p
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from infra.commands import world
+from infra.commands import session
 from infra.commands.autoscaler import configuring
-from infra.commands.autoscaler.explaining import environment, tell_all
+from infra.commands.autoscaler.answers import environment, tell_all
 from infra.commands.cluster import previewing
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
 from infra.commands.terminal import columns, say, say_json
+from infra.drive import clock
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ _PATHS: Final = {
 }
 
 
-def explain(understood: Understood, file: str, *, json: bool) -> int:
+def explain(project: Project, file: str, *, json: bool) -> int:
     """What would be done for the work in a file."""
     work = read(Path(file))
-    configuring.scalable(understood)
-    with previewing.server(understood) as there:
+    configuring.scalable(project)
+    with previewing.server(project) as there:
         caches = _admitted(there, work) if there is not None else _as_written(work)
-    _show(decided(understood, {"Node": machines(understood.cluster), **caches}), json=json)
+    _show(decided(project, {"Node": machines(project.cluster), **caches}), json=json)
     return 0
 
 
@@ -144,22 +144,22 @@ def machines(cluster: Cluster) -> list[Object]:
     ]
 
 
-def decided(understood: Understood, caches: Mapping[str, list[Object]]) -> Decision:
+def decided(project: Project, caches: Mapping[str, list[Object]]) -> Decision:
     """The autoscaler's own decision on these objects and AWS's groups."""
     from infra.autoscaler.aws.clients import Clients
     from infra.autoscaler.aws.reading import Reader
     from infra.autoscaler.decide import decide
-    from infra.autoscaler.decoding import Decoder, snapshot
     from infra.autoscaler.memory import Memory
+    from infra.autoscaler.observed.decoding import Decoder, snapshot
 
-    decoder, config = Decoder(), configuring.config(understood)
+    decoder, config = Decoder(), configuring.config(project)
     listed = {
         kind: decoder.list(kind, json.dumps({"metadata": {}, "items": objects}).encode())
         for kind, objects in caches.items()
     }
-    with environment(world.credentials(understood.environment, understood.cluster)):
+    with environment(session.credentials(project.environment, project.cluster)):
         groups = Reader(config, Clients()).read()
-    now = time.time()
+    now = clock.now().timestamp()
     seen = snapshot(
         {kind: page.objects for kind, page in listed.items()},
         groups.groups,
@@ -237,4 +237,4 @@ def _pending(pod: Object, *, uid: str) -> Object:
 
 
 def _stamp() -> str:
-    return (datetime.now(UTC) - _WAITED).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (clock.now() - _WAITED).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,47 +8,74 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from infra.commands.autoscaler import configuring
-from infra.commands.environment import Understood
+from infra.commands.environment import Project
 from infra.commands.terminal import note
+from infra.drive.extras import require
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
-    from infra.autoscaler.simulate.conditions import Machines
     from infra.model import Cluster
+    from infra.simulator.conditions import Machines
+    from infra.simulator.kueue import Rules
 
 
-def simulate(understood: Understood, trace: str, *, plot: str, days: str, json: bool) -> int:
+def simulate(project: Project, trace: str, *, plot: str, days: str, json: bool) -> int:
     """A table, or figures; 1 if work was left undone.
 
     Without a trace, the one that ships with us in the lab that it tells of: its jobs ask for pools of there.
     """
-    from infra.autoscaler.simulate import command
+    from infra.simulator import command
 
     try:
         until = float(days) if days else None
     except ValueError:
         raise UsageError(f"--days {days}: how many days of the trace, a number") from None
     picture = Path(plot) if plot else None
+    if picture:
+        require("plots", "--plot")
     if not trace:
         note("no --trace: the story that ships is told, with the pools of its own lab")
         return command.simulate(plot=picture, as_json=json, until=until)
     with TemporaryDirectory(prefix="causeway-") as folder:
         config = Path(folder) / "config.json"
-        config.write_text(configuring.text(understood), encoding="utf-8")
+        config.write_text(configuring.text(project), encoding="utf-8")
         return command.simulate(
             Path(trace),
             config=config,
-            physical=machines(understood.cluster),
+            physical=machines(project.cluster),
+            rules=rules(project.cluster),
             plot=picture,
             as_json=json,
             until=until,
         )
 
 
+def rules(cluster: Cluster) -> Rules | None:
+    """Of Kueue as it is rendered with a running autoscaler; None where it is off, or nobody has a queue."""
+    from msgspec.structs import replace
+
+    from infra.render.kubernetes import queue_policies, queues
+    from infra.render.kubernetes.charts.queues import configuration
+    from infra.simulator import kueue
+
+    image = cluster.autoscaler.image or "simulated"
+    settings = replace(cluster.autoscaler, enabled=True, dry_run=False, image=image)
+    running = replace(cluster, autoscaler=settings)
+    objects = [each for some in queues.objects(running).values() for each in some]
+    if not any(each["kind"] == "ClusterQueue" for each in objects):
+        return None
+    classes: dict[int | None, tuple[str, ...]] = {}
+    for each in cluster.kubernetes.priority_classes:
+        classes[each.value] = each.gpu_classes
+        if each.default:
+            classes[None] = each.gpu_classes
+    return kueue.read(objects, configuration(running), queue_policies.sizes(running), classes)
+
+
 def machines(cluster: Cluster) -> tuple[Machines, ...]:
     """The spec's own machines that take work, equal ones together."""
-    from infra.autoscaler.simulate.conditions import Machines
     from infra.render.kubernetes.autoscaler import amounts
+    from infra.simulator.conditions import Machines
 
     counts: Counter[tuple[str, int, int, int, tuple[tuple[str, str], ...]]] = Counter()
     for site in cluster.sites:

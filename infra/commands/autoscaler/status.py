@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from infra.commands import cluster_access
 from infra.commands.autoscaler import configuring
-from infra.commands.cluster import working
-from infra.commands.environment import Understood
+from infra.commands.environment import Project
 from infra.commands.terminal import columns, note, say, say_json
+from infra.drive import clock
 
 if TYPE_CHECKING:
     from infra.autoscaler.memory import Memory
@@ -20,11 +21,11 @@ LATE: Final = 60.0
 """Seconds since its last renewal after which the Lease tells of nobody at work."""
 
 
-def status(understood: Understood, *, json: bool) -> int:
+def status(project: Project, *, json: bool) -> int:
     """Everything; 1 when it does not do its work."""
-    configuring.scalable(understood)
-    with working.reach(understood) as there:
-        found = gather(there.api, understood.cluster, datetime.now(UTC))
+    configuring.scalable(project)
+    with cluster_access.reach(project) as there:
+        found = gather(there.api, project.cluster, clock.now())
     if json:
         say_json(found)
     else:

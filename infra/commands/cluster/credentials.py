@@ -7,140 +7,148 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.commands.cluster import working
-from infra.commands.environment import Understood
+from infra.commands import cluster_access, pki_store
+from infra.commands.environment import Project
 from infra.commands.terminal import say, say_json
-from infra.commands.vpn import keeping
-from infra.errors import CausewayError, UsageError
+from infra.drive import clock
+from infra.errors import UsageError
 from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
-    from infra.drive.kubernetes.certificates import Pair
+    from infra.drive.kubernetes.signing import Signed
     from infra.drive.secrets import Store
-    from infra.model.platform import User
+    from infra.drive.ssh import Machine
+    from infra.model.platform import Oidc, User
 
 HOURS: Final = 12
 
 
-def kubeconfig(understood: Understood, login: str, *, hours: int, by_exec: bool, out: str, json: bool) -> int:
-    """Write a user's kubeconfig."""
+def kubeconfig(
+    project: Project,
+    login: str,
+    *,
+    hours: int,
+    by_exec: bool,
+    certificate: bool = False,
+    out: str,
+    json: bool,
+) -> int:
+    """Write a user's kubeconfig: by the spec's issuer where it has one, unless a certificate is asked for."""
+    oidc = project.cluster.access.oidc
+    if oidc is not None and not by_exec and not certificate:
+        return _single_sign_on(project, _user(project, login), oidc, out=out, json=json)
     from infra.drive.kubernetes import access
     from infra.drive.kubernetes import kubeconfig as made
-    from infra.drive.private import write_file
 
-    user = _user(understood, login)
-    store = keeping.store(understood)
-    authority = _authority(understood, store)
-    where = access.endpoint(understood.cluster)
-    name = understood.cluster.name
+    user = _user(project, login)
+    life = made.EXEC_LIFE if by_exec else _life(project, login, hours)
+    signed = _issued(project, user, life)
+    where = access.endpoint(project.cluster)
+    name = project.cluster.name
     if by_exec:
+        made.keep(project.environment.build, login, signed.pair)
         document = made.with_command(
             where,
-            authority.certificate,
+            signed.authority,
             name,
             login,
             folder=Path.cwd(),
-            environment=understood.environment.name,
+            environment=project.environment.name,
         )
         until = None
     else:
-        pair = made.issue(
-            store, authority, login, user.groups, keeping.now(), _life(understood, login, hours)
-        )
-        document = made.with_certificate(where, authority.certificate, name, login, pair)
-        until = pair.ends
-    document["contexts"][0]["context"]["namespace"] = user.namespace
-    path = Path(out) if out else understood.environment.build / "kubeconfigs" / f"{login}.yaml"
-    write_file(path, jsonlib.dumps(document, indent=2) + "\n")
+        document = made.with_certificate(where, signed.authority, name, login, signed.pair)
+        until = signed.pair.ends
+    path = _written(project, user, document, out)
     if json:
         say_json({"file": str(path), "until": until.isoformat() if until else None})
     elif until:
         say(f"{path}, good until {until:%Y-%m-%d %H:%M} UTC. It is a key: hand it over safely.")
     else:
-        say(f"{path}: it holds no key; whoever can open the store is let in as {login}.")
+        say(f"{path}: it contains no key; it works for engineers who may become root on a master.")
     if not json:
         say(f"For example: KUBECONFIG={path} kubectl get pods")
     return 0
 
 
-def credential(understood: Understood, login: str) -> int:
-    """Print an ExecCredential for kubectl."""
+def _single_sign_on(project: Project, user: User, oidc: Oidc, *, out: str, json: bool) -> int:
+    from infra.drive.kubernetes import access, signing
     from infra.drive.kubernetes import kubeconfig as made
 
-    user = _user(understood, login)
-    store = keeping.store(understood)
-    authority = _authority(understood, store)
-    life = min(made.EXEC_LIFE, _life(understood, login, HOURS))
-    say_json(made.exec_credential(made.issue(store, authority, login, user.groups, keeping.now(), life)))
+    environment = project.environment
+    if user.login not in oidc.people.values():
+        raise UsageError(
+            f"{environment.spec_file}: access.users.{user.login} has no email, and access.oidc knows people "
+            "by it; add it, or make a certificate with --certificate"
+        )
+    authority = signing.authority(_masters(project, pki_store.store(project)))
+    where = access.endpoint(project.cluster)
+    document = made.with_single_sign_on(where, authority, project.cluster.name, user.login, oidc)
+    path = _written(project, user, document, out)
+    if json:
+        say_json({"file": str(path), "until": None})
+        return 0
+    say(f"{path}: it contains no key; kubectl asks {oidc.issuer} who {user.login} is.")
+    say(f"For example: KUBECONFIG={path} kubectl get pods")
     return 0
 
 
-def known(understood: Understood, store: Store, login: str) -> bool:
-    """Whether the cluster ever gave a user credentials."""
-    from infra.drive.kubernetes import secrets
+def _written(project: Project, user: User, document: dict[str, Any], out: str) -> Path:
+    from infra.drive.secret_files import write_file
 
-    return understood.cluster.control_plane is not None and login in secrets.issued(store)
+    document["contexts"][0]["context"]["namespace"] = user.namespace
+    path = Path(out) if out else project.environment.build / "kubeconfigs" / f"{user.login}.yaml"
+    write_file(path, jsonlib.dumps(document, indent=2) + "\n")
+    return path
 
 
-def revoked(understood: Understood, store: Store, login: str, *, push: bool) -> dict[str, Any]:
-    """Take a user's rights in the cluster away at once: ``{"until", "bindings", "tokens", "error"}``; empty
-    where there is no cluster. Also for a user who never had a certificate of the cluster."""
+def credential(project: Project, login: str) -> int:
+    """Print an ExecCredential for kubectl. kubectl asks for one each time it runs, so the last one is used
+    until shortly before it expires."""
     from infra.drive.kubernetes import kubeconfig as made
-    from infra.drive.kubernetes import secrets
 
-    if understood.cluster.control_plane is None or not secrets.exist(store):
-        return {}
-    before = secrets.revoke(store, login)
-    found: dict[str, Any] = {
-        "until": before.until.isoformat() if before and before.until > keeping.now() else None,
-        "bindings": [],
-        "tokens": [],
-        "error": None,
-    }
-    if not push:
-        return found
-    try:
-        with working.reach(understood, store) as there:
-            found["bindings"] = made.strip(there.api, login)
-            found["tokens"] = made.tokens(there.api, _namespaces(understood, login, found["bindings"]))
-    except CausewayError as problem:
-        found["error"] = str(problem)
-    return found
+    user = _user(project, login)
+    build = project.environment.build
+    made.require_admitted(pki_store.store(project), login, clock.now())
+    pair = made.kept(build, login, clock.now())
+    if pair is None:
+        life = min(made.EXEC_LIFE, _life(project, login, HOURS))
+        pair = _issued(project, user, life).pair
+        made.keep(build, login, pair)
+    say_json(made.exec_credential(pair))
+    return 0
 
 
-def _namespaces(understood: Understood, login: str, bindings: list[str]) -> set[str]:
-    """Where somebody had rights: also in an earlier run, which took them away."""
-    access = understood.cluster.access
-    users = [each for each in access.users if each.login == login]
-    groups = {name for each in users for name in each.groups}
-    return {
-        *(each.partition("/")[0] for each in bindings if "/" in each),
-        *(each.namespace for each in users),
-        *(each.namespace for each in access.groups if each.name in groups),
-    }
-
-
-def _user(understood: Understood, login: str) -> User:
-    known = {each.login: each for each in understood.cluster.access.users}
+def _user(project: Project, login: str) -> User:
+    known = {each.login: each for each in project.cluster.access.users}
     if login in known:
         return known[login]
-    where = understood.environment.spec_file
+    where = project.environment.spec_file
     raise UsageError(f"{where}: access.users has no {login}; {meant_one_of(login, known)}")
 
 
-def _authority(understood: Understood, store: Store) -> Pair:
+def _issued(project: Project, user: User, life: timedelta) -> Signed:
+    """A certificate that a master has had signed. The authority's key stays in the store."""
+    from infra.drive.kubernetes import kubeconfig as made
+
+    store = pki_store.store(project)
+    return made.issue(store, _masters(project, store), user.login, user.groups, clock.now(), life)
+
+
+def _masters(project: Project, store: Store) -> list[Machine]:
     from infra.drive.kubernetes import secrets
+    from infra.drive.ssh import Machine
 
-    found = secrets.authority(store)
-    if found is None:
-        options = understood.environment.options
-        raise UsageError(f"{store} has no keys of a cluster yet; begin it: invoke cluster.up {options}")
-    return found
+    cluster_access.real(project)
+    plane = project.cluster.control_plane
+    if plane is None or not secrets.exist(store):
+        raise UsageError(cluster_access.not_begun(project, store))
+    return [Machine(each.fqdn) for each in plane.masters]
 
 
-def _life(understood: Understood, login: str, hours: int) -> timedelta:
+def _life(project: Project, login: str, hours: int) -> timedelta:
     """At most as long as a VPN certificate of the user's would last."""
-    most = 24 * keeping.days_for(understood, login)
+    most = 24 * pki_store.days_for(project, login)
     if not 0 < hours <= most:
         raise UsageError(f"--hours {hours}: from 1 to {most}, as long as a VPN profile would last")
     return timedelta(hours=hours)

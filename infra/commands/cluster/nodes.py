@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from infra.commands.cluster import working
+from infra.commands import cluster_access
 from infra.commands.cluster.steps import Steps, wait_for
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose
 from infra.commands.terminal import ask, note, say, say_json
 from infra.errors import CausewayError, DriveError, UsageError
 
@@ -19,32 +19,32 @@ SETTLED: Final = 60
 """Seconds that the members of etcd have to find each other."""
 
 
-def add(understood: Understood, name: str, *, login: str, fingerprint: str, json: bool) -> int:
+def add(project: Project, name: str, *, login: str, fingerprint: str, json: bool) -> int:
     """A machine becomes a node: enrolled, converged, joined."""
     from infra.commands.machines.converging import bring_in_line
     from infra.commands.machines.enrolling import enroll
     from infra.commands.rendering import write
     from infra.drive.kubernetes import joining
 
-    options = understood.environment.options
-    machine = _machine(understood, name)
+    options = project.environment.options
+    machine = _machine(project, name)
     if machine is None:
-        choose(understood, "", [name])  # says which there are, where it is none of them
+        choose(project, "", [name])  # says which there are, where it is none of them
         raise UsageError(f"{name!r} names no single machine; cluster.add-node takes one")
-    write(understood)
-    if not joining.becomes_node(joining.recipes(understood.environment.build, machine.name)):
+    write(project)
+    if not joining.becomes_node(joining.recipes(project.environment.build, machine.name)):
         raise UsageError(
             f"{machine.name} has the roles {', '.join(machine.roles)}: none of them makes it a node"
         )
     steps = Steps(f"invoke cluster.add-node {machine.name} {options}")
-    with steps, working.reach(understood) as there:
+    with steps, cluster_access.reach(project) as there:
         if not there.api.ready():
             raise DriveError("the API does not answer: there is no cluster to join; invoke cluster.status")
         if machine.physical is not None:
 
             def meet() -> str:
                 code = enroll(
-                    understood, "", [machine.name], login=login, fingerprint=fingerprint, force=False,
+                    project, "", [machine.name], login=login, fingerprint=fingerprint, force=False,
                     then_converge=False,
                 )  # fmt: skip
                 if code:
@@ -53,8 +53,11 @@ def add(understood: Understood, name: str, *, login: str, fingerprint: str, json
 
             steps.step(f"enroll {machine.name}", meet)
 
+        # Masters approve its certificate for the address that the spec gives it.
+        steps.step("its address for masters", lambda: _tell_address(there))
+
         def join() -> str:
-            done = bring_in_line(understood, [machine], why_run=False, at_once=1)
+            done = bring_in_line(project, [machine], why_run=False, at_once=1)
             if done.stopped:
                 raise KeyboardInterrupt
             if done.outcomes[0].phase != "done":
@@ -68,6 +71,15 @@ def add(understood: Understood, name: str, *, login: str, fingerprint: str, json
     else:
         say(f"{machine.name} is a node, and ready.")
     return 0
+
+
+def _tell_address(there: Reach) -> str:
+    from infra.commands.cluster.desired_state import rendered
+    from infra.drive.kubernetes import apply
+
+    (part,) = (each for each in apply.parts(rendered(there.project)) if each.name == "joining")
+    apply.apply(there.kubectl, there.api, part)
+    return "known to them"
 
 
 def _becomes_ready(there: Reach, machine: Chosen) -> str:
@@ -86,7 +98,7 @@ def _becomes_ready(there: Reach, machine: Chosen) -> str:
 
 
 def drain(
-    understood: Understood,
+    project: Project,
     name: str,
     *,
     undo: bool,
@@ -104,7 +116,7 @@ def drain(
     _require_seconds(timeout)
     if undo and out_of_service:
         raise UsageError("--undo also takes back --out-of-service: give one of them")
-    with working.reach(understood) as there:
+    with cluster_access.reach(project) as there:
         node = nodes.require(there.api, name)
         if undo:
             nodes.return_to_service(there.api, name)
@@ -163,25 +175,25 @@ def _drain(there: Reach, name: str, *, timeout: int, grace: int, force: bool, ig
     except DriveError as problem:
         left = nodes.blockers(there.api, name)
         more = "".join(f"\n  {each}" for each in left)
-        again = f"invoke cluster.drain {name} {there.understood.environment.options}"
+        again = f"invoke cluster.drain {name} {there.project.environment.options}"
         raise DriveError(
             f"{problem}{more}\nGo on: {again} [--force | --ignore-budgets]; go back: --undo"
         ) from None
 
 
 def _undo(there: Reach, name: str) -> str:
-    return f"invoke cluster.drain {name} {there.understood.environment.options} --undo"
+    return f"invoke cluster.drain {name} {there.project.environment.options} --undo"
 
 
 def remove(
-    understood: Understood, name: str, *, yes: bool, timeout: int, force: bool, lost: bool, json: bool
+    project: Project, name: str, *, yes: bool, timeout: int, force: bool, lost: bool, json: bool
 ) -> int:
     """Take a node out of the cluster: drained, deleted, and its machine reset where it can be reached."""
     from infra.drive.kubernetes import access, lease
 
     _require_seconds(timeout)
-    steps = Steps(f"invoke cluster.remove {name} {understood.environment.options}{' --lost' if lost else ''}")
-    with steps, working.reach(understood) as there:
+    steps = Steps(f"invoke cluster.remove {name} {project.environment.options}{' --lost' if lost else ''}")
+    with steps, cluster_access.reach(project) as there:
         node, machine = _found(there, name)
         master = _is_master(machine, node)
         if master:
@@ -205,7 +217,7 @@ def remove(
     else:
         say(f"{name} is no node any more.")
         if machine is not None:
-            say(f"{understood.environment.spec_file} still has it: the next cluster.up brings it back.")
+            say(f"{project.environment.spec_file} still has it: the next cluster.up brings it back.")
         elif node is not None:
             ident = str((node.get("spec") or {}).get("providerID") or "").rpartition("/")[2]
             say(
@@ -220,15 +232,15 @@ def _found(there: Reach, name: str) -> tuple[dict[str, Any] | None, Chosen | Non
     """The node and the spec's machine of that name; one of them may be missing."""
     from infra.drive.kubernetes import nodes
 
-    machine = _machine(there.understood, name)
+    machine = _machine(there.project, name)
     if machine is None:
         return nodes.require(there.api, name), None
     return there.api.find(f"/api/v1/nodes/{name}"), machine
 
 
-def _machine(understood: Understood, name: str) -> Chosen | None:
+def _machine(project: Project, name: str) -> Chosen | None:
     """The spec's machine of just that name: what takes one out of a cluster takes no pattern."""
-    return next((each for each in choose(understood, "", ()) if each.name == name), None)
+    return next((each for each in choose(project, "", ()) if each.name == name), None)
 
 
 def _require_seconds(timeout: int) -> None:
@@ -261,7 +273,7 @@ def _drained(there: Reach, name: str, *, timeout: int, force: bool) -> str:
 def _reset(steps: Steps, machine: Chosen | None, *, lost: bool) -> str:
     """``kubeadm reset`` on the machine, where it answers."""
     from infra.drive.kubernetes import nodes
-    from infra.drive.machines.connection import opened
+    from infra.drive.ssh_connection import opened
 
     if machine is None:
         return "left out: it is no machine of the spec's"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from infra.commands.cluster.up import permitted, rendered
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
+from infra.commands.cluster.desired_state import permitted, rendered
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
 from infra.commands.terminal import note, say, say_json
 from infra.errors import CausewayError
 from infra.nearest import listed
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from infra.drive.secrets import Store
 
 
-def tell(understood: Understood, store: Store, *, json: bool) -> int:
+def tell(project: Project, store: Store, *, json: bool) -> int:
     """Say what each step would do."""
     from infra.drive.kubernetes import access, secrets
 
     authority = secrets.authority(store)
     rows: list[dict[str, Any]]
     if authority is None:
-        rows = [_row("keys", f"made, and kept in {store}"), *begun(understood)]
+        rows = [_row("keys", f"made, and kept in {store}"), *begun(project)]
     else:
-        where = access.endpoint(understood.cluster)
-        with access.opened(understood.environment.build, where, authority) as found:
-            there = Reach(understood, found)
+        where = access.endpoint(project.cluster)
+        with access.opened(project.environment.build, where, authority) as found:
+            there = Reach(project, found)
             if there.api.ready():
                 rows = [_row("keys", "kept as they are"), *_compared(there, store)]
             else:
                 note(f"The API does not answer at {where.address}: this is a run where none was begun.")
-                rows = [_row("keys", "kept as they are"), *begun(understood)]
+                rows = [_row("keys", "kept as they are"), *begun(project)]
     show(rows, json=json)
     return 0
 
@@ -54,20 +54,20 @@ def _row(step: str, would: str, objects: tuple[str, ...] = ()) -> dict[str, Any]
     return {"step": step, "would": would, "objects": list(objects)}
 
 
-def begun(understood: Understood) -> list[dict[str, Any]]:
+def begun(project: Project) -> list[dict[str, Any]]:
     """The steps where no API answers: all is begun."""
-    from infra.commands.cluster.up import nodes_of
+    from infra.commands.cluster.desired_state import nodes_of
     from infra.drive.kubernetes import apply, helm
 
-    folder = rendered(understood)
-    nodes = nodes_of(understood)
+    folder = rendered(project)
+    nodes = nodes_of(project)
     masters = [each.name for each in nodes if "control-plane" in each.roles]
     others = [each.name for each in nodes if each.name not in masters]
     return [
         _row(masters[0], "converges and begins the cluster"),
         *(_row(name, "converges and joins") for name in masters[1:]),
         *(_row(f"apply {each.name}", f"{len(each.objects)} objects") for each in apply.parts(folder)),
-        *_published(understood),
+        *_published(project),
         *([_row("machines", f"{listed(others)} converge and join")] if others else []),
         *(_row(f"chart {each.name}", f"installs {each.version}") for each in helm.read(folder / "charts")),
         *(
@@ -77,22 +77,22 @@ def begun(understood: Understood) -> list[dict[str, Any]]:
     ]
 
 
-def _published(understood: Understood) -> list[dict[str, Any]]:
-    identity = understood.cluster.web_identity
+def _published(project: Project) -> list[dict[str, Any]]:
+    identity = project.cluster.web_identity
     if identity is None:
         return []
-    return [_row(f"publish the keys of tokens in s3://{identity.issuer.bucket}", "writes what differs")]
+    return [_row(f"publish the keys of tokens in s3://{identity.bucket}", "writes what differs")]
 
 
 def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
     """A cluster that answers is compared with what is rendered."""
-    from infra.commands.cluster.up import nodes_of
+    from infra.commands.cluster.desired_state import nodes_of
     from infra.drive.kubernetes import apply, helm, joining
 
-    folder = rendered(there.understood)
+    folder = rendered(there.project)
     nodes = joining.node_names(there.api)
     rows = []
-    for each in nodes_of(there.understood):
+    for each in nodes_of(there.project):
         would = "converges" if each.name in nodes else "converges and joins"
         rows.append(_row(each.name, would))
     for part in (*apply.parts(folder), *apply.parts(folder / "after")):
@@ -109,7 +109,7 @@ def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
             continue
         words = "nothing" if not changed and not gone else f"changes {len(changed)}, takes away {len(gone)}"
         rows.append(_row(f"apply {part.name}", words, (*(f"~ {each}" for each in changed), *gone)))
-    rows += _published(there.understood)
+    rows += _published(there.project)
     present = {(each.name, each.namespace): each for each in there.helm.releases()}
     for release in helm.read(folder / "charts"):
         had = present.get((release.name, release.namespace))

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from infra.catalogue.labels import GPU_CLASS
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
 from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import DriveError
 from infra.nearest import listed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def server(understood: Understood) -> Iterator[Reach | None]:
+def server(project: Project) -> Iterator[Reach | None]:
     """A way to an empty API server for as long as the block runs; None, with a note why, without one."""
     from infra.drive.kubernetes import preview
     from infra.render.kubernetes.kubeadm import ADMISSION
@@ -34,17 +34,17 @@ def server(understood: Understood) -> Iterator[Reach | None]:
         yield None
         return
     note(f"Starting {programs.apiserver} for this preview …")
-    services = str(understood.cluster.network.services)
+    services = str(project.cluster.network.services)
     with preview.serving(programs, services=services, admission=ADMISSION) as access:
-        yield Reach(understood, access)
+        yield Reach(project, access)
 
 
 def offered(there: Reach) -> dict[str, Offered]:
     """Part → what the server says to it, all of them in their order. Empty, with a note, without kubectl."""
-    from infra.commands.cluster.up import rendered
+    from infra.commands.cluster.desired_state import rendered
     from infra.drive.kubernetes import apply, helm, preview
 
-    folder = rendered(there.understood)
+    folder = rendered(there.project)
     try:
         kubectl = there.kubectl
     except DriveError as problem:
@@ -57,12 +57,12 @@ def offered(there: Reach) -> dict[str, Offered]:
     return answers | {part.name: preview.offer(kubectl, part) for part in apply.parts(folder / "after")}
 
 
-def plan(understood: Understood, *, json: bool) -> int:
+def plan(project: Project, *, json: bool) -> int:
     """`cluster.up --plan`: the steps, and the API server's answers; 1 if it refuses an object."""
     from infra.commands.cluster.planning import begun, show
 
-    rows = begun(understood)
-    with server(understood) as there:
+    rows = begun(project)
+    with server(project) as there:
         answers = offered(there) if there is not None else {}
         version = there.api.get("/version")["gitVersion"] if answers and there is not None else ""
     for row in rows:
@@ -85,9 +85,9 @@ def _answered(answer: Offered, version: str) -> str:
     return "; ".join(said)
 
 
-def status(understood: Understood, *, json: bool) -> int:
+def status(project: Project, *, json: bool) -> int:
     """`cluster.status`: what the cluster would be."""
-    cluster = understood.cluster
+    cluster = project.cluster
     found = would_be(cluster)
     if json:
         say_json(found)
@@ -99,7 +99,7 @@ def status(understood: Understood, *, json: bool) -> int:
     say(columns(("site or pool", "nodes", "GPUs a node", "class"), table))
     say()
     say(f"add-ons: {listed(found['addons'])}")
-    note(f"`invoke cluster.up {understood.environment.options} --plan` says what each step would do.")
+    note(f"`invoke cluster.up {project.environment.options} --plan` says what each step would do.")
     return 0
 
 

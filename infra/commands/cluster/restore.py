@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from infra.commands.cluster import working
+from infra.commands import cluster_access
 from infra.commands.cluster.steps import Steps, wait_for
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose
 from infra.commands.terminal import ask, columns, note, say, say_json
-from infra.commands.vpn import keeping
+from infra.drive import clock
 from infra.errors import CausewayError, DriveError, UsageError
 from infra.nearest import listed
 
@@ -22,7 +22,7 @@ API_SECONDS: Final = 300
 
 
 def restore(
-    understood: Understood,
+    project: Project,
     snapshot: str,
     *,
     latest: bool,
@@ -32,12 +32,12 @@ def restore(
 ) -> int:
     """Put a copy back on all masters."""
     from infra.drive.kubernetes import restore as restoring
-    from infra.drive.machines.connection import opened
     from infra.drive.machines.survey import everywhere
+    from infra.drive.ssh_connection import opened
 
-    working.real(understood)
-    environment = understood.environment
-    every = [each for each in choose(understood, "", ()) if "control-plane" in each.roles]
+    cluster_access.real(project)
+    environment = project.environment
+    every = [each for each in choose(project, "", ()) if "control-plane" in each.roles]
     if unknown := sorted(set(lost) - {each.name for each in every}):
         raise UsageError(f"{listed(unknown)}: no master; there are {listed(each.name for each in every)}")
     masters = [each for each in every if each.name not in lost]
@@ -58,7 +58,7 @@ def restore(
             + "\n".join(f"  {each}" for each in down)
             + "\nOne that is lost for good is left out with --lost NAME"
         )
-    age = _age((keeping.now() - copy.taken).total_seconds())
+    age = _age((clock.now() - copy.taken).total_seconds())
     note(f"{copy.name}, taken {copy.taken:%Y-%m-%d %H:%M} UTC: what was written in the {age} since is lost.")
     who = listed(each.name for each in masters)
     note(f"Masters: {who}. The API is away for some minutes; running pods stay.")
@@ -68,40 +68,41 @@ def restore(
     steps = Steps(again + "".join(f" --lost {each}" for each in lost))
     names = [each.name for each in masters]
     with steps:
-        # All stop before one begins anew: a master that still runs would go on with the old data.
-        for master in masters:
-            steps.step(f"stop {master.name}", partial(_stop, master))
+        # All stop before one begins anew: a master that still runs would go on with the old data. At the same
+        # time: an API server may take half a minute to end.
+        steps.step(f"stop {who}", lambda: _stop(masters))
         for master in masters:
             steps.step(f"restore {master.name}", partial(_restore, master, copy.name, names))
-        with working.reach(understood) as there:
+        with cluster_access.reach(project) as there:
             steps.step("the API answers", lambda: _answers(there))
     if json:
         say_json({"snapshot": copy.name, "taken": copy.taken.isoformat(), "steps": steps.done})
     else:
-        say(f"etcd is as it was {age} ago, on {listed(names)}. Bring the rest in line: {_up(understood)}")
+        say(f"etcd is as it was {age} ago, on {listed(names)}. Bring the rest in line: {_up(project)}")
         if lost:
             say(f"{listed(lost)}: set up anew and joined by the same command.")
     return 0
 
 
-def _stop(master: Chosen) -> str:
+def _stop(masters: Sequence[Chosen]) -> str:
     from infra.drive.kubernetes import restore as restoring
-    from infra.drive.machines.connection import opened
+    from infra.drive.machines.survey import everywhere
 
-    with opened(master.fqdn) as remote:
-        restoring.stop(remote)
+    done = everywhere([(each.name, each.fqdn) for each in masters], restoring.stop)
+    if failed := [str(each) for each in done.values() if isinstance(each, CausewayError)]:
+        raise DriveError("\n".join(failed))
     return "stopped"
 
 
 def _restore(master: Chosen, name: str, names: Sequence[str]) -> str:
     from infra.drive.kubernetes import restore as restoring
-    from infra.drive.machines.connection import opened
+    from infra.drive.ssh_connection import opened
 
     with opened(master.fqdn) as remote:
         return restoring.restore(remote, name, names)
 
 
-def _answers(there: working.Reach) -> str:
+def _answers(there: cluster_access.Reach) -> str:
     if not wait_for(there.api.ready, seconds=API_SECONDS):
         raise DriveError(
             f"the API does not answer after {API_SECONDS // 60} minutes; on a master: crictl ps -a, "
@@ -110,8 +111,8 @@ def _answers(there: working.Reach) -> str:
     return "it does"
 
 
-def _up(understood: Understood) -> str:
-    return f"invoke cluster.up {understood.environment.options}"
+def _up(project: Project) -> str:
+    return f"invoke cluster.up {project.environment.options}"
 
 
 def _tell(rows: Sequence[Copy], *, json: bool) -> None:
@@ -121,7 +122,7 @@ def _tell(rows: Sequence[Copy], *, json: bool) -> None:
     if not rows:
         say("There is no copy of etcd in the bucket.")
         return
-    now = keeping.now()
+    now = clock.now()
     say(
         columns(
             ("snapshot", "taken", "age", "MiB"),

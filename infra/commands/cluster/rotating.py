@@ -7,41 +7,39 @@ the keys in the store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from infra.commands.cluster import working
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster.steps import Steps, wait_for
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose
 from infra.commands.terminal import ask, note, say, say_json
-from infra.commands.vpn import keeping
+from infra.drive import clock
 from infra.errors import DriveError, UsageError
 
 if TYPE_CHECKING:
+    from infra.drive.kubernetes.secrets import Keys
     from infra.drive.secrets import Store
 
 API_SECONDS: Final = 300
 
 
-def rotate(understood: Understood, *, yes: bool, json: bool) -> int:
+def rotate(project: Project, *, yes: bool, json: bool) -> int:
     """Rotate the key of encryption at rest, or go on with a rotation that was cut off."""
     from infra.drive.kubernetes import access, lease, secrets
 
-    environment = understood.environment
-    store = keeping.store(understood)
+    environment = project.environment
+    store = pki_store.store(project)
     steps = Steps(f"invoke cluster.rotate-encryption {environment.options}")
-    with steps, working.reach(understood, store) as there:
-        if not there.api.ready():
-            raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
-        masters = [each for each in choose(understood, "", ()) if "control-plane" in each.roles]
+    with steps, cluster_access.reach(project, store) as there:
+        masters = all_masters(there)
         if secrets.rotation(store) != "none":
             note("A rotation was begun before: it goes on.")
         note("Each API server is started again three times, one at a time; all secrets are written anew.")
-        if not yes and ask(f"Rotate the key of {environment.name}? Type its name:") != environment.name:
-            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        agreed(project, yes=yes)
         with lease.held(there.api, there.another(), access.who(), "cluster.rotate-encryption"):
             _run(there, steps, store, masters)
     if json:
@@ -50,6 +48,20 @@ def rotate(understood: Understood, *, yes: bool, json: bool) -> int:
         say("Secrets are encrypted with a new key, and the one before is forgotten.")
         say("Copies of etcd from before today need the old one: it is in backups of the secrets store alone.")
     return 0
+
+
+def all_masters(there: Reach) -> list[Chosen]:
+    """``DriveError`` while the API does not answer."""
+    if not there.api.ready():
+        raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
+    return [each for each in choose(there.project, "", ()) if "control-plane" in each.roles]
+
+
+def agreed(project: Project, *, yes: bool, what: str = "Rotate the key of") -> None:
+    """``UsageError`` unless the person types the environment's name, or said yes before."""
+    name = project.environment.name
+    if not yes and ask(f"{what} {name}? Type its name:") != name:
+        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
 
 
 def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) -> None:
@@ -82,24 +94,36 @@ def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) ->
 def _everywhere(
     there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen], what: str, *, last: bool = False
 ) -> None:
+    one_by_one(steps, masters, what, partial(_master, there, store, last=last))
+
+
+def one_by_one(steps: Steps, masters: Sequence[Chosen], what: str, work: Callable[[Chosen], str]) -> None:
+    """A step for each master."""
     for master in masters:
-        steps.step(f"{master.name} {what}", partial(_master, there, store, master, last=last))
+        steps.step(f"{master.name} {what}", partial(work, master))
 
 
 def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
     from dataclasses import replace
 
-    from infra.drive.kubernetes import encryption, joining, secrets
-    from infra.drive.machines.connection import opened
-    from infra.drive.machines.converge import bring
+    from infra.drive.kubernetes import encryption, secrets
 
-    keys = secrets.made(store, keeping.now())
+    keys = secrets.made(store, clock.now())
     if last:
         keys = replace(keys, encryption=secrets.without_old_keys(store))
-    run = joining.recipes(there.understood.environment.build, master.name)
+    return taken(there, master, keys, encryption.TAKE)
+
+
+def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
+    """A master is brought keys, and its API server is started again by ``script``."""
+    from infra.drive.kubernetes import joining
+    from infra.drive.machines.converge import bring
+    from infra.drive.ssh_connection import opened
+
+    run = joining.recipes(there.project.environment.build, master.name)
     bring(master.fqdn, joining.brought(run, keys, None))
     with opened(master.fqdn) as remote:
-        remote.run(encryption.TAKE)
+        remote.run(script)
     if not wait_for(there.api.ready, seconds=API_SECONDS):
         raise DriveError(f"the API does not answer after {API_SECONDS // 60} minutes; there: crictl ps -a")
     return "its API server was started again"

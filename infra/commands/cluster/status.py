@@ -7,23 +7,24 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from infra.commands.cluster import working
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
+from infra.commands import cluster_access
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
 from infra.commands.terminal import columns, note, say, say_json
+from infra.drive import clock
 from infra.errors import CausewayError
 
 SOON: Final = 30
 """Days before its end from which a certificate is told."""
 
 
-def status(understood: Understood, *, json: bool) -> int:
+def status(project: Project, *, json: bool) -> int:
     """Everything; 1 when something is not as it should be."""
-    if working.previewed(understood):
+    if cluster_access.previewed(project):
         from infra.commands.cluster import previewing
 
-        return previewing.status(understood, json=json)
-    with working.reach(understood) as there:
+        return previewing.status(project, json=json)
+    with cluster_access.reach(project) as there:
         found = gather(there)
     if json:
         say_json(found)
@@ -53,7 +54,7 @@ def gather(there: Reach) -> dict[str, Any]:
 
     api = there.api
     nodes = status.nodes(api)
-    cluster = there.understood.cluster
+    cluster = there.project.cluster
     assert cluster.control_plane is not None
     named = {each.name: each for each in nodes}
     masters = []
@@ -63,7 +64,7 @@ def gather(there: Reach) -> dict[str, Any]:
         masters.append({"name": master.hostname, "state": state, "version": node.version if node else ""})
     found: dict[str, Any] = {
         "version": status.version(api),
-        "wanted": cluster.kubernetes.version,
+        "wanted": cluster.kubernetes.release,
         "masters": masters,
         "etcd": _etcd(there),
         "nodes": status.by_place(nodes),
@@ -113,7 +114,7 @@ def _snapshot(there: Reach) -> dict[str, Any] | None:
         taken = taken if taken.tzinfo else taken.replace(tzinfo=UTC)
     except (KeyError, ValueError):
         return None
-    age = (datetime.now(UTC) - taken).total_seconds()
+    age = (clock.now() - taken).total_seconds()
     return {"name": noted.get("name", ""), "taken": noted["taken"], "age_seconds": round(age)}
 
 
@@ -134,6 +135,8 @@ def _certificates(there: Reach) -> list[dict[str, Any]]:
 
 def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
     """What is not as it should be, the gravest first."""
+    from infra.drive.kubernetes.kubectl import at_least, minor
+
     lines = [f"{each['name']} is {each['state']}" for each in found["masters"] if each["state"] != "ready"]
     members = found["etcd"]["members"]
     lines += [f"etcd at {each['endpoint']} is not well" for each in members if not each["healthy"]]
@@ -149,13 +152,12 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
         for name in found["out_of_service"]
         if name not in found["not_ready"]
     ]
-    if not found["version"].startswith(f"v{found['wanted']}."):
+    if minor(found["version"]) != minor(found["wanted"]) or not at_least(found["version"], found["wanted"]):
         lines.append(
             f"the masters are {found['version']}, the spec says {found['wanted']}: invoke cluster.upgrade"
         )
     lines += [
-        f"{each['nodes']} nodes of {each['pool'] or each['site'] or 'no site'} are at "
-        f"{' and '.join(each['versions'])}, the masters at {found['version']}: {_follow(each['pool'])}"
+        stayed_behind(each, found["version"])
         for each in found["nodes"]
         if any(behind(version, found["version"]) for version in each["versions"])
     ]
@@ -186,10 +188,20 @@ def behind(kubelet: str, masters: str) -> bool:
     return bool(kubelet) and minor(kubelet) < minor(masters)
 
 
-def _follow(pool: str) -> str:
-    if pool in {"", "masters"}:
-        return "invoke cluster.upgrade goes on with them"
-    return "bake and apply its image, then invoke cluster.upgrade"
+def stayed_behind(row: Mapping[str, Any], masters: str) -> str:
+    """That nodes are of an older minor, and how they follow.
+
+    ``row``: one of `infra.drive.kubernetes.status.by_place`. Its pool is ``-`` for machines that are in none.
+    """
+    pool = row["pool"]
+    follow = (
+        "invoke cluster.upgrade goes on with them"
+        if pool in {"-", "masters"}
+        else "bake and apply its image, then invoke cluster.upgrade"
+    )
+    whose = row["site"] if pool == "-" else pool
+    versions = " and ".join(row["versions"])
+    return f"{row['nodes']} nodes of {whose} are at {versions}, the masters at {masters}: {follow}"
 
 
 def _tell(found: Mapping[str, Any]) -> None:

@@ -6,19 +6,19 @@ gone on with by running it again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from infra.commands.cluster import working
+from infra.commands import cluster_access, pki_store
+from infra.commands.cluster import tracking
+from infra.commands.cluster.desired_state import nodes_of, permitted, rendered
 from infra.commands.cluster.steps import Steps, wait_for
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen
 from infra.commands.terminal import note, say, say_json
-from infra.commands.vpn import keeping
+from infra.drive import clock
 from infra.errors import CausewayError, DriveError, UsageError
 from infra.nearest import listed
 
@@ -36,35 +36,35 @@ SITES: Final = {"site-gateway", "access-gateway"}
 """Roles whose machines have other keys than the cluster's to be brought."""
 
 
-def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: int, json: bool) -> int:
+def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, json: bool) -> int:
     """Bring the cluster up; 1 when something failed that stopped nothing else."""
     from infra.commands.rendering import write
     from infra.drive.kubernetes import access, lease, secrets
 
-    if plan and working.previewed(understood):
+    if plan and cluster_access.previewed(project):
         from infra.commands.cluster import previewing
 
-        write(understood)
-        return previewing.plan(understood, json=json)
-    working.real(understood)
+        write(project)
+        return previewing.plan(project, json=json)
+    cluster_access.real(project)
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
-    options = understood.environment.options
+    options = project.environment.options
     steps = Steps(f"invoke cluster.up {options}")
-    write(understood)
-    store = keeping.store(understood)
+    write(project)
+    store = pki_store.store(project)
     if plan:
         from infra.commands.cluster.planning import tell
 
-        return tell(understood, store, json=json)
-    nodes = nodes_of(understood)
+        return tell(project, store, json=json)
+    nodes = nodes_of(project)
     masters = [each for each in nodes if "control-plane" in each.roles]
     with steps:
-        steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(understood, masters))
-        keys = secrets.made(store, keeping.now())
-        where = access.endpoint(understood.cluster)
-        with access.opened(understood.environment.build, where, keys.ca) as found:
-            there = Reach(understood, found)
+        steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(project, masters))
+        keys = secrets.made(store, clock.now())
+        where = access.endpoint(project.cluster)
+        with access.opened(project.environment.build, where, keys.ca) as found:
+            there = Reach(project, found)
             _masters(there, steps, masters)
             with lease.held(there.api, there.another(), access.who(), "cluster.up"):
                 _parts(there, steps, store, destroy)
@@ -88,39 +88,34 @@ def up(understood: Understood, *, plan: bool, destroy: Sequence[str], at_once: i
     return 1 if steps.failures else 0
 
 
-def nodes_of(understood: Understood) -> list[Chosen]:
-    """The machines with a name of their own that are to be nodes."""
-    from infra.drive.kubernetes import joining
-
-    build = understood.environment.build
-    every = choose(understood, "", ())
-    return [each for each in every if joining.becomes_node(joining.recipes(build, each.name))]
-
-
-def _preflight(understood: Understood, masters: Sequence[Chosen]) -> str:
+def _preflight(project: Project, masters: Sequence[Chosen]) -> str:
     """``UsageError`` or ``DriveError`` for what would stop us half-way."""
     from infra.drive.kubernetes import helm, kubectl
     from infra.drive.machines.survey import everywhere
 
-    program = kubectl.find(understood.cluster.kubernetes.version)
+    program = kubectl.find(project.cluster.kubernetes.version)
     charts = helm.find()
-    if pools := tokenless(understood.cluster):
+    if pools := tokenless(project.cluster):
         note(
             f"    ! secrets.store is local: instances of {listed(pools)} find no token, and do not join; "
             "with secrets.store: ssm they do"
         )
-    if still := unscaled(understood.cluster):
+    if still := unscaled(project.cluster):
         note(
             f"    ! autoscaler.image is not set: {listed(still)} stay as large as they are; "
             "docs/autoscaler.md tells how an image is built"
         )
-    known = understood.outputs.instances
+    known = project.outputs.instances
     if unknown := [each.name for each in masters if each.name not in known]:
-        options = understood.environment.options
+        options = project.environment.options
         raise UsageError(
             f"{listed(unknown)}: not applied from here; run `invoke apply {options}`, or `invoke outputs "
             f"{options}` where somebody else has"
         )
+    if project.cluster.web_identity is not None:
+        from infra.commands.cluster import issuers
+
+        issuers.known(project)
     found = everywhere([(each.name, each.fqdn) for each in masters], lambda _remote: True)
     away = {name: each for name, each in found.items() if isinstance(each, CausewayError)}
     for problem in away.values():
@@ -169,7 +164,7 @@ def _master(there: Reach, steps: Steps, master: Chosen) -> str:
     from infra.commands.machines.converging import bring_in_line
 
     was_node = there.api.ready() and _is_node(there, master)
-    done = bring_in_line(there.understood, [master], why_run=False, at_once=1)
+    done = bring_in_line(there.project, [master], why_run=False, at_once=1)
     if done.stopped:
         raise KeyboardInterrupt
     outcome = done.outcomes[0]
@@ -184,7 +179,7 @@ def _master(there: Reach, steps: Steps, master: Chosen) -> str:
             f"after {API_SECONDS // 60} minutes; there: journalctl -u kubelet, crictl ps -a"
         )
     if not wait_for(lambda: _is_node(there, master), seconds=60):
-        raise DriveError(f"{master.name} has converged, and is no node; there: journalctl -u kubelet")
+        raise DriveError(f"{master.name} has converged, but is not a node; see on it: journalctl -u kubelet")
     return f"{outcome.updated or 0} of {outcome.resources or 0} resources changed"
 
 
@@ -210,7 +205,7 @@ def _converge(there: Reach, steps: Steps, group: Sequence[Chosen], at_once: int)
     from infra.commands.machines.converging import bring_in_line
 
     try:
-        done = bring_in_line(there.understood, group, why_run=False, at_once=at_once)
+        done = bring_in_line(there.project, group, why_run=False, at_once=at_once)
     except UsageError as problem:
         steps.missed(str(problem))
         return "left out"
@@ -226,40 +221,34 @@ def _converge(there: Reach, steps: Steps, group: Sequence[Chosen], at_once: int)
 # -- Objects -----------------------------------------------------------------------------------------------
 
 
-def rendered(understood: Understood) -> Path:
-    """Where the cluster's objects are."""
-    return understood.environment.build / "kubernetes"
-
-
-def permitted(store: Store, found: Part) -> Part:
-    """A part without those whose certificates were taken back and still hold."""
-    from infra.drive.kubernetes import apply, secrets
-
-    return apply.without(found, secrets.locked_out(store, keeping.now()))
-
-
 def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:
     from infra.drive.kubernetes import apply
 
-    for part in apply.parts(rendered(there.understood)):
+    wanted = there.project.cluster.tracking
+    managed = wanted.managed if wanted is not None else None
+    for part in apply.parts(rendered(there.project)):
+        if part.name == tracking.PART:
+            steps.step(
+                "the way to MLflow's database", partial(tracking.bring_access, there.api, store, managed)
+            )
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
 
 
 def _notices(there: Reach, steps: Steps, store: Store) -> None:
     """The autoscaler's token and address, of which the manifests have the Secret's name alone."""
-    from infra.commands.autoscaler import secrets
+    from infra.commands.cluster import notice_secrets
     from infra.render.kubernetes.scaling import is_scaled
 
-    cluster = there.understood.cluster
-    if is_scaled(cluster) and secrets.names(cluster):
+    cluster = there.project.cluster
+    if is_scaled(cluster) and notice_secrets.names(cluster):
         steps.step("what the autoscaler's notices need", partial(_bring_notices, there, steps, store))
 
 
 def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
-    from infra.commands.autoscaler import secrets
+    from infra.commands.cluster import notice_secrets
 
-    done, missing = secrets.bring(there.api, store, there.understood.cluster)
-    options = there.understood.environment.options
+    done, missing = notice_secrets.bring(there.api, store, there.project.cluster)
+    options = there.project.environment.options
     for name in missing:
         steps.missed(
             f"{store} has no secret {name}, which autoscaler.notices names; keep it: "
@@ -270,27 +259,21 @@ def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
 
 def _issuer(there: Reach, steps: Steps) -> None:
     """The keys that AWS verifies tokens of service accounts with."""
-    identity = there.understood.cluster.web_identity
+    identity = there.project.cluster.web_identity
     if identity is None:
         return
-    issuer = identity.issuer
+    from infra.commands.cluster import signing
 
-    def publish() -> str:
-        from infra.commands import world
-        from infra.drive.aws import Aws
-        from infra.drive.kubernetes import issuer as published
-
-        environment, cluster = there.understood.environment, there.understood.cluster
-        s3 = Aws({**os.environ, **world.credentials(environment, cluster)}).client("s3", issuer.region)
-        return published.publish(there.api, s3, issuer)
-
-    steps.step(f"publish the keys of tokens in s3://{issuer.bucket}", publish)
+    title = f"publish the keys of tokens in s3://{identity.bucket}"
+    steps.step(title, partial(signing.publish, there, identity))
+    for fault in signing.unreadable(there, identity).values():
+        steps.missed(f'AWS refuses tokens of pods: {fault}; docs/cluster.md, "Another issuer of tokens"')
 
 
 def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -> None:
     from infra.drive.kubernetes import apply
 
-    folder = rendered(there.understood)
+    folder = rendered(there.project)
     later = apply.parts(folder / "after")
     for part in later:
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
@@ -353,7 +336,7 @@ def placed(there: Reach) -> bool:
 def _charts(there: Reach, steps: Steps, pages: Pair) -> None:
     from infra.drive.kubernetes import helm
 
-    wanted = helm.read(rendered(there.understood) / "charts")
+    wanted = helm.read(rendered(there.project) / "charts")
     if not wanted:
         return
     steps.step("the internal pages' authority", lambda: _pages(there, pages))
@@ -399,33 +382,7 @@ def _uninstall(there: Reach, each: Installed) -> str:
 
 
 def _pages(there: Reach, pages: Pair) -> str:
-    import base64
+    from infra.drive.kubernetes import apply, secret_objects
 
-    from infra.drive.kubernetes import apply
-
-    name, folder = "internal-ca", f"/api/v1/namespaces/{apply.NAMESPACE}/secrets"
-    data = {
-        "tls.crt": base64.b64encode(pages.certificate.encode()).decode(),
-        "tls.key": base64.b64encode(pages.key.encode()).decode(),
-    }
-    found = there.api.find(f"{folder}/{name}")
-    if found is not None and found.get("data") == data:
-        return "there"
-    if found is not None:
-        there.api.patch(f"{folder}/{name}", {"data": data})
-        return "brought anew"
-    there.api.create(
-        folder,
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/tls",
-            "metadata": {
-                "name": name,
-                "namespace": apply.NAMESPACE,
-                "labels": {apply.MANAGED_BY: apply.OURS},
-            },
-            "data": data,
-        },
-    )
-    return "brought"
+    values = {"tls.crt": pages.certificate, "tls.key": pages.key}
+    return secret_objects.put(there.api, apply.NAMESPACE, "internal-ca", values, kind="kubernetes.io/tls")

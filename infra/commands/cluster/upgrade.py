@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.commands.cluster import working
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster.steps import Steps, wait_for
-from infra.commands.cluster.working import Reach
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.cluster_access import Reach
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose
 from infra.commands.terminal import ask, columns, note, say, say_json
-from infra.commands.vpn import keeping
+from infra.drive import clock
 from infra.errors import DriveError, UsageError
 from infra.nearest import listed
 
@@ -38,22 +38,22 @@ GONE: Final = 180
 
 
 def upgrade(
-    understood: Understood, to: str, *, plan: bool, yes: bool, pools: bool, force: bool, gate: int, json: bool
+    project: Project, to: str, *, plan: bool, yes: bool, pools: bool, force: bool, gate: int, json: bool
 ) -> int:
-    """Bring the cluster to the spec's minor."""
+    """Bring the cluster to the spec's release."""
     from infra.commands.rendering import write
     from infra.drive.kubernetes import access, lease
     from infra.drive.kubernetes import upgrade as upgrades
 
-    options = understood.environment.options
+    options = project.environment.options
     if gate < 0:
         raise UsageError(f"--gate {gate}: seconds, 0 or more")
-    _require_same(understood, to)
-    write(understood)
-    store = keeping.store(understood)
-    with working.reach(understood, store) as there:
-        found = upgrades.plan(there.api, there.kubectl, to, unlisted(understood.cluster))
-        work = _Work.of(understood, found)
+    to = _spec_release(project, to)
+    write(project)
+    store = pki_store.store(project)
+    with cluster_access.reach(project, store) as there:
+        found = upgrades.plan(there.api, there.kubectl, to, unlisted(project.cluster))
+        work = _Work.of(project, found)
         if not json:
             _tell(found, work)
         if plan:
@@ -65,14 +65,11 @@ def upgrade(
             if json:
                 say_json({"to": to, "steps": [], "left": []})
             else:
-                say(f"Every node is at {to}.")
+                say(f"Every node is at {to} or newer.")
             return 0
         if found.refused and not force:
             raise UsageError("nothing was done: " + "; ".join(found.refused))
-        if (
-            not yes
-            and ask(f"Upgrade {understood.environment.name}? Type its name:") != understood.environment.name
-        ):
+        if not yes and ask(f"Upgrade {project.environment.name}? Type its name:") != project.environment.name:
             raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
         steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
         holding = lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}")
@@ -113,9 +110,9 @@ class _Work:
         """Pool → its nodes that are behind."""
 
     @classmethod
-    def of(cls, understood: Understood, found: Plan) -> _Work:
+    def of(cls, project: Project, found: Plan) -> _Work:
         behind = {each.name: each for each in found.behind}
-        named = {each.name: each for each in choose(understood, "", ())}
+        named = {each.name: each for each in choose(project, "", ())}
         masters = [each for each in named.values() if "control-plane" in each.roles]
         # All of them while the API servers are behind: which one is, only its own node says.
         going = [each for each in masters if each.name in behind]
@@ -127,15 +124,18 @@ class _Work:
         return cls(going, machines, dict(sorted(pools.items())))
 
 
-def _require_same(understood: Understood, to: str) -> None:
-    wanted = understood.cluster.kubernetes.version
-    if to and to != wanted:
+def _spec_release(project: Project, to: str) -> str:
+    """The spec's release. ``UsageError`` unless ``to`` is that release or its minor."""
+    wanted = project.cluster.kubernetes
+    if to and to not in (wanted.version, wanted.release):
         raise UsageError(
-            f"{understood.environment.spec_file} says kubernetes.version: {wanted!r}, --to says {to}. The "
+            f"{project.environment.spec_file} says kubernetes.version: {wanted.version!r} "
+            f"(release {wanted.release}), --to says {to}. The "
             f"spec is what counts: write {to} there, look at `invoke plan`, bake, apply, then run this again"
         )
     if not to:
-        raise UsageError(f"--to {wanted}? Say it: an upgrade has no way back")
+        raise UsageError(f"--to {wanted.release}? Say it: an upgrade has no way back")
+    return wanted.release
 
 
 def _run(there: Reach, steps: Steps, store: Store, work: _Work, to: str, *, pools: bool, gate: int) -> None:
@@ -160,24 +160,24 @@ def _run(there: Reach, steps: Steps, store: Store, work: _Work, to: str, *, pool
 
 def _machine(there: Reach, store: Store, machine: Chosen, to: str) -> str:
     """The recipe on the machine itself: it drains itself, goes up, and takes pods again."""
-    from infra.commands.cluster.bringing import secrets_for
+    from infra.commands.machines.cluster_secrets import secrets_for
     from infra.commands.machines.converging import bring_in_line
     from infra.drive.kubernetes import joining, secrets
     from infra.drive.kubernetes import upgrade as upgrades
     from infra.drive.kubernetes.access import Endpoint
 
-    brought: dict[str, Mapping[str, bytes]] = dict(secrets_for(there.understood, [machine]))
+    brought: dict[str, Mapping[str, bytes]] = dict(secrets_for(there.project, [machine]))
     authority = secrets.authority(store)
-    plane = there.understood.cluster.control_plane
+    plane = there.project.cluster.control_plane
     assert authority is not None
     assert plane is not None
     if "control-plane" not in machine.roles:
         where = Endpoint(plane.endpoint, f"{plane.endpoint}:{plane.port}")
-        own = upgrades.credentials(where, authority, keeping.now())
+        own = upgrades.credentials(where, authority, clock.now())
         path = f"{joining.FOLDER}/kubernetes-upgrade.conf"
         brought[machine.name] = {**brought.get(machine.name, {}), path: own}
     done = bring_in_line(
-        there.understood, [machine], why_run=False, at_once=1, run_list=upgrades.RECIPE, secrets=brought
+        there.project, [machine], why_run=False, at_once=1, run_list=upgrades.RECIPE, secrets=brought
     )
     if done.stopped:
         raise KeyboardInterrupt
@@ -209,12 +209,12 @@ def _pool(there: Reach, pool: str, to: str) -> str:
     from infra.commands import images
     from infra.drive.kubernetes import nodes as removing
     from infra.drive.kubernetes import status
-    from infra.drive.kubernetes.kubectl import minor
+    from infra.drive.kubernetes.kubectl import at_least
 
     if not pool:
         raise DriveError("nodes of no pool and no machine of the spec's: take them out with cluster.remove")
     code = images.roll(
-        there.understood, pool, (), min_healthy=90, max_healthy=110, protected="refresh", checkpoints=[],
+        there.project, pool, (), min_healthy=90, max_healthy=110, protected="refresh", checkpoints=[],
         cancel=False, wait=True, json=False,
     )  # fmt: skip
     if code:
@@ -224,7 +224,7 @@ def _pool(there: Reach, pool: str, to: str) -> str:
         return [
             each
             for each in status.nodes(there.api)
-            if each.pool == pool and each.version and minor(each.version) < minor(to)
+            if each.pool == pool and each.version and not at_least(each.version, to)
         ]
 
     # The node of an instance that was replaced stays, as one that is heard of no more.
@@ -234,7 +234,7 @@ def _pool(there: Reach, pool: str, to: str) -> str:
         if not each.ready:
             removing.delete(there.api, each.name)
     if old:
-        options = there.understood.environment.options
+        options = there.project.environment.options
         raise DriveError(
             f"{len(old)} nodes of {pool} are still at {old[0].version}: its image was baked before; `invoke "
             f"bake {options}`, `invoke apply {options}`, then run this again"
@@ -254,7 +254,7 @@ def _tell(found: Plan, work: _Work) -> None:
     for reason in found.refused:
         note(f"✗ {reason}")
     if work.pools:
-        note("Pools start from their images: bake and apply for the new minor first.")
+        note("Pools start from their images: bake and apply for the new release first.")
 
 
 def _plan_json(found: Plan, work: _Work) -> dict[str, Any]:

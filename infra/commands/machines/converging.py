@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose, existing
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose, existing
 from infra.commands.rendering import write
 from infra.commands.terminal import columns, note, say, say_json
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from infra.drive.machines.client import Fetch
     from infra.drive.machines.converge import Outcome, Run, Target
+    from infra.model.software import Client
 
 
 def converge(
-    understood: Understood,
+    project: Project,
     site: str,
     nodes: Sequence[str],
     *,
@@ -30,8 +34,8 @@ def converge(
         raise UsageError("which machines? Say --site, --nodes or --all")
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
-    there = existing(understood, choose(understood, site, nodes))
-    done = bring_in_line(understood, there, why_run=why_run, at_once=at_once)
+    there = existing(project, choose(project, site, nodes))
+    done = bring_in_line(project, there, why_run=why_run, at_once=at_once)
     if json:
         say_json([_outcome_json(each) for each in done.outcomes])
     elif done.outcomes:
@@ -40,7 +44,7 @@ def converge(
 
 
 def bring_in_line(
-    understood: Understood,
+    project: Project,
     chosen: Sequence[Chosen],
     *,
     why_run: bool,
@@ -50,24 +54,65 @@ def bring_in_line(
 ) -> Run:
     """Converge these machines, with progress. ``run_list`` stands in for each one's own, ``secrets`` for
     what it would be brought."""
-    from infra.drive.machines.board import Board
+    from infra.drive.machines.converge import Installing
     from infra.drive.machines.converge import converge as run
+    from infra.drive.machines.progress import Board
 
-    targets = _targets(understood, chosen, why_run, run_list, secrets) if chosen else []
+    targets = _targets(project, chosen, why_run, run_list, secrets) if chosen else []
     with Board([each.name for each in targets]) as board:
-        return run(understood.environment.build, targets, why_run=why_run, at_once=at_once, watcher=board)
+        done = run(
+            project.environment.build,
+            targets,
+            why_run=why_run,
+            at_once=at_once,
+            watcher=board,
+            installing=Installing(project.cluster.client, fetching(project)),
+        )
+    if not why_run:
+        _record_revocations(project, chosen, done)
+    return done
+
+
+def _record_revocations(project: Project, chosen: Sequence[Chosen], done: Run) -> None:
+    """That VPN servers among the machines have the list of revoked certificates that was in their trees."""
+    from infra.commands import pki_store
+    from infra.commands.vpn import gateway_files
+    from infra.drive.vpn import revocations
+
+    well = {each.name for each in done.outcomes if each.phase == "done"}
+    sites = [each.site for each in chosen if "access-gateway" in each.roles and each.name in well]
+    kept = pki_store.store(project) if sites else None
+    for site in sites:
+        assert kept is not None
+        revocations.record(kept, site, project.environment.build / gateway_files.OPENVPN / site)
+
+
+def fetching(project: Project) -> Fetch:
+    """Where packages of the client come from, for machines that lack it: fetched once, however many ask."""
+    from threading import Lock
+
+    from infra.drive.client import package
+
+    alone = Lock()
+
+    def fetch(client: Client, architecture: str) -> Path:
+        with alone:
+            return package(client, architecture, project.environment.build)
+
+    return fetch
 
 
 def _targets(
-    understood: Understood,
+    project: Project,
     chosen: Iterable[Chosen],
     why_run: bool,
     run_list: str,
     given: Mapping[str, Mapping[str, bytes]] | None,
 ) -> list[Target]:
     """What each machine gets, everything rendered and, for gateways and nodes, every key in its place."""
-    from infra.commands.cluster.bringing import secrets_for
-    from infra.commands.vpn import keeping, trees
+    from infra.commands import pki_store
+    from infra.commands.machines.cluster_secrets import secrets_for
+    from infra.commands.vpn import gateway_files
     from infra.drive.machines.converge import Target
     from infra.drive.machines.payload import TREES, payload, shared
 
@@ -75,16 +120,16 @@ def _targets(
     roles = {role for each in chosen for role in each.roles}
     if roles & TREES.keys():
         if "site-gateway" in roles:
-            trees.require_whole(understood, [one.site for one in chosen if "site-gateway" in one.roles])
-        kept = keeping.store(understood)
-        if "access-gateway" in roles:
-            keeping.existing(understood, kept)
-        trees.prepare(understood, kept)
+            gateway_files.require_whole(project, [one.site for one in chosen if "site-gateway" in one.roles])
+        kept = pki_store.store(project)
+        if "access-gateway" in roles and project.cluster.access.vpn.openvpn:
+            pki_store.existing(project, kept)
+        gateway_files.prepare(project, kept)
     else:
-        write(understood)
-    build = understood.environment.build
+        write(project)
+    build = project.environment.build
     common = shared(build)
-    secrets = {} if why_run else secrets_for(understood, chosen) if given is None else given
+    secrets = {} if why_run else secrets_for(project, chosen) if given is None else given
     return [
         Target(
             each.name,

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from infra.commands.environment import Understood
-from infra.commands.machines.choosing import Chosen, choose
+from infra.commands.environment import Project
 from infra.commands.machines.converging import converge
+from infra.commands.machines.selection import Chosen, choose
 from infra.commands.terminal import ask, note, say
 from infra.errors import CausewayError, UsageError
 from infra.model.places import PhysicalNode
 
 if TYPE_CHECKING:
-    from infra.drive.machines.connection import Confirm
-
-INSTALL_CHEF: Final = Path("packer") / "scripts" / "install-chef.sh"
-"""The very script that images are baked with."""
-
-DEBIAN_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-"""As uname(1) calls an architecture, and as Debian does."""
+    from infra.drive.ssh_connection import Confirm
 
 
 def enroll(
-    understood: Understood,
+    project: Project,
     site: str,
     names: Sequence[str],
     *,
@@ -35,18 +27,19 @@ def enroll(
     then_converge: bool,
 ) -> int:
     """Meet bare machines: check that they are the ones meant, and give them what a converge needs."""
-    from infra.drive.machines.connection import opened
+    from infra.commands.machines.converging import fetching
     from infra.drive.machines.enroll import differences, equip
     from infra.drive.machines.survey import survey
     from infra.drive.ssh import settings
+    from infra.drive.ssh_connection import opened
 
-    chosen = choose(understood, site, names)
+    chosen = choose(project, site, names)
     if not (site or names):
         raise UsageError("which machines? Say --site or --nodes")
     machines = _physical(chosen)
     if len(chosen) > 1 and ("@" in login or fingerprint):
         raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
-    script = INSTALL_CHEF.read_text(encoding="utf-8")
+    client, fetch = project.cluster.client, fetching(project)
     settings()
     ready = []
     for each, node in machines:
@@ -64,8 +57,8 @@ def enroll(
                         f"{name}: this is not the machine that the spec means; nothing was done to it "
                         "(--force enrolls it all the same)"
                     )
-                note(f"{name}: installing rsync and Chef, where they are missing")
-                equip(remote, script, _chef(understood, facts.architecture))
+                note(f"{name}: installing rsync and {client.name} {client.version}, where they are missing")
+                equip(remote, client, fetch)
         except CausewayError as problem:
             note(f"error: {problem}")
             continue
@@ -73,7 +66,7 @@ def enroll(
         say(f"{name}: enrolled")
     if then_converge and ready:
         wanted = [each.name for each in ready]
-        code = converge(understood, "", wanted, everything=False, why_run=False, at_once=8, json=False)
+        code = converge(project, "", wanted, everything=False, why_run=False, at_once=8, json=False)
         return code or (0 if len(ready) == len(chosen) else 1)
     return 0 if len(ready) == len(chosen) else 1
 
@@ -103,15 +96,3 @@ def _agreed(name: str, expected: str) -> Confirm:
         return ask("Is that the one? (yes/no)").casefold() == "yes"
 
     return confirm
-
-
-def _chef(understood: Understood, architecture: str) -> dict[str, str]:
-    """What the script that installs Chef is told: the spec's pin, and a repository that is named here."""
-    pin = next(pin for pin in understood.cluster.software if pin.name == "chef")
-    given = {name: value for name, value in os.environ.items() if name.startswith("CHEF_APT")}
-    return {
-        **given,
-        "CHEF_VERSION": pin.version or "",
-        "CHEF_URL": pin.url or "",
-        "CHEF_SHA256": pin.sha256.get(DEBIAN_NAMES[architecture], ""),
-    }

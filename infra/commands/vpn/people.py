@@ -3,75 +3,90 @@
 from __future__ import annotations
 
 import os
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.commands.cluster import credentials
-from infra.commands.environment import Understood
+from infra.commands import cluster_rights, pki_store
+from infra.commands.environment import Project
 from infra.commands.terminal import ask_secret, columns, note, say, say_json
-from infra.commands.vpn import keeping, trees
+from infra.commands.vpn import devices, gateway_files
+from infra.drive import clock
 from infra.errors import UsageError
-from infra.nearest import meant, meant_one_of, nearest
+from infra.nearest import meant, nearest
 
 if TYPE_CHECKING:
     from infra.drive.pki import Certificate, Pki
+    from infra.drive.secrets import Store
 
 THEIRS: Final = "CAUSEWAY_EASYRSA_PASSPHRASE"
 """The environment variable that holds the passphrase of a CA key of easy-rsa's."""
 
 
-def init(understood: Understood) -> int:
+def init(project: Project) -> int:
     """Make the PKI."""
-    kept = keeping.store(understood)
-    pki = keeping.pki(understood, kept)
+    kept = pki_store.store(project)
+    pki = pki_store.pki(project, kept)
     if pki.exists():
-        say(f"{understood.environment.name} has its PKI already.")
+        say(f"{project.environment.name} has its PKI already.")
         return 0
-    secret = keeping.passphrase("A passphrase for the root key, which only renewing needs:", again=True)
-    pki.create(secret, understood.cluster.name)
+    secret = pki_store.passphrase("A passphrase for the root key, which only renewing needs:", again=True)
+    pki.create(secret, project.cluster.name)
     say(f"Made a PKI in {kept}. Keep the passphrase: the next authority, in three years, needs it.")
-    say(f"A profile: invoke vpn.profile {understood.environment.options} --user <login>")
+    say(f"A profile: invoke vpn.profile {project.environment.options} --user <login>")
     return 0
 
 
-def profile(understood: Understood, user: str, *, device: str, home: str, out: str, json: bool) -> int:
-    """Write one user's profile."""
-    login = _user(understood, user)
-    found = _clashes(understood, home)
-    pki = keeping.existing(understood, keeping.store(understood))
-    certificate = pki.client(login, device, keeping.days_for(understood, login))
-    path = _write(understood, pki, certificate, Path(out) if out else None)
+def profile(
+    project: Project, user: str, *, device: str, csr: str = "", home: str, out: str, json: bool
+) -> int:
+    """Write one user's profile for OpenVPN."""
+    login = pki_store.entitled(project, user)
+    found = pki_store.clashes(project, home)
+    request = _text(csr) if csr else ""
+    pki = pki_store.existing(project, pki_store.store(project))
+    days = pki_store.days_for(project, login)
+    certificate = pki.request(request, login, device, days) if request else pki.client(login, device, days)
+    path, archive = _write(project, pki, certificate, Path(out) if out else None)
     if json:
-        say_json({"file": str(path), "until": certificate.not_after.isoformat(), "clashes": list(found)})
+        told = {"file": str(path), "networkmanager": str(archive)}
+        say_json({**told, "until": certificate.not_after.isoformat(), "clashes": list(found)})
         return 0
     for line in found:
         note(f"warning: {line}")
-    say(f"{path}, good until {certificate.not_after:%Y-%m-%d}. It is a key: hand it over safely.")
+    until = f"{certificate.not_after:%Y-%m-%d}"
+    if certificate.requested:
+        say(f"{path}, good until {until}, with the key {path.stem}.key, which stays on the laptop.")
+    else:
+        say(f"{path}, good until {until}. It is a key: hand it over safely.")
+    say(f"For NetworkManager: {archive}")
     return 0
 
 
-def profiles(understood: Understood, *, everybody: bool, json: bool) -> int:
-    """Write profiles: of users who have no certificate yet, or everybody's, all devices included."""
-    pki = keeping.existing(understood, keeping.store(understood))
-    moment = keeping.now()
+def profiles(project: Project, *, everybody: bool, json: bool) -> int:
+    """Write OpenVPN's profiles: of users who have no certificate yet, or everybody's with all devices."""
+    if not project.cluster.access.vpn.openvpn:
+        raise UsageError(
+            "access.vpn.kinds: the servers do not speak OpenVPN; invoke vpn.profile makes one for WireGuard"
+        )
+    pki = pki_store.existing(project, pki_store.store(project))
+    moment = clock.now()
     having: dict[str, set[str]] = {}
     for each in pki.certificates():
         if each.kind == "client" and each.valid(moment):
             having.setdefault(each.user, set()).add(each.device)
     written = []
-    for user in understood.cluster.access.vpn.users:
-        devices = having.get(user.login, set())
-        if devices and not everybody:
+    for user in project.cluster.access.vpn.users:
+        names = having.get(user.login, set())
+        if names and not everybody:
             continue
         try:
-            days = keeping.days_for(understood, user.login)
+            days = pki_store.days_for(project, user.login)
         except UsageError as problem:
             note(f"left out: {problem}")
             continue
-        for device in sorted(devices | {""}):
+        for device in sorted(names | {""}):
             certificate = pki.client(user.login, device, days)
-            written.append(str(_write(understood, pki, certificate, None)))
+            written.append(str(_write(project, pki, certificate, None)[0]))
     if json:
         say_json(written)
     else:
@@ -82,63 +97,77 @@ def profiles(understood: Understood, *, everybody: bool, json: bool) -> int:
     return 0
 
 
-def listing(understood: Understood, *, json: bool) -> int:
-    """Who has which certificate."""
-    pki = keeping.existing(understood, keeping.store(understood))
-    moment = keeping.now()
-    certificates = [each for each in pki.certificates() if each.kind == "client"]
-    gone = keeping.leavers(understood, tuple(certificates))
+def listing(project: Project, *, json: bool) -> int:
+    """Who has which certificate, and which WireGuard device."""
+    kept = pki_store.store(project)
+    moment = clock.now()
+    _, certificates = _clients(project, kept)
+    gone = pki_store.leavers(project, tuple(certificates))
     rows = [_row(each, moment, gone) for each in certificates]
+    rows += devices.rows(devices.register(kept).devices(), pki_store.current(project), moment)
+    for line in pki_store.lists_ending(project, kept):
+        note(f"warning: {line}")
     if json:
         say_json(rows)
         return 0
     if not rows:
         say("Nobody has a profile yet.")
         return 0
-    names = ("user", "device", "state", "until", "changed", "serial")
+    names = ("user", "device", "kind", "state", "until", "changed", "serial")
     say(columns(names, [tuple(row[name] for name in names) for row in rows]))
     return 0
 
 
-def revoke(
-    understood: Understood, user: str, *, device: str | None, reason: str, push: bool, json: bool
-) -> int:
-    """Take a user's certificates back, everywhere; 1 when a server was not reached."""
-    kept = keeping.store(understood)
-    pki = keeping.existing(understood, kept)
-    clients = [each for each in pki.certificates() if each.kind == "client"]
-    known = sorted({each.user for each in clients})
-    if user not in known and not credentials.known(understood, kept, user):
-        hint = meant(nearest(user, known)) or "see: invoke vpn.list"
-        raise UsageError(f"{user} never had a certificate; {hint}")
-    secret = os.environ.get(keeping.PASSPHRASE, "")
-    taken = pki.revoke(user, device, reason=reason, passphrase=secret) if user in known else ()
-    trees.prepare(understood, kept)
+def revoke(project: Project, user: str, *, device: str | None, reason: str, push: bool, json: bool) -> int:
+    """Take a user's certificates and devices back, everywhere; 1 when a server was not reached."""
+    kept = pki_store.store(project)
+    pki, clients = _clients(project, kept)
+    register = devices.register(kept)
+    entered = register.devices()
+    certificates = [each for each in clients if each.user == user and device in {None, each.device}]
+    having = [each for each in entered if each.user == user and device in {None, each.name}]
+    in_cluster = device is None and cluster_rights.known(project, kept, user)
+    if not (certificates or having or in_cluster):
+        known = {each.user for each in clients} | {each.user for each in entered}
+        hint = meant("" if user in known else nearest(user, sorted(known))) or "see: invoke vpn.list"
+        name = f"{user}@{device}" if device else user
+        either = " or a WireGuard device" if project.cluster.access.vpn.wireguard else ""
+        raise UsageError(f"{name} never had a certificate{either}; {hint}")
+    secret = os.environ.get(pki_store.PASSPHRASE, "")
+    taken = pki.revoke(user, device, reason=reason, passphrase=secret) if certificates else ()
+    lost = register.revoke(user, device) if having else ()
+    gateway_files.prepare(project, kept)
     # Also whose certificates were revoked before: an earlier run may not have reached every server.
-    cut = sorted({each.name for each in clients if each.user == user and device in {None, each.device}})
-    told = _cut(understood, cut) if push and cut else {}
+    cut = sorted({each.name for each in certificates})
+    told = _cut(project, kept, cut) if push and (cut or having) else {}
     failed = {place.site: each.error for place, each in told.items() if each.error}
     # A device has no credentials of its own in the cluster.
-    cluster = credentials.revoked(understood, kept, user, push=push) if device is None else {}
+    cluster = cluster_rights.revoked(project, kept, user, push=push) if device is None else {}
     if cluster and cluster["error"]:
         failed["kubernetes"] = cluster["error"]
     if json:
-        found = {"revoked": [each.id for each in taken], "failed": failed}
+        found = {
+            "revoked": [each.id for each in taken],
+            "devices": [each.full_name for each in lost],
+            "failed": failed,
+        }
         say_json({**found, "kubernetes": cluster} if cluster else found)
     else:
         count = len(taken)
         said = f"{count} certificate{'s' * (count != 1)} revoked" if count else "no certificate is valid"
         say(f"{user}: {said}.")
+        if having:
+            say(f"{user}: {len(lost)} WireGuard device{'s' * (len(lost) != 1)} revoked.")
         for place, each in told.items():
             said = f"was NOT reached: {each.error}" if each.error else "knows, and has cut the connection."
             say(f"{place.site}: {said}")
         if cluster:
             _tell_cluster(cluster, user)
         if failed:
-            again = f"invoke vpn.revoke {understood.environment.options} --user {user}"
+            again = f"invoke vpn.revoke {project.environment.options} --user {user}"
             note(f"error: {', '.join(failed)} still let {user} in; run this again: {again}")
         elif not push:
-            note(f"Servers do not know yet: invoke vpn.push {understood.environment.options}")
+            note(f"Servers do not know yet: invoke vpn.push {project.environment.options}")
     return 1 if failed else 0
 
 
@@ -154,41 +183,41 @@ def _tell_cluster(cluster: dict[str, Any], user: str) -> None:
         say(f"Its certificates hold until {cluster['until']}; {user} has no rights there until then.")
 
 
-def _cut(understood: Understood, names: list[str]) -> dict[trees.Place, trees.Brought]:
+def _cut(project: Project, kept: Store, names: list[str]) -> dict[gateway_files.Place, gateway_files.Brought]:
     """Ship the revocation list to every server, and end the sessions there."""
-    servers = [each for each in trees.places(understood) if each.target == trees.OPENVPN]
+    servers = [each for each in gateway_files.places(project) if each.target == gateway_files.OPENVPN]
 
-    def end(place: trees.Place) -> None:
-        place.machine.run("/usr/local/sbin/remote-access", "cut", *names)
+    def end(place: gateway_files.Place) -> None:
+        # WireGuard forgot its devices as it took the tree.
+        if names:
+            place.machine.run("/usr/local/sbin/remote-access", "cut", *names)
 
-    return trees.bring(understood, servers, end)
+    return gateway_files.bring(project, kept, servers, end)
 
 
-def renew(
-    understood: Understood, *, user: str, device: str, authority: bool, revoke_old: bool, json: bool
-) -> int:
+def renew(project: Project, *, user: str, device: str, authority: bool, revoke_old: bool, json: bool) -> int:
     """A new certificate for a user, a new authority, or all that is due."""
-    kept = keeping.store(understood)
-    pki = keeping.existing(understood, kept)
+    kept = pki_store.store(project)
+    pki = pki_store.existing(project, kept)
     written: list[str] = []
     if authority:
-        pki.renew_intermediate(keeping.passphrase("The root key's passphrase:"))
+        pki.renew_intermediate(pki_store.passphrase("The root key's passphrase:"))
     elif user:
-        login = _user(understood, user)
+        login = pki_store.entitled(project, user)
         old = _newest(pki, login, device)
-        days = keeping.days_for(understood, login)
-        secret = os.environ.get(keeping.PASSPHRASE, "")
+        days = pki_store.days_for(project, login)
+        secret = os.environ.get(pki_store.PASSPHRASE, "")
         fresh = pki.renew(old, days=days, revoke=revoke_old, passphrase=secret)
-        written.append(str(_write(understood, pki, fresh, None)))
+        written.append(str(_write(project, pki, fresh, None)[0]))
     else:
-        users = {each.login for each in understood.cluster.access.vpn.users}
+        users = {each.login for each in project.cluster.access.vpn.users}
         for due in (each for each in pki.due() if each.kind == "client"):
             login, _, device = due.name.partition("@")
             if login in users:
                 old = next(each for each in pki.certificates() if each.id == due.id)
-                fresh = pki.renew(old, days=keeping.days_for(understood, login))
-                written.append(str(_write(understood, pki, fresh, None)))
-    trees.prepare(understood, kept)
+                fresh = pki.renew(old, days=pki_store.days_for(project, login))
+                written.append(str(_write(project, pki, fresh, None)[0]))
+    gateway_files.prepare(project, kept)
     if json:
         say_json({"profiles": written})
         return 0
@@ -198,44 +227,44 @@ def renew(
         say("Made an intermediate; all that is issued from now on is issued by it.")
     if not written and not authority:
         say("No profile is due.")
-    say(f"Bring it to the servers: invoke vpn.push {understood.environment.options}")
+    say(f"Bring it to the servers: invoke vpn.push {project.environment.options}")
     return 0
 
 
-def take_over(understood: Understood, folder: str) -> int:
+def take_over(project: Project, folder: str) -> int:
     """Import an easy-rsa PKI."""
-    kept = keeping.store(understood)
-    pki = keeping.pki(understood, kept)
-    ours = keeping.passphrase("A passphrase for the root key in our store:", again=True)
+    kept = pki_store.store(project)
+    pki = pki_store.pki(project, kept)
+    ours = pki_store.passphrase("A passphrase for the root key in our store:", again=True)
     theirs = os.environ.get(THEIRS) or ask_secret("The passphrase of easy-rsa's CA key, empty for none:")
     pki.import_easy_rsa(Path(folder), theirs, ours)
     certificates = pki.certificates()
-    valid = sum(each.valid(keeping.now()) for each in certificates)
+    valid = sum(each.valid(clock.now()) for each in certificates)
     say(f"Imported {folder} into {kept}: {len(certificates)} certificates, {valid} of them valid.")
     return 0
 
 
-def backup(understood: Understood, out: str) -> int:
+def backup(project: Project, out: str) -> int:
     """All of the PKI in one sealed file."""
-    from infra.drive.private import write_file
+    from infra.drive.secret_files import write_file
 
-    pki = keeping.existing(understood, keeping.store(understood))
-    target = Path(out or f"{understood.environment.name}.pki")
-    data = pki.backup(keeping.passphrase("A passphrase for the backup:", again=True))
+    pki = pki_store.existing(project, pki_store.store(project))
+    target = Path(out or f"{project.environment.name}.pki")
+    data = pki.backup(pki_store.passphrase("A passphrase for the backup:", again=True))
     write_file(target, data)
     say(f"{target}: {len(pki.certificates())} certificates. Only the passphrase opens it.")
     return 0
 
 
-def restore(understood: Understood, source: str, *, replace: bool) -> int:
+def restore(project: Project, source: str, *, replace: bool) -> int:
     """Put a backup back."""
     try:
         data = Path(source).read_bytes()
     except FileNotFoundError:
         raise UsageError(f"{source}: there is no such file") from None
-    kept = keeping.store(understood)
-    pki = keeping.pki(understood, kept)
-    pki.restore(data, keeping.passphrase("The backup's passphrase:"), replace=replace)
+    kept = pki_store.store(project)
+    pki = pki_store.pki(project, kept)
+    pki.restore(data, pki_store.passphrase("The backup's passphrase:"), replace=replace)
     say(f"{kept} holds {len(pki.certificates())} certificates.")
     return 0
 
@@ -243,42 +272,44 @@ def restore(understood: Understood, source: str, *, replace: bool) -> int:
 # -- parts ------------------------------------------------------------------------------------------------
 
 
-def _user(understood: Understood, login: str) -> str:
-    """``UsageError`` for somebody who gets no profile."""
-    entitled = [each.login for each in understood.cluster.access.vpn.users]
-    if login in entitled:
-        return login
-    where = understood.environment.spec_file
-    if any(each.login == login for each in understood.cluster.access.users):
-        raise UsageError(f"{where}: access.users.{login}.vpn is false: {login} gets no profile")
-    raise UsageError(f"{where}: access.users has no {login}; {meant_one_of(login, entitled)}")
+def _clients(project: Project, kept: Store) -> tuple[Pki, list[Certificate]]:
+    """The PKI, and everybody's certificates. ``UsageError`` without a PKI, where there ought to be one."""
+    vpn = project.cluster.access.vpn
+    pki = pki_store.pki(project, kept) if vpn.wireguard else pki_store.existing(project, kept)
+    return pki, [each for each in pki.certificates() if each.kind == "client"] if pki.exists() else []
 
 
-def _clashes(understood: Understood, home: str) -> tuple[str, ...]:
-    if not home:
-        return ()
-    from infra.render.openvpn import clashes
-
+def _text(csr: str) -> str:
     try:
-        network = IPv4Network(home, strict=False)
-    except ValueError:
-        raise UsageError(f"--home: {home!r} is no block of IPv4 addresses, as in 192.168.1.0/24") from None
-    return tuple(map(str, clashes(understood.cluster, network, understood.outputs)))
+        return Path(csr).read_text(encoding="ascii")
+    except OSError as problem:
+        raise UsageError(f"--csr {csr}: {problem.strerror}; name the file of a signing request") from None
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"--csr {csr}: not PEM; openssl req -in {csr} -inform DER -out request.pem"
+        ) from None
 
 
-def _write(understood: Understood, pki: Pki, certificate: Certificate, out: Path | None) -> Path:
-    from infra.drive.private import write_file
-    from infra.drive.vpn.profiles import inline
-    from infra.render.openvpn import profile as head
-    from infra.render.openvpn import unknown_hosts
+def _write(project: Project, pki: Pki, certificate: Certificate, out: Path | None) -> tuple[Path, Path]:
+    """A profile for every client, and the archive for NetworkManager."""
+    from infra.drive.secret_files import write_file
+    from infra.drive.vpn import profiles
+    from infra.render import openvpn
 
-    cluster, outputs = understood.cluster, understood.outputs
-    settings = head(cluster, outputs, certificate.user)
-    if unknown := unknown_hosts(cluster, outputs):
+    cluster, outputs, login = project.cluster, project.outputs, certificate.user
+    settings = openvpn.profile(cluster, outputs, login)
+    if unknown := openvpn.unknown_hosts(cluster, outputs):
         note(f"left out until they are applied: {', '.join(unknown)}")
-    path = out or understood.environment.build / "profiles" / f"{certificate.name.replace('@', '-')}.ovpn"
-    write_file(path, inline(settings, certificate, pki.authorities()))
-    return path
+    name = certificate.name.replace("@", "-")
+    path = out or project.environment.build / "profiles" / f"{name}.ovpn"
+    connection = f"{cluster.environment}-{name}"
+    folder = profiles.network_manager_folder(connection)
+    keyfile = openvpn.network_manager(cluster, outputs, login, connection, folder)
+    authorities = pki.authorities()
+    write_file(path, profiles.inline(settings, certificate, authorities, f"{path.stem}.key"))
+    archive = path.with_name(f"{path.stem}.networkmanager.tar")
+    write_file(archive, profiles.network_manager_files(connection, keyfile, certificate, authorities))
+    return path, archive
 
 
 def _newest(pki: Pki, login: str, device: str) -> Certificate:
@@ -312,6 +343,7 @@ def _row(each: Certificate, moment: Any, gone: dict[str, int]) -> dict[str, str]
     return {
         "user": each.user,
         "device": each.device,
+        "kind": "openvpn",
         "state": state,
         "until": f"{each.not_after:%Y-%m-%d}",
         "changed": f"{each.revoked or each.issued:%Y-%m-%d}",

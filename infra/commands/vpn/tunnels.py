@@ -6,47 +6,68 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from infra.commands import world
-from infra.commands.environment import Understood
+from infra.commands import pki_store, session
+from infra.commands.environment import Project
 from infra.commands.terminal import columns, note, say, say_json
-from infra.commands.vpn import keeping, trees
+from infra.commands.vpn import devices, gateway_files
+from infra.drive import clock
 from infra.errors import DriveError, UsageError
 from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from ipaddress import IPv4Address
 
     from infra.drive.vpn.cloud import CloudState
     from infra.drive.vpn.gateways import LiveGateway, TunnelState
+    from infra.model.remote import VpnServer
     from infra.model.tunnels import SiteGateway, SiteTunnel
 
 
-def status(understood: Understood, *, json: bool) -> int:
-    """Every tunnel as both ends see it; 1 when one is down at an end, or a gateway could not be asked."""
-    gateways = [_live(each) for each in understood.cluster.gateways]
-    if not gateways:
-        raise UsageError(f"{understood.environment.spec_file} has no site with a gateway")
+def status(project: Project, *, json: bool) -> int:
+    """Every tunnel as both ends see it, for how long VPN servers let laptops in, and WireGuard's devices.
+
+    1 when a tunnel is down at an end, a server's revocation list has ended, or a machine could not be asked.
+    """
+    gateways = [_live(each) for each in project.cluster.gateways]
+    servers, speaking = _servers(project), devices.servers(project)
+    if not gateways and not servers and not speaking:
+        raise UsageError(f"{project.environment.spec_file} has no site with a gateway or a VPN server")
     with ThreadPoolExecutor(max_workers=16) as pool:
-        asked = pool.submit(_cloud, understood)
+        asked = pool.submit(_cloud, project)
+        lists = pool.map(_list_ends, servers)
+        connected = pool.map(devices.connected, speaking)
         ours = list(pool.map(_states, gateways))
         theirs = asked.result()
+        ends = dict(zip(servers, lists, strict=True))
+        told = dict(zip(speaking, connected, strict=True))
     rows = [
-        _row(each.gateway, tunnel, mine, theirs, understood)
+        _row(each.gateway, tunnel, mine, theirs, project)
         for each, mine in zip(gateways, ours, strict=True)
         for tunnel in each.gateway.tunnels
     ]
+    server_rows = [_server_row(server.site, found) for server, found in ends.items()]
+    unasked = {
+        each.gateway.site: mine for each, mine in zip(gateways, ours, strict=True) if isinstance(mine, str)
+    }
+    device_rows = [row for found in told.values() if not isinstance(found, str) for row in found]
+    unasked |= {server.site: found for server, found in told.items() if isinstance(found, str)}
     if json:
-        say_json(rows)
+        say_json({"tunnels": rows, "servers": server_rows, "devices": device_rows, "unreached": unasked})
     else:
-        say(columns(("site", "tunnel", "gateway", "bgp", "routes", "aws"), [_line(row) for row in rows]))
-        for each, mine in zip(gateways, ours, strict=True):
-            if isinstance(mine, str):
-                note(f"{each.gateway.site}: {mine}")
-    return 1 if any(row["down"] for row in rows) or any(isinstance(mine, str) for mine in ours) else 0
+        if rows:
+            say(columns(("site", "tunnel", "gateway", "bgp", "routes", "aws"), [_line(row) for row in rows]))
+        for site, why in unasked.items():
+            note(f"{site}: {why}")
+        _say_servers(project, ends)
+        if device_rows:
+            say(devices.table(device_rows))
+    failed = any(row["down"] for row in rows) or any(not row["open"] for row in server_rows) or unasked
+    return 1 if failed else 0
 
 
-def rotate(understood: Understood, site: str) -> int:
+def rotate(project: Project, site: str) -> int:
     """New keys for all tunnels of a site, one after the other, while traffic goes on.
 
     ``UsageError`` before anything is touched while a tunnel of the site, or of one that it has a tunnel to,
@@ -55,24 +76,24 @@ def rotate(understood: Understood, site: str) -> int:
     from infra.drive.vpn.cloud import Cloud
     from infra.drive.vpn.rotation import Rotation
 
-    known = {each.site: each for each in understood.cluster.gateways}
+    known = {each.site: each for each in project.cluster.gateways}
     if site not in known:
         raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
-    if world.is_embedded(understood.environment, understood.cluster):
+    if session.is_embedded(project.environment, project.cluster):
         raise UsageError("there are no machines behind the embedded AWS: nothing to rotate")
-    env = keeping.environ(understood)
-    kept = keeping.store(understood, env)
+    env = pki_store.environ(project)
+    kept = pki_store.store(project, env)
     gateway = known[site]
     # All that could refuse a key once its other end has it refuses here, before anything is touched.
     involved = {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}
-    trees.require_whole(understood, involved)
+    gateway_files.require_whole(project, involved)
     for name in sorted(involved):
         _live(known[name]).machine.run("true")
     Rotation(
         gate=_live(gateway),
-        cloud=Cloud(understood.cluster, understood.outputs, env),
+        cloud=Cloud(project.cluster, project.outputs, env),
         store=kept,
-        deliver=lambda sites: trees.deliver(understood, kept, sites),
+        deliver=lambda sites: gateway_files.deliver(project, kept, sites),
         say=note,
     ).run(site, gateway.tunnels)
     say(f"{site}: {len(gateway.tunnels)} tunnels have new keys.")
@@ -94,13 +115,50 @@ def _states(gateway: LiveGateway) -> Mapping[str, TunnelState] | str:
         return str(problem)
 
 
-def _cloud(understood: Understood) -> Mapping[IPv4Address, CloudState]:
+def _servers(project: Project) -> tuple[VpnServer, ...]:
+    """Those that laptops may come in by: none before there is a PKI, and none that is not applied yet."""
+    from infra.drive.secrets.names import PKI_ROOT
+
+    if not project.cluster.access.vpn.openvpn:
+        return ()
+    found = pki_store.applied_servers(project)
+    return found if found and pki_store.store(project).get(PKI_ROOT) else ()
+
+
+def _list_ends(server: VpnServer) -> datetime | str:
+    """When the revocation list of a server ends, or why it can't be asked."""
+    from infra.drive.ssh import Machine
+    from infra.drive.vpn import revocations
+
+    try:
+        return revocations.on_server(Machine(server.fqdn))
+    except DriveError as problem:
+        return str(problem)
+
+
+def _server_row(site: str, ends: datetime | str) -> dict[str, Any]:
+    if isinstance(ends, str):
+        return {"site": site, "open": False, "until": None, "error": ends}
+    return {"site": site, "open": ends > clock.now(), "until": ends.isoformat(), "error": None}
+
+
+def _say_servers(project: Project, ends: Mapping[VpnServer, datetime | str]) -> None:
+    for server, found in ends.items():
+        if isinstance(found, str):
+            note(f"{server.site}: {found}")
+        elif line := pki_store.list_ending(project, server.site, found):
+            note(f"warning: {line}")
+        else:
+            say(f"{server.site}: laptops come in; its revocation list ends on {found:%Y-%m-%d}.")
+
+
+def _cloud(project: Project) -> Mapping[IPv4Address, CloudState]:
     from infra.drive.vpn.cloud import Cloud
 
-    if not understood.outputs.tunnels:
+    if not project.outputs.tunnels:
         return {}
     try:
-        return Cloud(understood.cluster, understood.outputs, keeping.environ(understood)).states()
+        return Cloud(project.cluster, project.outputs, pki_store.environ(project)).states()
     except DriveError as problem:
         note(str(problem))
         return {}
@@ -111,9 +169,9 @@ def _row(
     tunnel: SiteTunnel,
     mine: Mapping[str, TunnelState] | str,
     theirs: Mapping[IPv4Address, CloudState],
-    understood: Understood,
+    project: Project,
 ) -> dict[str, Any]:
-    outside = understood.outputs.remote(tunnel)
+    outside = project.outputs.remote(tunnel)
     here = mine[tunnel.name] if not isinstance(mine, str) else None
     there = theirs.get(outside) if outside is not None and tunnel.kind == "aws" else None
     return {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from infra.drive.doctor import account, machine
-from infra.drive.doctor.patient import Check, Finding, Patient
+from infra.drive.doctor.context import Check, Context, Finding
 
-__all__ = ["CHECKS", "Check", "Finding", "Patient", "examine", "text", "to_json"]
+__all__ = ["CHECKS", "Check", "Context", "Finding", "examine", "text", "to_json"]
 
 CHECKS: Final[tuple[Check, ...]] = (
     machine.python,
@@ -25,9 +25,9 @@ CHECKS: Final[tuple[Check, ...]] = (
 """In the order in which a person mends things. A new check is one function and one row."""
 
 
-def examine(patient: Patient) -> list[Finding]:
+def examine(context: Context) -> list[Finding]:
     """What every check finds, in order."""
-    return [finding for check in CHECKS for finding in check(patient)]
+    return [finding for check in CHECKS for finding in check(context)]
 
 
 def text(findings: list[Finding]) -> str:

@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from infra.drive.aws import errors
-from infra.drive.doctor.patient import Finding, Patient
+from infra.drive.clock import now
+from infra.drive.doctor.context import Context, Finding
 
 SKEW: Final = 240
 """Seconds that our clock may be off. AWS refuses requests that are signed five minutes early or late
 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html)."""
 
 
-def credentials(patient: Patient) -> Iterator[Finding]:
-    if not patient.uses_aws:
+def credentials(context: Context) -> Iterator[Finding]:
+    if not context.uses_aws:
         return
-    who = patient.identity
+    who = context.identity
     if isinstance(who, Exception):
-        profile = f" --profile {patient.profile}" if patient.profile else ""
+        profile = f" --profile {context.profile}" if context.profile else ""
         fix = (
-            f"Start it: `invoke local.up {patient.options}`."
-            if patient.embedded
+            f"Start it: `invoke local.up {context.options}`."
+            if context.embedded
             else f"Sign in: `aws sso login{profile}`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY."
         )
         yield Finding("credentials", "fail", str(who), fix)
         return
     account, arn = str(who["Account"]), str(who["Arn"])
-    if patient.account and not patient.embedded and account != patient.account:
+    if context.account and not context.embedded and account != context.account:
         yield Finding(
             "credentials",
             "fail",
-            f"{arn} is of account {account}; the spec says {patient.account}",
+            f"{arn} is of account {account}; the spec says {context.account}",
             "Use another profile, or correct `aws.account` in the spec.",
         )
     else:
         yield Finding("credentials", "ok", f"{arn}, account {account}")
 
 
-def clock(patient: Patient) -> Iterator[Finding]:
+def clock(context: Context) -> Iterator[Finding]:
     from email.utils import parsedate_to_datetime
 
-    who = patient.identity if patient.uses_aws else None
+    who = context.identity if context.uses_aws else None
     if who is None:
         return
     told = (
@@ -54,7 +54,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
     )
     if not told:
         return
-    off = abs((datetime.now(UTC) - parsedate_to_datetime(told)).total_seconds())
+    off = abs((now() - parsedate_to_datetime(told)).total_seconds())
     if off > SKEW:
         yield Finding(
             "clock", "fail", f"{off:.0f} s from AWS's", "Set it by NTP: `sudo timedatectl set-ntp true`."
@@ -63,16 +63,16 @@ def clock(patient: Patient) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"{off:.0f} s from AWS's")
 
 
-def regions(patient: Patient) -> Iterator[Finding]:
-    if not patient.signed_in or not patient.regions:
+def regions(context: Context) -> Iterator[Finding]:
+    if not context.signed_in or not context.regions:
         return
     try:
-        said = patient.client("ec2").describe_regions(AllRegions=True)["Regions"]
+        said = context.client("ec2").describe_regions(AllRegions=True)["Regions"]
     except errors() as problem:
         yield Finding("regions", "warn", str(problem), "Allow ec2:DescribeRegions.")
         return
     status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
-    for region in patient.regions:
+    for region in context.regions:
         if region not in status:
             yield Finding("regions", "fail", f"{region} is no region of this account's partition")
         elif status[region] == "not-opted-in":
@@ -82,16 +82,16 @@ def regions(patient: Patient) -> Iterator[Finding]:
                 f"{region} is not enabled",
                 f"aws account enable-region --region-name {region}",
             )
-    if all(status.get(region) in ("opt-in-not-required", "opted-in") for region in patient.regions):
-        yield Finding("regions", "ok", ", ".join(patient.regions))
+    if all(status.get(region) in ("opt-in-not-required", "opted-in") for region in context.regions):
+        yield Finding("regions", "ok", ", ".join(context.regions))
 
 
-def quotas(patient: Patient) -> Iterator[Finding]:
-    if patient.embedded or not patient.signed_in:
+def quotas(context: Context) -> Iterator[Finding]:
+    if context.embedded or not context.signed_in:
         return
     from infra.catalogue import quotas as catalogue
 
-    for (region, name), needed in sorted(patient.vcpus.items()):
+    for (region, name), needed in sorted(context.vcpus.items()):
         known = catalogue.find(name)
         if known is None:
             yield Finding(
@@ -99,7 +99,7 @@ def quotas(patient: Patient) -> Iterator[Finding]:
             )
             continue
         try:
-            quota = patient.client("service-quotas", region).get_service_quota(
+            quota = context.client("service-quotas", region).get_service_quota(
                 ServiceCode=known.service, QuotaCode=known.code
             )["Quota"]
         except errors() as problem:
@@ -120,34 +120,34 @@ def quotas(patient: Patient) -> Iterator[Finding]:
             yield Finding("quotas", "ok", said)
 
 
-def state_bucket(patient: Patient) -> Iterator[Finding]:
-    if not patient.bucket or not patient.signed_in:
+def state_bucket(context: Context) -> Iterator[Finding]:
+    if not context.bucket or not context.signed_in:
         return
     from botocore.exceptions import ClientError
 
-    s3 = patient.client("s3", patient.bucket_region)
-    make = f"invoke bootstrap {patient.options}"
+    s3 = context.client("s3", context.bucket_region)
+    make = f"invoke bootstrap {context.options}"
     try:
-        s3.head_bucket(Bucket=patient.bucket)
-        versioning = s3.get_bucket_versioning(Bucket=patient.bucket).get("Status")
+        s3.head_bucket(Bucket=context.bucket)
+        versioning = s3.get_bucket_versioning(Bucket=context.bucket).get("Status")
     except ClientError as problem:
         code = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if code == 404:
-            yield Finding("state", "fail", f"there is no bucket {patient.bucket}", make)
+            yield Finding("state", "fail", f"there is no bucket {context.bucket}", make)
         else:
             yield Finding(
                 "state",
                 "fail",
-                f"bucket {patient.bucket}: {problem}",
+                f"bucket {context.bucket}: {problem}",
                 "Another account may own that name: choose one of your own in `state.bucket`.",
             )
         return
     except errors() as problem:
-        yield Finding("state", "fail", f"bucket {patient.bucket}: {problem}")
+        yield Finding("state", "fail", f"bucket {context.bucket}: {problem}")
         return
     if versioning == "Enabled":
-        yield Finding("state", "ok", f"bucket {patient.bucket}, versioned")
+        yield Finding("state", "ok", f"bucket {context.bucket}, versioned")
     else:
         yield Finding(
-            "state", "warn", f"bucket {patient.bucket} keeps no older versions: a broken state is lost", make
+            "state", "warn", f"bucket {context.bucket} keeps no older versions: a broken state is lost", make
         )

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from infra.drive.doctor.patient import Finding, Patient
+from infra.drive.build_folders import Folders
+from infra.drive.doctor.context import Context, Finding
 from infra.drive.engine import EMBEDDED, Engine, engines, find_engine
-from infra.drive.folders import Folders
 from infra.errors import DriveError
 
 ROOM: Final = 2 * 1024**3
@@ -33,17 +33,17 @@ _TOOLS: Final = {
 """Programs beside Terraform: the option that makes them say their version, and how to mend their lack."""
 
 
-def python(_patient: Patient) -> Iterator[Finding]:
+def python(_patient: Context) -> Iterator[Finding]:
     # That it is new enough is seen to by whoever installs us.
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
-def engine(patient: Patient) -> Iterator[Finding]:
-    for program, found in engines(patient.env):
+def engine(context: Context) -> Iterator[Finding]:
+    for program, found in engines(context.env):
         if isinstance(found, DriveError):
             yield Finding("engine", "warn", str(found), f"Upgrade or remove {program}.")
     try:
-        used: Engine = find_engine(patient.env)
+        used: Engine = find_engine(context.env)
     except DriveError as problem:
         yield Finding("engine", "fail", str(problem), "Install Terraform or OpenTofu, 1.6 or newer.")
         return
@@ -58,8 +58,8 @@ def engine(patient: Patient) -> Iterator[Finding]:
         yield Finding("engine", "ok", f"{used} at {used.argv[0]}")
 
 
-def cli_config(patient: Patient) -> Iterator[Finding]:
-    named = patient.env.get("TF_CLI_CONFIG_FILE")
+def cli_config(context: Context) -> Iterator[Finding]:
+    named = context.env.get("TF_CLI_CONFIG_FILE")
     if named and not Path(named).is_file():
         yield Finding(
             "cli config",
@@ -69,12 +69,12 @@ def cli_config(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def providers(patient: Patient) -> Iterator[Finding]:
-    installed = Folders(patient.build).data / "providers"
+def providers(context: Context) -> Iterator[Finding]:
+    installed = Folders(context.build).data / "providers"
     if any(installed.glob("*/*/*/*/*")):
         yield Finding("providers", "ok", f"installed in {installed}")
         return
-    config = patient.env.get("TF_CLI_CONFIG_FILE") or Path.home() / ".terraformrc"
+    config = context.env.get("TF_CLI_CONFIG_FILE") or Path.home() / ".terraformrc"
     try:
         said = Path(config).read_text(encoding="utf-8")
     except OSError:
@@ -114,9 +114,9 @@ def _reachable(url: str) -> Finding:
     return Finding("providers", "ok", f"{host} can be reached")
 
 
-def tools(patient: Patient) -> Iterator[Finding]:
+def tools(context: Context) -> Iterator[Finding]:
     for tool, (option, fix) in _TOOLS.items():
-        found = shutil.which(tool, path=patient.env.get("PATH"))
+        found = shutil.which(tool, path=context.env.get("PATH"))
         if found is None:
             yield Finding(tool, "warn", "not on PATH", fix)
             continue
@@ -129,8 +129,8 @@ def tools(patient: Patient) -> Iterator[Finding]:
             yield Finding(tool, "ok", f"{said} at {found}")
 
 
-def disk(patient: Patient) -> Iterator[Finding]:
-    place = patient.build.absolute()
+def disk(context: Context) -> Iterator[Finding]:
+    place = context.build.absolute()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free

@@ -6,11 +6,11 @@
     payload     what is uploaded to the build instance, as an archive that is the same for the same inputs
     inputs      the hash of all that goes in: what was baked already is not baked again
     packer      the one place that knows how Packer is called (packer-py builds its command lines)
-    phases      what Packer is doing, as a person sees it
-    ground      what a build instance stands on: a subnet, a security group, a key pair
+    progress    what Packer is doing, as a person sees it
+    build_resources  what a build instance needs: a subnet, a security group, a key pair
     journal     bakes that were begun, so that one that was killed can be cleaned up after
-    sweep       take away whatever a bake left in any region
-    shelf       the AMIs there are
+    cleanup     take away whatever a bake left in any region
+    amis        the AMIs there are
     usage       who uses them
     listing     what there is of each image, for `invoke images`
     prune       which may go

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive.aws import Aws, RegionsError, each_region, told
-from infra.drive.images import ground, inputs, packer, payload, shelf, sweep
+from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
+from infra.drive.images import amis, build_resources, cleanup, inputs, packer, payload
+from infra.drive.images.amis import BAKE, INPUTS, SOURCE, Ami
 from infra.drive.images.inputs import Inputs
 from infra.drive.images.journal import Entry, Journal, new_id
-from infra.drive.images.phases import Progress, phase_of
-from infra.drive.images.shelf import BAKE, INPUTS, SOURCE, Ami
-from infra.drive.private import write_file
+from infra.drive.images.progress import Progress, phase_of
+from infra.drive.secret_files import write_file
 from infra.errors import DriveError, ToolError
 from infra.files import Files
 from infra.model.machines import Image
@@ -74,6 +74,8 @@ class Job:
     revision: str
     """The commit of the project, with ``-dirty`` where it is not what is committed; empty outside of git."""
     options: str
+    clients: Mapping[str, Path]
+    """AWS's name of an architecture → the package of the client that runs cookbooks, fetched and checked."""
     subnet: str = ""
     ssh_from: str = ""
     private: bool = False
@@ -156,12 +158,12 @@ class _NoSpot(Exception):  # noqa: N818 - a state of the market
 
 def prepare(job: Job, image: Image, aws: Aws) -> Ready:
     """Gather an image's inputs and look whether it is baked already. Changes nothing."""
-    source = shelf.newest_source(aws, job.region, image.source.owner, image.source.name, image.architecture)
+    source = amis.newest_source(aws, job.region, image.source.owner, image.source.name, image.architecture)
     members = payload.contents(job.files, image.name, job.cookbooks, job.packer)
     gathered = inputs.gather(
         job.files, image.name, source.id, members, payload.archive(members), job.packer / "scripts"
     )
-    found = shelf.everywhere(shelf.ours(aws, job.regions, image=image.name, inputs=gathered.digest))
+    found = amis.everywhere(amis.ours(aws, job.regions, image=image.name, inputs=gathered.digest))
     return Ready(
         image, gathered, source, {region: one.id for region, one in found.items()} if found else None
     )
@@ -209,9 +211,11 @@ def _attempts(oven: _Oven, spot: bool) -> dict[str, str]:
     oven.progress.enter("preparing")
     packer.prepare(oven.program, folder, job.env)
     tags = _tags(job, oven.ready, entry)
-    where = ground.place(oven.aws, job.region, job.environment, oven.ready.image.build_type, job.subnet)
-    ssh_from = job.ssh_from or ground.own_address(job.env)
-    own = ground.make(oven.aws, job.region, where, entry.id, ssh_from, tags, oven.journal.folder)
+    where = build_resources.place(
+        oven.aws, job.region, job.environment, oven.ready.image.build_type, job.subnet
+    )
+    ssh_from = job.ssh_from or build_resources.own_address(job.env)
+    own = build_resources.make(oven.aws, job.region, where, entry.id, ssh_from, tags, oven.journal.folder)
     archive = oven.journal.folder / f"{entry.id}.tar.gz"
     archive.write_bytes(oven.ready.inputs.payload)
     manifest = oven.journal.folder / f"{entry.id}.manifest.json"
@@ -225,6 +229,7 @@ def _attempts(oven: _Oven, spot: bool) -> dict[str, str]:
         "key_pair": own.key_pair,
         "private_key_file": str(own.private_key_file),
         "payload": str(archive),
+        "client": str(job.clients[oven.ready.image.architecture].absolute()),
         "scripts": str(job.packer.absolute() / "scripts"),
         "manifest": str(manifest),
         "endpoint": job.env.get("AWS_ENDPOINT_URL", ""),
@@ -257,7 +262,7 @@ def _run(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> None:
     write_file(variables, json.dumps(values))
 
     def guard(instance: str) -> None:
-        with told(f"close the metadata of {instance}", needs=("ec2:ModifyInstanceMetadataOptions",)):
+        with aws_errors(f"close the metadata of {instance}", needs=("ec2:ModifyInstanceMetadataOptions",)):
             oven.aws.client("ec2", job.region).modify_instance_metadata_options(
                 InstanceId=instance, HttpTokens="required", HttpPutResponseHopLimit=1
             )
@@ -326,7 +331,7 @@ def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
     """Their instances answer metadata requests with a token alone (EC2 User Guide, "Configure the AMI")."""
 
     def require(region: str) -> None:
-        with told(
+        with aws_errors(
             f"require IMDSv2 of {amis[region]} in {region}", needs=("ec2:ModifyImageAttribute",), quoting=True
         ):
             aws.client("ec2", region).modify_image_attribute(
@@ -353,7 +358,7 @@ def _tags(job: Job, ready: Ready, entry: Entry) -> dict[str, str]:
 def _take_back(aws: Aws, journal: Journal, entry: Entry, problem: BaseException | None, options: str) -> None:
     """After a bake that went well, all but the images; after any other, everything."""
     try:
-        sweep.sweep(aws, entry, images=problem is not None)
+        cleanup.sweep(aws, entry, images=problem is not None)
     except (DriveError, RegionsError) as left:
         why = f"{problem}\n" if isinstance(problem, DriveError) else ""
         raise LeftError(

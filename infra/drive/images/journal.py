@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from infra.drive import clock
+from infra.drive.build_folders import private
 from infra.drive.flock import Taken, held
-from infra.drive.folders import private
-from infra.drive.private import write_file
+from infra.drive.secret_files import write_file
 
 _PATIENCE: Final = 600.0
 """Seconds that a Packer whose caller died may take to clean up."""
@@ -41,7 +42,7 @@ class Entry:
 
 def new_id(now: datetime | None = None) -> str:
     """An id for a bake that begins now."""
-    return f"{(now or datetime.now(UTC)).strftime(_TIME)}-{secrets.token_hex(3)}"
+    return f"{(now or clock.now()).strftime(_TIME)}-{secrets.token_hex(3)}"
 
 
 def begun(bake: str) -> datetime | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from infra.drive.aws import Aws, told
-from infra.drive.images import shelf
-from infra.drive.images.shelf import INPUTS, SOURCE, Ami
+from infra.drive.aws import Aws, aws_errors
+from infra.drive.images import amis
+from infra.drive.images.amis import INPUTS, SOURCE, Ami
 from infra.drive.images.usage import Use, uses
 from infra.model.machines import Image
 
@@ -53,7 +53,7 @@ def rows(
     """One a site. ``sites``: AWS site → region; ``digest``: the hash of the image's inputs now; ``newest``:
     the newest source image; ``pools``: AWS site → what the spec runs on this image there."""
     regions = sorted(set(sites.values()))
-    found = shelf.ours(aws, regions, image=image.name)
+    found = amis.ours(aws, regions, image=image.name)
     used = uses(aws, regions)
     published = _published(aws, newest, found)
     return [
@@ -98,10 +98,12 @@ def _published(aws: Aws, newest: Ami, found: Mapping[str, tuple[Ami, ...]]) -> d
     bases = {one.tags[SOURCE] for amis in found.values() for one in amis if SOURCE in one.tags} - {newest.id}
     published = {newest.id: newest.created}
     if bases:
-        with told(f"look for source images in {newest.region}", needs=("ec2:DescribeImages",), quoting=True):
+        with aws_errors(
+            f"look for source images in {newest.region}", needs=("ec2:DescribeImages",), quoting=True
+        ):
             # By a filter: an id of an image that is no more would be an error.
             answer = aws.client("ec2", newest.region).describe_images(
                 Filters=[{"Name": "image-id", "Values": sorted(bases)}]
             )
-        published |= {row["ImageId"]: shelf.ami(row, newest.region).created for row in answer["Images"]}
+        published |= {row["ImageId"]: amis.ami(row, newest.region).created for row in answer["Images"]}
     return published

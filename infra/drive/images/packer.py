@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive import child
+from infra.drive import process
 from infra.errors import DriveError, ToolError
 
 MINIMUM: Final = (1, 6, 6)
@@ -36,7 +36,7 @@ _WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
 """What Packer says once something has failed."""
 _WELL: Final = re.compile(r": ok: |: Adding tag: |: Tagging snapshot: ")
 """What is of no interest to who asks what went wrong: checks that hold, tags."""
-_KEEPER: Final = Path(__file__).with_name("keeper.py")
+_SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def prepare(packer: Packer, folder: Path, env: Mapping[str, str]) -> None:
     if not packer.fetches_plugins:
         return
     command = _command(packer, "init", str(folder))
-    finished = child.run(command, folder=folder, env={**env, "CHECKPOINT_DISABLE": "1"})
+    finished = process.run(command, folder=folder, env={**env, "CHECKPOINT_DISABLE": "1"})
     if finished.exit_code:
         raise PackerError(("packer", "init"), finished.exit_code, finished.stderr)
 
@@ -138,7 +138,7 @@ def build(
     ``log`` gets all it says; ``lock`` is locked while it lives, which may be longer than we do.
     """
     command = [
-        sys.executable, "-I", str(_KEEPER), str(log), str(lock),
+        sys.executable, "-I", str(_SUPERVISOR), str(log), str(lock),
         *_command(packer, "build", _template(packer, folder), var_files),
     ]  # fmt: skip
     heard = Heard()
@@ -161,7 +161,7 @@ def build(
             listen(tail.lines())
             on_beat()
 
-        finished = child.run(
+        finished = process.run(
             command,
             folder=cwd,
             env={**env, "CHECKPOINT_DISABLE": "1", "PACKER_NO_COLOR": "1"},

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from infra.drive.aws import Aws, each_region, told
+from infra.drive.aws import Aws, aws_errors, each_region
+from infra.drive.images.amis import BAKE, Ami
 from infra.drive.images.journal import Entry, begun
-from infra.drive.images.shelf import BAKE, Ami
 from infra.drive.images.usage import Use
 
 STALE: Final = timedelta(hours=6)
@@ -81,7 +81,7 @@ def remove(aws: Aws, verdicts: Iterable[Verdict]) -> tuple[int, int]:
     def work(region: str) -> tuple[int, int]:
         ec2 = aws.client("ec2", region)
         snapshots = 0
-        with told(f"remove images in {region}", needs=_NEEDS, quoting=True):
+        with aws_errors(f"remove images in {region}", needs=_NEEDS, quoting=True):
             for one in going[region]:
                 ec2.deregister_image(ImageId=one.id)
                 for snapshot in one.snapshots:
@@ -101,7 +101,7 @@ def strays(aws: Aws, regions: Sequence[str], environment: str, now: datetime) ->
         {"Name": "tag:environment", "Values": [environment]},
     ]
     ids: set[str] = set()
-    with told(f"look for what bakes left in {regions[0]}", needs=("ec2:Describe*",), quoting=True):
+    with aws_errors(f"look for what bakes left in {regions[0]}", needs=("ec2:Describe*",), quoting=True):
         rows = [
             *ec2.describe_security_groups(Filters=filters)["SecurityGroups"],
             *ec2.describe_key_pairs(Filters=filters)["KeyPairs"],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.drive.aws import Aws, each_region, told
+from infra.drive.aws import Aws, aws_errors, each_region
 
 _NEEDS: Final = (
     "ec2:DescribeInstances", "ec2:DescribeLaunchTemplates", "ec2:DescribeLaunchTemplateVersions",
@@ -32,7 +32,7 @@ def uses(aws: Aws, regions: Iterable[str]) -> dict[str, tuple[Use, ...]]:
     """Region → every use there, of whoever: an image may be used by what is not ours."""
 
     def look(region: str) -> tuple[Use, ...]:
-        with told(f"look who uses images in {region}", needs=_NEEDS, quoting=True):
+        with aws_errors(f"look who uses images in {region}", needs=_NEEDS, quoting=True):
             return tuple(sorted({*_instances(aws, region), *_launching(aws, region)}))
 
     return each_region(regions, look)

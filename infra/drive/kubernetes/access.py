@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
 
-from infra.drive import folders, private
+from infra.drive import build_folders, clock, secret_files
 from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.certificates import Pair
 from infra.errors import UsageError
@@ -84,7 +83,7 @@ class Access:
     def ensure(self) -> None:
         """Credentials that hold for a while yet."""
         with self.lock:
-            now = datetime.now(UTC)
+            now = clock.now()
             if self.ends - now <= _RENEWED:
                 self._make(now)
 
@@ -96,7 +95,7 @@ class Access:
             ("client.key", pair.key),
             ("kubeconfig", json.dumps(_by_file(self.endpoint), indent=1)),
         ):
-            private.write_file(self.folder / name, text)
+            secret_files.write_file(self.folder / name, text)
         self.ends = pair.ends
         self.made += 1
 
@@ -104,7 +103,7 @@ class Access:
 @contextmanager
 def opened(build: Path, where: Endpoint, authority: Pair) -> Iterator[Access]:
     """An administrator's way to the API for as long as the block runs."""
-    state = folders.private(build / "state")
+    state = build_folders.private(build / "state")
     _sweep(state)
     folder = Path(mkdtemp(prefix="kube-", dir=state)).absolute()
     try:
@@ -165,5 +164,5 @@ def _document(
 def _sweep(state: Path) -> None:
     """Take away what runs that were killed have left."""
     for left in state.glob("kube-*"):
-        if left.is_dir() and time.time() - left.stat().st_mtime > 4 * LIFE.total_seconds():
+        if left.is_dir() and clock.now().timestamp() - left.stat().st_mtime > 4 * LIFE.total_seconds():
             shutil.rmtree(left, ignore_errors=True)

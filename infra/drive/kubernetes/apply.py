@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive import private
+from infra.drive import secret_files
 from infra.drive.kubernetes import rollout
 from infra.drive.kubernetes.api import Api, ApiError
 from infra.drive.kubernetes.kubectl import Kubectl
@@ -187,7 +187,7 @@ def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
 def written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
     """A stream of documents, JSON being YAML. As a List, kubectl would ask for the whole of OpenAPI v2."""
     file = kubectl.access.folder / name
-    private.write_file(file, "---\n".join(json.dumps(each) + "\n" for each in objects))
+    secret_files.write_file(file, "---\n".join(json.dumps(each) + "\n" for each in objects))
     return file
 
 

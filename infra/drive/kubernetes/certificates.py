@@ -8,6 +8,7 @@ algorithm that every reader of such tokens knows.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,14 +79,17 @@ def client(issuer: Pair, name: str, organisations: Iterable[str], now: datetime,
     with its issuer at the latest (Kubernetes, "Authenticating", X509 client certificates)."""
     signer, parent = _signer(issuer)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
+    subject = _subject(name, organisations)
     certificate = _leaf(key.public_key(), subject, parent, now, life, ExtendedKeyUsageOID.CLIENT_AUTH)
     return Pair(_pem(certificate.sign(signer, hashes.SHA256())), _key_pem(key))
+
+
+def request(name: str, organisations: Iterable[str]) -> tuple[str, str]:
+    """A request (PKCS #10) for a certificate of user ``name`` in groups ``organisations``, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = x509.CertificateSigningRequestBuilder().subject_name(_subject(name, organisations))
+    signed = made.sign(key, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), _key_pem(key)
 
 
 def server(issuer: Pair, name: str, names: Iterable[str], now: datetime, life: timedelta) -> Pair:
@@ -115,11 +119,28 @@ def public_of(key: str) -> str:
     )
 
 
+def key_id(key: str) -> str:
+    """What tokens that were signed with a private key name it by, in ``kid``: the SHA-256 of its public half
+    (Kubernetes, pkg/serviceaccount/jwt.go, keyIDFromPublicKey)."""
+    loaded = serialization.load_pem_private_key(key.encode(), None)
+    digest = hashlib.sha256(_spki(loaded.public_key())).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
 def pin(certificate: str) -> str:
     """``sha256:…`` of an authority's public key, as kubeadm pins it (RFC 7469; kubeadm join,
     ``--discovery-token-ca-cert-hash``)."""
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     return f"sha256:{hashlib.sha256(_spki(loaded.public_key())).hexdigest()}"
+
+
+def _subject(name: str, organisations: Iterable[str]) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
 
 
 def _leaf(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive import child
+from infra.drive import process
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.refs import Ref, parsed, ref
 from infra.errors import DriveError, ToolError
@@ -163,7 +163,7 @@ class Helm:
             "--values", str(release.values), "--timeout", release.timeout, "--history-max", "5",
             "--labels", LABEL,
         ]  # fmt: skip
-        done = child.run(
+        done = process.run(
             [self.program.path, *words, "--kubeconfig", str(self.access.kubeconfig)],
             folder=self.access.folder,
             env=_env(os.environ),

@@ -10,22 +10,28 @@ from __future__ import annotations
 import base64
 import shlex
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive.kubernetes import access, certificates, secrets
+from infra.drive import build_folders, secret_files
+from infra.drive.kubernetes import access, certificates, secrets, signing
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.certificates import Pair
+from infra.drive.kubernetes.signing import Signed
 from infra.drive.secrets.store import Store
+from infra.drive.ssh import Machine
 from infra.errors import DriveError
+from infra.model.platform import Oidc
 
 GROUP: Final = "causeway:"
 """Before each of a user's groups, in certificates."""
 
 EXEC_LIFE: Final = timedelta(hours=1)
+_EARLY: Final = timedelta(minutes=5)
+"""kubectl asks for another certificate so long before the end of the last one."""
 
 _BINDINGS: Final = (
     "/apis/rbac.authorization.k8s.io/v1/rolebindings",
@@ -34,21 +40,35 @@ _BINDINGS: Final = (
 
 
 def issue(
-    store: Store, authority: Pair, login: str, groups: Iterable[str], now: datetime, life: timedelta
-) -> Pair:
-    """A certificate for a user. Remembered before it is handed out. ``DriveError`` for one whose earlier
-    certificates were revoked and still hold: a new one would be no different from them."""
+    store: Store,
+    masters: Sequence[Machine],
+    login: str,
+    groups: Iterable[str],
+    now: datetime,
+    life: timedelta,
+) -> Signed:
+    """A certificate for a user. Remembered before it is handed out.
+
+    Raises:
+        DriveError: An earlier certificate was revoked and has not expired. A new one would give the rights
+            back to that one, too.
+    """
+    require_admitted(store, login, now)
+    before = secrets.issued(store).get(login)
+    if before is not None and before.revoked:
+        secrets.readmit(store, login)
+    signed = signing.sign(masters, login, [f"{GROUP}{each}" for each in groups], life)
+    secrets.remember(store, login, signed.pair.ends)
+    return signed
+
+
+def require_admitted(store: Store, login: str, now: datetime) -> None:
+    """``DriveError`` for a user whose certificates were revoked and have not expired."""
     if until := secrets.locked_out(store, now).get(login):
         raise DriveError(
             f"{login}'s credentials were revoked, and hold until {until:%Y-%m-%d %H:%M} UTC: whoever has "
             f"them would have {login}'s rights again. There are new ones after that"
         )
-    before = secrets.issued(store).get(login)
-    if before is not None and before.revoked:
-        secrets.readmit(store, login)
-    pair = certificates.client(authority, login, [f"{GROUP}{each}" for each in groups], now, life)
-    secrets.remember(store, login, pair.ends)
-    return pair
 
 
 def with_certificate(where: Endpoint, authority: str, cluster: str, login: str, pair: Pair) -> dict[str, Any]:
@@ -63,9 +83,9 @@ def with_certificate(where: Endpoint, authority: str, cluster: str, login: str, 
 def with_command(
     where: Endpoint, authority: str, cluster: str, login: str, *, folder: Path, environment: str
 ) -> dict[str, Any]:
-    """A kubeconfig whose credentials are fetched when they are needed, by whoever can open the store
-    (client.authentication.k8s.io/v1). kubectl runs the command where it is itself, and often outside of our
-    virtual environment: hence the folder, and the interpreter."""
+    """A kubeconfig whose credentials are fetched when they are needed, by engineers who may be root on a
+    master (client.authentication.k8s.io/v1). kubectl runs the command where it is itself, and often outside
+    of our virtual environment: hence the folder, and the interpreter."""
     words = [sys.executable, "-m", "invoke", "kubeconfig.credential", "--env", environment, "--user", login]
     script = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
     credentials = {
@@ -80,18 +100,66 @@ def with_command(
     return access.kubeconfig(where, authority, cluster=cluster, user=login, credentials=credentials)
 
 
+def with_single_sign_on(
+    where: Endpoint, authority: str, cluster: str, login: str, oidc: Oidc
+) -> dict[str, Any]:
+    """A kubeconfig without any secret: kubelogin (int128/kubelogin, a plugin of kubectl) opens the issuer's
+    page, and keeps the token that it gets (client.authentication.k8s.io/v1)."""
+    scope = {"email": ["email"], "sub": []}.get(oidc.claim, ["profile"])
+    trusted = [f"--certificate-authority-data={_base64(oidc.authority)}"] if oidc.authority else []
+    credentials = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "kubectl",
+            "args": [
+                *("oidc-login", "get-token"),
+                f"--oidc-issuer-url={oidc.issuer}",
+                f"--oidc-client-id={oidc.client}",
+                *(f"--oidc-extra-scope={each}" for each in scope),
+                *trusted,
+            ],
+            "interactiveMode": "IfAvailable",
+            "provideClusterInfo": False,
+            "installHint": "it is in kubelogin: kubectl krew install oidc-login, or brew install kubelogin",
+        }
+    }
+    return access.kubeconfig(where, authority, cluster=cluster, user=login, credentials=credentials)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 def exec_credential(pair: Pair) -> dict[str, Any]:
     """What such a command prints."""
     return {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
         "status": {
-            # Renewed a little before its end.
-            "expirationTimestamp": f"{pair.ends - timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}",
+            "expirationTimestamp": f"{pair.ends - _EARLY:%Y-%m-%dT%H:%M:%SZ}",
             "clientCertificateData": pair.certificate,
             "clientKeyData": pair.key,
         },
     }
+
+
+def keep(build: Path, login: str, pair: Pair) -> None:
+    """Save a user's certificate for the next ``kubectl``."""
+    build_folders.private(build / "state")
+    secret_files.write_file(_file(build, login), pair.joined())
+
+
+def kept(build: Path, login: str, now: datetime) -> Pair | None:
+    """The saved certificate; None if there is none, or it is about to expire."""
+    try:
+        pair = certificates.split(_file(build, login).read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return pair if pair.ends - now > 2 * _EARLY else None
+
+
+def _file(build: Path, login: str) -> Path:
+    return build / "state" / "credentials" / f"{login}.pem"
 
 
 def strip(api: Api, login: str) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive import child
+from infra.drive import process
 from infra.drive.kubernetes.access import Access
 from infra.errors import DriveError, ToolError
 
@@ -41,6 +41,13 @@ def minor(version: str) -> tuple[int, int]:
     if found is None:
         raise DriveError(f"{version!r} is no version of Kubernetes")
     return int(found[1]), int(found[2])
+
+
+def at_least(version: str, wanted: str) -> bool:
+    """Whether ``v1.36.2`` is ``1.36``, ``1.36.1`` or ``1.36.2``, or newer: as exact as ``wanted`` is."""
+    number = [int(part) for part in re.findall(r"\d+", version.partition("-")[0])]
+    least = [int(part) for part in wanted.split(".")]
+    return number[: len(least)] >= least
 
 
 def find(version: str) -> Program:
@@ -129,7 +136,7 @@ class Kubectl:
             said.append(line)
             on_line(line)
 
-        done = child.run(self._command(words), folder=self.access.folder, env=self._env(), on_line=hear)
+        done = process.run(self._command(words), folder=self.access.folder, env=self._env(), on_line=hear)
         if done.interrupted:
             raise KeyboardInterrupt
         if done.exit_code:

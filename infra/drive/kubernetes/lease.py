@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from infra.catalogue.labels import OURS
+from infra.drive.clock import now
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.errors import UsageError
 
@@ -26,13 +27,9 @@ _ABOUT: Final = f"{OURS}/doing"
 _PROCESS: Final = f"{OURS}/process"
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 @contextmanager
 def held(
-    api: Api, renewing: Api, who: str, doing: str, *, clock: Callable[[], datetime] = _now
+    api: Api, renewing: Api, who: str, doing: str, *, clock: Callable[[], datetime] = now
 ) -> Iterator[None]:
     """Nobody else works on the cluster meanwhile. ``UsageError`` with who does.
 

@@ -26,8 +26,11 @@ _ROUNDS: Final = 5
 RESET: Final = """\
 set -u
 if command -v kubeadm >/dev/null; then kubeadm reset --force >&2; code=$?; else code=0; fi
-# kubeadm leaves these to whoever calls it.
-rm -rf /etc/cni/net.d/* /var/lib/causeway/kubernetes-upgrade /etc/kubernetes/kubeadm-unfinished
+# kubeadm leaves these in place. The CNI bridge keeps an address of the node's pod range: a machine that joins
+# again gets another range, and no pod would start on it.
+for link in cni0 flannel.1; do ip link delete "$link" 2>/dev/null; done
+rm -rf /etc/cni/net.d/* /var/lib/cni/* /run/flannel
+rm -rf /var/lib/causeway/kubernetes-upgrade /etc/kubernetes/kubeadm-unfinished
 rm -f /etc/causeway/secrets/kubernetes-join.yaml
 exit $code
 """

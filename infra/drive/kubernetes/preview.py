@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from infra.drive import clock
 from infra.drive.kubernetes import access, apply, certificates, secrets
 from infra.drive.kubernetes.access import Access, Endpoint
 from infra.drive.kubernetes.api import Api
@@ -90,13 +91,13 @@ def serving(programs: Programs, *, services: str, admission: Sequence[str]) -> I
         folder = Path(temporary)
         keys = secrets.made(
             LocalStore("preview", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")}),
-            datetime.now(UTC),
+            clock.now(),
         )
         for path, text in keys.pki().items():
             (folder / "pki" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / "pki" / path).write_text(text)
         ends = timedelta(days=1)
-        serving = certificates.server(keys.ca, "kube-apiserver", [_NAME], datetime.now(UTC), ends)
+        serving = certificates.server(keys.ca, "kube-apiserver", [_NAME], clock.now(), ends)
         (folder / "pki" / "serving.crt").write_text(serving.certificate)
         (folder / "pki" / "serving.key").write_text(serving.key)
         with ExitStack() as stack:

@@ -6,7 +6,7 @@
     kubernetes/pki/front-proxy-ca   two engineers who begin at once can't end with half of each other's
     kubernetes/pki/etcd-ca
     kubernetes/pki/pages-ca         of internal web pages
-    kubernetes/pki/sa               the key that signs service accounts' tokens
+    kubernetes/pki/sa               keys of service accounts' tokens: the first signs, all verify
     kubernetes/encryption           keys of encryption at rest, the one that writes first
     kubernetes/users/<login>        the end of a user's last certificate, and whether all were revoked
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -49,7 +49,7 @@ class Keys:
     authorities: Mapping[str, Pair]
     """By the names of ``AUTHORITIES``."""
     accounts: str
-    """PEM."""
+    """As kept: see ``_account_keys``."""
     encryption: str
     """As kept: see ``encryption_config``."""
 
@@ -67,7 +67,13 @@ class Keys:
         for name, path in _FILES.items():
             pair = self.authorities[name]
             found |= {f"{path}.crt": pair.certificate, f"{path}.key": pair.key}
-        return {**found, "sa.key": self.accounts, "sa.pub": certificates.public_of(self.accounts)}
+        return {**found, **self.of_tokens()}
+
+    def of_tokens(self) -> dict[str, str]:
+        """Those of them that tokens of service accounts are signed and verified with (kube-apiserver(1),
+        ``--service-account-key-file``: it may hold several keys)."""
+        private = [each["key"] for each in _account_keys(self.accounts)]
+        return {"sa.key": private[0], "sa.pub": "".join(map(certificates.public_of, private))}
 
 
 def exist(store: Store) -> bool:
@@ -81,7 +87,7 @@ def made(store: Store, now: datetime) -> Keys:
     for name, common in AUTHORITIES.items():
         where = f"{ROOT}/pki/{name}"
         found[name] = _one(store, where, _maker(common, now), certificates.split)
-    accounts = _one(store, ACCOUNTS, certificates.account_key, _checked_key)
+    accounts = _one(store, ACCOUNTS, certificates.account_key, _checked_accounts)
     kept = _one(store, ENCRYPTION, lambda: json.dumps([_encryption_key(1)]), _checked_encryption)
     return Keys(found, accounts, kept)
 
@@ -111,12 +117,17 @@ def encryption_config(kept: str) -> str:
 
 
 Rotation: TypeAlias = Literal["none", "added", "promoted"]
-"""How far one has come: a key alone; a newer one that reads; the newer one writes, and older ones read."""
+"""How far one has come: a key alone; a newer one that reads, or verifies; the newer one writes, or signs, and
+older ones still read."""
 
 
 def rotation(store: Store) -> Rotation:
     """How far a rotation of the key at rest has come."""
-    first, *others = (_number(each) for each in _encryption(store))
+    return _rotation(_encryption(store))
+
+
+def _rotation(keys: Sequence[Mapping[str, str]]) -> Rotation:
+    first, *others = map(_number, keys)
     if not others:
         return "none"
     return "promoted" if first > max(others) else "added"
@@ -147,6 +158,54 @@ def drop_encryption_keys(store: Store) -> None:
 
 def _number(key: Mapping[str, str]) -> int:
     return int(key["name"].removeprefix("key"))
+
+
+# -- The key of service accounts' tokens -------------------------------------------------------------------
+
+
+def token_rotation(store: Store) -> Rotation:
+    """How far a rotation of the key that signs tokens has come."""
+    return _rotation(_accounts(store))
+
+
+def add_token_key(store: Store) -> None:
+    """A further key, which verifies and does not sign yet: all masters must know it, and its public half
+    must be published, before one signs with it."""
+    keys = _accounts(store)
+    name = f"key{1 + max(map(_number, keys))}"
+    store.put(ACCOUNTS, json.dumps([*keys, {"name": name, "key": certificates.account_key()}]))
+
+
+def promote_token_key(store: Store) -> None:
+    """The newest key is to sign; all others still verify."""
+    store.put(ACCOUNTS, json.dumps(sorted(_accounts(store), key=_number, reverse=True)))
+
+
+def sign_with_token_key(store: Store, now: datetime) -> None:
+    """Remember that all masters sign with the first key from now on."""
+    first, *others = _accounts(store)
+    store.put(ACCOUNTS, json.dumps([{**first, "since": now.isoformat()}, *others]))
+
+
+def token_key_since(store: Store) -> datetime | None:
+    """Since when all masters sign with the first key; None if that is not known."""
+    since = _accounts(store)[0].get("since")
+    return datetime.fromisoformat(since) if since else None
+
+
+def old_token_keys(store: Store) -> frozenset[str]:
+    """Ids of the keys that verify and do not sign, as tokens name them (RFC 7515, ``kid``)."""
+    return frozenset(certificates.key_id(each["key"]) for each in _accounts(store)[1:])
+
+
+def without_old_token_keys(store: Store) -> str:
+    """What is left when the key that signs is the only one; for ``Keys.accounts``."""
+    return json.dumps(_accounts(store)[:1])
+
+
+def drop_token_keys(store: Store) -> None:
+    """Forget all keys but the one that signs: tokens of the others are refused from now on."""
+    store.put(ACCOUNTS, without_old_token_keys(store))
 
 
 # -- Certificates of people --------------------------------------------------------------------------------
@@ -237,9 +296,26 @@ def _damaged(store: Store, name: str) -> SecretsError:
     return SecretsError(f"{store}: {name} is not as it was written; restore it from a backup")
 
 
-def _checked_key(text: str) -> str:
-    certificates.public_of(text)
+def _checked_accounts(text: str) -> str:
+    for each in _account_keys(text):
+        certificates.public_of(each["key"])
     return text
+
+
+def _account_keys(text: str) -> list[dict[str, str]]:
+    """The first signs, all verify: ``name``, ``key`` (PEM), ``since`` (when it began to sign). A key that
+    was never rotated is kept as PEM."""
+    if text.startswith("-----"):
+        return [{"name": "key1", "key": text}]
+    found: list[dict[str, str]] = json.loads(text)
+    return found
+
+
+def _accounts(store: Store) -> list[dict[str, str]]:
+    text = _opened(store, ACCOUNTS, _checked_accounts)
+    if text is None:
+        raise SecretsError(f"{store}: there is no {ACCOUNTS} yet; invoke cluster.up makes it")
+    return _account_keys(text)
 
 
 def _checked_encryption(text: str) -> str:

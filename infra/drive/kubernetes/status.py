@@ -7,10 +7,11 @@ import ssl
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from infra.catalogue import labels
+from infra.drive import clock
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.kubectl import Kubectl
@@ -93,7 +94,7 @@ def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def sick(node: Mapping[str, Any]) -> str:
-    """Why a node's cards are sick, by whichever way it is told; empty when nobody says so.
+    """Why a node takes no new work: its cards are sick, or scratch space is missing. Empty if nobody says so.
 
     With Node Feature Discovery the node is tainted, and node-problem-detector's condition says why. Without
     it the machine cordons its node, and says so itself by an annotation and a condition (cookbook ``gpu``).
@@ -105,8 +106,9 @@ def sick(node: Mapping[str, Any]) -> str:
         said = _condition(node, kind)
         if said.get("status") == bad:
             return str(said.get("message") or "GPU")
-    taints = (node.get("spec") or {}).get("taints") or []
-    return "GPU" if any(each.get("key") == labels.GPU_SICK for each in taints) else ""
+    keys = {each.get("key") for each in (node.get("spec") or {}).get("taints") or []}
+    known = {labels.GPU_SICK: "GPU", labels.SCRATCH_MISSING: "no scratch space"}
+    return next((why for key, why in known.items() if key in keys), "")
 
 
 def out_of_service(node: Mapping[str, Any]) -> bool:
@@ -316,7 +318,7 @@ def serving(access: Access) -> datetime | None:
 
 
 def days_left(moment: datetime) -> int:
-    return (moment - datetime.now(UTC)).days
+    return (moment - clock.now()).days
 
 
 def crashing(api: Api) -> frozenset[str]:

@@ -19,7 +19,7 @@ from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.kubernetes.apply import MANAGED_BY, OURS
 from infra.drive.kubernetes.certificates import Pair
-from infra.drive.kubernetes.kubectl import Kubectl, minor
+from infra.drive.kubernetes.kubectl import Kubectl, at_least, minor
 from infra.drive.kubernetes.nodes import blockers
 from infra.drive.kubernetes.status import Member, Node
 
@@ -49,7 +49,7 @@ class Plan:
     now: str
     """The API server's version."""
     to: str
-    """A minor: ``1.37``."""
+    """A release, ``1.37.1``, or a minor, ``1.37``."""
     behind: tuple[Node, ...]
     """Nodes that are not there yet."""
     refused: tuple[str, ...]
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def done(self) -> bool:
-        return not self.behind and minor(self.now) == minor(self.to)
+        return not self.behind and minor(self.now) == minor(self.to) and at_least(self.now, self.to)
 
 
 def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> Plan:
@@ -67,7 +67,7 @@ def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> P
     now = status.version(api)
     nodes = status.nodes(api)
     nodes = [each for each in nodes if each.version]  # others have not joined yet
-    behind = tuple(each for each in nodes if minor(each.version) < minor(to))
+    behind = tuple(each for each in nodes if not at_least(each.version, to))
     refused = [*_skew(now, to, nodes), *_unwell(api, kubectl, nodes)]
     warnings = [*unlisted]
     warnings += [
@@ -198,7 +198,7 @@ def faults(api: Api, kubectl: Kubectl, before: Before, moved: Collection[str]) -
             node = nodes.get(name)
             if node is None:
                 found.append(f"{name} is no node any more")
-            elif minor(node.version) < minor(before.to):
+            elif not at_least(node.version, before.to):
                 found.append(f"{name} is still at {node.version}")
             elif name not in before.away and not node.ready:
                 found.append(f"{name} is not ready")

@@ -1,4 +1,4 @@
-"""Bring machines in line with their roles: rsync what they need, run Chef there, keep what it reported."""
+"""Bring machines in line with their roles: rsync what they need, run the client, keep what it reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from infra.drive.machines import report
-from infra.drive.machines.connection import Remote, opened
+from infra.drive.machines.client import Fetch, install
 from infra.drive.machines.payload import REPOSITORY, Payload, clear, staged
-from infra.drive.ship import put
+from infra.drive.push_tree import put
 from infra.drive.ssh import Machine, RemoteError, UnreachedError, client, settings
+from infra.drive.ssh_connection import Remote, opened
+from infra.drive.vpn import gateways
 from infra.errors import CausewayError, DriveError
+from infra.model.software import Client
+from infra.shipped_files import ROOT
 
-RUN: Final = Path(__file__).parents[3] / "templates" / "converge" / "run.sh"
+RUN: Final = ROOT / "templates" / "converge" / "run.sh"
 
 _RESOURCE: Final = re.compile(r"^ *\* (?P<resource>\S+\[.*\]) action (?P<action>\S+)")
 """A line of Chef's ``doc`` formatter: ``* package[chrony] action install (up to date)``."""
@@ -32,7 +36,17 @@ _RESOURCE: Final = re.compile(r"^ *\* (?P<resource>\S+\[.*\]) action (?P<action>
 _TAIL: Final = 12
 """Lines of Chef's output that are shown of a run that failed."""
 
-Phase: TypeAlias = Literal["waiting", "connecting", "copying", "converging", "done", "failed", "left out"]
+Phase: TypeAlias = Literal[
+    "waiting", "connecting", "installing", "copying", "converging", "done", "failed", "left out"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Installing:
+    """The client that machines are to have, and where its package comes from."""
+
+    client: Client
+    fetch: Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +111,13 @@ def converge(
     why_run: bool,
     at_once: int,
     watcher: Watcher,
+    installing: Installing | None = None,
 ) -> Run:
-    """Converge machines, ``at_once`` at a time, in order of ``targets``. One that fails stops no other."""
+    """Converge machines, ``at_once`` at a time, in order of ``targets``. One that fails stops no other.
+
+    ``installing``: what runs the cookbooks, brought first to machines that have another version; a why-run
+    installs nothing. None leaves it alone.
+    """
     if shutil.which("rsync") is None:
         raise DriveError("there is no rsync on PATH; install it, here and on the machines")
     settings()  # said once, rather than by every machine
@@ -117,7 +136,7 @@ def converge(
             return Outcome(target.name, "left out", error="not begun: you stopped")
         began = time.monotonic()
         try:
-            outcome = _one(build, target, why_run, watcher, cutting)
+            outcome = _one(build, target, why_run, watcher, cutting, None if why_run else installing)
         except CausewayError as problem:
             outcome = Outcome(target.name, "failed", error=str(problem))
         if outcome.phase == "failed" and asked > 1:
@@ -179,9 +198,20 @@ class _Cutting:
                 end()
 
 
-def _one(build: Path, target: Target, why_run: bool, watcher: Watcher, cutting: _Cutting) -> Outcome:
+def _one(
+    build: Path,
+    target: Target,
+    why_run: bool,
+    watcher: Watcher,
+    cutting: _Cutting,
+    installing: Installing | None,
+) -> Outcome:
     watcher.phase(target.name, "connecting")
     with opened(target.fqdn) as remote:
+        if installing is not None:
+            watcher.phase(target.name, "installing", installing.client.name)
+            with cutting.ends(remote.connection.close):
+                install(remote, installing.client, installing.fetch)
         watcher.phase(target.name, "copying")
         with staged(build, target.payload) as folder:
             _copy(remote, folder, cutting)
@@ -202,9 +232,15 @@ def _one(build: Path, target: Target, why_run: bool, watcher: Watcher, cutting: 
         except UnreachedError as problem:
             return Outcome(target.name, "failed", error=str(problem), log=listener.text)
         if code == 127:
-            raise DriveError(f"{target.name}: there is no Chef on it; invoke enroll --nodes {target.name}")
+            raise DriveError(
+                f"{target.name}: neither CINC nor Chef Infra Client is installed; "
+                f"invoke enroll --nodes {target.name}"
+            )
         made = report.fetch(remote, why_run=why_run)
         kept = report.keep(build, target.name, made, listener.text, why_run=why_run)
+        gateway = target.payload.brings("strongswan")
+        if code == 0 and gateway and not why_run and gateways.unconfirmed(remote):
+            gateways.confirm(Machine(target.fqdn))
         done = Outcome(
             target.name,
             "done" if code == 0 else "failed",
@@ -220,9 +256,23 @@ def _one(build: Path, target: Target, why_run: bool, watcher: Watcher, cutting: 
 
 def _failure(name: str, code: int, made: report.Report | None, log: str) -> str:
     if made and made.exception:
-        return f"{name}: {made.exception.strip().splitlines()[0]}"
+        first, *rest = made.exception.strip().splitlines()
+        return "\n".join([f"{name}: {first}", *_printed(rest)])
     lines = [line for line in log.splitlines() if line.strip()]
-    return "\n".join([f"{name}: chef-client ended with exit code {code}:", *lines[-_TAIL:]])
+    return "\n".join([f"{name}: the client ended with exit code {code}:", *lines[-_TAIL:]])
+
+
+def _printed(lines: Sequence[str]) -> list[str]:
+    """The end of what a command printed that failed, of the words of ``Mixlib::ShellOut`` about it."""
+    inside: list[str] = []
+    for line in lines:
+        if line.startswith("---- End output of "):
+            return inside[-_TAIL:]
+        if line.startswith("---- Begin output of "):
+            inside = []
+        elif line.removeprefix("STDOUT:").removeprefix("STDERR:").strip():
+            inside.append(line)
+    return []
 
 
 def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from shlex import quote
 from typing import Final
 
-from infra.drive.machines.connection import Remote
+from infra.drive.machines.client import Fetch, install
 from infra.drive.machines.survey import Facts
-from infra.errors import DriveError
+from infra.drive.ssh_connection import Remote
 from infra.model.places import PhysicalNode
+from infra.model.software import Client
 
 RELEASES: Final = ("ubuntu 22.04", "ubuntu 24.04", "debian 12")
 """What the cookbooks hold on."""
@@ -67,26 +67,40 @@ def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
     wanted = node.gpus.count if node.gpus else 0
     if facts.gpus != wanted:
         yield Difference("GPUs", str(wanted), str(facts.gpus), False)
+    if facts.secure_boot and node.gpus:
+        # The driver's modules are built on the machine (node['gpu']['modules']), and nobody has signed them.
+        found = "has Secure Boot, which lets in nothing but modules that Ubuntu signed"
+        yield Difference("Secure Boot", "GPUs, whose driver is built on the machine", found, False)
     if abs(facts.behind) > _CLOCK:
         way = "behind" if facts.behind > 0 else "ahead"
         yield Difference("clock", "the time here", f"{abs(facts.behind):.0f} s {way}", False)
 
 
-_RSYNC: Final = """\
+UPDATE: Final = """\
+# A fresh machine upgrades itself meanwhile. APT waits for dpkg's lock alone (DPkg::Lock::Timeout), not for
+# the one of its lists.
+update() {
+  tries=0
+  until said=$(LC_ALL=C apt-get -qq update 2>&1); do
+    tries=$((tries + 1))
+    case $said in *"Could not get lock"*) [ "$tries" -lt 120 ] && sleep 5 && continue ;; esac
+    echo "$said" >&2
+    return 1
+  done
+}
+"""
+
+_RSYNC: Final = f"""\
+{UPDATE}
 if ! command -v rsync >/dev/null; then
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq && apt-get install -qq -y --no-install-recommends rsync >/dev/null
+  update && apt-get -o DPkg::Lock::Timeout=600 -qq install -y --no-install-recommends rsync >/dev/null
 fi
 """
 
 
-def equip(remote: Remote, install_chef: str, settings: Mapping[str, str]) -> None:
-    """Install rsync and Chef where they are missing. ``DriveError`` with what the machine said.
-
-    ``install_chef`` is the very script that images are baked with, ``settings`` its environment.
-    """
+def equip(remote: Remote, client: Client, fetch: Fetch) -> None:
+    """Install rsync and the client that runs cookbooks, where they are missing. ``DriveError`` with what the
+    machine said."""
     remote.run(_RSYNC)
-    given = "".join(f"export {name}={quote(value)}\n" for name, value in sorted(settings.items()))
-    code, said = remote.run(given + install_chef, check=False)
-    if code:
-        raise DriveError(f"{remote.name}: Chef could not be installed:\n{said.strip()[-800:]}")
+    install(remote, client, fetch)

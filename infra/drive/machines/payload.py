@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from infra.drive import folders, private, ship
+from infra.drive import build_folders, push_tree, secret_files
 from infra.drive.cookbooks import below, mode_of
-from infra.errors import DriveError, UsageError
+from infra.errors import DriveError
+from infra.shipped_files import ROOT
 
-COOKBOOKS: Final = Path("cookbooks")
-"""Beside ``environments/``, in the project's own folder."""
+COOKBOOKS: Final = ROOT / "cookbooks"
 
 REPOSITORY: Final = "/var/lib/causeway/chef"
 """Where it stands on a machine: a Chef repository."""
@@ -53,6 +53,10 @@ class Payload:
             parts.append(f"{tree}={_digest({path: self.files[path] for path in paths})}")
         return " ".join(parts)
 
+    def brings(self, tree: str) -> bool:
+        """Whether a tree of ``TREES`` is part of it."""
+        return any(path.startswith(f"trees/{tree}/") for path in self.files)
+
 
 def differs(sent: str, wanted: str) -> bool:
     """Whether a machine was sent (``Payload.inputs``) anything else than it would be sent now, as far as what
@@ -81,8 +85,6 @@ def _digest(files: Contents) -> str:
 
 def shared(build: Path, cookbooks: Path = COOKBOOKS) -> dict[str, tuple[bytes, int]]:
     """The part that is the same for every machine of an environment."""
-    if not cookbooks.is_dir():
-        raise UsageError(f"there is no folder {cookbooks}/ here; run this in the project's own folder")
     rendered = {
         path.removeprefix("chef/"): data
         for path, data in below(build / "chef", "chef").items()
@@ -105,11 +107,11 @@ def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: C
         target = TREES.get(role)
         if target is None:
             continue
-        tree = ship.tree(build, f"{target}/{site}")
+        tree = push_tree.tree(build, f"{target}/{site}")
         if not tree:
             raise DriveError(f"{build / target / site} is empty: {node} can't be a {role} yet")
         files.update({f"trees/{target}/{path}": contents for path, contents in tree.items()})
-        if kept := private.below(build, f"{target}/{site}") & tree.keys():
+        if kept := secret_files.below(build, f"{target}/{site}") & tree.keys():
             keys[target] = frozenset(f"trees/{target}/{path}" for path in kept)
     return Payload(node, files, keys)
 
@@ -117,7 +119,7 @@ def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: C
 @contextmanager
 def staged(build: Path, wanted: Payload) -> Iterator[Path]:
     """A folder that holds it, for rsync, for as long as it is needed; nobody else can look into it."""
-    with TemporaryDirectory(prefix="converge-", dir=folders.private(build / "state")) as folder:
+    with TemporaryDirectory(prefix="converge-", dir=build_folders.private(build / "state")) as folder:
         root = Path(folder)
         for path, (data, mode) in wanted.files.items():
             target = root / path

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from infra.drive.machines.connection import Remote
+from infra.drive import clock
+from infra.drive.ssh_connection import Remote
 
 REPORT: Final = "/var/lib/causeway/report.json"
 REHEARSAL: Final = "/var/lib/causeway/why-run.json"
@@ -83,7 +84,7 @@ def keep(build: Path, node: str, made: Report | None, log: str, *, why_run: bool
     folder = build / "reports" / node
     folder.mkdir(parents=True, exist_ok=True)
     kind = "why-run" if why_run else "converge"
-    now = datetime.now(UTC)
+    now = clock.now()
     stem = f"{now:%Y%m%dT%H%M%S.%f}Z-{kind}"
     (folder / f"{stem}.log").write_text(log, encoding="utf-8")
     kept = folder / f"{stem}.json"

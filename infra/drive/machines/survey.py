@@ -6,16 +6,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from infra.drive.machines.connection import Remote, opened
+from infra.drive import clock
 from infra.drive.machines.report import Report, parse
 from infra.drive.ssh import settings
+from infra.drive.ssh_connection import Remote, opened
 from infra.errors import CausewayError, DriveError
+from infra.shipped_files import ROOT
 
-SCRIPT: Final = Path(__file__).parents[3] / "templates" / "converge" / "survey.sh"
+SCRIPT: Final = ROOT / "templates" / "converge" / "survey.sh"
 
 AT_ONCE: Final = 32
 """Machines asked at the same time."""
@@ -60,6 +61,8 @@ class Facts:
     """Installed versions of what matters: kubelet, containerd, nvidia, …"""
     reboot: bool
     """Whether it waits for a reboot."""
+    secure_boot: bool
+    """Whether its firmware lets signed kernel modules alone in."""
     report: Report | None
     """Of the last run of Chef."""
     rehearsal: Report | None
@@ -74,7 +77,7 @@ class _Said:
 
 def survey(remote: Remote) -> Facts:
     """Ask a machine. ``DriveError`` for an answer that makes no sense."""
-    asked = datetime.now(UTC)
+    asked = clock.now()
     _, text = remote.run(SCRIPT.read_text(encoding="utf-8"))
     said = _read(text)
     try:
@@ -123,6 +126,7 @@ def _facts(said: _Said, asked: datetime) -> Facts:
         else str(gpu.get("why") or "sick"),
         packages=dict(each.split(" ", 1) for each in said.many.get("package", ())),
         reboot="reboot" in said.one,
+        secure_boot="secure_boot" in said.one,
         report=parse(said.one.get("report")),
         rehearsal=parse(said.one.get("rehearsal")),
     )

@@ -1,9 +1,9 @@
 """Certificates for laptops and their servers: an authority, what it issued, and what it took back."""
 
-from infra.drive.pki.due import Due
+from infra.drive.pki.expiry import Due
 from infra.drive.pki.pki import Pki
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate
-from infra.drive.pki.revocation import crl_ends
+from infra.drive.pki.revocation import SPARE, crl_ends
 
-__all__ = ["Certificate", "Due", "Pki", "PkiError", "crl_ends"]
+__all__ = ["SPARE", "Certificate", "Due", "Pki", "PkiError", "crl_ends"]

@@ -10,11 +10,11 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from infra.drive.pki import large, making, records, sealed, tls_crypt
-from infra.drive.pki.making import Entry, Signer
+from infra.drive.pki import chunks, encryption, records, tls_crypt, x509_builder
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Intermediate, Root
 from infra.drive.pki.register import Archive
+from infra.drive.pki.x509_builder import Entry, Signer
 from infra.drive.secrets.store import LARGEST, Store
 
 ROOT_DAYS: Final = 3652
@@ -29,7 +29,7 @@ def new_root(certificate: x509.Certificate, key: Signer, passphrase: str, now: d
     return Root(
         id=secrets.token_hex(8),
         certificate=certificate,
-        sealed=sealed.seal(making.key_der(key), passphrase, _PURPOSE),
+        sealed=encryption.seal(x509_builder.key_der(key), passphrase, _PURPOSE),
         tls_crypt=tls_crypt.server_key(),
         made=now,
     )
@@ -40,11 +40,11 @@ def new_intermediate(root: Root, root_key: Signer, now: datetime) -> dict[str, s
 
     Its common name is one of its own, for a revocation list is found by the name of its issuer.
     """
-    key = making.new_key()
-    base = making.common_name(root.certificate).removesuffix(" root")
+    key = x509_builder.new_key()
+    base = x509_builder.common_name(root.certificate).removesuffix(" root")
     name = f"{base[:40]} issuing {secrets.token_hex(4)}"
-    certificate = making.intermediate(key, name, root.certificate, root_key, now, INTERMEDIATE_DAYS)
-    made = Intermediate(certificate, making.key_pem(key), now)
+    certificate = x509_builder.intermediate(key, name, root.certificate, root_key, now, INTERMEDIATE_DAYS)
+    made = Intermediate(certificate, x509_builder.key_pem(key), now)
     return {
         records.intermediate_name(root.id, certificate.serial_number): records.intermediate_text(made),
     }
@@ -55,15 +55,15 @@ def new_root_crl(
 ) -> tuple[str, str]:
     """Name and text of a revocation list of the root's. It holds as long as the root: renewing it takes the
     passphrase, and it changes only when something that the root itself issued is revoked."""
-    crl = making.revocation_list(
+    crl = x509_builder.revocation_list(
         root.certificate,
         root_key,
         revoked,
         number,
-        now - making.BACKDATE,
+        now - x509_builder.BACKDATE,
         root.certificate.not_valid_after_utc,
     )
-    return records.root_crl_name(root.id, number), making.pem(crl)
+    return records.root_crl_name(root.id, number), x509_builder.pem(crl)
 
 
 def commit(store: Store, root: Root, parts: Mapping[str, str]) -> None:
@@ -93,12 +93,12 @@ def sweep(store: Store, root: Root) -> None:
 def root_key(store: Store, root: Root, passphrase: str) -> Signer:
     """The root's key. ``PkiError`` for a wrong passphrase."""
     where = f"{store}: {records.ROOT}"
-    data = sealed.unseal(root.sealed, passphrase, _PURPOSE, where)
+    data = encryption.unseal(root.sealed, passphrase, _PURPOSE, where)
     try:
-        key = making.signer(load_der_private_key(data, None))
+        key = x509_builder.signer(load_der_private_key(data, None))
     except (ValueError, TypeError):
         raise PkiError(f"{where}: holds no key; put it back from a backup with replace") from None
-    if not making.fits(key, root.certificate):
+    if not x509_builder.fits(key, root.certificate):
         raise PkiError(f"{where}: holds another's key; put it back from a backup with replace")
     return key
 
@@ -115,14 +115,14 @@ def revoke_by_root(
         register = archive.read()
         if register is None:
             break
-        listed = making.entries_of(register.root_crl)
+        listed = x509_builder.entries_of(register.root_crl)
         known = {entry.serial for entry in listed}
         fresh = [Entry(serial, now, reason) for serial, reason in reasons.items() if serial not in known]
         key = root_key(store, register.root, passphrase)
         if not fresh:
             return
-        number = making.number_of(register.root_crl) + 1
+        number = x509_builder.number_of(register.root_crl) + 1
         name, text = new_root_crl(register.root, key, (*listed, *fresh), number, now)
-        if large.add(store, name, text):
+        if chunks.add(store, name, text):
             return
     raise PkiError(f"{store}: others keep changing the root's revocation list; run this again")

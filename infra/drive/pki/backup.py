@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from infra.drive.pki import authority, records, sealed
+from infra.drive.pki import authority, encryption, records
 from infra.drive.pki.problems import PkiError
 from infra.drive.secrets.store import Store
 
@@ -20,7 +20,7 @@ def pack(store: Store, passphrase: str) -> bytes:
     id = records.root_of(root).id if root else ""  # noqa: A001 - the record's own word
     names = [records.ROOT, *store.names(f"{_PREFIX}{id}/")]
     values = dict(store.read(names))
-    content = sealed.seal(json.dumps(values).encode(), passphrase, _PURPOSE)
+    content = encryption.seal(json.dumps(values).encode(), passphrase, _PURPOSE)
     return (json.dumps({"causeway pki backup": 1, **content}, indent=1) + "\n").encode()
 
 
@@ -37,7 +37,7 @@ def unpack(data: bytes, passphrase: str) -> dict[str, str]:
             raise PkiError("the backup: written by a newer version of this program; update this one")
         case _:
             raise PkiError("the backup: not a backup of a PKI; give the file that the backup wrote")
-    values = json.loads(sealed.unseal(document, passphrase, _PURPOSE, "the backup"))
+    values = json.loads(encryption.unseal(document, passphrase, _PURPOSE, "the backup"))
     return {str(name): str(value) for name, value in values.items()}
 
 

@@ -17,9 +17,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from infra.drive.pki import making
-from infra.drive.pki.making import Entry, Signer
+from infra.drive.pki import x509_builder
 from infra.drive.pki.problems import PkiError
+from infra.drive.pki.x509_builder import Entry, Signer
 
 _LISTS: Final = ("crl.pem", "crls/crl.pem")
 
@@ -56,7 +56,7 @@ def read(folder: Path, passphrase: str, now: datetime) -> EasyRsa:
     authority = _certificate(folder / "ca.crt")
     _check_authority(folder / "ca.crt", authority, now)
     key = _key(folder / "private" / "ca.key", passphrase)
-    if not making.fits(key, authority):
+    if not x509_builder.fits(key, authority):
         raise PkiError(
             f"{folder / 'private' / 'ca.key'}: not the key of {folder / 'ca.crt'}; put the right one there"
         )
@@ -72,7 +72,7 @@ def read(folder: Path, passphrase: str, now: datetime) -> EasyRsa:
                     f"{line.where}: {line.subject} is valid, but its certificate is in no file "
                     "(certs_by_serial, issued); put it back, or revoke it in easy-rsa first"
                 )
-        elif making.kind_of(certificate) is not None:
+        elif x509_builder.kind_of(certificate) is not None:
             if _issued_by(certificate, authority):
                 certificates.append(certificate)
         elif alive and _is_authority(certificate):
@@ -99,7 +99,7 @@ def _check_authority(path: Path, authority: x509.Certificate, now: datetime) -> 
             f"{path}: ended on {authority.not_valid_after_utc:%Y-%m-%d}, so its profiles work no longer; "
             "make a new PKI instead"
         )
-    if not making.may_have_authorities_below(authority):
+    if not x509_builder.may_have_authorities_below(authority):
         raise PkiError(
             f"{path}: this authority may have no other below it (its path length is 0, or it is no "
             "authority), so it can't become the root of an intermediate; make a new PKI instead"
@@ -118,7 +118,7 @@ def _lines(path: Path) -> Iterator[_Line]:
             if state == "R":
                 when, _, reason = revoked.partition(",")
                 entry = Entry(
-                    int(serial, 16), _time(when), reason if reason in making.REASONS else "unspecified"
+                    int(serial, 16), _time(when), reason if reason in x509_builder.REASONS else "unspecified"
                 )
             elif state not in {"V", "E"}:
                 raise ValueError(state)  # noqa: TRY301 - all that is wrong with a line is told in one way
@@ -151,7 +151,7 @@ def _crl_number(folder: Path) -> int:
     for name in _LISTS:
         if (folder / name).exists():
             try:
-                return making.number_of(x509.load_pem_x509_crl(_read(folder / name)))
+                return x509_builder.number_of(x509.load_pem_x509_crl(_read(folder / name)))
             except ValueError:
                 raise PkiError(
                     f"{folder / name}: not a revocation list; make it anew: easyrsa gen-crl"
@@ -170,7 +170,7 @@ def _key(path: Path, passphrase: str) -> Signer:
     data = _read(path)
     for password in (None, passphrase.encode() or None):
         try:
-            return making.signer(load_pem_private_key(data, password))
+            return x509_builder.signer(load_pem_private_key(data, password))
         except TypeError:  # encrypted, and no password given
             continue
         except ValueError:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from infra.drive.pki import making, records, tls_crypt
+from infra.drive.pki import records, tls_crypt, x509_builder
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, Intermediate
 from infra.drive.pki.register import Register
+from infra.drive.pki.x509_builder import PublicKey
 
 CLIENT_DAYS: Final = 365
 SERVER_DAYS: Final = 397
@@ -26,9 +27,13 @@ def check_days(days: int) -> None:
 
 
 def lasting(certificates: Iterable[Certificate], now: datetime, days: int) -> Certificate | None:
-    """The one that can be handed out again: valid, with its key, and not ending soon."""
+    """The one that can be handed out again: valid, made here, and not ending soon."""
     enough = min(SOON, timedelta(days=days) / 2)
-    usable = [one for one in certificates if one.key and one.valid(now) and one.not_after - now > enough]
+    usable = [
+        one
+        for one in certificates
+        if (one.key or one.requested) and one.valid(now) and one.not_after - now > enough
+    ]
     return max(
         usable,
         key=lambda one: (one.replaced_by is None, one.not_after, one.issued, one.serial),
@@ -45,11 +50,14 @@ def issue_client(
     now: datetime,
     *,
     replaces: int | None = None,
+    public: PublicKey | None = None,
 ) -> tuple[str, str]:
-    """A record's name and text."""
+    """A record's name and text. ``public``: of a key that somebody else has; without it, one is made."""
     issuing = _issuing(register, now)
-    key = making.new_key()
-    certificate = making.end_entity(
+    own = x509_builder.new_key() if public is None else None
+    key = own.public_key() if own else public
+    assert key is not None
+    certificate = x509_builder.end_entity(
         key, "client", common, (), issuing.certificate, records.signing_key(issuing.key), now, days
     )
     mark = f"{common} {records.digits(certificate.serial_number)}"
@@ -59,7 +67,7 @@ def issue_client(
         device=device,
         issued=now,
         replaces=replaces,
-        key=making.key_pem(key),
+        key=x509_builder.key_pem(own) if own else "",
         tls_crypt=tls_crypt.client_key(register.root.tls_crypt, mark),
     )
     return records.certificate_name(register.root.id, certificate.serial_number), text
@@ -77,12 +85,19 @@ def issue_server(
 ) -> tuple[str, str]:
     """A record's name and text."""
     issuing = _issuing(register, now)
-    key = making.new_key()
-    certificate = making.end_entity(
-        key, "server", common, names, issuing.certificate, records.signing_key(issuing.key), now, days
+    key = x509_builder.new_key()
+    certificate = x509_builder.end_entity(
+        key.public_key(),
+        "server",
+        common,
+        names,
+        issuing.certificate,
+        records.signing_key(issuing.key),
+        now,
+        days,
     )
     text = records.certificate_text(
-        certificate, site=site, issued=now, replaces=replaces, key=making.key_pem(key)
+        certificate, site=site, issued=now, replaces=replaces, key=x509_builder.key_pem(key)
     )
     return records.certificate_name(register.root.id, certificate.serial_number), text
 
@@ -91,7 +106,8 @@ def _issuing(register: Register, now: datetime) -> Intermediate:
     newest = register.intermediates[0].certificate
     if newest.not_valid_after_utc - now <= SOON:
         raise PkiError(
-            f"the issuing authority {making.common_name(newest)} ends {newest.not_valid_after_utc:%Y-%m-%d}, "
+            f"the issuing authority {x509_builder.common_name(newest)} "
+            f"ends {newest.not_valid_after_utc:%Y-%m-%d}, "
             "too soon to issue anything; renew it with the root's passphrase"
         )
     return register.intermediates[0]

@@ -6,14 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.drive.pki import authority, backup, due, easy_rsa, issuing, large, making, naming, records, sealed
-from infra.drive.pki.due import Due
+from infra.drive.pki import (
+    authority,
+    backup,
+    chunks,
+    easy_rsa,
+    encryption,
+    expiry,
+    issuing,
+    naming,
+    records,
+    requests,
+    x509_builder,
+)
+from infra.drive.pki.expiry import Due
 from infra.drive.pki.issuing import CLIENT_DAYS, SERVER_DAYS
-from infra.drive.pki.making import Entry
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, Revocation, Root
 from infra.drive.pki.register import Archive, Register, check_clock
 from infra.drive.pki.revocation import intermediate_crl
+from infra.drive.pki.x509_builder import Entry
 from infra.drive.secrets.store import Store
 
 
@@ -42,10 +54,10 @@ class Pki:
         ``name`` is for people: ``research`` makes ``research VPN root``. ``PkiError`` where there is a PKI.
         """
         self._refuse_second()
-        sealed.check_passphrase(passphrase)
+        encryption.check_passphrase(passphrase)
         now = self._now()
-        key = making.root_key()
-        certificate = making.root(key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS)
+        key = x509_builder.root_key()
+        certificate = x509_builder.root(key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS)
         root = authority.new_root(certificate, key, passphrase, now)
         crl_name, crl = authority.new_root_crl(root, key, (), 1, now)
         authority.commit(self._store, root, {**authority.new_intermediate(root, key, now), crl_name: crl})
@@ -58,13 +70,13 @@ class Pki:
         ``its_passphrase`` is empty for a CA key made with ``nopass``.
         """
         self._refuse_second()
-        sealed.check_passphrase(our_passphrase)
+        encryption.check_passphrase(our_passphrase)
         now = self._now()
         found = easy_rsa.read(folder, its_passphrase, now)
         root = authority.new_root(found.authority, found.key, our_passphrase, now)
         crl_name, crl = authority.new_root_crl(root, found.key, found.revoked, found.crl_number + 1, now)
-        chunks, value = large.pieces(crl_name, crl)
-        parts = authority.new_intermediate(root, found.key, now) | chunks | {crl_name: value}
+        pieces, value = chunks.pieces(crl_name, crl)
+        parts = authority.new_intermediate(root, found.key, now) | pieces | {crl_name: value}
         for each in found.certificates:
             parts[records.certificate_name(root.id, each.serial_number)] = records.imported_text(each, now)
         authority.commit(self._store, root, parts)
@@ -101,6 +113,26 @@ class Pki:
             register = self._register()
         return tuple(having[holder] or self._issued(register, fresh[holder][0]) for holder in ordered)
 
+    def request(self, text: str, user: str, device: str = "", days: int = CLIENT_DAYS) -> Certificate:
+        """The answer to a signing request, PEM: a certificate for a key that we never see. The same one for
+        the same request, until it is about to end.
+
+        ``PkiError`` for a request that can't be answered, and for a key that is another's or was revoked.
+        """
+        common = naming.client(user, device, self._servers)
+        public = requests.public_key(text, common)
+        issuing.check_days(days)
+        register, now = self._for_change()
+        same = [one for one in register.certificates if one.public == public]
+        for one in same:
+            if (one.kind, one.name) != ("client", common):
+                raise PkiError(f"{common}: the signing request has {one.name}'s key; make another one")
+            if one.revoked is not None:
+                raise PkiError(f"{common}: the signing request has a key that was revoked; make another one")
+        return issuing.lasting(same, now, days) or self._add(
+            *issuing.issue_client(register, common, user, device, days, now, public=public)
+        )
+
     def server(self, site: str, names: Sequence[str], days: int = SERVER_DAYS) -> Certificate:
         """The certificate of a site's server: the valid one of just these DNS names and addresses that does
         not end within 30 days, or a fresh one. The servers' common name is among its names unasked."""
@@ -126,7 +158,8 @@ class Pki:
         passphrase: str = "",
     ) -> Certificate:
         """A certificate's successor, with a key of its own: the one there is already if it does not end
-        within 30 days, so that a renewal that was cut off can be asked for again.
+        within 30 days, so that a renewal that was cut off can be asked for again. One that answered a signing
+        request has a successor of the same key.
 
         The old one is good until its end; with ``revoke`` until the next revocation list. ``passphrase``: as
         ``revoke`` has it.
@@ -137,13 +170,21 @@ class Pki:
         old = register.find(certificate.serial)
         if old is None:
             raise PkiError(f"{self._store}: there is no certificate {certificate.id}; list those there are")
+        if revoke and old.requested:
+            raise PkiError(
+                f"{old.name}: its successor would have the same key, which is on the laptop; revoke it, and "
+                "answer a signing request with another key"
+            )
         successor = issuing.lasting(
             (one for one in register.certificates if one.replaces == old.serial), now, days
         )
         if successor is None and old.kind == "client":
             common = naming.client(old.user, old.device, self._servers)
+            public = old.public if old.requested else None
             successor = self._add(
-                *issuing.issue_client(register, common, old.user, old.device, days, now, replaces=old.serial)
+                *issuing.issue_client(
+                    register, common, old.user, old.device, days, now, replaces=old.serial, public=public
+                )
             )
         elif successor is None:
             names = naming.alternatives([self._servers, *(name for name in old.names if name != old.name)])
@@ -161,7 +202,7 @@ class Pki:
     ) -> tuple[Certificate, ...]:
         """Revoke a user's certificates, or only those of one device (``""`` is the first).
 
-        Returns those that could still be used. ``reason``: a word of RFC 5280's, see ``making.REASONS``.
+        Returns those that could still be used. ``reason``: RFC 5280's, see ``x509_builder.REASONS``.
         ``passphrase``: the root's, which only imported certificates need. ``PkiError`` for a user who never
         had a certificate.
         """
@@ -179,8 +220,10 @@ class Pki:
         self, certificates: Iterable[Certificate], *, reason: str = "unspecified", passphrase: str = ""
     ) -> tuple[Certificate, ...]:
         """Revoke these. What has ended or was revoked before stays as it is; returns the others."""
-        if reason not in making.REASONS:
-            raise PkiError(f"{reason!r} is no reason to revoke; take one of {', '.join(making.REASONS)}")
+        if reason not in x509_builder.REASONS:
+            raise PkiError(
+                f"{reason!r} is no reason to revoke; take one of {', '.join(x509_builder.REASONS)}"
+            )
         register, now = self._for_change()
         wanted = {one.serial for one in certificates}
         todo = [
@@ -219,7 +262,7 @@ class Pki:
             for each in register.intermediates
             if each.certificate.not_valid_after_utc >= now
         ]
-        return "".join(map(making.pem, [register.root_crl, *lists]))
+        return "".join(map(x509_builder.pem, [register.root_crl, *lists]))
 
     def certificates(self) -> tuple[Certificate, ...]:
         """All there ever were, in the order of their issue."""
@@ -230,7 +273,7 @@ class Pki:
         register, now = self._register(), self._now()
         issuers = [each.certificate for each in register.intermediates]
         lasting = [each for each in issuers if each.not_valid_after_utc >= now]
-        return "".join(map(making.pem, [register.root.certificate, *lasting]))
+        return "".join(map(x509_builder.pem, [register.root.certificate, *lasting]))
 
     def tls_crypt_server_key(self) -> str:
         """What servers have as ``tls-crypt-v2``, PEM. A secret."""
@@ -245,13 +288,13 @@ class Pki:
     def due(self) -> tuple[Due, ...]:
         """What ends soon, or has ended within the last 30 days, and has no successor; the first first.
 
-        Revocation lists are never among it: ``crl`` renews them. ``crl_ends`` tells of one that is out there.
+        Revocation lists are never among it: ``crl`` renews them. ``vpn.revocations`` has those of servers.
         """
-        return due.due(self._register(), self._now())
+        return expiry.due(self._register(), self._now())
 
     def backup(self, passphrase: str) -> bytes:
         """All records in one file that only the passphrase opens."""
-        sealed.check_passphrase(passphrase)
+        encryption.check_passphrase(passphrase)
         self._register()  # nothing damaged goes into a backup
         return backup.pack(self._store, passphrase)
 

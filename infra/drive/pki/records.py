@@ -29,8 +29,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from infra.drive.pki import making, tls_crypt
-from infra.drive.pki.making import Entry, Kind, Signer
+from infra.drive.pki import tls_crypt, x509_builder
+from infra.drive.pki.x509_builder import Entry, Kind, PublicKey, Signer
 from infra.drive.secrets.names import PKI_ROOT
 
 ROOT: Final = PKI_ROOT
@@ -95,7 +95,8 @@ class Certificate:
     chain: str
     """PEM: the certificate and the intermediate that issued it, as a peer sends them."""
     key: str = field(repr=False)
-    """PKCS#8 PEM in the clear; empty for an imported certificate, whose key we never see."""
+    """PKCS#8 PEM in the clear; empty where we never see it: of an imported certificate, and of a requested
+    one."""
     tls_crypt: str = field(repr=False)
     """A client's tls-crypt-v2 key, PEM; empty for servers and imported ones."""
 
@@ -103,6 +104,16 @@ class Certificate:
     def id(self) -> str:
         """The serial number in hexadecimal, as ``openssl x509 -serial`` writes it."""
         return digits(self.serial)
+
+    @property
+    def requested(self) -> bool:
+        """Whether it answered a signing request: its key is on a laptop, and nowhere else."""
+        return bool(self.tls_crypt and not self.key)
+
+    @property
+    def public(self) -> PublicKey:
+        """Its public key."""
+        return x509_builder.public_key_of(x509.load_pem_x509_certificate(self.certificate.encode()))
 
     def valid(self, now: datetime) -> bool:
         """Neither revoked nor outside its time."""
@@ -153,7 +164,7 @@ def root_text(root: Root) -> str:
     return _text(
         id=root.id,
         made=_time(root.made),
-        certificate=making.pem(root.certificate),
+        certificate=x509_builder.pem(root.certificate),
         key=dict(root.sealed),
         tls_crypt_v2=root.tls_crypt,
     )
@@ -176,7 +187,7 @@ def root_of(text: str) -> Root:
 def intermediate_text(intermediate: Intermediate) -> str:
     return _text(
         made=_time(intermediate.made),
-        certificate=making.pem(intermediate.certificate),
+        certificate=x509_builder.pem(intermediate.certificate),
         key=intermediate.key,
     )
 
@@ -186,7 +197,7 @@ def intermediate_of(text: str, serial: str, root: Root) -> Intermediate:
         case {"made": str(made), "certificate": str(pem), "key": str(key)}:
             certificate = _certificate(pem)
             _check(certificate, serial, root.certificate)
-            if not making.fits(signing_key(key), certificate):
+            if not x509_builder.fits(signing_key(key), certificate):
                 raise DamagedError("its key is another's")
             return Intermediate(certificate, key, _datetime(made))
     raise DamagedError("not in the form that was written")
@@ -209,7 +220,7 @@ def certificate_text(
         site=site,
         issued=_time(issued),
         replaces=None if replaces is None else hexed(replaces),
-        certificate=making.pem(certificate),
+        certificate=x509_builder.pem(certificate),
         key=key,
         tls_crypt_v2=tls_crypt,
     )
@@ -217,8 +228,8 @@ def certificate_text(
 
 def imported_text(certificate: x509.Certificate, now: datetime) -> str:
     """The record of a certificate that another program issued."""
-    name = making.common_name(certificate)
-    user, _, device = ("", "", "") if making.kind_of(certificate) == "server" else name.partition("@")
+    name = x509_builder.common_name(certificate)
+    user, _, device = ("", "", "") if x509_builder.kind_of(certificate) == "server" else name.partition("@")
     issued = min(certificate.not_valid_before_utc, now)
     return certificate_text(certificate, user=user, device=device, issued=issued)
 
@@ -246,10 +257,10 @@ def certificate_of(
             issuer = intermediates.get(certificate.issuer.public_bytes())
             above = issuer.certificate if issuer else root.certificate
             _check(certificate, serial, above)
-            kind = making.kind_of(certificate)
+            kind = x509_builder.kind_of(certificate)
             if kind is None:
                 raise DamagedError("neither a client's certificate nor a server's")
-            if key and not making.fits(signing_key(key), certificate):
+            if key and not x509_builder.fits(signing_key(key), certificate):
                 raise DamagedError("its key is another's")
             if client_key:
                 _sound(
@@ -260,11 +271,11 @@ def certificate_of(
             return Certificate(
                 serial=certificate.serial_number,
                 kind=kind,
-                name=making.common_name(certificate),
+                name=x509_builder.common_name(certificate),
                 user=user,
                 device=device,
                 site=site,
-                names=making.names_of(certificate),
+                names=x509_builder.names_of(certificate),
                 issued=_datetime(issued),
                 not_before=certificate.not_valid_before_utc,
                 not_after=certificate.not_valid_after_utc,
@@ -274,7 +285,7 @@ def certificate_of(
                 revoked=entry.when if entry else None,
                 reason=entry.reason if entry else "",
                 certificate=pem,
-                chain=pem + (making.pem(issuer.certificate) if issuer else ""),
+                chain=pem + (x509_builder.pem(issuer.certificate) if issuer else ""),
                 key=key,
                 tls_crypt=client_key,
             )
@@ -288,7 +299,9 @@ def revocation_text(revocation: Revocation) -> str:
 
 def revocation_of(text: str, serial: str) -> Revocation:
     match _json(text):
-        case {"issuer": str(issuer), "when": str(when), "reason": str(reason)} if reason in making.REASONS:
+        case {"issuer": str(issuer), "when": str(when), "reason": str(reason)} if (
+            reason in x509_builder.REASONS
+        ):
             return Revocation(Entry(_number(serial), _datetime(when), reason), _number(issuer))
     raise DamagedError("not in the form that was written")
 
@@ -300,14 +313,14 @@ def root_crl_of(text: str, number: str, root: Root) -> x509.CertificateRevocatio
             raise DamagedError("the root did not sign it")
     except ValueError:
         raise DamagedError("not a revocation list") from None
-    if making.number_of(crl) != _number(number, base=10):
+    if x509_builder.number_of(crl) != _number(number, base=10):
         raise DamagedError("its number is another")
     return crl
 
 
 def signing_key(pem: str) -> Signer:
     try:
-        return making.signer(serialization.load_pem_private_key(pem.encode(), None))
+        return x509_builder.signer(serialization.load_pem_private_key(pem.encode(), None))
     except (ValueError, TypeError):
         raise DamagedError("its key can't be read") from None
 

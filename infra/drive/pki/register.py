@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from cryptography import x509
 
-from infra.drive.pki import large, making, records
+from infra.drive.pki import chunks, records, x509_builder
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, DamagedError, Intermediate, Revocation, Root
 from infra.drive.secrets.store import Store
@@ -49,8 +49,8 @@ class Register:
             (each.entry.when, records.revocation_name(id, each.entry.serial)) for each in self.revocations
         ]
         times += [
-            (entry.when, records.root_crl_name(id, making.number_of(self.root_crl)))
-            for entry in making.entries_of(self.root_crl)
+            (entry.when, records.root_crl_name(id, x509_builder.number_of(self.root_crl)))
+            for entry in x509_builder.entries_of(self.root_crl)
         ]
         return max(times)
 
@@ -91,7 +91,7 @@ class Archive:
             "intermediates", lambda text, serial: records.intermediate_of(text, serial, root)
         )
         revocations = each("revocations", records.revocation_of)
-        revoked = {entry.serial: entry for entry in making.entries_of(crl)}
+        revoked = {entry.serial: entry for entry in x509_builder.entries_of(crl)}
         revoked |= {one.entry.serial: one.entry for one in revocations}
         issuers = {one.certificate.subject.public_bytes(): one for one in intermediates}
         if not intermediates:
@@ -117,12 +117,12 @@ class Archive:
         self._known.clear()
 
     def _texts(self, prefix: str) -> dict[str, str]:
-        names = [name for name in self._store.names(prefix) if not large.is_part(name)]
+        names = [name for name in self._store.names(prefix) if not chunks.is_part(name)]
         self._known |= self._store.read([name for name in names if name not in self._known])
         return {name: self._known[name] for name in names if name in self._known}
 
     def _root_crl(self, name: str, value: str, root: Root) -> x509.CertificateRevocationList:
-        text = large.whole(name, value, self._store)
+        text = chunks.whole(name, value, self._store)
         if text is None:
             raise DamagedError("a part of it is missing")
         return records.root_crl_of(text, name.rpartition("/")[2], root)

@@ -1,8 +1,9 @@
 """The revocation lists of the intermediates: worked out from the records whenever one is wanted.
 
-They are kept nowhere. Time is cut into windows of two thirds of a list's life, from the intermediate's first
+They are kept nowhere. Time is cut into windows of a third of a list's life, from the intermediate's first
 day; a list begins with its window or with the latest revocation, whichever is later. So it is the same, byte
-for byte, whoever asks and however often, until something is revoked or a third of its life is left.
+for byte, whoever asks and however often, until something is revoked or two thirds of its life are left: who
+brings servers a list once in each window's time leaves none with less than a third of it.
 
 Its number counts windows and, within them, all revocations there ever were: it only grows (RFC 5280, 5.2.3).
 A revocation stays listed until the window after its certificate's end begins (RFC 5280, 3.3).
@@ -15,14 +16,17 @@ from typing import Final
 
 from cryptography import x509
 
-from infra.drive.pki import making, records
+from infra.drive.pki import records, x509_builder
 from infra.drive.pki.records import Intermediate
 from infra.drive.pki.register import Register
 
 LIFE: Final = timedelta(days=90)
 """How long a list holds. OpenVPN refuses everybody once its list is over."""
 
-_WINDOW: Final = LIFE * 2 / 3
+_WINDOW: Final = LIFE / 3
+
+SPARE: Final = LIFE - 2 * _WINDOW
+"""What is left of a list at least, on a server that gets a current one every 30 days."""
 
 
 def intermediate_crl(
@@ -36,12 +40,12 @@ def intermediate_crl(
     ends = {each.serial: each.not_after for each in register.certificates}
     mine = [each.entry for each in register.revocations if each.issuer == certificate.serial_number]
     begins = max([start, *(entry.when for entry in mine)])
-    return making.revocation_list(
+    return x509_builder.revocation_list(
         certificate,
         records.signing_key(intermediate.key),
         [entry for entry in mine if ends.get(entry.serial, start) >= start],
         number=(window + 1 << 32) + len(mine),
-        begins=begins - making.BACKDATE,
+        begins=begins - x509_builder.BACKDATE,
         ends=begins + LIFE,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from infra.drive.aws import Aws, AwsError, told
+from infra.drive.aws import Aws, AwsError, aws_errors
 from infra.drive.secrets.store import SecretsError, check_name, check_value
 
 _AT_ONCE: Final = 10
@@ -118,7 +118,7 @@ class SsmStore:
     @contextmanager
     def _told(self, doing: str) -> Iterator[None]:
         try:
-            with told(f"{doing} secrets", needs=ACTIONS, advice=_ADVICE):
+            with aws_errors(f"{doing} secrets", needs=ACTIONS, advice=_ADVICE):
                 yield
         except AwsError as problem:
             raise SecretsError(f"{self}: {problem}") from None

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from infra.drive.aws import Aws, RegionsError, each_region, told
-from infra.drive.undeclared import balancing, buckets, links, names, network, scaling
+from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
+from infra.drive.undeclared import balancing, buckets, dns, links, network, scaling
 from infra.drive.undeclared.model import Call, Declared, Find, Undeclared
 from infra.errors import DriveError
 
@@ -34,8 +34,8 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
     (scaling.scheduled_actions, ("aws_autoscaling_group",), ("autoscaling:DescribeScheduledActions",)),
     (scaling.hooks, ("aws_autoscaling_group",), ("autoscaling:DescribeLifecycleHooks",)),
     (scaling.notifications, ("aws_autoscaling_group",), ("autoscaling:DescribeNotificationConfigurations",)),
-    (names.records, ("aws_route53_zone",), ("route53:ListResourceRecordSets",)),
-    (names.zone_vpcs, ("aws_route53_zone",), ("route53:GetHostedZone",)),
+    (dns.records, ("aws_route53_zone",), ("route53:ListResourceRecordSets",)),
+    (dns.zone_vpcs, ("aws_route53_zone",), ("route53:GetHostedZone",)),
     (
         buckets.settings,
         ("aws_s3_bucket",),
@@ -45,7 +45,11 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
             "s3:GetBucketRequestPayment",
         ),
     ),
-    (links.vpn_connections, ("aws_vpn_gateway",), ("ec2:DescribeVpnConnections",)),
+    (
+        links.vpn_connections,
+        ("aws_vpn_gateway", "aws_ec2_transit_gateway"),
+        ("ec2:DescribeVpnConnections",),
+    ),
     (links.transit_routes, ("aws_ec2_transit_gateway",), ("ec2:SearchTransitGatewayRoutes",)),
     (links.mount_targets, ("aws_efs_file_system",), ("elasticfilesystem:DescribeMountTargets",)),
 )  # fmt: skip
@@ -85,7 +89,7 @@ def _look(
     looks, types, needs = kind
     if not any(declared.of(each, region) for each in types):
         return []
-    with told(f"look for undeclared resources in {region}", needs=needs, quoting=True):
+    with aws_errors(f"look for undeclared resources in {region}", needs=needs, quoting=True):
         return list(looks(aws, region, declared))
 
 
@@ -98,7 +102,9 @@ def remove(aws: Aws, undeclared: Iterable[Undeclared]) -> None:
         service, operation = each.removal.service, each.removal.operation
         action = operation.replace("_", " ").title().replace(" ", "")
         try:
-            with told(f"remove {each.what} from {each.holder}", needs=(f"{service}:{action}",), quoting=True):
+            with aws_errors(
+                f"remove {each.what} from {each.holder}", needs=(f"{service}:{action}",), quoting=True
+            ):
                 getattr(aws.client(service, each.region), operation)(**each.removal.parameters)
         except AwsError as problem:
             return None if any(part in problem.code for part in _GONE) else problem

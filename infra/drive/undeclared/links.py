@@ -9,23 +9,33 @@ from infra.drive.undeclared.model import Declared, Undeclared, chunks, on, pages
 
 _GONE = ("deleted", "deleting")
 
+_VPN_GATEWAYS = (
+    ("aws_vpn_gateway", "VpnGatewayId", "vpn-gateway-id"),
+    ("aws_ec2_transit_gateway", "TransitGatewayId", "transit-gateway-id"),
+)
+"""What VPN connections attach to: its type, the field of a connection that names it, and the filter."""
+
 
 def vpn_connections(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
     """Static routes on our connections; connections of others to our gateways, which are only reported."""
-    gateways = declared.by("id", "aws_vpn_gateway", region)
     connections = declared.by("id", "aws_vpn_connection", region)
     ours = declared.values("aws_vpn_connection_route", "vpn_connection_id", "destination_cidr_block")
-    for ids in chunks(gateways):
-        answer = aws.client("ec2", region).describe_vpn_connections(
-            Filters=[{"Name": "vpn-gateway-id", "Values": ids}]
-        )
-        for connection in answer["VpnConnections"]:
+    for kind, key, asked in _VPN_GATEWAYS:
+        gateways = declared.by("id", kind, region)
+        found = [
+            connection
+            for ids in chunks(gateways)
+            for connection in aws.client("ec2", region).describe_vpn_connections(
+                Filters=[{"Name": asked, "Values": ids}]
+            )["VpnConnections"]
+        ]
+        for connection in found:
             name = connection["VpnConnectionId"]
-            if connection.get("State") in _GONE or connection.get("VpnGatewayId") not in gateways:
+            if connection.get("State") in _GONE or connection.get(key) not in gateways:
                 continue
             if name not in connections:
                 what = f"{name} to {connection['CustomerGatewayId']}"
-                yield on(gateways[connection["VpnGatewayId"]], "VPN connection", name, what)
+                yield on(gateways[connection[key]], "VPN connection", name, what)
                 continue
             for route in connection.get("Routes", ()):
                 block = route["DestinationCidrBlock"]

@@ -9,7 +9,7 @@ from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any, Final
 
-from infra.drive.aws import Aws, each_region, told
+from infra.drive.aws import Aws, aws_errors, each_region
 from infra.errors import DriveError
 from infra.model import Cluster, Outputs
 from infra.model.tunnels import SiteTunnel
@@ -29,6 +29,20 @@ class CloudState:
     since: datetime | None
     routes: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What AWS announces of a tunnel's endpoint (EC2 API, ``MaintenanceDetails``)."""
+
+    pending: bool
+    auto_applied_after: datetime | None
+    """From then on AWS does it by itself."""
+    last_applied: datetime | None
+
+
+NO_MAINTENANCE: Final = frozenset({"", "none", "no", "false", "unavailable", "not available"})
+"""AWS documents ``PendingMaintenance`` as text, without its values: these say that there is nothing to do."""
 
 
 class Cloud:
@@ -67,26 +81,67 @@ class Cloud:
 
     def change_key(self, tunnel: SiteTunnel, key: str) -> None:
         """Give a tunnel another pre-shared key, and wait until AWS has it."""
-        region = self._regions[tunnel.link]
-        outside = str(self._outputs.remote(tunnel))
-        connection = next(
-            (
-                name
-                for name, each in self._connections(region).items()
-                if any(row["OutsideIpAddress"] == outside for row in _options(each))
-            ),
-            None,
-        )
-        if connection is None:
-            raise DriveError(
-                f"{region} has no VPN connection with the tunnel {outside}; see what `invoke plan` says"
-            )
-        with told(f"change the key of {tunnel.name}"):
+        region, connection, outside = self._place(tunnel)
+        with aws_errors(f"change the key of {tunnel.name}"):
             self._aws.client("ec2", region).modify_vpn_tunnel_options(
                 VpnConnectionId=connection,
                 VpnTunnelOutsideIpAddress=outside,
                 TunnelOptions={"PreSharedKey": key},
             )
+        self._until_available(region, connection)
+
+    def is_up(self, tunnel: SiteTunnel) -> bool:
+        """Whether AWS sees the tunnel up, and has finished all changes of its connection."""
+        region, connection, outside = self._place(tunnel)
+        found = self._connections(region)[connection]
+        rows = [row for row in found.get("VgwTelemetry", ()) if row["OutsideIpAddress"] == outside]
+        return found["State"] == "available" and any(row.get("Status") == "UP" for row in rows)
+
+    def maintenance(self, tunnel: SiteTunnel) -> Maintenance:
+        """What AWS announces of the tunnel's endpoint."""
+        region, connection, outside = self._place(tunnel)
+        with aws_errors(
+            f"ask for maintenance of {tunnel.name}",
+            needs=["ec2:GetVpnTunnelReplacementStatus"],
+            quoting=True,
+        ):
+            details = (
+                self._aws.client("ec2", region)
+                .get_vpn_tunnel_replacement_status(
+                    VpnConnectionId=connection, VpnTunnelOutsideIpAddress=outside
+                )
+                .get("MaintenanceDetails", {})
+            )
+        return Maintenance(
+            str(details.get("PendingMaintenance") or "").lower() not in NO_MAINTENANCE,
+            details.get("MaintenanceAutoAppliedAfter"),
+            details.get("LastMaintenanceApplied"),
+        )
+
+    def replace(self, tunnel: SiteTunnel) -> None:
+        """Have AWS replace the tunnel's endpoint as it announced, and wait until it has; address and key
+        stay."""
+        region, connection, outside = self._place(tunnel)
+        with aws_errors(f"replace {tunnel.name}", needs=["ec2:ReplaceVpnTunnel"], quoting=True):
+            self._aws.client("ec2", region).replace_vpn_tunnel(
+                VpnConnectionId=connection,
+                VpnTunnelOutsideIpAddress=outside,
+                ApplyPendingMaintenance=True,
+            )
+        self._until_available(region, connection)
+
+    def _place(self, tunnel: SiteTunnel) -> tuple[str, str, str]:
+        """Region, connection and outside address of a tunnel. ``DriveError`` for one that AWS lacks."""
+        region = self._regions[tunnel.link]
+        outside = str(self._outputs.remote(tunnel))
+        for name, each in self._connections(region).items():
+            if any(row["OutsideIpAddress"] == outside for row in _options(each)):
+                return region, name, outside
+        raise DriveError(
+            f"{region} has no VPN connection with the tunnel {outside}; see what `invoke plan` says"
+        )
+
+    def _until_available(self, region: str, connection: str) -> None:
         waited = 0.0
         while (state := self._connections(region)[connection]["State"]) != "available":
             if waited > _CHANGE_TAKES:
@@ -97,7 +152,7 @@ class Cloud:
             waited += _BETWEEN
 
     def _connections(self, region: str) -> dict[str, Any]:
-        with told("read VPN connections"):
+        with aws_errors("read VPN connections"):
             answer = self._aws.client("ec2", region).describe_vpn_connections(
                 Filters=[{"Name": "state", "Values": ["pending", "available", "modifying"]}]
             )

@@ -7,14 +7,22 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from infra.drive.ssh import Machine, UnreachedError
+from infra.drive.ssh_connection import Remote
 from infra.errors import DriveError
 from infra.model.tunnels import SiteGateway, SiteTunnel
 
 _TOOL: Final = "/usr/local/sbin/site-tunnel"
+_UNCONFIRMED: Final = "/run/site-gateway/firewall.before"
+
+RELOAD: Final = (_TOOL, "reload", "--confirm", "60")
+"""For so many seconds a gateway waits, once it has loaded a new firewall, to hear that it lets us in. ssh
+itself gives up after 30 (``ConnectTimeout``). In a converge (``cookbooks/network_site``) it waits for an
+hour."""
+
 _VICI: Final = "/run/charon.vici"
 
 _RELAY: Final = f"""\
@@ -29,6 +37,23 @@ while True:
         vici.sendall(data) if end == 0 else os.write(1, data)
 """
 """Joins strongSwan's control socket, which is root's, to an SSH connection."""
+
+
+def confirm(machine: Machine) -> None:
+    """Have a gateway keep the firewall that it loaded. ``DriveError`` when that lets no new connection in."""
+    try:
+        replace(machine, unshared=True).run(_TOOL, "confirm")
+    except UnreachedError as problem:
+        raise DriveError(
+            f"{problem}. Its firewall lets no new connection in from here; if it is a new one, the gateway "
+            "takes it back by itself. Add your address to the gateway's ssh_from, or come by the private "
+            "network, and run this again"
+        ) from None
+
+
+def unconfirmed(remote: Remote) -> bool:
+    """Whether a machine is a gateway that waits for ``confirm``."""
+    return remote.run(f"test -e {_UNCONFIRMED}", check=False)[0] == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +166,27 @@ def _each(events: Any, *, ignore: bool) -> None:
 
 def _state(tunnel: SiteTunnel, associations: list[tuple[str, Any]], peer: Mapping[str, Any]) -> TunnelState:
     session, routes = str(peer.get("state", "")), int(peer.get("pfxRcd", 0) or 0)
-    best: TunnelState | None = None
-    for name, found in associations:
-        if name != tunnel.name:
-            continue
-        children = [
-            child
-            for child in found.get("child-sas", {}).values()
-            if child.get("state") in {b"INSTALLED", b"REKEYING", b"REKEYED"}
-        ]
-        state = TunnelState(
-            established=found["state"] == b"ESTABLISHED" and bool(children),
-            state=found["state"].decode(),
-            seconds=int(found.get("established", 0)),
+    own = [found for name, found in associations if name == tunnel.name]
+    # A tunnel that both ends began at once has two IKE SAs, and traffic of each direction takes either.
+    if up := [found for found in own if found["state"] == b"ESTABLISHED" and _installed(found)]:
+        children = [child for found in up for child in _installed(found)]
+        return TunnelState(
+            established=True,
+            state="ESTABLISHED",
+            seconds=max(int(found.get("established", 0)) for found in up),
             bytes_in=sum(int(child.get("bytes-in", 0)) for child in children),
             bytes_out=sum(int(child.get("bytes-out", 0)) for child in children),
             session=session,
             routes=routes,
         )
-        if best is None or (state.established, state.seconds) > (best.established, best.seconds):
-            best = state
-    return best or TunnelState(False, DOWN.state, 0, 0, 0, session, routes)
+    longest = max(own, key=lambda found: int(found.get("established", 0)), default=None)
+    if longest is None:
+        return TunnelState(False, DOWN.state, 0, 0, 0, session, routes)
+    seconds = int(longest.get("established", 0))
+    return TunnelState(False, longest["state"].decode(), seconds, 0, 0, session, routes)
+
+
+def _installed(association: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The children of an IKE SA that carry traffic."""
+    states = {b"INSTALLED", b"REKEYING", b"REKEYED"}
+    return [child for child in association.get("child-sas", {}).values() if child.get("state") in states]

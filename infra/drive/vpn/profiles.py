@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from typing import Final
 
 from infra.drive.pki import Certificate, Pki
+from infra.drive.vpn.revocations import LIST
 from infra.model import Outputs
 from infra.model.remote import VpnServer
 
 _FOLDER: Final = "etc/openvpn/server"
 
 
-def inline(head: str, certificate: Certificate, authorities: str) -> str:
+def inline(head: str, certificate: Certificate, authorities: str, key_file: str = "") -> str:
     """A whole profile: its settings, and in blocks (openvpn(8), "INLINE FILE SUPPORT") all that is secret.
 
-    Not of an imported certificate, whose key is with its owner; ``Pki.client`` never gives one of those.
+    ``key_file``: where the laptop has the key, relative to where OpenVPN is started, of a certificate whose
+    key was made there.
     """
     blocks = {
         "ca": authorities,
@@ -22,7 +26,44 @@ def inline(head: str, certificate: Certificate, authorities: str) -> str:
         "key": certificate.key,
         "tls-crypt-v2": certificate.tls_crypt,
     }
+    if not certificate.key:
+        del blocks["key"]
+        head = f"{head.rstrip()}\nkey {key_file}\n"
     return head.rstrip("\n") + "\n" + "".join(_block(name, text) for name, text in blocks.items())
+
+
+def network_manager_files(connection: str, text: str, certificate: Certificate, authorities: str) -> bytes:
+    """A tar archive of a connection and what it refers to, for ``/`` of a laptop. All is root's, as
+    NetworkManager demands of a connection. A key that was made on the laptop is not in it."""
+    folder = network_manager_folder(connection).lstrip("/")
+    files = {
+        f"etc/NetworkManager/system-connections/{connection}.nmconnection": text,
+        f"{folder}/ca.crt": authorities,
+        f"{folder}/client.crt": certificate.chain,
+        f"{folder}/client.key": certificate.key,
+        f"{folder}/tls-crypt-v2.key": certificate.tls_crypt,
+    }
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        _add(tar, certificate, folder)
+        for path, each in files.items():
+            if each:
+                _add(tar, certificate, path, each)
+    return archive.getvalue()
+
+
+def network_manager_folder(connection: str) -> str:
+    """Where a laptop has a connection's certificates and keys: there AppArmor lets OpenVPN read."""
+    return f"/etc/openvpn/client/{connection}"
+
+
+def _add(tar: tarfile.TarFile, certificate: Certificate, path: str, text: str | None = None) -> None:
+    """A file, or a folder where there is no text."""
+    entry, data = tarfile.TarInfo(path), (text or "").encode()
+    entry.type, entry.mode = (tarfile.DIRTYPE, 0o700) if text is None else (tarfile.REGTYPE, 0o600)
+    entry.size, entry.mtime = len(data), int(certificate.issued.timestamp())
+    entry.uname = entry.gname = "root"
+    tar.addfile(entry, io.BytesIO(data))
 
 
 def _block(name: str, text: str) -> str:
@@ -37,7 +78,7 @@ def server_files(pki: Pki, server: VpnServer, outputs: Outputs) -> dict[str, str
     certificate = pki.server(server.site, tuple(dict.fromkeys(names)))
     return {
         f"{_FOLDER}/ca.crt": pki.authorities(),
-        f"{_FOLDER}/crl.pem": pki.crl(),
+        LIST: pki.crl(),
         f"{_FOLDER}/server.crt": certificate.chain,
         f"{_FOLDER}/server.key": certificate.key,
         f"{_FOLDER}/tls-crypt-v2.key": pki.tls_crypt_server_key(),

@@ -64,7 +64,7 @@ class Rotation:
         ``DriveError`` before anything is touched when a tunnel has no sibling that carries traffic, and when
         one does not come back; that one then stays drained, and the others are not touched.
         """
-        for tunnel in sorted(tunnels, key=lambda each: (each.peer, each.preference)):
+        for tunnel in sorted(tunnels, key=lambda each: (each.peer, each.preference, -each.metric)):
             if tunnel.kind == "aws":
                 self._aws(site, tunnel, _siblings(tunnel, tunnels))
             else:

@@ -43,11 +43,17 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "StartInstanceRefresh": "instance_refreshes",
         "TerminateInstanceInAutoScalingGroup": "group_terminations",
     },
+    "cloudfront": {
+        "CreateDistribution": "distributions",
+    },
     "efs": {
         "PutBackupPolicy": "backup_policies",
     },
     "elb": {  # moto's name for both generations
         "CreateLoadBalancer": "load_balancers",
+    },
+    "rds": {
+        "ModifyDBParameterGroup": "parameter_groups",
     },
     "s3": {
         "PutBucketPolicy": "bucket_policies",

@@ -1,8 +1,8 @@
 """Transit gateways: default route tables only where wanted, and associations that can be undone.
 
 moto makes a default route table whatever the options say, associates each VPC with it but not so that it
-could be undone, lets the table outlive its gateway, forgets a VPC attachment's tags and, at once, a deleted
-attachment, and writes a route's attachment where no client finds it.
+could be undone, VPN connections not at all, lets the table outlive its gateway, forgets a VPC attachment's
+tags and, at once, a deleted attachment, and writes a route's attachment where no client finds it.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TransitGatewayRequestOptions.html
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TransitGatewayRoute.html
@@ -59,6 +59,18 @@ def _backend() -> None:
         self: Any, transit_gateway_id: str, vpc_id: str, subnet_ids: list[str], **kwargs: Any
     ) -> Any:
         return _attach_vpc(self, transit_gateway_id, vpc_id, subnet_ids, kwargs)
+
+    @around(EC2Backend)
+    def create_transit_gateway_vpn_attachment(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        attachment = original(self, *args, **kwargs)
+        _join(self, self.transit_gateways[attachment.transit_gateway_id], attachment)
+        return attachment
+
+    @around(EC2Backend)
+    def delete_vpn_connection(original: Any, self: Any, vpn_connection_id: str) -> Any:
+        connection = original(self, vpn_connection_id)
+        detach_vpn(self, connection)
+        return connection
 
     @around(EC2Backend)
     def delete_transit_gateway_vpc_attachment(
@@ -125,11 +137,24 @@ def _attach_vpc(backend: Any, gateway_id: str, vpc_id: str, subnet_ids: list[str
         backend, transit_gateway=gateway, vpc_id=vpc_id, subnet_ids=subnet_ids, **more
     )
     backend.transit_gateway_attachments[attachment.id] = attachment
+    _join(backend, gateway, attachment)
+    return attachment
+
+
+def detach_vpn(backend: Any, connection: Any) -> None:
+    """A VPN connection that goes, or goes elsewhere, is not attached any more."""
+    for attachment in backend.transit_gateway_attachments.values():
+        if attachment.resource_id == connection.id:
+            attachment.state = "deleted"
+            _forget(backend, attachment.id)
+
+
+def _join(backend: Any, gateway: Any, attachment: Any) -> None:
+    """A new attachment to the default route tables, as the gateway's options say."""
     if gateway.options["DefaultRouteTableAssociation"] == "enable":
         backend.associate_transit_gateway_route_table(attachment.id, gateway.default_route_table.id)
     if gateway.options["DefaultRouteTablePropagation"] == "enable":
         backend.enable_transit_gateway_route_table_propagation(attachment.id, gateway.default_route_table.id)
-    return attachment
 
 
 def _forget(backend: Any, attachment: str) -> None:

@@ -1,16 +1,20 @@
 """CreateVpnConnection keeps its options and tunnel options, ModifyVpnTunnelOptions changes them, and tunnels
-have telemetry; ModifyVpnConnection; CreateVpnConnectionRoute and its deletion.
+have telemetry; ModifyVpnConnection; CreateVpnConnectionRoute and its deletion; GetVpnTunnelReplacementStatus
+and ReplaceVpnTunnel. Maintenance of a tunnel is pending while its connection has the tag ``maintenance
+<outside address>``, which stands for AWS's announcement.
 
 AWS gives each tunnel an outside address, takes the second address of a tunnel's /30 for the customer's side
 and the first for its own, and invents the inside block and the key where none was asked for.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateVpnConnection.html
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyVpnConnection.html
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetVpnTunnelReplacementStatus.html
 https://docs.aws.amazon.com/vpn/latest/s2svpn/VPNTunnels.html
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from ipaddress import IPv4Network
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -22,6 +26,7 @@ from moto.ec2.models.vpn_connections import VPNConnection
 from moto.ec2.responses.vpn_connections import VPNConnections
 from moto.moto_api._internal import mock_random
 
+from infra.localaws.extensions.transit_gateways import detach_vpn
 from infra.localaws.patching import around, method
 
 _RENAMED: Final = {
@@ -50,6 +55,8 @@ def install() -> None:
             return self.id
         if filter_name == "route.destination-cidr-block":
             return [route["DestinationCidrBlock"] for route in self.routes]
+        if filter_name in ("vpn-gateway-id", "transit-gateway-id"):
+            return getattr(self, filter_name.replace("-", "_")) or ""
         return original(self, filter_name, method_name)
 
     @around(VPNConnections)
@@ -71,13 +78,37 @@ def install() -> None:
 
     @method(VPNConnections)
     def modify_vpn_tunnel_options(self: Any) -> ActionResult:
-        connection = _connection(self)
-        outside = self._get_param("VpnTunnelOutsideIpAddress")
-        for tunnel in connection.options["TunnelOptions"]:
-            if tunnel["OutsideIpAddress"] == outside:
-                tunnel.update(_answered(self._get_param("TunnelOptions", {})))
-                return ActionResult({"VpnConnection": connection})
-        raise InvalidParameterValueError(outside)
+        connection, tunnel = _tunnel(self)
+        tunnel.update(_answered(self._get_param("TunnelOptions", {})))
+        return ActionResult({"VpnConnection": connection})
+
+    @method(VPNConnections)
+    def get_vpn_tunnel_replacement_status(self: Any) -> ActionResult:
+        connection, tunnel = _tunnel(self)
+        pending = _announced(connection, tunnel)
+        details: dict[str, Any] = {"PendingMaintenance": "available" if pending else "none"}
+        if pending:
+            details["MaintenanceAutoAppliedAfter"] = utcnow() + timedelta(days=14)
+        if applied := tunnel.get("LastMaintenanceApplied"):
+            details["LastMaintenanceApplied"] = applied
+        return ActionResult(
+            {
+                "VpnConnectionId": connection.id,
+                "VpnGatewayId": connection.vpn_gateway_id,
+                "TransitGatewayId": connection.transit_gateway_id,
+                "CustomerGatewayId": connection.customer_gateway_id,
+                "VpnTunnelOutsideIpAddress": tunnel["OutsideIpAddress"],
+                "MaintenanceDetails": details,
+            }
+        )
+
+    @method(VPNConnections)
+    def replace_vpn_tunnel(self: Any) -> ActionResult:
+        connection, tunnel = _tunnel(self)
+        if _announced(connection, tunnel):
+            self.ec2_backend.delete_tags([connection.id], {_announcement(tunnel): None})
+            tunnel["LastMaintenanceApplied"] = utcnow()
+        return ActionResult({"Return": True})
 
     @method(VPNConnections)
     def modify_vpn_connection(self: Any) -> ActionResult:
@@ -88,11 +119,14 @@ def install() -> None:
             connection.customer_gateway_id = customer
         if gateway := self._get_param("VpnGatewayId"):
             self.ec2_backend.get_vpn_gateway(gateway)
+            detach_vpn(self.ec2_backend, connection)
             connection.vpn_gateway_id, connection.transit_gateway_id = gateway, None
         if hub := self._get_param("TransitGatewayId"):
             if hub not in self.ec2_backend.transit_gateways:
                 raise InvalidTransitGatewayID(hub)
+            detach_vpn(self.ec2_backend, connection)
             connection.vpn_gateway_id, connection.transit_gateway_id = None, hub
+            self.ec2_backend.create_transit_gateway_vpn_attachment(connection.id, hub)
         return ActionResult({"VpnConnection": connection})
 
     setattr(VPNConnection, "customer_gateway_configuration", property(_configuration))  # noqa: B010, mypy
@@ -115,6 +149,22 @@ def install() -> None:
 def _connection(response: Any) -> Any:
     (connection,) = response.ec2_backend.describe_vpn_connections([response._get_param("VpnConnectionId")])
     return connection
+
+
+def _tunnel(response: Any) -> tuple[Any, dict[str, Any]]:
+    connection, outside = _connection(response), response._get_param("VpnTunnelOutsideIpAddress")
+    for tunnel in connection.options["TunnelOptions"]:
+        if tunnel["OutsideIpAddress"] == outside:
+            return connection, tunnel
+    raise InvalidParameterValueError(outside)
+
+
+def _announced(connection: Any, tunnel: dict[str, Any]) -> bool:
+    return any(tag["key"] == _announcement(tunnel) for tag in connection.get_tags())
+
+
+def _announcement(tunnel: dict[str, Any]) -> str:
+    return f"maintenance {tunnel['OutsideIpAddress']}"
 
 
 def _route(response: Any) -> tuple[Any, str]:

@@ -1,8 +1,8 @@
 """AssumeRoleWithWebIdentity looks at the token, as AWS does: moto gives any caller any role.
 
-The issuer must be a provider of the account; its discovery document and keys are read from the bucket that
-its URL names, in this process's S3; the signature, the time, the audience and the conditions of the role's
-trust policy must hold.
+The issuer must be a provider of the account; its discovery document and keys are read from this process's S3:
+from the bucket that its URL names, or through the distribution that has its domain. The signature, the time,
+the audience and the conditions of the role's trust policy must hold.
 
 https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
 """
@@ -14,10 +14,11 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from moto.cloudfront.models import cloudfront_backends
 from moto.core.exceptions import ServiceException
-from moto.iam.access_control import PermissionResult
 from moto.iam.models import iam_backends
 from moto.s3.models import s3_backends
 from moto.sts.responses import TokenResponse
@@ -84,18 +85,61 @@ def _jwks_path(issuer: str, account: str, partition: str) -> str:
 
 
 def _document(issuer: str, path: str, account: str, partition: str) -> Mapping[str, Any]:
-    """A document of the issuer. Its bucket is public, or AWS could not read it."""
+    """A document of the issuer, if its server may read it."""
     match = _BUCKET_URL.fullmatch(issuer)
-    buckets = s3_backends[account][partition].buckets
-    bucket = buckets.get(match[1]) if match else None
-    key = bucket.keys.get(path) if bucket is not None else None
-    if bucket is None or key is None:
+    if match:
+        return _read(match[1], path, None, account, partition)
+    for each in cloudfront_backends[account][partition].distributions.values():
+        if issuer == f"https://{each.domain_name}":
+            return _distributed(each, path, account, partition)
+    raise _invalid(_NO_KEY)
+
+
+def _distributed(distribution: Any, path: str, account: str, partition: str) -> Mapping[str, Any]:
+    """A document that a distribution reads from its bucket, with requests that it signs."""
+    config = distribution.distribution_config
+    (origin,) = config.Origins["Items"]
+    controls = cloudfront_backends[account][partition].origin_access_controls
+    control = controls.get(origin.origin_access_control_id)
+    match = _BUCKET_URL.fullmatch(f"https://{origin.domain_name}")
+    if not config.Enabled or match is None:
         raise _invalid(_NO_KEY)
-    allowed = bucket.get_permission("s3:GetObject", f"arn:{partition}:s3:::{bucket.name}/{path}")
-    if allowed is not PermissionResult.PERMITTED:
+    signs = control is not None and control.signing_behavior == "always"
+    key = f"{origin.origin_path}/{path}".removeprefix("/")
+    return _read(match[1], key, distribution.arn if signs else None, account, partition)
+
+
+def _read(name: str, key: str, by: str | None, account: str, partition: str) -> Mapping[str, Any]:
+    """An object's JSON: for the distribution ``by``, or for everybody."""
+    bucket = s3_backends[account][partition].buckets.get(name)
+    found = bucket.keys.get(key) if bucket is not None else None
+    if bucket is None or found is None:
         raise _invalid(_NO_KEY)
-    found: Mapping[str, Any] = json.loads(key.value)
-    return found
+    resource = f"arn:{partition}:s3:::{name}/{key}"
+    statements = json.loads(bucket.policy)["Statement"] if bucket.policy else []
+    if not any(_lets_read(each, resource, by) for each in statements) or (by is None and _shut(bucket)):
+        raise _invalid(_NO_KEY)
+    document: Mapping[str, Any] = json.loads(found.value)
+    return document
+
+
+def _lets_read(statement: Mapping[str, Any], resource: str, by: str | None) -> bool:
+    """Whether a statement allows to read an object: everybody, or the distribution that asks, by its ARN."""
+    if statement["Effect"] != "Allow" or statement["Action"] != "s3:GetObject":
+        return False
+    named, condition = statement["Resource"], statement.get("Condition")
+    if not any(fnmatchcase(resource, each) for each in ([named] if isinstance(named, str) else named)):
+        return False
+    if by is None:
+        return statement["Principal"] in ("*", {"AWS": "*"}) and not condition
+    service = {"Service": "cloudfront.amazonaws.com"}
+    return bool(statement["Principal"] == service and condition == {"StringEquals": {"aws:SourceArn": by}})
+
+
+def _shut(bucket: Any) -> bool:
+    """Whether a public policy counts for nothing."""
+    block = bucket.public_access_block
+    return block is not None and str(block.restrict_public_buckets).lower() == "true"
 
 
 def _key(found: Mapping[str, Any], ident: str | None) -> Mapping[str, Any]:

@@ -29,9 +29,9 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
     values: dict[str, object] = {
         key: quoted(value) for key, value in _values(cluster, site, node, system).items()
     }
-    values["jumbo"] = [] if site.mtu == _USUAL else [site.mtu]
+    values["mtu"] = None if site.mtu == _USUAL else site.mtu
     # Which disk may be erased is not ours to guess: where nobody says it, whoever stands there is asked.
-    values["asked"] = [] if system else [quoted(["storage"])]
+    values["interactive"] = None if system else quoted(["storage"])
     names = ("user-data", "meta-data", "network-config")
     return {name: fill(f"{_TEMPLATES}/{name}.j2", node=node.name, site=site.name, **values) for name in names}
 

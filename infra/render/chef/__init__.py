@@ -19,6 +19,8 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     return merge(
         [
             copied(_TARGET),
+            # What the user said, for client.rb.
+            {"license": f"{cluster.client.license}\n"} if cluster.client.license else {},
             environment.render(cluster, outputs),
             under("roles", roles.render(cluster)),
             under("data_bags", people.render(cluster)),

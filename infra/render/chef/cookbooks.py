@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from infra.catalogue import cookbooks
 from infra.errors import RenderError
+from infra.shipped_files import ROOT
 
-COOKBOOKS: Final = Path(__file__).parents[3] / "cookbooks"
+COOKBOOKS: Final = ROOT / "cookbooks"
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 
 from infra.files import Files
 from infra.model import Cluster, Outputs, to_json
+from infra.model.kubernetes import Kubernetes
 from infra.model.platform import Copy, EfsMount, Mount, NfsExport, NfsMount, S3Mount
 from infra.model.software import Pin
 from infra.render.chef import objects
@@ -32,7 +33,7 @@ def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
             "version": _version(cluster, "containerd"),
             "registry_mirrors": _registry_mirrors(cluster),
         },
-        "kubernetes": _kubernetes(cluster),
+        "kubernetes": _kubernetes(cluster, outputs),
         "storage": {
             "sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts},
             **(
@@ -85,17 +86,23 @@ def _registry_mirrors(cluster: Cluster) -> dict[str, list[str]]:
     return {name: [MIRROR, *mirrors] for name, mirrors in {"_default": [], **stated}.items()}
 
 
-def _kubernetes(cluster: Cluster) -> dict[str, Any]:
+def _kubernetes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     kubernetes = cluster.kubernetes
     return {
-        **kubeadm.attributes(cluster),
+        **kubeadm.attributes(cluster, outputs),
         "version": kubernetes.version,
-        "package_version": f"{kubernetes.version}.*",
+        "package_version": _package_version(kubernetes),
         "pods_per_node": kubernetes.pods_per_node,
         "endpoint": _endpoint(cluster),
         "audit": kubernetes.audit,
         "cluster_domain": cluster.access.vpn.cluster_domain,
     }
+
+
+def _package_version(kubernetes: Kubernetes) -> str:
+    """As apt_preferences(5) has it; what follows the number is the package's own revision."""
+    pinned = kubernetes.release != kubernetes.version
+    return f"{kubernetes.release}-*" if pinned else f"{kubernetes.release}.*"
 
 
 def _endpoint(cluster: Cluster) -> str | None:

@@ -39,11 +39,14 @@ APPLIED: Final[tuple[str, ...]] = (
     "dns",
     "scheduling",
     "gpu",
+    "efa",
     "problems",
     "access",
     "guards",
     "identities",
     "research",
+    "tracking",
+    "sweeps",
     "upgrades",
     "volumes",
     "homes",
@@ -56,6 +59,7 @@ AFTER: Final[tuple[str, ...]] = (
     "features",
     "pages",
     "watching",
+    "grafana",
     "queues",
 )
 """Modules whose objects are of kinds that charts bring, in the order in which they are applied."""

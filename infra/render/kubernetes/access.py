@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from infra.catalogue.identities import CLIENT_SIGNER, KUBECONFIGS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.tenants import members, subject
@@ -28,6 +29,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "roles.yaml": [
             of(_API, "ClusterRole", _MEMBER, rules=_member_rules()),
             of(_API, "ClusterRole", _VIEWER, rules=_viewer_rules()),
+            of(_API, "ClusterRole", KUBECONFIGS, rules=_certificate_rules()),
         ],
         "everywhere.yaml": list(_everywhere(cluster)),
         "teams.yaml": [
@@ -47,6 +49,8 @@ def _everywhere(cluster: Cluster) -> Iterator[Object]:
     if cluster.access.users:
         everybody = [subject(user) for user in cluster.access.users]
         yield _everywhere_binding("causeway:people", _VIEWER, everybody)
+        account = {"apiGroup": _GROUP, "kind": "User", "name": KUBECONFIGS}
+        yield _everywhere_binding(KUBECONFIGS, KUBECONFIGS, [account])
 
 
 def _everywhere_binding(name: str, role: str, who: Sequence[dict[str, str]]) -> Object:
@@ -99,6 +103,17 @@ def _member_rules() -> list[dict[str, Any]]:
         _rule("visibility.kueue.x-k8s.io", ["localqueues/pendingworkloads"], ["get"]),
         _rule("autoscaling.x-k8s.io", ["provisioningrequests"], _READ),
         _rule("metrics.k8s.io", ["pods"], _READ),
+    ]
+
+
+def _certificate_rules() -> list[dict[str, Any]]:
+    """What a master does for `invoke kubeconfig`: it may approve client certificates, and no others: neither
+    those of kubelets nor a server's."""
+    api = "certificates.k8s.io"
+    return [
+        _rule(api, ["certificatesigningrequests"], [*_READ, "create", "delete"]),
+        _rule(api, ["certificatesigningrequests/approval"], ["update"]),
+        {**_rule(api, ["signers"], ["approve"]), "resourceNames": [CLIENT_SIGNER]},
     ]
 
 

@@ -1,4 +1,4 @@
-"""Validating admission policies, each with its binding."""
+"""Validating admission policies, each with its binding; the kinds with pods in them that they are about."""
 
 from __future__ import annotations
 
@@ -8,6 +8,40 @@ from typing import Any, Final
 from infra.render.kubernetes.manifests import Object, of
 
 _API: Final = "admissionregistration.k8s.io/v1"
+
+PODS: Final[Object] = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["pods"],
+}
+WORK: Final[tuple[Object, ...]] = tuple(
+    {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": list(resources),
+    }
+    for group, version, resources in (
+        ("batch", "v1", ("jobs", "cronjobs")),
+        ("apps", "v1", ("deployments", "statefulsets", "replicasets")),
+        ("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),
+    )
+)
+"""What controllers make pods of."""
+
+
+def pod_specs(work: str) -> str:
+    """In CEL: the list of pod specs in an object of `PODS` or `WORK`.
+
+    ``work``: the object, as ``dyn``: with a type for each kind, those of the others would be misread.
+    """
+    return (
+        f"{work}.kind == 'Pod' ? [{work}.spec]"
+        f" : {work}.kind == 'CronJob' ? [{work}.spec.jobTemplate.spec.template.spec]"
+        f" : {work}.kind == 'JobSet' ? {work}.spec.replicatedJobs.map(r, r.template.spec.template.spec)"
+        f" : [{work}.spec.template.spec]"
+    )
 
 
 def validating(

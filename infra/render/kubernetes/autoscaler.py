@@ -18,6 +18,7 @@ from infra.catalogue import instances, prices, quotas
 from infra.catalogue.quotas import Market
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.machines import NodeGroup, NodePool, WeightedType
+from infra.render.kubernetes import rights
 from infra.render.kubernetes.charts.release import ON_MASTERS
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.kubernetes.queues import PROVISIONING_CLASS
@@ -230,16 +231,7 @@ def _readers(cluster: Cluster) -> Iterator[Object]:
     everybody = [subject(user) for user in cluster.access.users]
     rules = [{**_rule("", ["configmaps"], ["get"]), "resourceNames": [AVAILABILITY]}]
     if everybody:
-        yield of(f"{_RBAC}/v1", "Role", AVAILABILITY, namespace=SYSTEM, labels=_APP, rules=rules)
-        yield of(
-            f"{_RBAC}/v1",
-            "RoleBinding",
-            AVAILABILITY,
-            namespace=SYSTEM,
-            labels=_APP,
-            roleRef={"apiGroup": _RBAC, "kind": "Role", "name": AVAILABILITY},
-            subjects=everybody,
-        )
+        yield from rights.within(SYSTEM, AVAILABILITY, rules, everybody, labels=_APP)
 
 
 def _rule(group: str, resources: list[str], verbs: list[str] | tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What Node Feature Discovery makes of machines' reports: the taint of nodes whose cards are sick.
+"""What Node Feature Discovery makes of machines' reports: taints of nodes whose cards are sick, or whose
+scratch space is not mounted.
 
 A kubelet may not taint its own node (admission plugin NodeRestriction), and node-problem-detector taints
 none. The machine's own check writes a file, the agent on the node reports it, and Node Feature Discovery's
@@ -10,10 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.catalogue.labels import GPU_SICK
+from infra.catalogue.labels import GPU_SICK, SCRATCH_MISSING
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import Documents, Object, of
 
+_RULES: Final = (
+    ("sick-cards", "its cards are sick", GPU_SICK),
+    ("missing-scratch", "its scratch space is not mounted", SCRATCH_MISSING),
+)
 _ADDON: Final = "node-feature-discovery"
 _OWN_NODE: Final = "node-features-of-its-own-node"
 _NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
@@ -25,21 +30,21 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     """``rules.yaml`` and ``policy.yaml``; nothing where the add-on is off."""
     if not cluster.kubernetes.has(_ADDON):
         return {}
-    return {"policy.yaml": _policy(), "rules.yaml": [_rule()]}
+    return {"policy.yaml": _policy(), "rules.yaml": [_rule(*each) for each in _RULES]}
 
 
-def _rule() -> Object:
+def _rule(name: str, says: str, key: str) -> Object:
     return of(
         "nfd.k8s-sigs.io/v1alpha1",
         "NodeFeatureRule",
-        "sick-cards",
+        name,
         spec={
             "rules": [
                 {
-                    "name": "the machine says that its cards are sick",
-                    "taints": [{"key": GPU_SICK, "value": "true", "effect": "NoSchedule"}],
+                    "name": f"the machine says that {says}",
+                    "taints": [{"key": key, "value": "true", "effect": "NoSchedule"}],
                     "matchFeatures": [
-                        {"feature": "local.feature", "matchExpressions": {GPU_SICK: {"op": "IsTrue"}}}
+                        {"feature": "local.feature", "matchExpressions": {key: {"op": "IsTrue"}}}
                     ],
                 }
             ]

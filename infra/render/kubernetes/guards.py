@@ -22,7 +22,7 @@ from infra.render.kubernetes.manifests import Documents, Object
 from infra.render.kubernetes.tenants import OF_TENANTS
 from infra.render.kubernetes.volumes import claims_made_beforehand
 
-_SYSTEM: Final = (
+SYSTEM: Final = (
     "request.userInfo.username.startsWith('system:')"
     " && !request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
 )
@@ -42,8 +42,8 @@ def _names(cluster: Cluster) -> list[Object]:
     ingress = cluster.kubernetes.ingress
     if ingress is None:
         return []
-    # A namespace may have the name of one of the cluster's own pages.
-    taken = json.dumps(sorted({ingress.fqdn, *(page.fqdn for page in ingress.pages)}))
+    # A namespace may have its name.
+    taken = json.dumps(ingress.fqdn)
     own = json.dumps(f".{ingress.fqdn.partition('.')[2]}")
     return _policy(
         f"names-of-pages.{OURS}",
@@ -56,7 +56,7 @@ def _names(cluster: Cluster) -> list[Object]:
             }
         ],
         "!has(object.spec.defaultBackend) && has(object.spec.rules) && object.spec.rules.all(r,"
-        f" has(r.host) && !r.host.startsWith('*') && !(r.host in {taken})"
+        f" has(r.host) && !r.host.startsWith('*') && r.host != {taken}"
         f" && ('.' + r.host).endsWith('.' + request.namespace + {own}))"
         " && (!has(object.spec.tls) || object.spec.tls.all(t, !has(t.secretName)))",
         "an Ingress serves hosts of its namespace, <namespace>.<domain> or below it, each by its name, with"
@@ -79,7 +79,7 @@ def _claims(cluster: Cluster) -> list[Object]:
             }
         ],
         # The cluster's own controllers may, as a namespace ends with its claims; so may who could free it.
-        f"({_SYSTEM}) || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
+        f"({SYSTEM}) || authorizer.group('').resource('persistentvolumes').check('delete').allowed()"
         # By name: whoever may delete a claim may take its labels away first.
         f" || !(oldObject.metadata.name in {json.dumps(names)})",
         "this claim shows a path of the machines, and is made once: delete files in it rather than the claim",
@@ -102,7 +102,7 @@ def _workloads() -> list[Object]:
                 "resources": ["workloads"],
             }
         ],
-        f"({_SYSTEM}) || {_ENGINEER} || (dyn(object).spec.all(k, k == 'active'"
+        f"({SYSTEM}) || {_ENGINEER} || (dyn(object).spec.all(k, k == 'active'"
         " || (k in dyn(oldObject).spec && dyn(object).spec[k] == dyn(oldObject).spec[k]))"
         f" && dyn(oldObject).spec.all(k, k == 'active' || k in dyn(object).spec) && {changed})",
         "of a workload people may change spec.active alone: its place in the queue is the queue's to give",
@@ -132,7 +132,7 @@ def _owners() -> list[Object]:
                 ("jobset.x-k8s.io", ("jobsets",)),
             )
         ],
-        f"({_SYSTEM}) || {_ENGINEER} ||"
+        f"({SYSTEM}) || {_ENGINEER} ||"
         f" {controller('object')} == (oldObject == null ? [] : {controller('oldObject')})",
         "only controllers make what a controller owns: leave ownerReferences with controller: true out",
     )

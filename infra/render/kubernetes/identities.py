@@ -20,7 +20,7 @@ from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.admission import validating
+from infra.render.kubernetes.admission import PODS, WORK, pod_specs, validating
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.tenants import ENFORCE, GIDS, OF_TENANTS, UID
 from infra.render.kubernetes.volumes import claims_on_paths
@@ -38,26 +38,7 @@ _VOLUMES: Final = (
 """Kinds of volumes that people may ask for: those of Pod Security's level ``restricted``, without ``csi``, by
 which a driver of NFS mounts whatever the pod names."""
 
-_PODS: Final[Object] = {
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "operations": ["CREATE"],
-    "resources": ["pods"],
-}
-_EPHEMERAL: Final[Object] = {**_PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
-_WORK: Final[tuple[Object, ...]] = tuple(
-    {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": list(resources),
-    }
-    for group, version, resources in (
-        ("batch", "v1", ("jobs", "cronjobs")),
-        ("apps", "v1", ("deployments", "statefulsets", "replicasets")),
-        ("jobset.x-k8s.io", "v1alpha2", ("jobsets",)),
-    )
-)
+_EPHEMERAL: Final[Object] = {**PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -83,7 +64,7 @@ def _written(cluster: Cluster, claims: list[str]) -> list[Object]:
     api = mutating_api(cluster.kubernetes.version)
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [_PODS, _EPHEMERAL]},
+        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [PODS, _EPHEMERAL]},
         "matchConditions": [
             {"name": "on-a-path", "expression": _on_a_path("object.spec", json.dumps(claims))}
         ],
@@ -151,16 +132,8 @@ _NUMBERS: Final[tuple[Object, ...]] = (
 
 def _variables(claims: list[str]) -> list[Object]:
     found = [
-        # Of any kind: with a type for each, those of the others would be misread.
         {"name": "work", "expression": "dyn(object)"},
-        {
-            "name": "specs",
-            "expression": "variables.work.kind == 'Pod' ? [variables.work.spec]"
-            " : variables.work.kind == 'CronJob' ? [variables.work.spec.jobTemplate.spec.template.spec]"
-            " : variables.work.kind == 'JobSet'"
-            " ? variables.work.spec.replicatedJobs.map(r, r.template.spec.template.spec)"
-            " : [variables.work.spec.template.spec]",
-        },
+        {"name": "specs", "expression": pod_specs("variables.work")},
     ]
     if not claims:
         return found
@@ -233,7 +206,7 @@ _PINNED: Final[tuple[Object, ...]] = (
 
 
 def _refused(name: str, variables: list[Object], validations: tuple[Object, ...]) -> list[Object]:
-    rules = [_PODS, _EPHEMERAL, *_WORK]
+    rules = [PODS, _EPHEMERAL, *WORK]
     return validating(
         f"{name}.{OURS}", rules, validations, variables=variables, namespaces=_guarded_namespaces()
     )

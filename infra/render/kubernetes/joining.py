@@ -1,7 +1,10 @@
-"""Rights of the tokens that machines of pools join with (cookbooks/kubernetes, ``upkeep``).
+"""What masters need to approve certificates of kubelets (cookbooks/kubernetes, ``upkeep``).
 
-Requests of kubeadm's default group are approved for any node's name. This group may do the same, by kubeadm's
-own roles, except for that: masters approve its requests, for instances of pools that have not joined yet.
+Rights of the tokens that machines of pools join with. Requests of kubeadm's default group are approved for
+any node's name. This group may do the same, by kubeadm's own roles, except for that: masters approve its
+requests, for instances of pools that have not joined yet.
+
+Addresses of machines with a name of their own: the only ones that their serving certificates may have.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.kubernetes.rights import API, GROUP
 
 TOKENS: Final = "system:bootstrappers:causeway:pools"
@@ -26,11 +29,21 @@ _CONFIGURATION: Final = {
 """In kube-system."""
 
 
-def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Nothing where masters create no such tokens."""
+ADDRESSES: Final = "node-addresses"
+"""The ConfigMap that masters read (``kubernetes_node.approval``)."""
+
+
+def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """``addresses.yaml``, and ``rights.yaml`` where masters create such tokens."""
+    addresses = {
+        **{node.name: node.address for site in cluster.sites for node in site.nodes},
+        **{name: each.private for name, each in outputs.instances.items() if each.private},
+    }
+    data = {name: str(address) for name, address in sorted(addresses.items())}
+    documents = {"addresses.yaml": [of("v1", "ConfigMap", ADDRESSES, namespace=SYSTEM, data=data)]}
     if cluster.secrets.store != "ssm":
-        return {}
-    return {
+        return documents
+    return documents | {
         "rights.yaml": [
             *(_binding("ClusterRoleBinding", name, role) for name, role in _ROLES.items()),
             *(_binding("RoleBinding", name, role, "kube-system") for name, role in _CONFIGURATION.items()),

@@ -11,22 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
+from infra.catalogue import efa
 from infra.files import Files
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import Taint
 from infra.model.machines import ControlPlane, NodePool
 from infra.model.places import PhysicalNode, PhysicalSite
-from infra.render.kubernetes import kubelet
+from infra.model.platform import Bucket
+from infra.render.kubernetes import authentication, kubelet
 from infra.render.kubernetes.manifests import Object, to_yaml
 from infra.resolve.reservations import EVICTION
+from infra.shipped_files import ROOT
 
 _API: Final = "kubeadm.k8s.io/v1beta4"
 
 SNAPSHOTS: Final = "etcd/"
 """The folder of a bucket that copies of etcd are in."""
+AUDIT_COPIES: Final = "audit/"
+"""The folder of a bucket that the audit log is in."""
 AUDIT_POLICY: Final = "/etc/kubernetes/audit-policy.yaml"
 AUDIT_LOGS: Final = "/var/log/kubernetes/audit"
 ENCRYPTION: Final = "/etc/kubernetes/encryption.yaml"
@@ -47,7 +51,9 @@ ADMISSION: Final = (
 _MUTATING_POLICIES: Final = (1, 36)
 """The first version that has MutatingAdmissionPolicy without being asked."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
-_POLICY: Final = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
+_AUDIT_SECONDS: Final = 300
+"""Between two copies of what is new in the audit log: what is lost with a master is at most so old."""
+_POLICY: Final = ROOT / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
 
 _INIT: Final = f"""\
 How the cluster begins: `kubeadm init` on the first master, run by the cookbook `kubernetes`,
@@ -80,20 +86,26 @@ authority and a bootstrap token. The cookbook writes it from /etc/causeway/secre
 before kubeadm starts, and removes it afterwards. `invoke converge` brings that secret, and the certificate
 authorities with their keys: kubeadm then has none to fetch, and no key to them is named here."""
 
+_TOKENS: Final = f"""\
+{authentication.FILE} of masters, written by the cookbook `kubernetes`.
+The API server reads it again when it changes."""
+
 _KUBELET: Final = """\
 /etc/kubernetes/kubelet.conf.d/50-causeway.conf of {what}; see `--config-dir` of the kubelet."""
 
 
-def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
+def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     """``{path: text}`` of ``kubernetes/kubeadm/``."""
     plane = _plane(cluster)
     site_nodes = {site.name: _kubelets(site) for site in cluster.sites}
     worker = _worker_secret(cluster)
+    tokens = authentication.configuration(cluster)
     return {
-        "cluster.yaml": to_yaml([cluster_configuration(cluster)], _CLUSTER),
-        "init.yaml": to_yaml(init_documents(cluster), _INIT),
+        "cluster.yaml": to_yaml([cluster_configuration(cluster, outputs)], _CLUSTER),
+        "init.yaml": to_yaml(init_documents(cluster, outputs), _INIT),
         "join-master.yaml": to_yaml([_join_master(plane)], _JOIN_MASTER),
         **({"audit-policy.yaml": audit_policy()} if cluster.kubernetes.audit else {}),
+        **({"authentication.yaml": to_yaml([tokens], _TOKENS)} if tokens else {}),
         **{
             f"join/pools/{pool.name}.yaml": to_yaml(
                 [_join(_same_labels(pool), pool.taints)],
@@ -115,15 +127,17 @@ def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
     }
 
 
-def attributes(cluster: Cluster) -> dict[str, Any]:
+def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any]:
     """The same for Chef: what of ``node['kubernetes']`` is the cluster's. Nothing without masters."""
     if cluster.control_plane is None:
         return {}
     plane = cluster.control_plane
     names = ("apiVersion", "kind")
-    shared = {key: value for key, value in cluster_configuration(cluster).items() if key not in names}
+    configuration = cluster_configuration(cluster, outputs)
+    shared = {key: value for key, value in configuration.items() if key not in names}
     init = {key: value for key, value in init_configuration(plane).items() if key not in names}
     store = cluster.secrets if cluster.secrets.store == "ssm" else None
+    tokens = authentication.configuration(cluster)
     return {
         # A machine in the cloud fetches it with its instance role; in a rack nobody has one.
         "join": {
@@ -140,15 +154,20 @@ def attributes(cluster: Cluster) -> dict[str, Any]:
         "eviction": dict(EVICTION),
         "image_gc": dict(kubelet.IMAGES),
         "shutdown": dict(kubelet.SHUTDOWN),
+        "efa": {"huge_pages": efa.HUGE_PAGES},
         "control_plane": {
             "first": plane.masters[0].hostname,
             "names": {each.hostname: each.fqdn for each in plane.masters},
             "tokens": store is not None,
-            "snapshots": _snapshots(cluster),
+            "snapshots": _copies(
+                cluster, cluster.storage.snapshots, SNAPSHOTS, cluster.kubernetes.snapshot_seconds
+            ),
+            "audit_copies": _copies(cluster, cluster.storage.audit, AUDIT_COPIES, _AUDIT_SECONDS),
             "cluster": shared,
             "init": init,
             "proxy": kube_proxy(cluster),
             "audit_log": dict(_AUDIT),
+            **({"authentication": tokens} if tokens else {}),
         },
     }
 
@@ -158,23 +177,19 @@ def _worker_secret(cluster: Cluster) -> str:
     return f"{cluster.secrets.prefix}/node/kubernetes-join"
 
 
-def _snapshots(cluster: Cluster) -> dict[str, Any]:
-    bucket = cluster.storage.snapshots
+def _copies(cluster: Cluster, bucket: Bucket | None, prefix: str, seconds: int) -> dict[str, Any]:
+    """Where masters put copies of something, and how often."""
     if bucket is None:
         return {}
-    return {
-        "bucket": bucket.bucket,
-        "prefix": SNAPSHOTS,
-        "region": cluster.region(bucket.region).region,
-        "interval": cluster.kubernetes.snapshot_seconds,
-    }
+    region = cluster.region(bucket.region).region
+    return {"bucket": bucket.bucket, "prefix": prefix, "region": region, "interval": seconds}
 
 
-def init_documents(cluster: Cluster) -> list[Object]:
+def init_documents(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> list[Object]:
     """All that `kubeadm init` takes."""
     return [
         init_configuration(_plane(cluster)),
-        cluster_configuration(cluster),
+        cluster_configuration(cluster, outputs),
         kubelet.cluster_wide(cluster),
         kube_proxy(cluster),
     ]
@@ -190,7 +205,7 @@ def init_configuration(plane: ControlPlane) -> Object:
     }
 
 
-def cluster_configuration(cluster: Cluster) -> Object:
+def cluster_configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Object:
     """ClusterConfiguration, without a version: each master's kubeadm knows its own."""
     plane, network = _plane(cluster), cluster.network
     return {
@@ -207,7 +222,7 @@ def cluster_configuration(cluster: Cluster) -> Object:
         },
         # CoreDNS is ours (kubernetes/dns/): kubeadm's knows no zone of the cluster's own.
         "dns": {"disabled": True},
-        "apiServer": _api_server(cluster, plane),
+        "apiServer": _api_server(cluster, plane, outputs),
         "controllerManager": {
             "extraArgs": _arguments(
                 {
@@ -250,10 +265,11 @@ def kube_proxy(cluster: Cluster) -> Object:
     }
 
 
-def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
+def _api_server(cluster: Cluster, plane: ControlPlane, outputs: Outputs) -> Object:
     flags: dict[str, object] = {
         "enable-admission-plugins": ",".join(ADMISSION),
         "encryption-provider-config": ENCRYPTION,
+        "kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt",
         "profiling": "false",
     }
     volumes = [_volume("encryption", ENCRYPTION, "File", read_only=True)]
@@ -269,39 +285,54 @@ def _api_server(cluster: Cluster, plane: ControlPlane) -> Object:
             _volume("audit-policy", AUDIT_POLICY, "File", read_only=True),
             _volume("audit-logs", AUDIT_LOGS, "DirectoryOrCreate", read_only=False),
         ]
-    if _minor(cluster) < _MUTATING_POLICIES:
+    if cluster.access.oidc is not None:
+        flags["authentication-config"] = authentication.FILE
+        volumes.append(_volume("authentication", authentication.FOLDER, "DirectoryOrCreate", read_only=True))
+    if cluster.kubernetes.minor < _MUTATING_POLICIES:
         flags["feature-gates"] = "MutatingAdmissionPolicy=true"
         flags["runtime-config"] = "admissionregistration.k8s.io/v1beta1=true"
     if len(plane.masters) > 1:
         # Over HTTP/2 clients stay with one master for ever. Now and then one is asked to connect anew, and a
         # master that was away gets its share again.
         flags["goaway-chance"] = "0.001"
-    flags |= _issuers(cluster)
+    flags |= _issuer_flags(cluster, issuers(cluster, outputs))
     masters = [name for each in plane.masters for name in (each.hostname, each.fqdn)]
     names = [plane.endpoint, *masters, "127.0.0.1"]
     return {"certSANs": names, "extraArgs": _arguments(flags), "extraVolumes": volumes}
 
 
-def _issuers(cluster: Cluster) -> dict[str, object]:
+def own_issuer(cluster: Cluster) -> str:
+    """The issuer that kubeadm's API servers have by themselves, which nobody outside can read."""
+    return f"https://kubernetes.default.svc.{cluster.access.vpn.cluster_domain}"
+
+
+def issuers(cluster: Cluster, outputs: Outputs) -> tuple[str, ...]:
     """Who signs tokens of service accounts: an issuer that AWS can read, before kubeadm's own.
 
     The first signs, all are taken (kube-apiserver(1), --service-account-issuer): tokens that pods had before
-    stay good.
+    stay good. One whose URL only AWS knows is left out until it is applied.
     """
-    if cluster.web_identity is None:
+    stated = cluster.web_identity.issuers if cluster.web_identity is not None else ()
+    return (*filter(None, map(outputs.issuer, stated)), own_issuer(cluster))
+
+
+def issuer_arguments(cluster: Cluster, issuers: Sequence[str]) -> list[dict[str, str]]:
+    """The API server's ``extraArgs`` for these issuers, of which the first signs."""
+    return _arguments(_issuer_flags(cluster, issuers))
+
+
+def _issuer_flags(cluster: Cluster, issuers: Sequence[str]) -> dict[str, object]:
+    own = own_issuer(cluster)
+    others = [each for each in issuers if each != own]
+    if not others:
         return {}
-    own = f"https://kubernetes.default.svc.{cluster.access.vpn.cluster_domain}"
-    url = cluster.web_identity.issuer.url
+    published = {} if issuers[0] == own else {"service-account-jwks-uri": f"{issuers[0]}/openid/v1/jwks"}
     return {
-        "service-account-issuer": (url, own),
-        "service-account-jwks-uri": f"{url}/openid/v1/jwks",
+        "service-account-issuer": tuple(issuers),
+        **published,
         # Tokens for AWS have AWS's audience, and are none for this API.
-        "api-audiences": f"{own},{url}",
+        "api-audiences": ",".join((own, *others)),
     }
-
-
-def _minor(cluster: Cluster) -> tuple[int, ...]:
-    return tuple(map(int, cluster.kubernetes.version.split(".")))
 
 
 def _registration() -> Object:

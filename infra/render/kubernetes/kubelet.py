@@ -27,10 +27,9 @@ def common() -> dict[str, Any]:
     return {
         "cgroupDriver": "systemd",
         "rotateCertificates": True,
-        # A serving certificate of the cluster's own would need somebody who approves requests, and who must
-        # itself run before there are any logs to read. Self-signed ones do, behind tunnels and security
-        # groups: metrics-server then asks with --kubelet-insecure-tls.
-        "serverTLSBootstrap": False,
+        # The cluster signs serving certificates, and masters approve them (``causeway-join-approve``). The
+        # kubelet renews them itself. Until it has one, it serves neither logs nor metrics.
+        "serverTLSBootstrap": True,
         "seccompDefault": True,
         # The kubelet sets the kernel's settings that it needs, rather than refuse to start without them.
         "protectKernelDefaults": False,

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
+from infra.render.kubernetes import tracking_service
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
 from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_of_group, role_of, team_of
 
 _ADMISSION: Final = "pod-security.kubernetes.io"
-_METADATA: Final = "169.254.169.254/32"
+METADATA: Final = "169.254.169.254/32"
 """Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
 Hop limit 1 and the node's own rules (cookbook ``kubernetes``, ``pods.nft``) shut the way as well."""
 _EVERYWHERE: Final = "0.0.0.0/0"
@@ -38,6 +39,12 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     return {
         "system.yaml": [
             of("v1", "Namespace", SYSTEM, labels={ENFORCE: "privileged"}),
+            # Before the rest of it, for the password of its database.
+            *(
+                [of("v1", "Namespace", tracking_service.NAMESPACE, labels={ENFORCE: "restricted"})]
+                if cluster.tracking
+                else []
+            ),
         ],
         "teams.yaml": [
             each
@@ -138,7 +145,7 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
             # Pods' side of the rule: whom they may reach is for the others' own policies to say.
             {"to": [{"namespaceSelector": {}}]},
             {
-                "to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [_METADATA]}}],
+                "to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [METADATA]}}],
                 "ports": [
                     {"protocol": protocol, "port": first, "endPort": last}
                     for protocol in ("TCP", "UDP")
@@ -157,5 +164,6 @@ def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
     when it was let in.
     """
     blocks = [region.vpc for region in cluster.regions] + [site.lan for site in cluster.sites]
-    among_pods = [cluster.access.vpn.pods] if cluster.access.vpn.pods is not None else []
-    return tuple(collapse_addresses([*blocks, *among_pods, cluster.network.clients]))
+    vpn = cluster.access.vpn
+    among_pods = [vpn.pods] if vpn.pods is not None else []
+    return tuple(collapse_addresses([*blocks, *among_pods, *vpn.laptops]))

@@ -15,6 +15,28 @@ EVERYWHERE: Final[list[Object]] = [{"operator": "Exists", "effect": "NoSchedule"
 """Tolerations of agents on nodes. Gateways keep others off by NoExecute."""
 
 
+HARDENED: Final[Object] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+"""The security context of a container that writes to its volumes alone."""
+
+TMP_MOUNT: Final = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
+"""Where such a container has the volume ``tmp``."""
+
+
+def unprivileged(user: int) -> Object:
+    """The security context of a pod as the level ``restricted`` wants it."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def daemons(
     name: str,
     namespace: str,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from infra.catalogue.labels import CAPACITY, GPU_CLASS, OURS, POOL, SITE
@@ -28,6 +29,7 @@ from infra.model.kubernetes import PriorityClass
 from infra.render.kubernetes.manifests import Object, mutating_api, of
 from infra.render.kubernetes.scheduling import GPU_TAINT, RESOURCES
 from infra.render.kubernetes.tenants import OF_TENANTS
+from infra.render.kubernetes.user_limits import lacks_toleration, limited, share, toleration
 
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 _ASKING: Final = (
@@ -79,6 +81,7 @@ def policies(cluster: Cluster) -> Iterator[Object]:
             "resources": [kind.resources],
         }
         classes = cluster.kubernetes.priority_classes if kind.resources == "jobsets" else ()
+        patches = [*_patches(kind), *(_limits(kind) if limited(cluster) else [])]
         yield of(
             api,
             "MutatingAdmissionPolicy",
@@ -91,9 +94,7 @@ def policies(cluster: Cluster) -> Iterator[Object]:
                     {"name": variable, "expression": expression}
                     for variable, expression in _variables(kind, cluster, classes).items()
                 ],
-                "mutations": [
-                    {"patchType": "JSONPatch", "jsonPatch": {"expression": " + ".join(_patches(kind))}}
-                ],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " + ".join(patches)}}],
             },
         )
         yield of(
@@ -104,15 +105,22 @@ def policies(cluster: Cluster) -> Iterator[Object]:
         )
 
 
-def _pools(cluster: Cluster) -> str:
-    """In CEL: each pool's name, the GPUs of one of its nodes, and its sites. A list, as CEL iterates over a
-    map in random order."""
-    rows = []
+def sizes(cluster: Cluster) -> dict[str, tuple[int, list[str]]]:
+    """Each pool's name, the GPUs of one of its nodes, and its sites."""
+    found = {}
     for pool in sorted(cluster.pools, key=lambda each: each.name):
         groups = [group for group in pool.groups if group.max]
         cards = max((int(group.allocatable.get(_CARDS, "0")) for group in groups), default=0)
-        sites = _cel(sorted(group.region for group in groups))
-        rows.append(f"{{'name': dyn({_cel(pool.name)}), 'cards': dyn({cards}), 'sites': dyn({sites})}}")
+        found[pool.name] = cards, sorted(group.region for group in groups)
+    return found
+
+
+def _pools(cluster: Cluster) -> str:
+    """In CEL: `sizes`. A list, as CEL iterates over a map in random order."""
+    rows = [
+        f"{{'name': dyn({_cel(name)}), 'cards': dyn({cards}), 'sites': dyn({_cel(sites)})}}"
+        for name, (cards, sites) in sizes(cluster).items()
+    ]
     return f"[{', '.join(rows)}]"
 
 
@@ -157,6 +165,8 @@ def _variables(kind: _Kind, cluster: Cluster, classes: tuple[PriorityClass, ...]
     }
     if not classes:
         del found["cardsOfClasses"], found["cards"]
+    if limited(cluster):
+        found["share"] = share(cluster)
     if not cluster.pools:
         del found["sites"], found["needed"], found["pools"], found["unsuited"], found["owned"]
     requirements = [
@@ -199,15 +209,24 @@ def _requirement(values: str, key: str, operator: Literal["In", "NotIn"]) -> str
     return f"(size({wanted}) > 0 && !({there}) ? [{made}] : [])"
 
 
+def _add(kind: _Kind, where: str, value: str) -> str:
+    return f"JSONPatch{{op: 'add', path: {kind.path} + {where}, value: {value}}}"
+
+
+def _each(condition: str, patch: str) -> str:
+    return f"{_every()}.filter(i, {condition}).map(i, {patch})"
+
+
+def _limits(kind: _Kind) -> Iterator[str]:
+    spec = "variables.templates[i].spec"
+    lacking = f"variables.wants[i] && {lacks_toleration(spec)}"
+    yield _each(f"{lacking} && !has({spec}.tolerations)", _add(kind, "'/spec/tolerations'", "[]"))
+    yield _each(lacking, _add(kind, "'/spec/tolerations/-'", toleration()))
+
+
 def _patches(kind: _Kind) -> Iterator[str]:
     template = "variables.templates[i]"
-    path = kind.path
-
-    def add(where: str, value: str) -> str:
-        return f"JSONPatch{{op: 'add', path: {path} + {where}, value: {value}}}"
-
-    def each(condition: str, patch: str) -> str:
-        return f"{_every()}.filter(i, {condition}).map(i, {patch})"
+    add, each = partial(_add, kind), _each
 
     annotated = f"has({template}.metadata) && has({template}.metadata.annotations)"
     asks = " || ".join(f"{_cel(word)} in {template}.metadata.annotations" for word in _ASKING)

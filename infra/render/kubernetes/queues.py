@@ -11,7 +11,7 @@ Who gets it
     is a queue a group, all in one cohort. What a group is sure of (``gpu_quota``) is its queue's own, of the
     first flavours first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
     weight: who holds least for its weight is next, and who holds more gives way. In a group, higher classes
-    go before lower ones, and evict them.
+    go before lower ones, and evict them. What one of its users may hold is limited by ``user_limits.py``.
 How work comes in
     is a queue ``default`` in each namespace, for all work that names no other (Kueue, LocalQueueDefaulting).
 
@@ -30,7 +30,7 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import Taint
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
-from infra.render.kubernetes import queue_policies
+from infra.render.kubernetes import queue_policies, user_limits
 from infra.render.kubernetes.manifests import Documents, Object, of
 from infra.render.kubernetes.scaling import is_scaled
 from infra.render.kubernetes.scheduling import GPU_TAINT
@@ -113,8 +113,8 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     # One that writes nothing answers no request either, and jobs would wait for ever.
     asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
-        "policies.yaml": list(queue_policies.policies(cluster)),
-        "flavours.yaml": [_topology(), *map(_flavour, found)],
+        "policies.yaml": [*queue_policies.policies(cluster), *user_limits.policies(cluster)],
+        "flavours.yaml": [_topology(), *map(_flavour, found), *user_limits.flavors(cluster)],
         "classes.yaml": list(_classes(cluster)),
         "checks.yaml": list(_checks()) if asked else [],
         "queues.yaml": list(_queues(cluster, found, asked=asked)),
@@ -295,11 +295,11 @@ def _queues(cluster: Cluster, found: Sequence[Flavour], *, asked: bool) -> Itera
     yield of(_API, "Cohort", COHORT, spec={"resourceGroups": [_resources(found, rest)]})
     scope = _scope(cluster)
     for group in cluster.access.groups:
-        resources = _resources(found, owned[group.namespace])
+        resources = [_resources(found, owned[group.namespace]), *user_limits.resource_groups(cluster, group)]
         yield _queue(group.namespace, group.weight, resources, found, asked, scope)
     if any(team_of(cluster, user) == SHARED for user in cluster.access.users):
         nothing = {flavour.name: Amount() for flavour in found}
-        yield _queue(SHARED, 1, _resources(found, nothing), found, asked, scope)
+        yield _queue(SHARED, 1, [_resources(found, nothing)], found, asked, scope)
 
 
 def _scope(cluster: Cluster) -> dict[str, Any]:
@@ -328,7 +328,7 @@ def _resources(found: Sequence[Flavour], amounts: Mapping[str, Amount]) -> dict[
 def _queue(
     name: str,
     weight: int,
-    resources: dict[str, Any],
+    resources: list[dict[str, Any]],
     found: Sequence[Flavour],
     asked: bool,
     scope: dict[str, Any],
@@ -342,7 +342,7 @@ def _queue(
             "cohortName": COHORT,
             "namespaceSelector": {"matchLabels": {TEAM: name}},
             "queueingStrategy": "BestEffortFIFO",
-            "resourceGroups": [resources],
+            "resourceGroups": resources,
             "fairSharing": {"weight": str(weight)},
             **scope,
             # Next flavour rather than somebody's end; the same flavour rather than one's own.

@@ -11,11 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from infra.catalogue import efa
 from infra.catalogue.labels import INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.model.research import Research
+from infra.render.kubernetes import grafana, rights, tracking_service
+from infra.render.kubernetes.charts.monitoring import GRAFANA_POD, GRAFANA_PORT, NAMESPACE
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.pods import requests
 from infra.render.kubernetes.tenants import members, role_of, subject
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
@@ -24,6 +28,9 @@ NAME: Final = "research"
 WORK: Final = "work"
 """The service account of each namespace that may take the namespace's role at AWS."""
 AUDIENCE: Final = "sts.amazonaws.com"
+
+RENEWAL: Final = "code-renewal"
+"""The service account, and the CronJob, that keep code from expiring while runs need it."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -35,12 +42,16 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     return {
         "cluster.yaml": list(_contract(cluster, cluster.research, outputs)),
         "accounts.yaml": [
-            each for namespace in _namespaces(cluster) for each in _account(cluster, namespace, outputs)
+            each
+            for namespace in namespaces(cluster)
+            for each in _account(cluster, namespace, outputs, _renewer(cluster.research))
         ],
+        "renewal.yaml": list(_renewal(cluster.research.tools)) if cluster.research.tools else [],
     }
 
 
-def _namespaces(cluster: Cluster) -> tuple[str, ...]:
+def namespaces(cluster: Cluster) -> tuple[str, ...]:
+    """Those of people and groups, whose runs reach the store."""
     return tuple(cluster.web_identity.roles) if cluster.web_identity is not None else ()
 
 
@@ -50,8 +61,8 @@ def _contract(cluster: Cluster, research: Research, outputs: Outputs) -> Iterato
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["get"]}]
     yield of(f"{_RBAC}/v1", "Role", NAME, namespace=SYSTEM, rules=rules)
     everybody = [subject(user) for user in cluster.access.users]
-    if everybody:
-        yield _binding(SYSTEM, everybody)
+    if everybody or research.tools:
+        yield _binding(SYSTEM, [*everybody, *_renewer(research)])
 
 
 def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any]:
@@ -65,12 +76,12 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
         "tools": research.tools,
         "images": {each.name: {"image": each.image, "launcher": each.launcher} for each in research.images},
         "default_image": research.default_image,
-        "code": {"limit_mib": research.code_limit_mib},
+        "code": {"limit_mib": research.code_limit_mib, "keep_days": research.code_keep_days},
         "store": {
             "bucket": work.bucket,
             "region": cluster.region(work.region).region,
             "audience": AUDIENCE,
-            "roles": {name: outputs.roles[name] for name in _namespaces(cluster) if name in outputs.roles},
+            "roles": {name: outputs.roles[name] for name in namespaces(cluster) if name in outputs.roles},
         },
         "priorities": {
             each.name: {"gpu_classes": list(each.gpu_classes), "default": each.default}
@@ -90,6 +101,10 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
         "sites": [*(site.name for site in cluster.sites), *(region.name for region in cluster.regions)],
         "groups": {group.name: group.namespace for group in cluster.access.groups},
         "ssh_nodes": {each.name: list(each.nodes) for each in cluster.access.ssh},
+        "dashboards": {"namespace": NAMESPACE, "pod": GRAFANA_POD, "port": GRAFANA_PORT}
+        if grafana.is_there(cluster)
+        else None,
+        **tracking_service.offer(cluster, outputs),
     }
 
 
@@ -164,13 +179,23 @@ def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str 
         "cpu_milli": int(allocatable["cpu"].removesuffix("m")),
         "memory_mib": int(allocatable["memory"].removesuffix("Mi")),
         "gpus": cards,
+        **({"efa": _fabric(allocatable)} if efa.RESOURCE in allocatable else {}),
+    }
+
+
+def _fabric(allocatable: Mapping[str, str]) -> dict[str, int]:
+    return {
+        "adapters": int(allocatable[efa.RESOURCE]),
+        "huge_pages_mib": int(allocatable[efa.HUGE_PAGES_RESOURCE].removesuffix("Mi")),
     }
 
 
 # -- Who may be the service account `work` ----------------------------------------------------------------
 
 
-def _account(cluster: Cluster, namespace: str, outputs: Outputs) -> Iterator[Object]:
+def _account(
+    cluster: Cluster, namespace: str, outputs: Outputs, renewer: Sequence[dict[str, str]]
+) -> Iterator[Object]:
     """The account, without a token mounted by itself, and the right of the namespace's people to make one.
 
     They may start pods with it anyhow. AWS takes a token for an hour at most, and a person who leaves the
@@ -190,10 +215,68 @@ def _account(cluster: Cluster, namespace: str, outputs: Outputs) -> Iterator[Obj
     for group in cluster.access.groups:
         if group.namespace == namespace:
             people += [subject(user) for user in members(cluster, group)]
-    if people:
-        yield _binding(namespace, people, WORK)
+    if people or renewer:
+        yield _binding(namespace, [*people, *renewer], WORK)
 
 
 def _binding(namespace: str, who: Sequence[dict[str, str]], role: str = NAME) -> Object:
     reference = {"apiGroup": _RBAC, "kind": "Role", "name": role}
     return of(f"{_RBAC}/v1", "RoleBinding", role, namespace=namespace, roleRef=reference, subjects=list(who))
+
+
+# -- What keeps code of runs from expiring ----------------------------------------------------------------
+
+
+def _renewer(research: Research) -> list[dict[str, str]]:
+    """The account that renews code, as bindings name it; empty where the spec names no image for it."""
+    account = {"kind": "ServiceAccount", "name": RENEWAL, "namespace": SYSTEM}
+    return [account] if research.tools else []
+
+
+def _renewal(tools: str) -> Iterator[Object]:
+    """Once a day, ``causeway.renew``: lists all runs, and copies their code as each namespace's ``work``."""
+    rules = [{"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list"]}]
+    yield from rights.everywhere(RENEWAL, SYSTEM, rules, role=f"causeway:{RENEWAL}")
+    container = {
+        "name": "renew",
+        "image": tools,
+        "command": ["python", "-m", "causeway.renew"],
+        "resources": requests("50m", "256Mi", limit="1Gi"),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    labels = {"app.kubernetes.io/name": RENEWAL}
+    pod = {
+        "restartPolicy": "Never",
+        "serviceAccountName": RENEWAL,
+        "enableServiceLinks": False,
+        "containers": [container],
+    }
+    yield of(
+        "batch/v1",
+        "CronJob",
+        RENEWAL,
+        namespace=SYSTEM,
+        labels=labels,
+        spec={
+            # The store keeps code for a week at least, and what is a third of that old is renewed.
+            "schedule": "41 4 * * *",
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": 12 * 3600,
+            "successfulJobsHistoryLimit": 1,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {
+                "spec": {
+                    "backoffLimit": 3,
+                    "activeDeadlineSeconds": 6 * 3600,
+                    "template": {"metadata": {"labels": labels}, "spec": pod},
+                }
+            },
+        },
+    )

@@ -1,4 +1,4 @@
-"""Rights of programs: an account, a role for the whole cluster, and what binds them."""
+"""Rights: accounts of programs, roles for the whole cluster or a namespace, and what binds them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,29 @@ def bound(
         roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
         subjects=[{"kind": "ServiceAccount", "name": program, "namespace": namespace}],
     )
+
+
+def within(
+    namespace: str,
+    name: str,
+    rules: Sequence[Object],
+    subjects: Sequence[Object],
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> list[Object]:
+    """A role and its binding of one name: what these may do in a namespace."""
+    return [
+        of(API, "Role", name, namespace=namespace, labels=labels, rules=list(rules)),
+        of(
+            API,
+            "RoleBinding",
+            name,
+            namespace=namespace,
+            labels=labels,
+            roleRef={"apiGroup": GROUP, "kind": "Role", "name": name},
+            subjects=list(subjects),
+        ),
+    ]
 
 
 def everywhere(

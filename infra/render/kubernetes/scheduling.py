@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.catalogue.labels import GPU_CLASS, OURS, WITHOUT_GPUS
+from infra.catalogue.labels import GPU_CLASS, GPU_LIMIT, OURS, WITHOUT_GPUS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.kubernetes import PriorityClass
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
@@ -278,7 +278,9 @@ def _limits(kind: _Kind, classes: Sequence[PriorityClass]) -> tuple[Object, Obje
         ),
         _validation(
             "!has(variables.pod.tolerations) || variables.pod.tolerations.all(t, has(t.key) && t.key != ''"
-            f" && !t.key.startsWith({_cel(OURS + '/')}) && !(t.key in {_cel(list(_FORBIDDEN_TAINTS))}))",
+            # Of that taint user_limits.py decides.
+            f" && (t.key == {_cel(GPU_LIMIT)} || !t.key.startsWith({_cel(OURS + '/')}))"
+            f" && !(t.key in {_cel(list(_FORBIDDEN_TAINTS))}))",
             "a toleration of all taints, or of one that keeps people off a machine",
         ),
         _validation(

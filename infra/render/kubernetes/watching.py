@@ -41,6 +41,12 @@ def _about(cluster: Cluster, name: str) -> bool:
     """Whether there is something to say of it."""
     if name == "autoscaler":
         return is_scaled(cluster)
+    if name == "tracking":
+        return cluster.tracking is not None
+    gateways, servers = bool(cluster.gateways), bool(cluster.access.vpn.servers)
+    network = {"gateways": gateways, "remote-access": servers, "private-network": gateways or servers}
+    if name in network:
+        return network[name]
     return name not in _NEEDS or cluster.kubernetes.has(_NEEDS[name])
 
 

@@ -1,17 +1,19 @@
-"""OpenVPN: for each server a tree that stands at ``/`` of its machine, and the profiles of laptops.
+"""VPN servers: for each a tree that stands at ``/`` of its machine; and OpenVPN's profiles of laptops.
 
 ::
 
     <site>/
       etc/openvpn/server/<listener>.conf    one process a protocol
+      etc/wireguard/wg-laptops.conf         WireGuard, where it is spoken
       etc/nftables/remote-access.nft        what each laptop may reach, by its user's groups
       etc/remote-access/dnsmasq.conf        the resolver that laptops are told to ask
       etc/remote-access/hosts               names that it knows by itself
       …                                     units, scripts and users, the same on every server
 
 The machine is a Debian 12 or an Ubuntu 22.04 or 24.04 with the packages ``openvpn``, ``nftables``,
-``dnsmasq-base`` and ``python3``. Certificates and keys are not here: ``drive`` puts ``ca.crt``,
-``server.crt``, ``server.key``, ``tls-crypt-v2.key`` and ``crl.pem`` beside the listeners' files.
+``dnsmasq-base``, ``python3`` and ``wireguard-tools``. Certificates and keys are not here: ``drive`` puts
+``ca.crt``, ``server.crt``, ``server.key``, ``tls-crypt-v2.key`` and ``crl.pem`` beside OpenVPN's files, and
+WireGuard's key and peers beside its own.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.remote import VpnServer
 from infra.render import names
+from infra.render.openvpn import wireguard
 from infra.render.openvpn.firewall import firewall
 from infra.render.openvpn.homes import clashes
 from infra.render.openvpn.listeners import listener_file
 from infra.render.openvpn.places import private_address
-from infra.render.openvpn.profiles import profile, unknown_hosts
+from infra.render.openvpn.profiles import network_manager, profile, unknown_hosts
 from infra.render.templating import copied
 
-__all__ = ["clashes", "profile", "render", "unknown_hosts"]
+__all__ = ["clashes", "network_manager", "profile", "render", "unknown_hosts"]
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
@@ -39,6 +42,7 @@ def _tree(cluster: Cluster, server: VpnServer, outputs: Outputs) -> Files:
     listeners = {
         f"etc/openvpn/server/{listener.name}.conf": listener_file(cluster, server, listener)
         for listener in server.listeners
+        if listener.name != "wireguard"
     }
     own = {
         "etc/nftables/remote-access.nft": firewall(cluster, server, outputs),
@@ -47,7 +51,7 @@ def _tree(cluster: Cluster, server: VpnServer, outputs: Outputs) -> Files:
             names.known_hosts(cluster, outputs, resolver=server.resolver), site=server.site
         ),
     }
-    return merge([listeners, own, copied("openvpn")])
+    return merge([listeners, own, wireguard.files(cluster, server), copied("openvpn")])
 
 
 def _dnsmasq(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:

@@ -16,7 +16,7 @@ def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
     """``etc/nftables/remote-access.nft``."""
     overlay = cluster.kubernetes.overlay
     vpn, own = cluster.access.vpn, private_address(server, outputs)
-    inside = tuple(collapse_addresses([*cluster.network.private, vpn.clients]))
+    inside = tuple(collapse_addresses([*cluster.network.private, *vpn.laptops]))
     return fill(
         "openvpn/firewall.nft.j2",
         site=server.site,
@@ -26,6 +26,16 @@ def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
         here=_listed(listener.address for listener in server.listeners),
         mss=vpn.mss,
         users=[_user(vpn, user) for user in vpn.users],
+        wireguard=[
+            {
+                "device": listener.device,
+                "users": [[{"block": user.devices, "login": user.login} for user in vpn.users]]
+                if vpn.users
+                else [],
+            }
+            for listener in server.listeners
+            if listener.name == "wireguard"
+        ],
         groups=[
             {"name": group.name, "reach": [row for reach in group.reach for row in _reach(reach, outputs)]}
             for group in vpn.groups

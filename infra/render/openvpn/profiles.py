@@ -1,8 +1,11 @@
-"""What a laptop is given: one file that every OpenVPN client imports as it is."""
+"""What a laptop is given: one file that every OpenVPN client imports as it is, and a connection of
+NetworkManager's, which takes all traffic when it imports that."""
 
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
 
 from infra.errors import UsageError
 from infra.model import Cluster, Outputs
@@ -10,6 +13,9 @@ from infra.model.remote import VpnServer
 from infra.render.openvpn.listeners import CIPHERS
 from infra.render.openvpn.places import public_host
 from infra.render.templating import fill
+
+_SECONDS: Final = 8
+"""How long a server may not answer before the next one is tried. NetworkManager gives up after 60."""
 
 
 def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
@@ -21,11 +27,41 @@ def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
     Raises:
         UsageError: No user of that login may have a profile, or no server has an address that is known.
     """
+    words = _words(cluster, outputs, login)
+    return fill("openvpn/profile.ovpn.j2", cluster=cluster.name.replace("\n", " "), login=login, **words)
+
+
+def network_manager(cluster: Cluster, outputs: Outputs, login: str, connection: str, folder: str) -> str:
+    """The same as a connection of NetworkManager's (nm-settings-keyfile(5)), whose certificates and keys are
+    files in ``folder`` of the laptop.
+
+    Raises:
+        UsageError: As ``profile`` does.
+    """
+    vpn, words = cluster.access.vpn, _words(cluster, outputs, login)
+    return fill(
+        "openvpn/profile.nmconnection.j2",
+        connection=connection,
+        uuid=uuid5(NAMESPACE_URL, f"openvpn://{vpn.name}/{connection}"),
+        folder=folder,
+        servers=", ".join("{host}:{port}:{proto}".format_map(each) for each in words["remotes"]),
+        # As glib writes a list (GKeyFile): a sign after each.
+        search="".join(f"{domain};" for domain in vpn.domains),
+        split=[] if vpn.full_tunnel else [{}],
+        full_tunnel=[{}] if vpn.full_tunnel else [],
+        **words,
+    )
+
+
+def _words(cluster: Cluster, outputs: Outputs, login: str) -> dict[str, Any]:
+    """What both files say."""
     vpn = cluster.access.vpn
     if login not in {user.login for user in vpn.users}:
         raise UsageError(f"{login} gets no profile: access.users has nobody of that name with 'vpn: true'")
     if not vpn.servers:
         raise UsageError("access.vpn.servers: there is no VPN server")
+    if not vpn.openvpn:
+        raise UsageError("access.vpn.kinds: the servers do not speak OpenVPN")
     hosts = {server.site: host for server in vpn.servers if (host := public_host(server, outputs))}
     known = [server for server in vpn.servers if server.site in hosts]
     if not known:
@@ -42,15 +78,13 @@ def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
         for listener in server.listeners
         if listener.name == protocol
     ]
-    return fill(
-        "openvpn/profile.ovpn.j2",
-        cluster=cluster.name.replace("\n", " "),
-        login=login,
-        remotes=remotes,
-        server_name=vpn.name,
-        ciphers=CIPHERS,
-        mtu=vpn.mtu,
-    )
+    return {
+        "remotes": remotes,
+        "server_name": vpn.name,
+        "ciphers": CIPHERS,
+        "mtu": vpn.mtu,
+        "seconds": _SECONDS,
+    }
 
 
 def unknown_hosts(cluster: Cluster, outputs: Outputs) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def laptops_drawing(pen: Pen, cluster: Cluster) -> Draw:
 
     def draw(x: int, y: int, w: int) -> Card:
         writer = Writer(pen, x, y, w)
-        writer.head("Laptops", str(vpn.clients), f"OpenVPN, {traffic}", people)
+        writer.head("Laptops", str(vpn.clients), f"{wording.kinds(vpn)}, {traffic}", people)
         writer.doors(vpn)
         writer.groups(vpn)
         return writer.done("laptops", y)

@@ -116,7 +116,7 @@ def _storage(cluster: Cluster) -> Iterator[Item]:
                 ("Access", "read only" if bucket.read_only else "read and write"),
                 ("Old versions", wording.count(bucket.versions_days, "day")),
                 ("Archived", _after(bucket.archive_days)),
-                ("Expires", _after(bucket.expire_days)),
+                ("Expires", _after(bucket.expire.get(""))),
             ),
             parent=bucket.region,
         )

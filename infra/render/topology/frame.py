@@ -103,7 +103,7 @@ def samples(cluster: Cluster, left: int, y: int) -> tuple[Wire, ...]:
         ("tunnel", "IPsec tunnel between sites", False in between),
         ("tunnel static", "tunnel between sites, static routes", True in between),
         ("peering", wording.peering(network), bool(network.peerings)),
-        ("door", "laptops, OpenVPN", bool(cluster.access.vpn.servers)),
+        ("door", f"laptops, {wording.kinds(cluster.access.vpn)}", bool(cluster.access.vpn.servers)),
     ]
     found, x = [], left
     for look, words, there in lines:

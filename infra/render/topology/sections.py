@@ -254,9 +254,10 @@ class Writer:
             where = text(self.left, self.y + 15, server.site, "body strong", 140)
             host = text(middle, self.y + 15, server.host or server.node, "dim", self.right - middle)
             texts = [where, host]
-            for index, each in enumerate(server.listeners):
+            # Room for two. WireGuard's addresses are the same everywhere: the card's head names the kinds.
+            for index, each in enumerate(server.listeners[:2]):
                 x = middle + index * (self.right - middle) // 2
-                texts.append(Text(x, self.y + 31, f"{each.name.upper()} {each.port}", "small dim"))
+                texts.append(Text(x, self.y + 31, f"{each.protocol.upper()} {each.port}", "small dim"))
                 texts.append(Text(x + 56, self.y + 31, str(each.block), "mono-small dim"))
             self._row(door_id(server.site), "door", texts, _NODE)
 

@@ -9,7 +9,7 @@ from typing import Final
 from infra.catalogue import gpus
 from infra.model.machines import Market, NodeGroup, NodePool
 from infra.model.places import Gpus, Network, Routing
-from infra.model.remote import VpnGroup
+from infra.model.remote import Vpn, VpnGroup
 from infra.model.tunnels import SiteTunnel
 
 DASH: Final = "\N{EN DASH}"
@@ -27,6 +27,12 @@ def money(dollars: float | None) -> str:
     if dollars < 10:
         return f"${dollars:.3f}"
     return f"${dollars:,.2f}" if dollars < 1000 else f"${dollars:,.0f}"
+
+
+def kinds(vpn: Vpn) -> str:
+    """``OpenVPN``, ``OpenVPN and WireGuard``."""
+    spoken = (("OpenVPN", vpn.openvpn), ("WireGuard", vpn.wireguard is not None))
+    return " and ".join(name for name, there in spoken if there)
 
 
 def span(low: int, high: int) -> str:

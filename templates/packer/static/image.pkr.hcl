@@ -57,17 +57,17 @@ variable "ssh_username" {
   description = "The user that the source image lets in."
 }
 
-variable "chef_version" {
+variable "client_name" {
   type        = string
-  description = "The version of Chef Infra Client that is installed, unless the image has a chef-client."
+  description = "The client that runs the roles: cinc or chef."
 }
 
-variable "chef_url" {
+variable "client_version" {
   type        = string
-  description = "Where its Debian package comes from; empty: from Chef's signed APT repository."
+  description = "Its version."
 }
 
-variable "chef_sha256" {
+variable "client_sha256" {
   type        = string
   description = "What that package's SHA-256 must be."
 }
@@ -132,6 +132,12 @@ variable "payload" {
   type        = string
   description = "A tar archive: the Chef repository, checks and files of the image."
   default     = "payload.tar.gz"
+}
+
+variable "client" {
+  type        = string
+  description = "The Debian package of the client, which was fetched and checked beforehand."
+  default     = "client.deb"
 }
 
 variable "scripts" {
@@ -257,18 +263,25 @@ build {
     generated   = true
   }
 
+  provisioner "file" {
+    source      = var.client
+    destination = "/tmp/causeway-client.deb"
+    generated   = true
+  }
+
   provisioner "shell" {
     scripts = [
       "${var.scripts}/unpack.sh",
-      "${var.scripts}/install-chef.sh",
+      "${var.scripts}/install-client.sh",
       "${var.scripts}/converge.sh",
     ]
     execute_command = "sudo -n env {{ .Vars }} sh '{{ .Path }}'"
     environment_vars = [
       "CAUSEWAY_IMAGE=${var.image}",
-      "CHEF_VERSION=${var.chef_version}",
-      "CHEF_URL=${var.chef_url}",
-      "CHEF_SHA256=${var.chef_sha256}",
+      "CLIENT=${var.client_name}",
+      "CLIENT_VERSION=${var.client_version}",
+      "CLIENT_SHA256=${var.client_sha256}",
+      "CLIENT_PACKAGE=/tmp/causeway-client.deb",
     ]
   }
 

@@ -9,7 +9,7 @@ variable "tags" {
 }
 
 variable "identity" {
-  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd to, where they make volumes, and the KMS keys of the regions."
+  description = "Rights of machines: the tag they are limited to, where their secrets are, the buckets they use, where masters copy etcd and the audit log to, where they make volumes, and the KMS keys of the regions."
   type = object({
     cluster        = string
     secrets_prefix = string
@@ -19,6 +19,10 @@ variable "identity" {
       read_only = bool
     }))
     snapshots = optional(object({
+      bucket = string
+      prefix = string
+    }))
+    audit_log = optional(object({
       bucket = string
       prefix = string
     }))
@@ -34,12 +38,13 @@ variable "regions" {
 }
 
 variable "web_identity" {
-  description = "The issuer of the cluster's tokens, a role for each namespace, and where these have folders: the store of researchers' code, and buckets with volumes. Null for none."
+  description = "The issuers of the cluster's tokens, a role for each namespace, and where these have folders: the store of researchers' code, and buckets with volumes; the role of MLflow, which has a folder of the store. Null for none."
   type = object({
     issuer = object({
-      bucket = string
-      url    = string
-      tags   = map(string)
+      bucket            = string
+      url               = optional(string)
+      cloudfront_folder = optional(string)
+      tags              = map(string)
     })
     store = optional(object({
       bucket  = string
@@ -50,7 +55,24 @@ variable "web_identity" {
       read_only = bool
       kms_key   = optional(string)
     }))
-    roles = map(string)
+    roles    = map(string)
+    tracking = optional(string)
+  })
+  default = null
+}
+
+variable "tracking_database" {
+  description = "MLflow's database at RDS, in the primary region. Null for none."
+  type = object({
+    name              = string
+    subnets           = list(string)
+    instance_class    = string
+    storage_gib       = number
+    storage_limit_gib = number
+    multi_az          = bool
+    backup_days       = number
+    kms_key           = optional(string)
+    tags              = map(string)
   })
   default = null
 }
@@ -78,6 +100,13 @@ variable "dns" {
       ttl    = optional(number)
     }))
   })
+}
+
+variable "tracking_password" {
+  description = "The password of MLflow's database: from the secrets store, at run time, never in a file."
+  type        = string
+  default     = null
+  sensitive   = true
 }
 
 variable "tunnel_keys" {

@@ -143,7 +143,7 @@ def fresh(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
-def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
+def until(true: Callable[[], Any], seconds: float = 180.0) -> None:
     """Waits for something to be so. How long it takes is no matter."""
     ends = time.monotonic() + seconds
     while not true():

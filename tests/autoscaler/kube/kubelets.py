@@ -20,7 +20,7 @@ from autoscaler.kube.clusters import Cluster, Object
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.kube.client import KubeError
-from infra.autoscaler.world import GPU
+from infra.autoscaler.observed.snapshot import GPU
 
 SECONDS = "test.causeway.dev/seconds"
 """The annotation that says how long a pod runs; it runs for ever without."""

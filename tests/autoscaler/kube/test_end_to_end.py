@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from autoscaler import making
+from autoscaler import make
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.account import REQUESTS
 from autoscaler.kube.clusters import Cluster, Object
@@ -25,7 +25,7 @@ from autoscaler.kube.kubelets import SECONDS, Kubelets
 from autoscaler.kube.plane import planes
 
 from infra.autoscaler.config import MachineType
-from infra.autoscaler.world import GPU
+from infra.autoscaler.observed.snapshot import GPU
 from infra.localaws import faults
 from infra.render.kubernetes.manifests import SYSTEM
 
@@ -43,13 +43,13 @@ SMALL = MachineType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p")
 _OF_SMALL: dict[str, Any] = {
     "pool": "scarce",
     "types": (SMALL,),
-    "taints": (making.GPU_TAINT,),
-    "allocatable": {"cpu": 7_590, "memory": 55_000 * making.MI, "pods": 110, GPU: 1},
+    "taints": (make.GPU_TAINT,),
+    "allocatable": {"cpu": 7_590, "memory": 55_000 * make.MI, "pods": 110, GPU: 1},
 }
-WEST, EAST = making.group(), making.group("us-east-1")
-NONE, REST = making.group(**_OF_SMALL), making.group("us-east-1", **_OF_SMALL)
-CPU = making.cpu_group()
-CONFIG = making.config(
+WEST, EAST = make.group(), make.group("us-east-1")
+NONE, REST = make.group(**_OF_SMALL), make.group("us-east-1", **_OF_SMALL)
+CPU = make.cpu_group()
+CONFIG = make.config(
     WEST,
     NONE,
     EAST,
@@ -361,6 +361,7 @@ def test_a_day(lab: Lab) -> None:
     assert not [line for line in lab.lines() if line["level"] == "error"]
 
 
+@pytest.mark.nightly
 def test_a_day_of_processes_that_are_killed_at_any_moment(lab: Lab) -> None:
     random = Random(6)
     kills, left = 0, 0.0

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from autoscaler import making
+from autoscaler import make
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import BUDGETS, PODS, Cluster, until
 
 from infra.autoscaler import assembly
 from infra.autoscaler.aws.clients import Clients, Patience
 from infra.autoscaler.loop import Cycle, Loop
-from infra.autoscaler.world import GPU
+from infra.autoscaler.observed.snapshot import GPU
 
 SYSTEM = "/api/v1/namespaces/causeway-system"
-GROUP = making.group()
-CONFIG = making.config(GROUP)
+GROUP = make.group()
+CONFIG = make.config(GROUP)
 
 
 class Stage:

@@ -16,7 +16,7 @@ from autoscaler.kube.plane import planes
 from infra.autoscaler.decision import RemoveNode
 from infra.autoscaler.kube.writing import KubeWriter
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2)]
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=2)]
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from autoscaler.kube.clusters import Cluster, Object, fresh
 
-from infra.autoscaler.decoding import Decoder, snapshot
 from infra.autoscaler.kube.kinds import KINDS
+from infra.autoscaler.observed.decoding import Decoder, snapshot
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,8 @@ import pytest
 from autoscaler.apiserver import ApiServer, Object
 from autoscaler.kube.clusters import Cluster, fresh
 
-from infra.autoscaler.kube.events import Events, News
+from infra.autoscaler.kube.events import Events
+from infra.autoscaler.reporting.news import News
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import Cluster
-from autoscaler.making import NOW, config, snapshot, titans
+from autoscaler.make import NOW, config, snapshot, titans
 from msgspec.structs import replace
 
 from infra.autoscaler import assembly

@@ -9,12 +9,12 @@ import pytest
 from autoscaler.apiserver import ApiServer, Object
 from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, fresh, until
 
-from infra.autoscaler.decoding import Decoder, snapshot
 from infra.autoscaler.kube.client import Client, KubeError
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.kinds import KINDS
 from infra.autoscaler.kube.reading import Looks
 from infra.autoscaler.kube.watching import Watcher
+from infra.autoscaler.observed.decoding import Decoder, snapshot
 
 NODES = "/api/v1/nodes"
 

@@ -13,15 +13,16 @@ from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import FAST, Cluster, fresh
 
 from infra.autoscaler.decision import Answer, Evict, FreeNode, RemoveNode, TaintNode
-from infra.autoscaler.decoding import Decoder
 from infra.autoscaler.kube.client import RefusedError
-from infra.autoscaler.kube.events import Events, News
+from infra.autoscaler.kube.events import Events
 from infra.autoscaler.kube.lease import Lease
 from infra.autoscaler.kube.reading import Looks
 from infra.autoscaler.kube.store import Store
 from infra.autoscaler.kube.watching import Watcher
 from infra.autoscaler.kube.writing import KubeWriter
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.observed.decoding import Decoder
+from infra.autoscaler.reporting.news import News
 from infra.render.kubernetes.manifests import SYSTEM
 
 pytestmark = pytest.mark.slow

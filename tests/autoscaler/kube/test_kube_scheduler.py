@@ -8,14 +8,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from autoscaler import making
+from autoscaler import make
 from autoscaler.kube.clusters import PODS, Cluster, Object, until
 from autoscaler.kube.plane import planes
 
-from infra.autoscaler import ordering, scale_up
-from infra.autoscaler.decoding import Decoder, snapshot
 from infra.autoscaler.kube.kinds import KINDS
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.observed import state_builder
+from infra.autoscaler.observed.decoding import Decoder, snapshot
+from infra.autoscaler.placement import scale_up
 
 pytestmark = pytest.mark.slow
 
@@ -147,11 +148,11 @@ def _fits(cluster: Cluster, name: str) -> bool:
     }
     key = f"default/{name}"
     pods = caches["Pod"]
-    caches["Pod"] = {**pods, key: making.changed(pods[key], node="")}
+    caches["Pod"] = {**pods, key: make.changed(pods[key], node="")}
     now = time.time()
-    of = making.config(making.cpu_group(max=0))
-    seen = snapshot(caches, {each.name: making.state(each) for each in of.groups}, {}, {}, now)
-    growth = scale_up.plan(ordering.build(seen, Memory(), of, now), seen, Memory(), of, now)
+    of = make.config(make.cpu_group(max=0))
+    seen = snapshot(caches, {each.name: make.state(each) for each in of.groups}, {}, {}, now)
+    growth = scale_up.plan(state_builder.build(seen, Memory(), of, now), seen, Memory(), of, now)
     return {each.example: each.outcome == "fits" for each in growth.verdicts}[key]
 
 

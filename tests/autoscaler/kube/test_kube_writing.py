@@ -13,7 +13,7 @@ from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, RemoveNod
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.writing import KubeWriter
-from infra.autoscaler.world import DRAIN_TAINT, ENDS_AT
+from infra.autoscaler.observed.snapshot import DRAIN_TAINT, ENDS_AT
 
 NOW = 1_800_000_000.5
 OURS = {"key": DRAIN_TAINT, "value": "1800000000", "effect": "NoSchedule"}

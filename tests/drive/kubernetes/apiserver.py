@@ -40,8 +40,12 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def stop(self) -> None:
+        """It finishes the requests that it has, but does not wait a minute for those who watch."""
         self.process.terminate()
-        self.process.wait()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            _end(self.process)
 
     def start(self) -> None:
         """Once more, with the etcd that it had."""

@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from drive.kubernetes import masters
 from drive.kubernetes.apiserver import NAME, Server, running
+from drive.machines.hosts import Hosts
+from drive.machines.hosts import running as running_hosts
 from kube_tools import kubectl as kubectl_program
 
 from infra.drive.kubernetes import access, secrets
@@ -16,6 +19,7 @@ from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.kubectl import Kubectl, Program
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
+from infra.drive.ssh import CONFIG, Machine
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +37,26 @@ def keys(store: LocalStore) -> Keys:
 def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
     with running(tmp_path_factory.mktemp("api"), keys) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def hosts(server: Server, keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """A master of that server, over SSH, with a controller that signs."""
+    folder = tmp_path_factory.mktemp("master")
+    with (
+        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as found,
+        running_hosts(folder, "master-1") as machines,
+        masters.signer(found, server.folder),
+    ):
+        masters.own_etc(machines["master-1"])
+        masters.equip(machines["master-1"], folder, found, keys.ca.certificate)
+        yield machines
+
+
+@pytest.fixture
+def master(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv(CONFIG, str(hosts.config))
+    return Machine(hosts["master-1"].fqdn)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from drive.kubernetes.apiserver import NAME, Server
 
 from infra.commands.cluster.steps import wait_for
-from infra.commands.environment import find, understand
+from infra.commands.environment import find, load_project
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
@@ -110,7 +110,7 @@ def lab(
     own = LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
     own.add(store.read(store.names("kubernetes/pki/")))
     monkeypatch.chdir(tmp_path)
-    cluster = understand(find("lab"), changeable=True).cluster
+    cluster = load_project(find("lab"), changeable=True).cluster
     (tmp_path / "config.json").write_text(autoscaler.configuration(cluster))
     (tmp_path / "ca.crt").write_text(keys.ca.certificate)
     for name in (SYSTEM, WORK):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import threading
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from drive.kubernetes.apiserver import NAME, Server, node, pod
+from golden_clusters import golden
 
+from infra.catalogue.identities import CLIENT_SIGNER, KUBECONFIGS
 from infra.drive.kubernetes import access, apply, certificates, joining, kubeconfig, lease, secrets, status
 from infra.drive.kubernetes.access import Access, Endpoint
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
@@ -22,10 +26,13 @@ from infra.drive.kubernetes.kubectl import Kubectl
 from infra.drive.kubernetes.refs import Ref
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
+from infra.drive.ssh import Machine, RemoteError, UnreachedError
 from infra.errors import DriveError, UsageError
+from infra.render.kubernetes import access as rights
 
 OURS = {"app.kubernetes.io/managed-by": "causeway"}
 HOUR = timedelta(hours=1)
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 def thing(api_version: str, kind: str, name: str, namespace: str = "", **body: Any) -> dict[str, Any]:
@@ -255,13 +262,13 @@ def soon(so: Callable[[], bool]) -> bool:
 
 
 def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
-    kubectl: Kubectl, api: Api, server: Server, store: LocalStore, keys: Keys, tmp_path: Path
+    kubectl: Kubectl, api: Api, server: Server, store: LocalStore, signs: Machine, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
     apply.apply(kubectl, api, binding("ada", "grace"))
-    pair = kubeconfig.issue(store, keys.ca, "ada", ["vision"], now, 12 * HOUR)
+    signed = kubeconfig.issue(store, [signs], "ada", ["vision"], now, 12 * HOUR)
     document = kubeconfig.with_certificate(
-        Endpoint(NAME, server.address), keys.ca.certificate, "test", "ada", pair
+        Endpoint(NAME, server.address), signed.authority, "test", "ada", signed.pair
     )
     assert soon(lambda: may_list_pods(server, tmp_path, document))
     secrets.revoke(store, "ada")
@@ -291,22 +298,93 @@ def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
     apply.apply(kubectl, api, part)
     assert not may_list_pods(server, tmp_path, document)
     with pytest.raises(DriveError, match="were revoked, and hold until"):
-        kubeconfig.issue(store, keys.ca, "ada", ["vision"], now, HOUR)
+        kubeconfig.issue(store, [signs], "ada", ["vision"], now, HOUR)
     later = now + 13 * HOUR
     assert secrets.locked_out(store, later) == {}
-    kubeconfig.issue(store, keys.ca, "ada", ["vision"], later, HOUR)
+    kubeconfig.issue(store, [signs], "ada", ["vision"], later, HOUR)
     assert not secrets.issued(store)["ada"].revoked
 
 
 def test_a_certificate_alone_gives_nothing_whatever_group_it_names(
-    server: Server, store: LocalStore, keys: Keys, kubectl: Kubectl, api: Api, tmp_path: Path
+    server: Server, store: LocalStore, signs: Machine, kubectl: Kubectl, api: Api, tmp_path: Path
 ) -> None:
     apply.apply(kubectl, api, binding("grace"))
-    pair = kubeconfig.issue(store, keys.ca, "mallory", ["vision"], datetime.now(UTC), HOUR)
+    signed = kubeconfig.issue(store, [signs], "mallory", ["vision"], datetime.now(UTC), HOUR)
     document = kubeconfig.with_certificate(
-        Endpoint(NAME, server.address), keys.ca.certificate, "test", "mallory", pair
+        Endpoint(NAME, server.address), signed.authority, "test", "mallory", signed.pair
     )
     assert not may_list_pods(server, tmp_path, document)
+
+
+@pytest.fixture
+def signs(master: Machine, kubectl: Kubectl, api: Api) -> Machine:
+    """A master, after the rights that it needs have been applied."""
+    roles = (
+        each
+        for file in rights.objects(golden("research")).values()
+        for each in file
+        if each["metadata"]["name"] == KUBECONFIGS
+    )
+    apply.apply(kubectl, api, Part("certificates", tuple(roles)))
+    return master
+
+
+def test_a_master_has_a_request_signed_and_leaves_none_behind(
+    store: LocalStore, keys: Keys, signs: Machine, api: Api
+) -> None:
+    before = datetime.now(UTC)
+    signed = kubeconfig.issue(store, [signs], "grace", ["engineers", "vision"], before, 12 * HOUR)
+    found = x509.load_pem_x509_certificate(signed.pair.certificate.encode())
+    assert found.subject.rfc4514_string() == "CN=grace,O=causeway:vision+O=causeway:engineers"
+    # Kubernetes counts from five minutes ago.
+    assert 12 * HOUR - HOUR / 6 < signed.pair.ends - before < 12 * HOUR + HOUR / 6
+    assert secrets.issued(store)["grace"].until == signed.pair.ends
+    assert signed.authority == keys.ca.certificate
+    assert not list(api.list(REQUESTS))
+
+
+def test_a_master_that_is_away_is_passed_over(store: LocalStore, signs: Machine) -> None:
+    away = Machine("master-2.test.internal")
+    now = datetime.now(UTC)
+    assert kubeconfig.issue(store, [away, signs], "ada", [], now, HOUR).pair.ends > now
+    with pytest.raises(UnreachedError, match=r"master-2\.test\.internal: can't be reached over SSH"):
+        kubeconfig.issue(store, [away], "ada", [], now, HOUR)
+
+
+def test_the_account_that_approves_people_approves_nobody_else(signs: Machine, api: Api) -> None:
+    """As it is impersonated on masters: its rights, and the API server's own limit, ``system:masters``."""
+    groups = {"people": "vision", "masters": "system:masters", "nodes": "system:nodes"}
+    signer = {"people": CLIENT_SIGNER, "masters": CLIENT_SIGNER, "nodes": f"{CLIENT_SIGNER}-kubelet"}
+    answers = {}
+    for name, group in groups.items():
+        asked, _ = certificates.request("system:node:x" if name == "nodes" else "ada", [group])
+        body = {
+            "metadata": {"name": name},
+            "spec": {
+                "request": base64.b64encode(asked.encode()).decode(),
+                "signerName": signer[name],
+                "usages": ["digital signature", "client auth"],
+            },
+        }
+        words = f"kubectl --kubeconfig /etc/kubernetes/admin.conf --as {KUBECONFIGS}"
+        manifest = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", **body}
+        script = f"{words} create -f - && {words} certificate approve {name}"
+        try:
+            signs.run("sh", "-c", script, stdin=json.dumps(manifest).encode())
+            answers[name] = "approved"
+        except RemoteError as problem:
+            answers[name] = str(problem)
+        finally:
+            api.delete(f"{REQUESTS}/{name}")
+    assert answers["people"] == "approved"
+    assert "system:masters" in answers["masters"]
+    assert (
+        f'user not permitted to approve requests with signerName "{CLIENT_SIGNER}-kubelet"'
+        in answers["nodes"]
+    )
+    for question in ("get secrets", "update certificatesigningrequests/status", "create clusterrolebindings"):
+        with pytest.raises(RemoteError):
+            signs.run("sh", "-c", f"{words} auth can-i {question} --all-namespaces")
 
 
 # -- One at a time -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cluster's keys: made once, whoever comes first; understood by openssl and by kubeadm itself."""
+"""The cluster's keys: made once, whoever comes first; project by openssl and by kubeadm itself."""
 
 from __future__ import annotations
 
@@ -262,3 +262,26 @@ def test_a_gate_gives_the_cluster_its_time() -> None:
     assert settled(lambda: next(looks), seconds=50, beat=1, clock=clock, sleep=lambda _: None) == []
     clock = iter(range(0, 1000, 10)).__next__
     assert settled(lambda: ["never"], seconds=50, beat=1, clock=clock, sleep=lambda _: None) == ["never"]
+
+
+def test_a_key_of_tokens_verifies_before_it_signs_and_after(fresh: LocalStore) -> None:
+    first = secrets.made(fresh, NOW)
+    assert secrets.token_rotation(fresh) == "none"
+    secrets.add_token_key(fresh)
+    added = secrets.made(fresh, NOW)
+    assert secrets.token_rotation(fresh) == "added"
+    assert added.pki()["sa.key"] == first.pki()["sa.key"], "the old key signs still"
+    assert added.pki()["sa.pub"].startswith(first.pki()["sa.pub"])
+    assert added.pki()["sa.pub"].count("BEGIN PUBLIC KEY") == 2
+    secrets.promote_token_key(fresh)
+    promoted = secrets.made(fresh, NOW)
+    assert (secrets.token_rotation(fresh), secrets.token_key_since(fresh)) == ("promoted", None)
+    assert promoted.pki()["sa.key"] not in (first.pki()["sa.key"], "")
+    assert promoted.pki()["sa.pub"].endswith(first.pki()["sa.pub"])
+    secrets.sign_with_token_key(fresh, NOW)
+    assert secrets.token_key_since(fresh) == NOW
+    secrets.drop_token_keys(fresh)
+    last = secrets.made(fresh, NOW)
+    assert last.pki()["sa.key"] == promoted.pki()["sa.key"]
+    assert last.pki()["sa.pub"].count("BEGIN PUBLIC KEY") == 1
+    assert secrets.token_rotation(fresh) == "none"

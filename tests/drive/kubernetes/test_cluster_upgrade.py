@@ -11,13 +11,17 @@ from typing import Any, cast
 import pytest
 from drive.kubernetes.apiserver import node
 from golden_clusters import golden
+from msgspec import structs
 
 from infra.catalogue import addons
 from infra.commands.cluster import status as telling
 from infra.commands.cluster import upgrade
 from infra.commands.cluster.up import tokenless
-from infra.commands.cluster.working import Reach
+from infra.commands.cluster_access import Reach
+from infra.drive.kubernetes import status
+from infra.drive.kubernetes import upgrade as upgrades
 from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes.kubectl import at_least
 from infra.errors import DriveError
 from infra.model import Cluster
 
@@ -28,7 +32,7 @@ def research() -> Cluster:
 
 
 def at(cluster: Cluster, version: str) -> Cluster:
-    return replace(cluster, kubernetes=replace(cluster.kubernetes, version=version))
+    return structs.replace(cluster, kubernetes=structs.replace(cluster.kubernetes, version=version))
 
 
 def test_charts_that_do_not_list_the_minor_are_named(research: Cluster) -> None:
@@ -51,14 +55,35 @@ def test_minors_are_numbers_and_their_ends_count() -> None:
 def test_pools_need_a_store_that_their_instances_can_ask(research: Cluster) -> None:
     pools = [pool.name for pool in research.pools if pool.groups]
     assert pools
-    assert tokenless(replace(research, secrets=replace(research.secrets, store="local"))) == pools
-    assert tokenless(replace(research, secrets=replace(research.secrets, store="ssm"))) == []
+    assert (
+        tokenless(structs.replace(research, secrets=structs.replace(research.secrets, store="local")))
+        == pools
+    )
+    assert tokenless(structs.replace(research, secrets=structs.replace(research.secrets, store="ssm"))) == []
 
 
 def test_status_names_nodes_that_stayed_behind() -> None:
     assert telling.behind("v1.35.4", "v1.36.3")
     assert not telling.behind("v1.36.1", "v1.36.3")
     assert not telling.behind("", "v1.36.3"), "one that has not joined yet"
+
+
+@pytest.mark.parametrize(
+    ("old", "whose", "baked"),
+    [
+        (node("x", version="v1.35.4", site="rack-a"), "rack-a", False),
+        (node("x", version="v1.35.4", site="us-west-2", pool="a100"), "a100", True),
+    ],
+)
+def test_status_says_how_nodes_that_stayed_behind_follow(
+    old: dict[str, Any], whose: str, baked: bool
+) -> None:
+    objects: dict[str, Any] = {"/api/v1/nodes": [old]}
+    api = SimpleNamespace(list=lambda path, **_: objects.get(path, []))
+    (row,) = status.by_place(status.nodes(cast("Api", api)))
+    line = telling.stayed_behind(row, "v1.36.3")
+    assert f"1 nodes of {whose} are at v1.35.4" in line
+    assert ("image" in line) == baked
 
 
 # -- A pool that was rolled ----------------------------------------------------------------------------------
@@ -69,8 +94,8 @@ def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reach]:
     """A cluster whose pools are rolled at once, by AWS alone."""
     monkeypatch.setattr("infra.commands.images.roll", lambda *_words, **_options: 0)
     monkeypatch.setattr(upgrade, "GONE", 0)
-    understood = SimpleNamespace(environment=SimpleNamespace(options="--env test"))
-    yield cast("Reach", SimpleNamespace(api=api, understood=understood))
+    project = SimpleNamespace(environment=SimpleNamespace(options="--env test"))
+    yield cast("Reach", SimpleNamespace(api=api, project=project))
     for each in list(api.list("/api/v1/nodes")):
         if each["metadata"]["name"].startswith("i-"):
             api.delete(f"/api/v1/nodes/{each['metadata']['name']}")
@@ -98,11 +123,36 @@ def test_a_pool_from_an_old_image_is_said(there: Reach, api: Api) -> None:
 
 
 def test_the_plan_tells_of_charts_first(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from infra.drive.kubernetes import upgrade as upgrades
-
     monkeypatch.setattr("infra.drive.kubernetes.status.etcd", lambda *_: "not asked")
     create(api, "i-one", version="v1.35.4")
     found = upgrades.plan(api, cast("Any", None), "1.36", ["the add-on x"])
     assert found.warnings[0] == "the add-on x"
     assert "i-one" in {each.name for each in found.behind}
     api.delete("/api/v1/nodes/i-one")
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "there"),
+    [
+        ("v1.36.2", "1.36", True),
+        ("v1.35.9", "1.36", False),
+        ("v1.36.1", "1.36.2", False),
+        ("v1.36.2", "1.36.2", True),
+        ("v1.36.10-gke.1", "1.36.2", True),
+        ("v1.37.0", "1.36.2", True),
+    ],
+)
+def test_a_node_is_behind_a_release_by_its_patch_too(version: str, wanted: str, there: bool) -> None:
+    assert at_least(version, wanted) == there
+
+
+def test_the_plan_names_nodes_that_lack_a_patch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.drive.kubernetes.status.etcd", lambda *_: "not asked")
+    now = status.version(api).removeprefix("v")
+    newer = f"{now.rpartition('.')[0]}.{int(now.rpartition('.')[2]) + 1}"
+    create(api, "i-patch", version=f"v{now}")
+    create(api, "i-patched", version=f"v{newer}")
+    behind = {each.name for each in upgrades.plan(api, cast("Any", None), newer).behind}
+    assert "i-patch" in behind
+    assert "i-patched" not in behind
+    assert not upgrades.plan(api, cast("Any", None), newer).done

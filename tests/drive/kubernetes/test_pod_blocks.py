@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import IPv4Network
 
 import pytest
 from drive.kubernetes.apiserver import node
 from golden_clusters import golden
+from msgspec.structs import replace
 
 from infra.drive.kubernetes import joining
 from infra.drive.kubernetes.api import Api

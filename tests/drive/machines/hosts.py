@@ -147,12 +147,16 @@ def _start(folder: Path, name: str, chef: Path) -> Host:
     (own / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {own}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
-        f"PermitRootLogin yes\nSetEnv PATH={chef.parent}:/usr/sbin:/usr/bin:/sbin:/bin\n"
+        f"PermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        f"SetEnv PATH={chef.parent}:/usr/sbin:/usr/bin:/sbin:/bin\n"
     )
-    # Everything a run writes lands in a file system of the machine's own.
+    # Everything a run writes lands in a file system of the machine's own; packages over this computer's.
     start = (
         "mkdir -p /var/lib/causeway /etc/causeway && "
         "for each in /var/lib/causeway /etc/causeway /var/log /run; do mount -t tmpfs none $each; done && "
+        "for each in /opt /usr/local /var/lib/dpkg /var/lib/apt /var/cache; do "
+        "over=/run/over$each && mkdir -p $over/upper $over/work && "
+        "mount -t overlay -o lowerdir=$each,upperdir=$over/upper,workdir=$over/work overlay $each; done && "
         "mkdir /run/sshd && "
         f"exec /usr/sbin/sshd -D -e -f {own}/sshd_config"
     )

@@ -121,15 +121,44 @@ def test_a_why_run_changes_nothing_and_hides_no_report(build: Path, hosts: Hosts
     assert report["why_run"] is False
 
 
+COMMAND_FAILED = """\
+execute[upgrade] had an error: Expected process to exit with [0], but received '1'
+---- Begin output of kubeadm upgrade ----
+STDOUT: [upgrade] Running cluster health checks
+STDERR: preflight checks failed
+---- End output of kubeadm upgrade ----
+Ran kubeadm upgrade returned 1
+"""
+"""As ``Mixlib::ShellOut`` says it."""
+
+
 def test_one_machine_down_and_one_failing_leave_the_others_going(build: Path, hosts: Hosts) -> None:
     hosts["titan-01"].stop()
-    wanted = targets(build, titan_02={"error": "package[containerd]: no candidate\nsecond line"})
+    wanted = targets(build, titan_02={"error": COMMAND_FAILED})
     done = run(build, wanted)
     found = by_name(done)
     assert done.exit_code == 1
     assert found["titan-01"].error.startswith("titan-01.test.internal: can't be reached over SSH (")
-    assert found["titan-02"].error == "titan-02: package[containerd]: no candidate"
+    assert found["titan-02"].error.splitlines() == [
+        "titan-02: execute[upgrade] had an error: Expected process to exit with [0], but received '1'",
+        "STDOUT: [upgrade] Running cluster health checks",
+        "STDERR: preflight checks failed",
+    ]
     assert found["titan-03"].phase == "done"
+
+
+def test_a_gateway_keeps_a_new_firewall_only_when_it_lets_us_in_again(build: Path, hosts: Hosts) -> None:
+    tree = build / "strongswan" / "lab" / "etc"
+    tree.mkdir(parents=True)
+    (tree / "frr.conf").write_text("router bgp 65010\n")
+    hosts["titan-02"].shell("mkdir /run/site-gateway && touch /run/site-gateway/firewall.before")
+    found = by_name(run(build, targets(build, roles=("site-gateway",))))
+    assert {name: each.phase for name, each in found.items()} == {
+        "titan-01": "done",
+        "titan-02": "failed",  # it has no site-tunnel
+        "titan-03": "done",
+    }
+    assert "site-tunnel confirm" in found["titan-02"].error
 
 
 def test_a_run_that_wrote_no_report_is_told_by_its_last_lines(build: Path, hosts: Hosts) -> None:
@@ -138,7 +167,7 @@ def test_a_run_that_wrote_no_report_is_told_by_its_last_lines(build: Path, hosts
     found = by_name(run(build, wanted))["titan-01"]
     assert found.phase == "failed"
     assert found.updated is None, "an earlier run's report is not this one's"
-    assert "titan-01: chef-client ended with exit code 1:" in found.error
+    assert "titan-01: the client ended with exit code 1:" in found.error
     assert "ERROR: out of memory" in found.error
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from drive.machines.hosts import running
+from msgspec import structs
 
-from infra.drive.machines.connection import HostKeyError, opened
-from infra.drive.machines.enroll import Difference, differences, equip
+from infra.drive.machines.enroll import Difference, differences
 from infra.drive.machines.survey import Facts, survey
 from infra.drive.ssh import CONFIG
-from infra.errors import DriveError
+from infra.drive.ssh_connection import HostKeyError, opened
 from infra.model.places import Gpus, PhysicalDisk, PhysicalNode
 
 NODE = PhysicalNode(
@@ -52,6 +52,7 @@ FACTS = Facts(
     gpu_trouble="",
     packages={},
     reboot=False,
+    secure_boot=False,
     report=None,
     rehearsal=None,
 )
@@ -75,11 +76,35 @@ def test_the_machine_that_is_meant_has_no_difference() -> None:
         (replace(FACTS, disks={"/dev/sda": 228_936}), "size of /dev/sda", False),
         (replace(FACTS, gpus=3), "GPUs", False),
         (replace(FACTS, behind=-3600.0), "clock", False),
+        (replace(FACTS, secure_boot=True), "Secure Boot", False),
     ],
 )
 def test_each_difference_is_told(facts: Facts, what: str, grave: bool) -> None:
     found = differences(NODE, facts)
     assert [(each.what, each.grave) for each in found] == [(what, grave)]
+
+
+def test_secure_boot_matters_to_machines_whose_driver_is_built_there() -> None:
+    without = structs.replace(NODE, gpus=None)
+    assert differences(without, replace(FACTS, gpus=0, secure_boot=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "on"), [("\\006\\000\\000\\000\\001", True), ("\\006\\000\\000\\000\\000", False)]
+)
+def test_the_survey_reads_secure_boot_as_the_firmware_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, on: bool
+) -> None:
+    """The variable is a file of ours: this computer's firmware says what it says."""
+    with running(tmp_path, "titan-01") as hosts:
+        monkeypatch.setenv(CONFIG, str(hosts.config))
+        efivars = "/sys/firmware/efi/efivars"
+        hosts["titan-01"].shell(
+            f"mount -t tmpfs none /sys/firmware && mkdir -p {efivars} && "
+            f"printf '{value}' >{efivars}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+        )
+        with opened(NODE.fqdn) as remote:
+            assert survey(remote).secure_boot is on
 
 
 def test_the_gravest_come_first_and_read_as_a_sentence() -> None:
@@ -108,12 +133,3 @@ def test_first_contact_shows_the_key_asks_and_remembers(
         with opened(NODE.fqdn, confirm=lambda _: True) as remote:
             assert survey(remote).architecture
         assert hosts.known.read_text().startswith(f"{NODE.fqdn} ssh-ed25519 ")
-        with opened(NODE.fqdn) as remote:
-            equip(
-                remote,
-                "echo have $CHEF_VERSION >/var/lib/causeway/chef-was",
-                {"CHEF_VERSION": "18.1; reboot"},
-            )
-            assert hosts["titan-01"].shell("cat /var/lib/causeway/chef-was") == "have 18.1; reboot\n"
-            with pytest.raises(DriveError, match=r"(?s)Chef could not be installed:.*no such package"):
-                equip(remote, "echo no such package; exit 1", {})

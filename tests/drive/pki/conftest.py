@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from drive.pki.pki_lab import PASSPHRASE, Clock
 
-from infra.drive.pki import Pki, sealed
+from infra.drive.pki import Pki, encryption
 from infra.drive.secrets.local import LocalStore
 
 
 @pytest.fixture(autouse=True)
 def cheap_sealing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealed, "COST", 4)
+    monkeypatch.setattr(encryption, "COST", 4)
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from drive.pki.pki_lab import PASSPHRASE
 
-from infra.drive.pki import Pki, sealed
+from infra.drive.pki import Pki, encryption
 from infra.drive.secrets.local import LocalStore
 
 OPERATIONS: dict[str, Callable[[Pki, Path], object]] = {
@@ -72,7 +72,7 @@ def kill_at(wanted: int) -> None:
 
 
 def main(operation: str, copies: Path, template: Path, now: datetime, extra: Path) -> int:
-    sealed.COST = 4  # type: ignore[misc]
+    encryption.COST = 4  # type: ignore[misc]
     for wanted in count(1):
         copy = shutil.copytree(template, copies / str(wanted))
         child = os.fork()

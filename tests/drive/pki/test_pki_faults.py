@@ -17,7 +17,7 @@ from drive.pki import pki_killed
 from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
 
-from infra.drive.pki import Pki, PkiError, sealed
+from infra.drive.pki import Pki, PkiError, encryption
 from infra.drive.secrets.local import LocalStore
 from infra.errors import DriveError
 
@@ -74,7 +74,7 @@ def again(pki: Pki, operation: str, extra: Path) -> None:
 def test_killed_at_every_write_it_opens_and_tells_no_lies(
     operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealed, "COST", 4)
+    monkeypatch.setattr(encryption, "COST", 4)
     template, copies, extra = tmp_path / "template", tmp_path / "copies", tmp_path / "easy-rsa"
     template.mkdir()
     now = START
@@ -222,11 +222,11 @@ def test_a_short_passphrase_is_refused(store: LocalStore, clock: Clock) -> None:
 
 def test_the_real_cost_of_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    box = sealed.seal(b"x", PASSPHRASE, "test")
+    box = encryption.seal(b"x", PASSPHRASE, "test")
     assert box["cost"] == 17
-    assert sealed.unseal(box, PASSPHRASE, "test", "here") == b"x"
+    assert encryption.unseal(box, PASSPHRASE, "test", "here") == b"x"
     with pytest.raises(PkiError, match="here: the passphrase does not open it"):
-        sealed.unseal(box, PASSPHRASE, "another purpose", "here")
+        encryption.unseal(box, PASSPHRASE, "another purpose", "here")
 
 
 def test_a_clock_that_jumped_back(pki: Pki, store: LocalStore, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from drive.pki.pki_lab import PASSPHRASE, START, Clock
 
-from infra.drive.pki import Certificate, Pki, PkiError, crl_ends
+from infra.drive.pki import SPARE, Certificate, Pki, PkiError, crl_ends
 from infra.drive.secrets.local import LocalStore
 
 needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="needs the package openssl")
@@ -208,18 +208,33 @@ def test_a_revocation_list_changes_only_when_it_must(pki: Pki, clock: Clock) -> 
     first = pki.crl()
     ends = crl_ends(first)
     assert ends == START - timedelta(minutes=5) + timedelta(days=90)
-    clock.turn(days=59)
+    clock.turn(days=29)
     assert pki.crl() == first
     clock.turn(days=1)
     second = pki.crl()
     assert second != first
-    assert crl_ends(second) == ends + timedelta(days=60)
+    assert crl_ends(second) == ends + timedelta(days=30)
     pki.revoke("ada")
     third = pki.crl()
     assert pki.crl() == third
     numbers = [number(lists(each)[1]) for each in (first, second, third)]
     assert numbers == sorted(set(numbers))
     assert all(each.last_update_utc <= clock.now - timedelta(minutes=5) for each in lists(third))
+
+
+@pytest.mark.parametrize("first_day", range(0, 31, 3))
+def test_a_push_every_30_days_leaves_each_server_30_days(pki: Pki, clock: Clock, first_day: int) -> None:
+    """Whenever the first is, and whatever is revoked in between."""
+    clock.turn(days=first_day)
+    for push in range(5):
+        ends = crl_ends(pki.crl())
+        clock.turn(days=13)
+        if push == 2:
+            pki.client("ada")
+            pki.revoke("ada")
+        clock.turn(days=17)
+        assert ends - clock.now + timedelta(minutes=5) >= SPARE, push
+    assert timedelta(days=30) == SPARE
 
 
 def test_the_end_of_no_list() -> None:
@@ -233,7 +248,7 @@ def test_the_ended_leave_the_list_one_list_later(pki: Pki, clock: Clock) -> None
     clock.turn(days=80)
     assert listed(pki.crl()) == {made.serial}, "the list of the window in which it ended"
     before = number(lists(pki.crl())[1])
-    clock.turn(days=60)
+    clock.turn(days=30)
     assert listed(pki.crl()) == set()
     assert number(lists(pki.crl())[1]) > before
     assert pki.certificates()[0].revoked

@@ -12,7 +12,7 @@ from cryptography import x509
 from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
 
-from infra.drive.pki import Pki, PkiError, large
+from infra.drive.pki import Pki, PkiError, chunks
 from infra.drive.secrets import Store, open_store
 from infra.model.cluster import Secrets
 
@@ -116,7 +116,7 @@ def test_two_revoke_by_the_root_at_once(
 
     opened().import_easy_rsa(folder, "", PASSPHRASE)
     before = len(listed(opened().crl()))
-    real = large.add
+    real = chunks.add
 
     def add(store: Store, name: str, text: str) -> bool:
         if not late:  # just before the first one's list is kept, somebody else's is
@@ -124,7 +124,7 @@ def test_two_revoke_by_the_root_at_once(
             opened().revoke("eve", passphrase=PASSPHRASE)
         return real(store, name, text)
 
-    monkeypatch.setattr(large, "add", add)
+    monkeypatch.setattr(chunks, "add", add)
     opened().revoke("ada", passphrase=PASSPHRASE)
     revoked = {one.name for one in opened().certificates() if one.revoked}
     assert revoked == {"ada", "ada@phone", "bob", "eve"}
@@ -138,7 +138,7 @@ def test_a_list_that_others_never_leave_alone(
         pytest.skip("needs the package easy-rsa")
     pki = Pki(open_one(), domain="lab.internal", clock=lambda: datetime.now(UTC))
     pki.import_easy_rsa(make(tmp_path / "easy-rsa", algorithm="ec"), "", PASSPHRASE)
-    monkeypatch.setattr(large, "add", lambda *_: False)
+    monkeypatch.setattr(chunks, "add", lambda *_: False)
     with pytest.raises(PkiError, match="others keep changing the root's revocation list"):
         pki.revoke("ada", passphrase=PASSPHRASE)
     assert not [one for one in pki.certificates() if one.user == "ada" and one.revoked]

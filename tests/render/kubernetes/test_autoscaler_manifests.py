@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from golden_clusters import golden
+from msgspec.structs import replace
 
 from infra.autoscaler.kube import kinds
 from infra.model import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.catalogue.labels import GPU_MODEL, GPU_SICK, PLUGIN
+from infra.catalogue.labels import GPU_MODEL, GPU_SICK, PLUGIN, SCRATCH_MISSING
 from infra.load import load
 from infra.model import Cluster
 from infra.render.chef import roles
@@ -149,10 +149,16 @@ def test_one_exporter_a_card() -> None:
     }
 
 
-def test_a_sick_node_is_tainted_by_what_its_machine_says() -> None:
+@pytest.mark.parametrize(("name", "key"), [("sick-cards", GPU_SICK), ("missing-scratch", SCRATCH_MISSING)])
+def test_a_node_is_tainted_by_what_its_machine_says(name: str, key: str) -> None:
+    [rule] = objects(features.objects(shipped("research")), "NodeFeatureRule")[name]["spec"]["rules"]
+    assert rule["taints"] == [{"key": key, "value": "true", "effect": "NoSchedule"}]
+    [match] = rule["matchFeatures"]
+    assert match == {"feature": "local.feature", "matchExpressions": {key: {"op": "IsTrue"}}}
+
+
+def test_only_who_makes_reports_writes_them() -> None:
     found = features.objects(shipped("research"))
-    [rule] = objects(found, "NodeFeatureRule")["sick-cards"]["spec"]["rules"]
-    assert rule["taints"] == [{"key": GPU_SICK, "value": "true", "effect": "NoSchedule"}]
     policy = objects(found, "ValidatingAdmissionPolicy")["node-features-of-its-own-node"]["spec"]
     assert policy["failurePolicy"] == "Fail"
     assert policy["matchConstraints"]["resourceRules"][0]["resources"] == ["nodefeatures"]

@@ -19,6 +19,7 @@ from infra.catalogue import addons, releases
 from infra.load import load
 from infra.model import Cluster
 from infra.render.kubernetes import charts
+from infra.render.kubernetes.charts import monitoring
 from infra.render.kubernetes.charts.release import merged
 from infra.resolve.addons import nested
 from infra.resolve.cluster import resolve
@@ -101,8 +102,7 @@ def test_pages_are_at_one_fixed_address_inside() -> None:
     service = charts.values(cluster)["traefik"]["service"]["spec"]
     assert service == {"type": "ClusterIP", "clusterIP": str(ingress.address)}
     records = {record.name: record.values for record in cluster.dns.records}
-    for name in (ingress.fqdn, "grafana.research.internal", "prometheus.research.internal"):
-        assert records[name] == (str(ingress.address),)
+    assert records[ingress.fqdn] == (str(ingress.address),)
 
 
 def test_alerts_name_the_machine_whoever_found_it() -> None:
@@ -138,7 +138,6 @@ def test_values_and_versions_of_the_spec_reach_the_charts(tmp_path: Path) -> Non
     assert stack["prometheus"]["prometheusSpec"]["retentionSize"] == "32GB"
     assert stack["grafana"]["persistence"] == {"enabled": True}
     assert "traefik" not in values
-    assert "root_url" not in str(stack["grafana"])
     found = yaml.safe_load(charts.render(cluster)["releases.yaml"])
     assert {row["version"] for row in found if row["name"] == "kube-prometheus-stack"} == {"88.0.0"}
 
@@ -173,6 +172,68 @@ class _Unambiguous(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         assert len(keys) == len(set(keys)), f"twice the same key:{node.start_mark}"
         return super().construct_mapping(node, deep)
+
+
+@pytest.mark.parametrize("release", ["metrics-server", "kube-prometheus-stack"])
+def test_kubelets_are_verified(release: str) -> None:
+    """By the cluster's authority, which is in each pod."""
+    authority = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+    name, row = _of(release)
+    values = yaml.safe_load(charts.render(shipped(name))[row["values"]])
+    options = ["--api-versions", "monitoring.coreos.com/v1", "--set", "crds.enabled=false"]
+    found = kube_tools.templated(row["chart"], values, *options)
+    if release == "metrics-server":
+        (server,) = (each for each in found if each["kind"] == "Deployment")
+        args = server["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert f"--kubelet-certificate-authority={authority}" in args
+        assert "--kubelet-insecure-tls" not in args
+    else:
+        (kubelets,) = (
+            each
+            for each in found
+            if each["kind"] == "ServiceMonitor" and each["metadata"]["name"].endswith("-kubelet")
+        )
+        tls = [each["tlsConfig"] for each in kubelets["spec"]["endpoints"]]
+        assert tls == [{"caFile": authority, "insecureSkipVerify": False}] * 3
+
+
+def test_monitoring_is_reached_by_its_own_pods_and_has_no_page() -> None:
+    """All of the release, as Helm makes it. What enforces network policies is no part of these tests."""
+    row = _of("kube-prometheus-stack")[1]
+    values = yaml.safe_load(charts.render(shipped("research"))[row["values"]])
+    options = ["--namespace", row["namespace"], "--set", "crds.enabled=false"]
+    options += ["--api-versions", "monitoring.coreos.com/v1"]
+    # Without that of `helm test`, which nobody runs.
+    release = kube_tools.templated(row["chart"], values, *options, "--skip-tests")
+    kinds = {each["kind"] for each in release}
+    assert not kinds & {"Ingress", "HTTPRoute", "DaemonSet", "Pod", "CronJob"}
+    assert {each["spec"]["type"] for each in release if "type" in each.get("spec", {})} == {"ClusterIP"}
+    made = [each for each in release if each["kind"] in _WITH_PODS]
+    assert {each["metadata"]["namespace"] for each in made} == {"monitoring"}
+    (grafana,) = (each for each in made if each["kind"] == "StatefulSet")
+    assert (f"{grafana['metadata']['name']}-0", grafana["spec"]["replicas"]) == (monitoring.GRAFANA_POD, 1)
+    # Policies add up: one lets in the namespace's own pods, another whoever comes for the operator's port.
+    policies = {
+        each["metadata"]["name"]: each["spec"]
+        for each in release
+        if each["kind"] == "NetworkPolicy" and "Ingress" in each["spec"]["policyTypes"]
+    }
+    operator = policies.pop("monitoring-operator")
+    own: dict[str, Any] = {"from": [{"podSelector": {}}]}
+    assert policies == {"default": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [own]}}
+    assert operator["ingress"] == [{"ports": [{"port": 10250}]}]
+    chosen = operator["podSelector"]["matchLabels"].items()
+    found = [each["metadata"]["name"] for each in made if chosen <= _pod(each)["metadata"]["labels"].items()]
+    assert found == ["monitoring-operator"]
+
+
+_WITH_PODS = ("Deployment", "StatefulSet", "Job", "Prometheus", "Alertmanager")
+
+
+def _pod(each: dict[str, Any]) -> dict[str, Any]:
+    """The template of its pods; the operator labels those of its own kinds."""
+    found: dict[str, Any] = each["spec"].get("template", {"metadata": {"labels": {}}})
+    return found
 
 
 def _is_where_machines_always_are(each: Any) -> None:

@@ -35,6 +35,8 @@ def documents(scenario: str) -> Iterator[tuple[str, dict[str, Any]]]:
     cluster = golden(scenario)
     files = kubeadm.render(cluster) if cluster.control_plane else {}
     for path, text in files.items():
+        if path == "authentication.yaml":
+            continue  # the API server itself takes it: tests/drive/kubernetes/test_single_sign_on.py
         for each in yaml.safe_load_all(text):
             if each and "kind" in each:
                 yield path, each

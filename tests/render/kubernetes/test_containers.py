@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import kube_tools
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from infra.catalogue import addons, releases
 from infra.load import load

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from golden_clusters import golden
 from kube_tools import need
+from msgspec.structs import replace
 from render.kubernetes.policy_world import (
     CARDS,
     Api,
@@ -26,9 +27,11 @@ from render.kubernetes.policy_world import (
 )
 from strategies.outputs import outputs_for
 
+from infra.drive.kubernetes.apply import Part, without
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
-from infra.render.kubernetes import guards, volumes
+from infra.render.kubernetes import grafana, guards, volumes
+from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
 
 pytestmark = pytest.mark.slow
 
@@ -248,8 +251,12 @@ def test_what_was_let_in_stays_when_rules_change(here: World) -> None:
 # -- People -------------------------------------------------------------------------------------------------
 
 
-def may(somebody: Api, verb: str, resource: str, namespace: str = "", group: str = "") -> bool:
+def may(
+    somebody: Api, verb: str, resource: str, namespace: str = "", group: str = "", name: str = ""
+) -> bool:
+    resource, _, part = resource.partition("/")
     asked: dict[str, Any] = {"verb": verb, "resource": resource, "group": group, "namespace": namespace}
+    asked |= {"subresource": part, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -286,6 +293,72 @@ def test_an_engineer_runs_the_cluster(here: World) -> None:
     ada = here.somebody("ada", "causeway:engineers")
     assert may(ada, "delete", "nodes")
     assert may(ada, "create", "pods", "kube-system")
+
+
+MONITORING = "monitoring"
+PODS = (GRAFANA_POD, "prometheus-monitoring-prometheus-0", "alertmanager-monitoring-alertmanager-0")
+
+
+@pytest.fixture
+def monitored(here: World, cluster: Cluster) -> Iterator[World]:
+    """With the pods of monitoring, which nobody runs, and who may open Grafana."""
+    here.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MONITORING}})
+    for each in grafana.objects(cluster)["access.yaml"]:
+        here.admin.apply(each)
+    made = [pod(name, MONITORING) for name in PODS]
+    for each in made:
+        here.admin.create(each)
+    yield here
+    for each in made:
+        here.admin.delete(each)
+
+
+def sees_grafana(somebody: Api) -> str | None:
+    return "" if may(somebody, "get", "pods", MONITORING, name=GRAFANA_POD) else None
+
+
+def opened(somebody: Api, name: str) -> bool:
+    """Whether the API server would go on to the pod's kubelet, of which it then finds none."""
+    path = f"/api/v1/namespaces/{MONITORING}/pods/{name}/portforward?ports=3000"
+    with pytest.raises(RefusedError) as refused:
+        somebody.call("POST", path)
+    assert str(refused.value).startswith(("403 ", "400 pod ")), refused.value
+    return "does not have a host assigned" in str(refused.value)
+
+
+def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: World) -> None:
+    engineer = monitored.somebody("ada", "causeway:engineers")
+    assert [opened(engineer, name) for name in PODS] == [True, True, True]
+    for login in ("alan", "grace"):
+        person = monitored.somebody(login, "causeway:researchers")
+        until(partial(sees_grafana, person))
+        assert [opened(person, name) for name in PODS] == [True, False, False]
+        for verb, resource, name in [
+            ("list", "pods", ""),
+            ("get", "pods", PODS[1]),
+            ("get", "pods/log", GRAFANA_POD),
+            ("create", "pods/exec", GRAFANA_POD),
+            ("create", "pods/attach", GRAFANA_POD),
+            ("get", "pods/proxy", GRAFANA_POD),
+            ("get", "services/proxy", "grafana"),
+            ("get", "services/proxy", "monitoring-prometheus"),
+            ("get", "secrets", "grafana"),
+            ("create", "pods", ""),
+            ("create", "serviceaccounts/token", "grafana"),
+        ]:
+            assert not may(person, verb, resource, MONITORING, name=name), f"{verb} {resource} {name}"
+
+
+def test_who_has_left_opens_nothing(monitored: World, cluster: Cluster) -> None:
+    """By the spec, or for as long as a certificate that was taken back still holds."""
+    alan, grace = monitored.somebody("alan"), monitored.somebody("grace")
+    until(partial(sees_grafana, alan))
+    users = tuple(user for user in cluster.access.users if user.login != "alan")
+    left = grafana.objects(replace(cluster, access=replace(cluster.access, users=users)))
+    for each in without(Part("grafana", tuple(left["access.yaml"])), ["grace"]).objects:
+        monitored.admin.apply(dict(each))
+    until(lambda: "" if sees_grafana(alan) is sees_grafana(grace) is None else None)
+    assert not any(opened(person, name) for person in (alan, grace) for name in PODS)
 
 
 def test_a_certificate_alone_is_no_right(here: World) -> None:
@@ -453,7 +526,7 @@ def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> N
         here.admin.apply(each)
     ada = here.somebody("ada", "causeway:engineers")
     assert cluster.kubernetes.ingress is not None
-    page = cluster.kubernetes.ingress.pages[0].fqdn
+    page = cluster.kubernetes.ingress.fqdn
 
     def claim(host: str | None, **more: Any) -> dict[str, Any]:
         port = {"name": "x", "port": {"number": 80}}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from golden_clusters import golden
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render import kubernetes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from golden_clusters import golden
+from msgspec.structs import replace
 
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render.kubernetes import scheduling

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from golden_clusters import golden
+from msgspec.structs import replace
 
+from infra.catalogue.identities import KUBECONFIGS
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render.kubernetes import access, firewall, namespaces
 
@@ -34,7 +35,7 @@ def test_everyone_has_a_namespace_with_all_its_walls(research: Cluster) -> None:
     tenants = {user.namespace for user in research.access.users}
     tenants |= {group.namespace for group in research.access.groups}
     every = of_kind(namespaces, research, "Namespace")
-    assert {name for _, name in every} == {*tenants, "causeway-system"}
+    assert {name for _, name in every} == {*tenants, "causeway-system", "mlflow"}
     for kind in ("LimitRange", "ResourceQuota", "NetworkPolicy"):
         assert {namespace for namespace, _ in of_kind(namespaces, research, kind)} == tenants
     for (_, name), each in every.items():
@@ -62,6 +63,7 @@ def test_a_groups_pods_may_be_let_do_more(research: Cluster) -> None:
     }
     system = {first.namespace, "causeway-system"}
     assert {name for name, level in levels.items() if level == "privileged"} == system
+    assert levels.pop("mlflow") == "restricted"
     assert {level for name, level in levels.items() if name not in system} == {"baseline"}
 
 
@@ -117,7 +119,9 @@ def test_rights_hang_on_people_and_never_on_a_certificates_groups(research: Clus
     }
     subjects = [subject for each in bindings.values() for subject in each["subjects"]]
     assert {subject["kind"] for subject in subjects} == {"User"}
-    assert {subject["name"] for subject in subjects} == {user.login for user in research.access.users}
+    people = {user.login for user in research.access.users}
+    # Masters act as this one, and as nothing else, to have people's certificates signed.
+    assert {subject["name"] for subject in subjects} == people | {KUBECONFIGS}
 
 
 def test_who_may_become_root_runs_the_cluster(research: Cluster) -> None:

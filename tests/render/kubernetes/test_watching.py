@@ -7,13 +7,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from infra.load import load
 from infra.model import Cluster
@@ -42,7 +42,7 @@ def promtool() -> str:
 
 
 def run(*command: str | Path) -> None:
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -126,6 +126,24 @@ def test_what_there_is_nothing_of_is_not_watched() -> None:
     assert "causeway-gpus" not in rules
 
 
+def test_gateways_and_vpn_servers_are_watched_where_there_are_any() -> None:
+    def watched(cluster: Cluster) -> set[str]:
+        found = watching.objects(cluster)
+        names = {
+            each["metadata"]["name"] for kind in ("rules.yaml", "dashboards.yaml") for each in found[kind]
+        }
+        return names & {"causeway-gateways", "causeway-remote-access", "dashboard-private-network"}
+
+    cluster = shipped("research")
+    assert cluster.gateways
+    assert cluster.access.vpn.servers
+    nobody = replace(cluster.access, vpn=replace(cluster.access.vpn, servers=()))
+    assert watched(cluster) == {"causeway-gateways", "causeway-remote-access", "dashboard-private-network"}
+    assert watched(replace(cluster, gateways=())) == {"causeway-remote-access", "dashboard-private-network"}
+    assert watched(replace(cluster, access=nobody)) == {"causeway-gateways", "dashboard-private-network"}
+    assert watched(replace(cluster, gateways=(), access=nobody)) == set()
+
+
 def test_a_copy_is_late_by_the_spec_s_own_interval() -> None:
     cluster = shipped("research")
     daily = replace(cluster, kubernetes=replace(cluster.kubernetes, snapshot_seconds=86400))
@@ -150,6 +168,3 @@ def test_pages_have_one_certificate_that_is_renewed_in_time() -> None:
     assert "*.research.internal" in certificate["spec"]["dnsNames"]
     hours = {key: int(certificate["spec"][key].removesuffix("h")) for key in ("duration", "renewBefore")}
     assert hours["renewBefore"] * 3 == hours["duration"]
-    assert cluster.kubernetes.ingress is not None
-    hosts = {rule["host"] for each in found["pages.yaml"] for rule in each["spec"]["rules"]}
-    assert hosts == {page.fqdn for page in cluster.kubernetes.ingress.pages}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpu_health.files import replace
 from gpu_health.judge import State
-from gpu_health.report import replace
 
 FEATURE = "causeway.dev/gpu-sick"
 

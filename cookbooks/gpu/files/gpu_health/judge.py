@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpu_health.files import replace
 from gpu_health.findings import Findings, Weight
-from gpu_health.report import replace
 from gpu_health.settings import Settings
 from gpu_health.smi import Process
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpu_health.files import replace
 from gpu_health.findings import Findings
 
 if TYPE_CHECKING:
@@ -38,14 +38,3 @@ def write(path: Path, findings: Findings, state: State, now: int) -> None:
 def stamp(now: int) -> str:
     """ISO 8601, UTC: as the report and Kubernetes have it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-
-
-def replace(path: Path, text: str) -> None:
-    """Never half a file, whoever reads it meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

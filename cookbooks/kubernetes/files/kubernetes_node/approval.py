@@ -1,8 +1,14 @@
-"""Approves the certificate requests of machines of pools that join, and denies others with the same token.
+"""Approves certificate requests of kubelets; kube-controller-manager then signs them.
 
-Any process with a node's instance role can read that token, and may request a certificate of any node with
-it. A request is approved if the node's name is that of a running instance of this cluster's pools that has
-not joined yet; kube-controller-manager then signs it. It stays pending while EC2 or the API does not answer.
+Client certificates of machines of pools that join. Any process with a node's instance role can read the
+token of the pools, and may request a certificate of any node with it. A request is approved if the node's
+name is that of a running instance of this cluster's pools that has not joined yet.
+
+Serving certificates of nodes. Any process with a node's client certificate may request one for any host. A
+request is approved if it is for the node's own name and addresses: those that the cluster's specification
+gives it (the ConfigMap ``node-addresses``), or those that EC2 gives an instance of the pools.
+
+Others are denied. A request stays pending while EC2 or the API does not answer.
 
 Each master runs this. Where another master was faster, the API answers 409, which is ignored.
 """
@@ -22,22 +28,32 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from kubernetes_node.certificate_request import node_name
+from kubernetes_node.certificate_request import Request
+from kubernetes_node.certificate_request import read as read_request
 from kubernetes_node.command import attempt, run
 from kubernetes_node.settings import Failed, Paths, Settings, read
 from kubernetes_node.token import GROUP
 
-SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING = "kubernetes.io/kubelet-serving"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-USAGES = ({"digital signature", "client auth"}, {"digital signature", "client auth", "key encipherment"})
-"""What a kubelet requests; the third only with RSA keys (Kubernetes, ``DefaultKubeletClientGetUsages``)."""
+ADDRESSES = "/api/v1/namespaces/causeway-system/configmaps/node-addresses"
+"""Name of a machine of the spec → its address (``infra/render/kubernetes/joining.py``)."""
+PURPOSES = {CLIENT: "client auth", SERVING: "server auth"}
+COMMON = ({"digital signature"}, {"digital signature", "key encipherment"})
+"""What a kubelet requests beside the purpose; the second only with RSA keys (Kubernetes,
+``DefaultKubeletClientGetUsages``, ``DefaultKubeletServingGetUsages``)."""
 
 PAUSE, LONGEST_PAUSE = 5.0, 60.0
 """Seconds between two rounds; doubled after each round that failed."""
 VALUES = 200
 """Values that EC2 takes in one filter (EC2 API Reference, DescribeInstances)."""
 
+NODE = "system:node:"
 _IP_NAME = re.compile(r"ip-(\d+)-(\d+)-(\d+)-(\d+)")
+
+
+_ANOTHER_FORM = "A kubelet requests its certificate in another form"
 
 
 @dataclass(frozen=True)
@@ -49,22 +65,37 @@ class Answer:
     message: str
 
 
+@dataclass(frozen=True)
+class Instance:
+    """A running instance of the pools."""
+
+    id: str
+    addresses: frozenset[str]
+
+
 def is_waiting(request: dict[str, Any]) -> bool:
-    """Whether a request is ours to answer: made with a token of the pools, and not answered yet."""
+    """Whether a request is ours to answer, and has no answer yet: a client's that was made with a token of
+    the pools, or a node's for serving."""
     spec = request["spec"]
-    return (
-        spec["signerName"] == SIGNER
-        and spec["username"].startswith("system:bootstrap:")
-        and GROUP in spec.get("groups", ())
-        and not request.get("status", {}).get("conditions")
-    )
+    who, groups = spec["username"], spec.get("groups", ())
+    ours = {
+        CLIENT: who.startswith("system:bootstrap:") and GROUP in groups,
+        SERVING: who.startswith(NODE) and "system:nodes" in groups,
+    }
+    return ours.get(spec["signerName"], False) and not request.get("status", {}).get("conditions")
 
 
-def requested_name(request: dict[str, Any]) -> str | None:
-    """The node's name; None if a kubelet would not have made this request."""
-    if set(request["spec"].get("usages", ())) not in USAGES:
+def requested(request: dict[str, Any]) -> Request | None:
+    """What is requested; None if a kubelet would not have made this request."""
+    spec = request["spec"]
+    usages, purpose = set(spec.get("usages", ())), PURPOSES[spec["signerName"]]
+    found = read_request(base64.b64decode(spec["request"]))
+    if found is None or purpose not in usages or usages - {purpose} not in COMMON:
         return None
-    return node_name(base64.b64decode(request["spec"]["request"]))
+    serves = bool(found.hosts or found.addresses)
+    if spec["signerName"] == CLIENT:
+        return None if serves else found
+    return found if serves and spec["username"] == f"{NODE}{found.node}" else None
 
 
 def address_of(name: str) -> str | None:
@@ -96,15 +127,20 @@ class Approver:
 
     def answer_all(self) -> None:
         """One round. Failed after it, where some requests could not be answered: they stay pending."""
-        listed = run(*self._kubectl, "get", "--raw", f"{REQUESTS}?fieldSelector=spec.signerName%3D{SIGNER}")
-        waiting = [each for each in json.loads(listed)["items"] if is_waiting(each)]
-        names = {each["metadata"]["name"]: requested_name(each) for each in waiting}
-        instances, problems = self._instances({name for name in names.values() if name})
+        listed = run(*self._kubectl, "get", "--raw", REQUESTS)
+        waiting = [(each, requested(each)) for each in json.loads(listed)["items"] if is_waiting(each)]
+        instances, problems = self._instances({asked.node for _, asked in waiting if asked})
         complete = not problems
-        for request in waiting:
-            name = names[request["metadata"]["name"]]
+        serving = any(request["spec"]["signerName"] == SERVING for request, _ in waiting)
+        of_the_spec = self._addresses() if serving else None
+        for request, asked in waiting:
             try:
-                answer = self._decide(name, instances.get(name or ""), complete=complete)
+                if asked is None:
+                    answer = Answer(False, "NotAKubeletRequest", _ANOTHER_FORM)
+                elif request["spec"]["signerName"] == SERVING:
+                    answer = _of_server(asked, of_the_spec, instances.get(asked.node), complete=complete)
+                else:
+                    answer = self._of_client(asked.node, instances.get(asked.node), complete=complete)
                 if answer is not None:
                     self._give(request, answer)
             except Failed as problem:
@@ -112,30 +148,35 @@ class Approver:
         if problems:
             raise Failed("; ".join(problems))
 
-    def _decide(self, name: str | None, instance: str | None, *, complete: bool) -> Answer | None:
+    def _of_client(self, name: str, instance: Instance | None, *, complete: bool) -> Answer | None:
         """The answer; None to look again in the next round."""
-        if name is None:
-            return Answer(False, "NotAKubeletRequest", "A kubelet requests its certificate in another form")
         if instance is None:
             if not complete and address_of(name):
                 return None
             message = f"No running instance of this cluster's pools has the name {name}"
             return Answer(False, "NotAPoolInstance", message)
         node = self._node(name)
-        if has_joined(node) and instance_of(node) not in ("", instance):
+        if has_joined(node) and instance_of(node) not in ("", instance.id):
             # The address has gone to another instance, so the one that this Node was for has ended.
             self._delete(node)
             return None
         if has_joined(node):
-            message = f"{name} has joined; if {instance} has to join again, delete the Node first"
+            message = f"{name} has joined; if {instance.id} has to join again, delete the Node first"
             return Answer(False, "NodeHasJoined", message)
-        return Answer(True, "PoolInstance", f"{name} is {instance}, which has not joined yet")
+        return Answer(True, "PoolInstance", f"{name} is {instance.id}, which has not joined yet")
 
     def _node(self, name: str) -> dict[str, Any]:
         """Empty if there is none."""
-        ended = attempt((*self._kubectl, "get", "--raw", f"/api/v1/nodes/{name}"))
+        return self._found(f"/api/v1/nodes/{name}")
+
+    def _addresses(self) -> dict[str, str] | None:
+        """Those of machines of the spec; None before ``cluster.up`` has written them."""
+        return self._found(ADDRESSES).get("data")
+
+    def _found(self, path: str) -> dict[str, Any]:
+        ended = attempt((*self._kubectl, "get", "--raw", path))
         if ended.returncode and "(NotFound)" not in ended.stderr:
-            raise Failed(f"Node {name}: {ended.stderr.strip()}")
+            raise Failed(f"{path}: {ended.stderr.strip()}")
         found: dict[str, Any] = {} if ended.returncode else json.loads(ended.stdout)
         return found
 
@@ -163,11 +204,11 @@ class Approver:
         if ended.returncode == 0:
             print(f"Deleted the Node {about['name']}: its instance {instance_of(node)} has ended", flush=True)
 
-    def _instances(self, names: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """Name → id of running instances of the pools, and the regions that could not be asked."""
+    def _instances(self, names: Collection[str]) -> tuple[dict[str, Instance], list[str]]:
+        """Running instances of the pools by name, and the regions that could not be asked."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        found: dict[str, str] = {}
+        found: dict[str, Instance] = {}
         problems = []
         addresses = sorted(filter(None, map(address_of, names)))
         for region in self._settings.regions if addresses else ():
@@ -178,7 +219,7 @@ class Approver:
                 problems.append(f"EC2 in {region}: {problem}")
         return found, problems
 
-    def _described(self, region: str, addresses: list[str]) -> Iterable[tuple[str, str]]:
+    def _described(self, region: str, addresses: list[str]) -> Iterable[tuple[str, Instance]]:
         import boto3
         from botocore.config import Config
 
@@ -196,7 +237,34 @@ class Approver:
         for page in self._clients[region].get_paginator("describe_instances").paginate(Filters=filters):
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
-                    yield instance["PrivateDnsName"].partition(".")[0], instance["InstanceId"]
+                    own = {
+                        each["PrivateIpAddress"]
+                        for interface in instance.get("NetworkInterfaces", ())
+                        for each in (interface, *interface.get("PrivateIpAddresses", ()))
+                    }
+                    own.add(instance["PrivateIpAddress"])
+                    name = instance["PrivateDnsName"].partition(".")[0]
+                    yield name, Instance(instance["InstanceId"], frozenset(own))
+
+
+def _of_server(
+    asked: Request, of_the_spec: dict[str, str] | None, instance: Instance | None, *, complete: bool
+) -> Answer | None:
+    """The answer; None to look again in the next round."""
+    if of_the_spec is not None and asked.node in of_the_spec:
+        own = {of_the_spec[asked.node]}
+    elif instance is not None:
+        own = set(instance.addresses)
+    elif of_the_spec is None or (not complete and address_of(asked.node)):
+        return None
+    else:
+        message = f"{asked.node} is not a machine of the spec, nor a running instance of this cluster's pools"
+        return Answer(False, "UnknownNode", message)
+    others = [each for each in asked.hosts if each != asked.node]
+    others += [str(each) for each in asked.addresses if str(each) not in own]
+    if others:
+        return Answer(False, "NotItsOwn", f"{asked.node} has the addresses {sorted(own)}, and not {others}")
+    return Answer(True, "OwnAddresses", f"{asked.node} has these addresses")
 
 
 def main(arguments: list[str] | None = None) -> int:

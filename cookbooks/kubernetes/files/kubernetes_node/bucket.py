@@ -1,4 +1,7 @@
-"""Copies of etcd in S3, by the master's instance role: ``<prefix><cluster>/<time>-<master>.db``."""
+"""Objects in S3, by the master's instance role.
+
+Copies of etcd are ``<prefix><cluster>/<time>-<master>.db``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kubernetes_node.settings import UTC, Failed, Settings
+from kubernetes_node.settings import UTC, Bucket, Failed, Settings
 
 _NAME = re.compile(r"(\d{8}T\d{6}Z)-[a-z0-9.-]+\.db")
 _TIME = "%Y%m%dT%H%M%SZ"
@@ -64,13 +67,25 @@ class Shelf:
         return sorted(found, key=lambda each: each.name, reverse=True)
 
     def _do(self, call: Any, *arguments: Any, **named: Any) -> Any:
-        from boto3.exceptions import Boto3Error
-        from botocore.exceptions import BotoCoreError, ClientError
+        return _done(f"s3://{self.bucket}/{self.folder}", call, *arguments, **named)
 
-        try:
-            return call(*arguments, **named)
-        except (Boto3Error, BotoCoreError, ClientError) as problem:
-            raise Failed(f"s3://{self.bucket}/{self.folder}: {problem}") from problem
+
+def write(where: Bucket, key: str, body: bytes) -> None:
+    """An object."""
+    import boto3
+
+    s3 = boto3.client("s3", region_name=where.region)
+    _done(f"s3://{where.name}/{key}", s3.put_object, Bucket=where.name, Key=key, Body=body)
+
+
+def _done(where: str, call: Any, *arguments: Any, **named: Any) -> Any:
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return call(*arguments, **named)
+    except (Boto3Error, BotoCoreError, ClientError) as problem:
+        raise Failed(f"{where}: {problem}") from problem
 
 
 def name_of(master: str, taken: datetime) -> str:

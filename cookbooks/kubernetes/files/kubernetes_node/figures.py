@@ -7,6 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+def record(folder: Path, prefix: str, *, failed: bool, **values: str) -> None:
+    """Gauges of a program that ran: ``<prefix>_failed`` and others. Of a run that failed, only that it did:
+    the last good one's stay."""
+    file = folder / f"{prefix}.prom"
+    lines = {f"{prefix}_failed": f"{int(failed)}"}
+    lines |= {f"{prefix}_{name}": value for name, value in values.items()}
+    if file.is_file():
+        for line in file.read_text(encoding="ascii").splitlines():
+            if not line.startswith("#"):
+                key, _, value = line.partition(" ")
+                lines.setdefault(key, value)
+    tell(file, lines)
+
+
 def tell(file: Path, lines: Mapping[str, str]) -> None:
     """Write gauges, all at once. Nothing where the node exporter has no folder."""
     if not file.parent.is_dir():

@@ -43,6 +43,11 @@ class Paths:
         return self.root / "var/lib/causeway"
 
     @property
+    def audit(self) -> Path:
+        """The folder of the API server's audit log."""
+        return self.root / "var/log/kubernetes/audit"
+
+    @property
     def metrics(self) -> Path:
         """The folder that the node exporter's textfile collector reads (Debian's own place for it)."""
         return self.root / "var/lib/prometheus/node-exporter"
@@ -54,7 +59,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where copies of etcd are."""
+    """Where copies of etcd are, or the audit log."""
 
     name: str
     prefix: str
@@ -71,6 +76,9 @@ class Settings:
     masters: dict[str, str]
     """Every master's name → its full name in DNS."""
     bucket: Bucket | None
+    """Of copies of etcd."""
+    audit: Bucket | None
+    """Of the audit log."""
     parameter: str | None
     """The parameter that tokens are put into."""
     region: str | None
@@ -81,17 +89,21 @@ class Settings:
     certificates: dict[str, Any]
 
 
+def _bucket(kept: dict[str, str]) -> Bucket | None:
+    return Bucket(kept["bucket"], kept["prefix"], kept["region"]) if kept.get("bucket") else None
+
+
 def read(paths: Paths) -> Settings:
     """Failed where there are none."""
     try:
         text = json.loads(paths.settings.read_text(encoding="utf-8"))
-        kept = text["snapshots"]
         return Settings(
             cluster=text["cluster"],
             name=text["name"],
             endpoint=text["endpoint"],
             masters=text["masters"],
-            bucket=Bucket(kept["bucket"], kept["prefix"], kept["region"]) if kept.get("bucket") else None,
+            bucket=_bucket(text["snapshots"]),
+            audit=_bucket(text.get("audit", {})),
             parameter=text["join"]["parameter"],
             region=text["join"]["region"],
             copies=tuple(text["join"].get("copies", ())),

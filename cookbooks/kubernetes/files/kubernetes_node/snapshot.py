@@ -16,6 +16,8 @@ from kubernetes_node import bucket, etcd, figures
 from kubernetes_node.note import note
 from kubernetes_node.settings import UTC, Failed, Paths, Settings, read
 
+METRICS = "causeway_etcd_snapshot"
+
 
 def take(paths: Paths, settings: Settings) -> tuple[str, int] | None:
     """The copy's name and its size in bytes; None on a master that does not lead."""
@@ -49,21 +51,6 @@ def take(paths: Paths, settings: Settings) -> tuple[str, int] | None:
         file.unlink(missing_ok=True)
 
 
-def record(paths: Paths, *, failed: bool, size: int | None) -> None:
-    """Metrics. Of a run that failed, only that it did: the last good one's stay."""
-    file = paths.metrics / "causeway_etcd_snapshot.prom"
-    lines = {"causeway_etcd_snapshot_failed": f"{int(failed)}"}
-    if file.is_file():
-        for line in file.read_text(encoding="ascii").splitlines():
-            if not line.startswith("#"):
-                key, _, value = line.partition(" ")
-                lines.setdefault(key, value)
-    if size is not None:
-        lines["causeway_etcd_snapshot_time_seconds"] = f"{time.time():.0f}"
-        lines["causeway_etcd_snapshot_bytes"] = f"{size}"
-    figures.tell(file, lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="causeway-etcd-snapshot", description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, default=Path("/"), help="where the system is, if not at /")
@@ -72,10 +59,11 @@ def main(arguments: list[str] | None = None) -> int:
         settings = read(paths)
         taken = take(paths, settings)
     except (Failed, OSError) as problem:
-        record(paths, failed=True, size=None)
+        figures.record(paths.metrics, METRICS, failed=True)
         print(f"causeway-etcd-snapshot: {problem}", file=sys.stderr)
         return 1
-    record(paths, failed=False, size=taken[1] if taken else None)
+    about = {"time_seconds": f"{time.time():.0f}", "bytes": f"{taken[1]}"} if taken else {}
+    figures.record(paths.metrics, METRICS, failed=False, **about)
     print(f"{taken[0]}: {taken[1]} bytes" if taken else "another master leads etcd, and copies it")
     return 0
 

@@ -1,4 +1,9 @@
-"""Prometheus and Grafana (kube-prometheus-stack): every machine's figures, alerts, dashboards."""
+"""Prometheus and Grafana (kube-prometheus-stack): every machine's figures, alerts, dashboards.
+
+None of them asks who comes. So their pods accept connections from each other only, and people reach them by
+``kubectl port-forward``: the API server decides who may (``grafana.py``), and the connection
+starts inside the pod, where no network policy applies.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,16 @@ from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, 
 from infra.render.kubernetes.gpu import DCGM_PORT
 from infra.render.kubernetes.manifests import Object
 from infra.render.kubernetes.nodes import is_node, runs_pods
-from infra.render.kubernetes.pages import url
 from infra.render.kubernetes.pods import requests
 
 NAMESPACE: Final = "monitoring"
 STORAGE_CLASS: Final = "monitoring"
 """The class of the volume with Prometheus's figures, on the first master."""
 STORAGE_SIZE: Final = "40Gi"
+GRAFANA: Final = "grafana"
+GRAFANA_POD: Final = f"{GRAFANA}-0"
+"""The only one of its StatefulSet: rights name it."""
+GRAFANA_PORT: Final = 3000
 DASHBOARDS: Final = "grafana_dashboard"
 """The label by which Grafana finds dashboards."""
 FOLDER: Final = "grafana_folder"
@@ -39,14 +47,17 @@ def releases(cluster: Cluster) -> list[Release]:
         "prometheus": _prometheus(cluster),
         "alertmanager": {
             "alertmanagerSpec": {
-                **_outside(cluster, "alertmanager"),
+                "externalUrl": _forwarded(9093),
                 **ON_MASTERS,
                 "resources": requests("10m", "48Mi", limit="256Mi"),
             }
         },
-        "grafana": _grafana(cluster) if grafana is not None else {"enabled": False},
+        "grafana": _grafana() if grafana is not None else {"enabled": False},
         "prometheusOperator": {
             **ON_MASTERS,
+            # The API server asks its webhook, and comes from a master's address among pods, which no policy
+            # can name: this port, where nothing is but the webhook and the operator's own figures, is open.
+            "networkPolicy": {"enabled": True},
             "resources": requests("20m", "64Mi", limit="512Mi"),
             "admissionWebhooks": {"patch": {**ON_MASTERS}},
         },
@@ -58,10 +69,13 @@ def releases(cluster: Cluster) -> list[Release]:
         },
         # Machines have one of their own; its rules and dashboards are good for those.
         "nodeExporter": {"enabled": False, "forceDeployDashboards": True},
+        "kubelet": {"serviceMonitor": {"insecureSkipVerify": False}},
         # Behind tokens and certificates that they sign themselves.
         "kubeControllerManager": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
         "kubeScheduler": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
         "kubeEtcd": {"service": {"port": 2381, "targetPort": 2381}},
+        # Helm installs it before the pods.
+        "extraManifests": {"network-policy": _network_policy()},
     }
     ours = merged(values, {"grafana": dict(grafana.values)} if grafana is not None else {})
     return of(cluster, "prometheus", ours)
@@ -71,7 +85,7 @@ def _prometheus(cluster: Cluster) -> Object:
     everything = {f"{kind}SelectorNilUsesHelmValues": False for kind in _KINDS}
     return {
         "prometheusSpec": {
-            **_outside(cluster, "prometheus"),
+            "externalUrl": _forwarded(9090),
             **ON_MASTERS,
             **everything,
             "externalLabels": {"cluster": cluster.name, "environment": cluster.environment},
@@ -100,9 +114,23 @@ _KINDS: Final = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig"
 """What is found in every namespace, whoever installed it."""
 
 
-def _outside(cluster: Cluster, page: str) -> dict[str, str]:
-    address = url(cluster, page)
-    return {"externalUrl": address} if address is not None else {}
+def _forwarded(port: int) -> str:
+    """Where ``kubectl port-forward`` shows it: links in alerts lead there."""
+    return f"http://localhost:{port}/"
+
+
+def _network_policy() -> Object:
+    """Each pod of the namespace is reached by the others, and by nobody else."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "default", "namespace": NAMESPACE},
+        "spec": {
+            "podSelector": {},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": {}}]}],
+        },
+    }
 
 
 def _nodes() -> Object:
@@ -175,15 +203,15 @@ def _static(job: str, port: int, hosts: list[_Host]) -> Object:
     }
 
 
-def _grafana(cluster: Cluster) -> dict[str, Any]:
-    """Everybody who comes by the VPN may look; dashboards are files, which nobody changes by the mouse."""
-    address = url(cluster, "grafana")
+def _grafana() -> dict[str, Any]:
+    """Everybody who gets here may look; dashboards are files, which nobody changes by the mouse."""
     return {
         "enabled": True,
-        "fullnameOverride": "grafana",
+        "fullnameOverride": GRAFANA,
+        # Its pod keeps its name, so that a role can name it.
+        "useStatefulSet": True,
         **ON_MASTERS,
         "resources": requests("50m", "128Mi", limit="512Mi"),
-        "deploymentStrategy": {"type": "Recreate"},
         "defaultDashboardsTimezone": "browser",
         "defaultDashboardsEditable": False,
         "rbac": {"namespaced": True},
@@ -197,7 +225,6 @@ def _grafana(cluster: Cluster) -> dict[str, Any]:
             "auth.anonymous": {"enabled": True, "org_role": "Viewer", "hide_version": True},
             "users": {"viewers_can_edit": False, "default_theme": "system"},
             "news": {"news_feed_enabled": False},
-            **({"server": {"root_url": address}} if address is not None else {}),
         },
         "sidecar": {
             "dashboards": {

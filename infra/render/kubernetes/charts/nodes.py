@@ -3,6 +3,7 @@ from their neighbours."""
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from infra.catalogue.labels import GPU_MODEL, SITE
@@ -10,6 +11,9 @@ from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.nodes import MIRROR, sites_of_nodes
 from infra.render.kubernetes.pods import EVERYWHERE, nodes, requests
+
+AUTHORITY: Final = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+"""In each pod: the cluster's authority, which signs kubelets' serving certificates."""
 
 
 def releases(cluster: Cluster) -> list[Release]:
@@ -48,8 +52,7 @@ def _features(cluster: Cluster) -> list[Release]:
 def _metrics(cluster: Cluster) -> list[Release]:
     values = {
         **ON_MASTERS,
-        # Kubelets sign their serving certificates themselves.
-        "args": ["--kubelet-insecure-tls"],
+        "args": [f"--kubelet-certificate-authority={AUTHORITY}"],
         "resources": requests("50m", "96Mi", limit="1Gi"),
         "metrics": {"enabled": True},
         "serviceMonitor": {"enabled": cluster.kubernetes.has("prometheus")},

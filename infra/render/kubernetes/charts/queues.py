@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from infra.model import Cluster
+from infra.render.kubernetes import user_limits
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.manifests import to_yaml
 from infra.render.kubernetes.pods import requests
@@ -92,7 +93,7 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
         # Queues count processors, memory and cards. What else a pod asks for, as a disk, does not keep it
         # waiting for ever.
-        "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
+        "resources": {"quotaCheckStrategy": "IgnoreUndeclared", **user_limits.transformations(cluster)},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         **_over_time(cluster),
         "objectRetentionPolicies": {"workloads": {"afterFinished": "168h"}},

@@ -122,6 +122,30 @@ resource "aws_iam_role_policy" "snapshots" {
 }
 
 locals {
+  audit_log = { for one in var.audit_log[*] : "audit-log" => one }
+}
+
+# A master that was broken into can neither read nor delete what others wrote. What it overwrites stays as an old
+# version.
+data "aws_iam_policy_document" "audit_log" {
+  for_each = local.audit_log
+
+  statement {
+    sid       = "WriteAuditLog"
+    actions   = ["s3:PutObject"]
+    resources = ["arn:${local.partition}:s3:::${each.value.bucket}/${each.value.prefix}*"]
+  }
+}
+
+resource "aws_iam_role_policy" "audit_log" {
+  for_each = local.audit_log
+
+  name   = "write-audit-log"
+  role   = aws_iam_role.this["control-plane"].name
+  policy = data.aws_iam_policy_document.audit_log[each.key].json
+}
+
+locals {
   volumes = { for one in var.volumes_region[*] : "volumes" => one }
 }
 

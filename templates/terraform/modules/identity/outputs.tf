@@ -3,6 +3,7 @@ output "instance_profiles" {
   value       = { for role, profile in aws_iam_instance_profile.this : role => profile.name }
 
   depends_on = [
+    aws_iam_role_policy.audit_log,
     aws_iam_role_policy.autoscaler,
     aws_iam_role_policy.buckets,
     aws_iam_role_policy.file_systems,

@@ -62,6 +62,7 @@ locals {
     values(aws_iam_role_policy.buckets),
     values(aws_iam_role_policy.keys),
     values(aws_iam_role_policy.snapshots),
+    values(aws_iam_role_policy.audit_log),
     values(aws_iam_role_policy.volumes),
   )
 }

@@ -64,6 +64,20 @@ variable "snapshots" {
   }
 }
 
+variable "audit_log" {
+  description = "The bucket and prefix that masters write the API server's audit log to. Null for none."
+  type = object({
+    bucket = string
+    prefix = optional(string, "audit/")
+  })
+  default = null
+
+  validation {
+    condition     = alltrue([for one in var.audit_log[*] : can(regex("^[^*?]+/$", one.prefix))])
+    error_message = "A prefix ends with a slash and holds no wildcard."
+  }
+}
+
 variable "image_repositories" {
   description = "ECR repositories that nodes pull images from, as patterns of their names (research/*). None for none."
   type        = set(string)

@@ -1,6 +1,7 @@
 locals {
   # Optional parts, as maps of none or one for for_each.
   vpn           = { for vpn in var.vpn[*] : "this" => vpn }
+  vpn_gateways  = { for vpn in var.vpn[*] : "this" => vpn.asn if vpn.asn != null }
   control_plane = { for plane in var.control_plane[*] : "this" => plane }
 
   flow_logs = one([

@@ -18,17 +18,43 @@ module "network" {
 
 module "vpn_gateway" {
   source   = "../vpn_gateway"
+  for_each = local.vpn_gateways
+
+  name         = "${var.name}-vpn"
+  tags         = var.tags
+  vpc_id       = module.network.vpc_id
+  asn          = each.value
+  route_tables = module.network.route_tables
+}
+
+module "vpn_connections" {
+  source   = "../vpn_connections"
   for_each = local.vpn
 
   name              = "${var.name}-vpn"
   tags              = var.tags
-  vpc_id            = module.network.vpc_id
-  asn               = each.value.asn
-  route_tables      = module.network.route_tables
+  vpn_gateway_id    = one([for gateway in module.vpn_gateway : gateway.id])
+  transit_gateway   = var.transit_gateway
   customer_gateways = each.value.customer_gateways
   connections       = each.value.connections
   proposals         = each.value.proposals
   tunnel_keys       = var.tunnel_keys
+}
+
+# Once the virtual private gateway's module held them.
+moved {
+  from = module.vpn_gateway["this"].aws_customer_gateway.this
+  to   = module.vpn_connections["this"].aws_customer_gateway.this
+}
+
+moved {
+  from = module.vpn_gateway["this"].aws_vpn_connection.this
+  to   = module.vpn_connections["this"].aws_vpn_connection.this
+}
+
+moved {
+  from = module.vpn_gateway["this"].aws_vpn_connection_route.this
+  to   = module.vpn_connections["this"].aws_vpn_connection_route.this
 }
 
 module "node_pool" {

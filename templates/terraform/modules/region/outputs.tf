@@ -13,7 +13,7 @@ output "network" {
 
 output "vpn_connections" {
   description = "VPN connections by name: id, and for each tunnel its outside address at AWS and its inside addresses."
-  value       = merge([for gateway in module.vpn_gateway : gateway.connections]...)
+  value       = merge([for vpn in module.vpn_connections : vpn.connections]...)
 }
 
 output "node_pools" {

@@ -49,9 +49,9 @@ variable "overlay" {
 }
 
 variable "vpn" {
-  description = "VPN to physical sites: Amazon's ASN, the sites' public addresses, the connections to them, and what is proposed on them (times in seconds). Null without any."
+  description = "VPN to physical sites: Amazon's ASN at the virtual private gateway, null with a transit gateway; the sites' public addresses, the connections to them, and what is proposed on them (times in seconds). Null without any."
   type = object({
-    asn = number
+    asn = optional(number)
     customer_gateways = map(object({
       address = string
       asn     = number
@@ -78,6 +78,15 @@ variable "vpn" {
       dpd_timeout        = number
       replay_window      = number
     })
+  })
+  default = null
+}
+
+variable "transit_gateway" {
+  description = "The transit gateway that VPN connections attach to, and its route table. Null with a virtual private gateway."
+  type = object({
+    id          = string
+    route_table = string
   })
   default = null
 }
@@ -270,8 +279,7 @@ variable "storage" {
       versions_days = number
       archive_days  = optional(number)
       archive_class = string
-      expire_days   = optional(number)
-      expire_prefix = optional(string)
+      expire        = map(number)
       tags          = map(string)
     }))
   })

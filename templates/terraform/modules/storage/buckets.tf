@@ -108,14 +108,14 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
   }
 
   dynamic "rule" {
-    for_each = each.value.expire_days[*]
+    for_each = each.value.expire
 
     content {
-      id     = "expire"
+      id     = rule.key == "" ? "expire" : "expire-${trimsuffix(rule.key, "/")}"
       status = "Enabled"
 
       filter {
-        prefix = each.value.expire_prefix
+        prefix = rule.key == "" ? null : rule.key
       }
 
       expiration {

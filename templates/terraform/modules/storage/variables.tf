@@ -93,16 +93,14 @@ variable "buckets" {
       bucket: global name.
       versions_days: how long overwritten and deleted versions are kept.
       archive_days: age at which objects move to archive_class; null for never.
-      expire_days: age at which objects are deleted; null for never.
-      expire_prefix: what expire_days is of: keys that begin with it; null for all.
+      expire: by prefix of keys, empty for all: age in days at which objects are deleted.
   EOT
   type = map(object({
     bucket        = string
     versions_days = optional(number, 30)
     archive_days  = optional(number)
     archive_class = optional(string, "GLACIER_IR")
-    expire_days   = optional(number)
-    expire_prefix = optional(string)
+    expire        = optional(map(number), {})
     tags          = optional(map(string), {})
   }))
   default = {}
@@ -128,8 +126,8 @@ variable "buckets" {
   }
 
   validation {
-    condition     = alltrue([for one in var.buckets : one.archive_days == null || one.expire_days == null || coalesce(one.archive_days, 0) < coalesce(one.expire_days, 1)])
-    error_message = "Objects are archived before they expire: archive_days is less than expire_days."
+    condition     = alltrue(flatten([for one in var.buckets : [for days in values(one.expire) : coalesce(one.archive_days, 0) < days]]))
+    error_message = "Objects are archived before they expire: archive_days is less than each value of expire."
   }
 }
 

@@ -33,3 +33,15 @@ variable "subnets" {
     error_message = "An attachment needs a subnet."
   }
 }
+
+variable "route_tables" {
+  description = "The VPC's route tables that get routes to physical sites: ids by name."
+  type        = map(string)
+  default     = {}
+}
+
+variable "lans" {
+  description = "Blocks of physical sites that it leads to."
+  type        = set(string)
+  default     = []
+}

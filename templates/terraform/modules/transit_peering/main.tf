@@ -39,6 +39,25 @@ resource "aws_ec2_transit_gateway_route" "accepter" {
   destination_cidr_block         = var.requester.block
 }
 
+# Physical sites that are connected to the other side, or beyond it.
+resource "aws_ec2_transit_gateway_route" "requester_lan" {
+  provider = aws.requester
+  for_each = var.accepter.lans
+
+  transit_gateway_route_table_id = var.requester.transit_route_table
+  transit_gateway_attachment_id  = aws_ec2_transit_gateway_peering_attachment_accepter.this.id
+  destination_cidr_block         = each.value
+}
+
+resource "aws_ec2_transit_gateway_route" "accepter_lan" {
+  provider = aws.accepter
+  for_each = var.requester.lans
+
+  transit_gateway_route_table_id = var.accepter.transit_route_table
+  transit_gateway_attachment_id  = aws_ec2_transit_gateway_peering_attachment_accepter.this.id
+  destination_cidr_block         = each.value
+}
+
 resource "aws_route" "requester" {
   provider = aws.requester
   for_each = var.requester.route_tables

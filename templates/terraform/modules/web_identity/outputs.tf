@@ -1,6 +1,6 @@
 output "issuer" {
-  description = "The issuer that tokens name, and the bucket with its two documents."
-  value       = { url = var.issuer.url, bucket = aws_s3_bucket.issuer.bucket }
+  description = "The issuers that tokens may name, by who serves them (s3, cloudfront), and the bucket with their documents."
+  value       = { urls = local.issuers, bucket = aws_s3_bucket.issuer.bucket }
 }
 
 output "roles" {

@@ -1,48 +1,64 @@
 # A role a namespace. Whoever may create a token of the namespace's service account "work", or start a pod, gets what the
 # namespace may do, and nothing of another. Mountpoint for S3 shows tokens of the pod whose volume it mounts, and most
-# pods are of the account "default".
+# pods are of the account "default". MLflow's namespace has one too, for its own account: people reach what is in its
+# folder through MLflow alone, which asks who they are.
 
 data "aws_partition" "current" {}
 
 locals {
-  issuer = trimprefix(var.issuer.url, "https://")
-  arn    = "arn:${data.aws_partition.current.partition}:s3:::"
-  store  = var.store == null ? "" : "${local.arn}${var.store.bucket}"
+  arn   = "arn:${data.aws_partition.current.partition}:s3:::"
+  store = var.store == null ? "" : "${local.arn}${var.store.bucket}"
 
   readable = [for volume in var.volumes : "${local.arn}${volume.bucket}"]
   writable = [for volume in var.volumes : "${local.arn}${volume.bucket}" if !volume.read_only]
   keys     = sort(distinct(compact([for volume in var.volumes : volume.kms_key])))
-  stored   = var.store == null ? {} : var.roles
+  tracking = var.store == null ? {} : { for name in var.tracking[*] : "mlflow" => name }
+  roles    = merge(var.roles, local.tracking)
+
+  # Code is written once: its name is its digest. A run's folder is its own to clear.
+  rights = merge(
+    { for name in keys(var.roles) : name => {
+      accounts = ["default", "work"]
+      written  = ["code/${name}", "runs/${name}"]
+      cleared  = ["runs/${name}"]
+    } },
+    { for name in keys(local.tracking) : name => { accounts = ["mlflow"], written = ["mlflow"], cleared = ["mlflow"] } },
+  )
+  stored   = var.store == null ? {} : local.rights
   mounting = length(var.volumes) == 0 ? {} : var.roles
 }
 
 data "aws_iam_policy_document" "assume" {
-  for_each = var.roles
+  for_each = local.roles
 
-  statement {
-    actions = ["sts:AssumeRoleWithWebIdentity"]
+  dynamic "statement" {
+    for_each = local.issuers
 
-    principals {
-      type        = "Federated"
-      identifiers = [aws_iam_openid_connect_provider.this.arn]
-    }
+    content {
+      actions = ["sts:AssumeRoleWithWebIdentity"]
 
-    condition {
-      test     = "StringEquals"
-      variable = "${local.issuer}:aud"
-      values   = ["sts.amazonaws.com"]
-    }
+      principals {
+        type        = "Federated"
+        identifiers = [aws_iam_openid_connect_provider.this[statement.key].arn]
+      }
 
-    condition {
-      test     = "StringEquals"
-      variable = "${local.issuer}:sub"
-      values   = ["system:serviceaccount:${each.key}:default", "system:serviceaccount:${each.key}:work"]
+      condition {
+        test     = "StringEquals"
+        variable = "${trimprefix(statement.value, "https://")}:aud"
+        values   = ["sts.amazonaws.com"]
+      }
+
+      condition {
+        test     = "StringEquals"
+        variable = "${trimprefix(statement.value, "https://")}:sub"
+        values   = [for account in local.rights[each.key].accounts : "system:serviceaccount:${each.key}:${account}"]
+      }
     }
   }
 }
 
 resource "aws_iam_role" "this" {
-  for_each = var.roles
+  for_each = local.roles
 
   name                 = each.value
   description          = "Jobs and people of the namespace ${each.key}."
@@ -63,11 +79,10 @@ data "aws_iam_policy_document" "store" {
     condition {
       test     = "StringLike"
       variable = "s3:prefix"
-      values   = ["code/${each.key}/*", "runs/${each.key}/*"]
+      values   = [for folder in each.value.written : "${folder}/*"]
     }
   }
 
-  # Code is written once: its name is its digest. A run's folder is its own to clear.
   statement {
     sid = "UseOwnFolders"
     actions = [
@@ -76,13 +91,13 @@ data "aws_iam_policy_document" "store" {
       "s3:ListMultipartUploadParts",
       "s3:PutObject",
     ]
-    resources = ["${local.store}/code/${each.key}/*", "${local.store}/runs/${each.key}/*"]
+    resources = [for folder in each.value.written : "${local.store}/${folder}/*"]
   }
 
   statement {
     sid       = "ClearOwnRuns"
     actions   = ["s3:DeleteObject"]
-    resources = ["${local.store}/runs/${each.key}/*"]
+    resources = [for folder in each.value.cleared : "${local.store}/${folder}/*"]
   }
 
   dynamic "statement" {
@@ -169,7 +184,7 @@ resource "aws_iam_role_policy" "volumes" {
 
 # A policy that somebody else gives a role is found, and taken away by the next apply.
 resource "aws_iam_role_policies_exclusive" "this" {
-  for_each = var.roles
+  for_each = local.roles
 
   role_name = aws_iam_role.this[each.key].name
   policy_names = [
@@ -179,7 +194,7 @@ resource "aws_iam_role_policies_exclusive" "this" {
 }
 
 resource "aws_iam_role_policy_attachments_exclusive" "this" {
-  for_each = var.roles
+  for_each = local.roles
 
   role_name   = aws_iam_role.this[each.key].name
   policy_arns = []

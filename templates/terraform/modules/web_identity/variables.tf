@@ -6,16 +6,27 @@ variable "tags" {
 }
 
 variable "issuer" {
-  description = "Where the API server's public keys are published: a bucket, and its URL, which tokens of service accounts name as their issuer."
+  description = "Where the API server's public keys are published: a bucket, its URL if tokens of service accounts name that as their issuer, which makes it public, and the folder of it that a CloudFront distribution serves as an issuer. Null for none."
   type = object({
-    bucket = string
-    url    = string
-    tags   = optional(map(string), {})
+    bucket            = string
+    url               = optional(string)
+    cloudfront_folder = optional(string)
+    tags              = optional(map(string), {})
   })
 
   validation {
-    condition     = can(regex("^https://[^/]+$", var.issuer.url))
+    condition     = var.issuer.url == null || can(regex("^https://[^/]+$", var.issuer.url))
     error_message = "An issuer is https:// and a host, without a path."
+  }
+
+  validation {
+    condition     = var.issuer.url != null || var.issuer.cloudfront_folder != null
+    error_message = "The issuer needs a url, a cloudfront_folder, or both."
+  }
+
+  validation {
+    condition     = var.issuer.cloudfront_folder == null || can(regex("^[a-z][a-z0-9-]*$", var.issuer.cloudfront_folder))
+    error_message = "cloudfront_folder is a name of lower-case letters, digits and hyphens."
   }
 }
 
@@ -47,4 +58,10 @@ variable "roles" {
     condition     = alltrue([for name in values(var.roles) : can(regex("^[A-Za-z0-9+=,.@_-]{1,64}$", name))])
     error_message = "A role's name has 1 to 64 letters, digits and +=,.@_-."
   }
+}
+
+variable "tracking" {
+  description = "IAM role of MLflow, which keeps artifacts in a folder of the store. Null for none."
+  type        = string
+  default     = null
 }

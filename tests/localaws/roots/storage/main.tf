@@ -255,3 +255,51 @@ resource "aws_ssm_parameter" "secret" {
   key_id = aws_kms_key.this.arn
   value  = "hidden"
 }
+
+# -- RDS ---------------------------------------------------------------------------------------------------
+
+resource "aws_db_subnet_group" "this" {
+  name       = "mlflow"
+  subnet_ids = [for subnet in aws_subnet.this : subnet.id]
+  tags       = { Name = "mlflow" }
+}
+
+resource "aws_db_parameter_group" "this" {
+  name   = "mlflow-postgres17"
+  family = "postgres17"
+
+  parameter {
+    name  = "rds.force_ssl"
+    value = "1"
+  }
+
+  tags = { Name = "mlflow-postgres17" }
+}
+
+resource "aws_db_instance" "this" {
+  identifier                      = "mlflow"
+  engine                          = "postgres"
+  engine_version                  = "17"
+  instance_class                  = "db.t4g.small"
+  storage_type                    = "gp3"
+  allocated_storage               = 20
+  max_allocated_storage           = 100
+  storage_encrypted               = true
+  kms_key_id                      = aws_kms_key.this.arn
+  db_name                         = "mlflow"
+  username                        = "mlflow"
+  password                        = "not-a-real-one"
+  db_subnet_group_name            = aws_db_subnet_group.this.name
+  vpc_security_group_ids          = [aws_security_group.nfs.id]
+  parameter_group_name            = aws_db_parameter_group.this.name
+  multi_az                        = true
+  backup_retention_period         = 14
+  backup_window                   = "01:00-02:00"
+  maintenance_window              = "sun:04:00-sun:05:00"
+  apply_immediately               = true
+  copy_tags_to_snapshot           = true
+  enabled_cloudwatch_logs_exports = ["postgresql", "upgrade"]
+  skip_final_snapshot             = true
+  delete_automated_backups        = false
+  tags                            = { Name = "mlflow" }
+}

@@ -23,7 +23,7 @@ describe 'base::default' do
       end
 
       it 'does everything' do
-        %w(packages name users ssh time updates logs kernel metrics).each do |recipe|
+        %w(packages name network users ssh time updates logs kernel metrics).each do |recipe|
           expect(chef_run).to include_recipe("base::#{recipe}")
         end
       end

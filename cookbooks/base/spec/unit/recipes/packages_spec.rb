@@ -17,6 +17,13 @@ describe 'base::packages' do
   it { is_expected.to create_directory('/etc/causeway/secrets').with(mode: '0700') }
   it { is_expected.to create_cookbook_file('/etc/apt/apt.conf.d/50causeway-unasked') }
   it { is_expected.to periodic_apt_update('daily') }
+  it { is_expected.to create_cookbook_file('/etc/apt/apt.conf.d/50causeway-lock') }
+
+  context 'at the first boot of an image' do
+    override_attributes['causeway']['first_boot'] = true
+
+    it { is_expected.not_to periodic_apt_update('daily') }
+  end
 
   it 'has needrestart ask nobody' do
     expect(chef_run).to render_file('/etc/needrestart/conf.d/causeway.conf').with_content("$nrconf{restart} = 'a'")

@@ -82,7 +82,7 @@ describe 'container_runtime::default' do
 
     it "leaves the host's kernel alone" do
       expect(chef_run).not_to load_kernel_module('overlay')
-      expect(chef_run).not_to apply_sysctl('vm.max_map_count')
+      expect(chef_run).not_to apply_sysctl('net.ipv4.ip_forward')
     end
   end
 

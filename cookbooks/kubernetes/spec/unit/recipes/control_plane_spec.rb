@@ -31,6 +31,33 @@ describe 'kubernetes::control_plane' do
     expect(chef_run).to create_cookbook_file('/etc/kubernetes/audit-policy.yaml').with(mode: '0600')
   end
 
+  it 'takes tokens of no issuer' do
+    expect(chef_run).not_to create_file('/etc/kubernetes/authentication/config.yaml')
+  end
+
+  context 'with an issuer' do
+    default_attributes['kubernetes']['control_plane']['authentication'] = {
+      'kind' => 'AuthenticationConfiguration',
+      'jwt' => [{ 'issuer' => { 'url' => 'https://login.lab.example' } }],
+    }
+
+    it 'tells the API server' do
+      expect(chef_run).to create_file('/etc/kubernetes/authentication/config.yaml').with(
+        content: include('url: https://login.lab.example'), mode: '0600'
+      )
+    end
+  end
+
+  context 'when an issuer has left the spec' do
+    before do
+      allow(File).to receive(:exist?).with('/etc/kubernetes/authentication/config.yaml').and_return(true)
+    end
+
+    it 'tells the API server so' do
+      expect(chef_run).to create_file('/etc/kubernetes/authentication/config.yaml').with(content: include('jwt: []'))
+    end
+  end
+
   context 'on a master that runs' do
     before do
       allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(true)

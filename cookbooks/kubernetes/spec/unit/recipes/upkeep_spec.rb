@@ -14,8 +14,12 @@ describe 'kubernetes::upkeep' do
 
   it 'copies nothing where no bucket is named, and hands out no tokens' do
     expect(chef_run).not_to start_systemd_unit('causeway-etcd-snapshot.timer')
+    expect(chef_run).not_to start_systemd_unit('causeway-audit-ship.timer')
     expect(chef_run).not_to start_systemd_unit('causeway-join-token.timer')
-    expect(chef_run).not_to start_systemd_unit('causeway-join-approve.service')
+  end
+
+  it 'approves certificates of kubelets, wherever it is' do
+    expect(chef_run).to start_systemd_unit('causeway-join-approve.service')
   end
 
   context 'with a bucket and a store' do
@@ -23,6 +27,7 @@ describe 'kubernetes::upkeep' do
       'tokens' => true,
       'names' => { 'master-1' => 'master-1.research.internal' },
       'snapshots' => { 'bucket' => 'research-etcd', 'prefix' => 'etcd/', 'region' => 'us-west-2', 'interval' => 900 },
+      'audit_copies' => { 'bucket' => 'research-audit', 'region' => 'us-west-2' },
     }
     default_attributes['kubernetes']['join'] = {
       'parameter' => '/causeway/research/node/kubernetes-join',
@@ -31,6 +36,7 @@ describe 'kubernetes::upkeep' do
 
     on_each_platform do
       it { is_expected.to start_systemd_unit('causeway-etcd-snapshot.timer') }
+      it { is_expected.to start_systemd_unit('causeway-audit-ship.timer') }
       it { is_expected.to start_systemd_unit('causeway-join-token.timer') }
       it { is_expected.to start_systemd_unit('causeway-join-approve.service') }
     end
@@ -48,6 +54,7 @@ describe 'kubernetes::upkeep' do
     it 'tells the programs what they need, and no secret' do
       said = JSON.parse(chef_run.file('/etc/causeway/control-plane.json').content)
       expect(said['snapshots']).to eq('bucket' => 'research-etcd', 'prefix' => 'etcd/', 'region' => 'us-west-2')
+      expect(said['audit']).to eq('bucket' => 'research-audit', 'prefix' => 'audit/', 'region' => 'us-west-2')
       expect(said['masters']).to eq('master-1' => 'master-1.research.internal')
       expect(said['join']['regions']).to eq(%w(us-east-1 us-west-2))
     end

@@ -110,7 +110,9 @@ describe 'kubernetes_upgrade' do
     let(:there) { 'v1.35.4' }
 
     it 'brings the cluster up' do
-      expect(chef_run).to run_execute('kubeadm upgrade').with(command: %w(kubeadm upgrade apply v1.36.2 --yes))
+      checks = '--ignore-preflight-errors=CoreDNSUnsupportedPlugins,CoreDNSMigration'
+      command = %w(kubeadm upgrade apply v1.36.2 --yes) + [checks]
+      expect(chef_run).to run_execute('kubeadm upgrade').with(command: command)
     end
   end
 

@@ -18,7 +18,8 @@ describe 'network_site::default' do
     it { is_expected.to start_service('strongswan.service') }
 
     it 'brings the tree that vpn.push brings' do
-      is_expected.to install_base_tree('strongswan-rack-a').with(reload: %w(/usr/local/sbin/site-tunnel reload))
+      reload = %w(/usr/local/sbin/site-tunnel reload --confirm 3600)
+      is_expected.to install_base_tree('strongswan-rack-a').with(reload: reload)
     end
   end
 

@@ -56,6 +56,23 @@ describe 'storage::default' do
     expect(chef_run).to create_storage_disk('scratch').with(path: '/scratch', mode: '1777', devices: ['/dev/sdb'])
   end
 
+  it 'says at each boot whether scratch space is mounted' do
+    expect(chef_run).to create_systemd_unit('causeway-scratch.service')
+    expect(chef_run).to enable_systemd_unit('causeway-scratch.service')
+    expect(chef_run.storage_disk('scratch').ignore_failure).to be(false)
+  end
+
+  context 'that is a node already' do
+    before do
+      allow(File).to receive(:exist?).and_call_original
+      allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(true)
+    end
+
+    it 'goes on when a disk has died' do
+      expect(chef_run.storage_disk('scratch').ignore_failure).to be(true)
+    end
+  end
+
   context 'with mounts that are no more' do
     let(:old) { %w(/home /old) }
 

@@ -14,6 +14,7 @@ module "identity" {
   regions        = var.identity.regions
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
+  audit_log      = var.identity.audit_log
   volumes_region = var.identity.volumes_region
   kms_keys       = var.identity.kms_keys
 }

@@ -14,6 +14,7 @@ module "identity" {
   regions        = var.identity.regions
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
+  audit_log      = var.identity.audit_log
   volumes_region = var.identity.volumes_region
   kms_keys       = var.identity.kms_keys
 }
@@ -127,11 +128,35 @@ module "web_identity" {
   source    = "./modules/web_identity"
   providers = { aws = aws.us_west_2 }
 
-  tags    = var.tags
-  issuer  = var.web_identity.issuer
-  store   = var.web_identity.store
-  volumes = var.web_identity.volumes
-  roles   = var.web_identity.roles
+  tags     = var.tags
+  issuer   = var.web_identity.issuer
+  store    = var.web_identity.store
+  volumes  = var.web_identity.volumes
+  roles    = var.web_identity.roles
+  tracking = var.web_identity.tracking
+}
+
+# -- Tracking: MLflow's database ---------------------------------------------------------------------------
+
+module "tracking_database" {
+  source    = "./modules/tracking_database"
+  providers = { aws = aws.us_west_2 }
+
+  name       = var.tracking_database.name
+  tags       = merge(var.tags, var.tracking_database.tags)
+  vpc_id     = module.us_west_2.network.vpc_id
+  subnet_ids = [for name in var.tracking_database.subnets : module.us_west_2.network.subnets[name]]
+  client_security_groups = {
+    for role in ["control-plane", "node"] : role => module.us_west_2.network.security_groups[role]
+  }
+
+  instance_class    = var.tracking_database.instance_class
+  storage_gib       = var.tracking_database.storage_gib
+  storage_limit_gib = var.tracking_database.storage_limit_gib
+  multi_az          = var.tracking_database.multi_az
+  backup_days       = var.tracking_database.backup_days
+  password          = var.tracking_password
+  kms_key           = var.tracking_database.kms_key
 }
 
 # -- Names -------------------------------------------------------------------------------------------------

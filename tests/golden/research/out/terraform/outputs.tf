@@ -67,6 +67,11 @@ output "web_identity" {
   value       = { issuer = module.web_identity.issuer, roles = module.web_identity.roles }
 }
 
+output "tracking_database" {
+  description = "MLflow's database: its host name."
+  value       = { address = module.tracking_database.address }
+}
+
 output "dns" {
   description = "Hosted zones, and the name servers to delegate the public one to."
   value = {

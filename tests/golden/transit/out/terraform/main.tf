@@ -14,6 +14,7 @@ module "identity" {
   regions        = var.identity.regions
   buckets        = var.identity.buckets
   snapshots      = var.identity.snapshots
+  audit_log      = var.identity.audit_log
   volumes_region = var.identity.volumes_region
   kms_keys       = var.identity.kms_keys
 }
@@ -38,6 +39,7 @@ module "main" {
   control_plane     = var.regions.main.control_plane
   instances         = var.regions.main.instances
   storage           = var.regions.main.storage
+  transit_gateway   = module.transit_gateway_main
 }
 
 module "far" {
@@ -58,6 +60,7 @@ module "far" {
   control_plane     = var.regions.far.control_plane
   instances         = var.regions.far.instances
   storage           = var.regions.far.storage
+  transit_gateway   = module.transit_gateway_far
 }
 
 module "farther" {
@@ -101,33 +104,39 @@ module "transit_gateway_main" {
   source    = "./modules/transit_gateway"
   providers = { aws = aws.main }
 
-  name    = var.regions.main.name
-  tags    = merge(var.tags, { site = "main" })
-  asn     = var.regions.main.transit_gateway.asn
-  vpc_id  = module.main.network.vpc_id
-  subnets = { for name in var.regions.main.transit_gateway.subnets : name => module.main.network.subnets[name] }
+  name         = var.regions.main.name
+  tags         = merge(var.tags, { site = "main" })
+  asn          = var.regions.main.transit_gateway.asn
+  vpc_id       = module.main.network.vpc_id
+  subnets      = { for name in var.regions.main.transit_gateway.subnets : name => module.main.network.subnets[name] }
+  route_tables = module.main.network.route_tables
+  lans         = var.regions.main.transit_gateway.lans
 }
 
 module "transit_gateway_far" {
   source    = "./modules/transit_gateway"
   providers = { aws = aws.far }
 
-  name    = var.regions.far.name
-  tags    = merge(var.tags, { site = "far" })
-  asn     = var.regions.far.transit_gateway.asn
-  vpc_id  = module.far.network.vpc_id
-  subnets = { for name in var.regions.far.transit_gateway.subnets : name => module.far.network.subnets[name] }
+  name         = var.regions.far.name
+  tags         = merge(var.tags, { site = "far" })
+  asn          = var.regions.far.transit_gateway.asn
+  vpc_id       = module.far.network.vpc_id
+  subnets      = { for name in var.regions.far.transit_gateway.subnets : name => module.far.network.subnets[name] }
+  route_tables = module.far.network.route_tables
+  lans         = var.regions.far.transit_gateway.lans
 }
 
 module "transit_gateway_farther" {
   source    = "./modules/transit_gateway"
   providers = { aws = aws.farther }
 
-  name    = var.regions.farther.name
-  tags    = merge(var.tags, { site = "farther" })
-  asn     = var.regions.farther.transit_gateway.asn
-  vpc_id  = module.farther.network.vpc_id
-  subnets = { for name in var.regions.farther.transit_gateway.subnets : name => module.farther.network.subnets[name] }
+  name         = var.regions.farther.name
+  tags         = merge(var.tags, { site = "farther" })
+  asn          = var.regions.farther.transit_gateway.asn
+  vpc_id       = module.farther.network.vpc_id
+  subnets      = { for name in var.regions.farther.transit_gateway.subnets : name => module.farther.network.subnets[name] }
+  route_tables = module.farther.network.route_tables
+  lans         = var.regions.farther.transit_gateway.lans
 }
 
 module "transit_peering_far_farther" {
@@ -143,12 +152,14 @@ module "transit_peering_far_farther" {
     transit_gateway_id  = module.transit_gateway_far.id
     transit_route_table = module.transit_gateway_far.route_table
     block               = var.regions.far.transit_gateway.block
+    lans                = var.regions.far.transit_gateway.behind.farther
     route_tables        = module.far.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_farther.id
     transit_route_table = module.transit_gateway_farther.route_table
     block               = var.regions.farther.transit_gateway.block
+    lans                = var.regions.farther.transit_gateway.behind.far
     route_tables        = module.farther.network.route_tables
   }
 }
@@ -166,12 +177,14 @@ module "transit_peering_far_main" {
     transit_gateway_id  = module.transit_gateway_far.id
     transit_route_table = module.transit_gateway_far.route_table
     block               = var.regions.far.transit_gateway.block
+    lans                = var.regions.far.transit_gateway.behind.main
     route_tables        = module.far.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_main.id
     transit_route_table = module.transit_gateway_main.route_table
     block               = var.regions.main.transit_gateway.block
+    lans                = var.regions.main.transit_gateway.behind.far
     route_tables        = module.main.network.route_tables
   }
 }
@@ -189,12 +202,14 @@ module "transit_peering_farther_main" {
     transit_gateway_id  = module.transit_gateway_farther.id
     transit_route_table = module.transit_gateway_farther.route_table
     block               = var.regions.farther.transit_gateway.block
+    lans                = var.regions.farther.transit_gateway.behind.main
     route_tables        = module.farther.network.route_tables
   }
   accepter = {
     transit_gateway_id  = module.transit_gateway_main.id
     transit_route_table = module.transit_gateway_main.route_table
     block               = var.regions.main.transit_gateway.block
+    lans                = var.regions.main.transit_gateway.behind.farther
     route_tables        = module.main.network.route_tables
   }
 }

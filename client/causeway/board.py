@@ -1,0 +1,231 @@
+"""TensorBoard over the event files of runs, which it reads from a copy that follows the store.
+
+In a pod: ``python -m causeway.board FOLDER``, with the rights of the token that
+``AWS_WEB_IDENTITY_TOKEN_FILE`` names. In the environment:
+
+``CAUSEWAY_RUNS``
+    JSON: run → ``folder``, ``s3://bucket/runs/<namespace>/<run>``, and ``first``, the worker whose event
+    files are shown without its name.
+``CAUSEWAY_BOARD_PATH``
+    What the paths of its pages begin with: who does not know it gets nothing.
+``CAUSEWAY_IDLE``
+    Seconds without a request after which it ends.
+
+Exit code 0 where it was asked to end, or was idle; else TensorBoard's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from causeway.reported import parsed
+from causeway.segments import Copy, files_in
+from causeway.storage import Bucket, Storage
+
+PORT = 6006
+EVERY = 30.0
+"""Seconds between two looks into the store."""
+RENEWED = 1800.0
+"""Seconds."""
+_SAMPLES = "scalars=2000,images=20,audio=10,histograms=100,text=50,pr_curves=50,tensors=100"
+"""Of each tag, at most: so that memory has a bound."""
+REPORTED = "causeway.report"
+"""The folder of a run's metrics that the program reported."""
+
+
+class Follower(Protocol):
+    """Keeps the files of a run up to date."""
+
+    def follow(self) -> None:
+        """Brings what is new."""
+
+
+class Remote:
+    """A run in a storage."""
+
+    def __init__(self, storage: Storage, first: str, folder: Path, scratch: Path) -> None:
+        """``first``: the worker whose files are at the top of ``folder``."""
+        self._events = Copy(storage, "events/", folder)
+        self._metrics = Copy(storage, "metrics/", scratch)
+        self._place = {first: "."}
+        self._reported = Reported(scratch, folder / REPORTED)
+
+    def renew(self, storage: Storage) -> None:
+        """The same storage, with new rights."""
+        self._events.storage = self._metrics.storage = storage
+
+    def follow(self) -> None:
+        self._events.follow(self._place)
+        self._metrics.follow()
+        self._reported.follow()
+
+
+class Here:
+    """A run of this machine: links to its files."""
+
+    def __init__(self, events: Mapping[str, Path], metrics: Path, folder: Path) -> None:
+        """``events``: where in ``folder`` → a folder of event files. ``metrics``: a folder of reports."""
+        self._events = events
+        self._folder = folder
+        self._reported = Reported(metrics, folder / REPORTED, suffix=".metrics.jsonl")
+
+    def follow(self) -> None:
+        for place, root in self._events.items():
+            # Of files, as TensorBoard does not follow those of folders on all platforms.
+            for name, path in files_in(root):
+                link = self._folder / place / name
+                link.parent.mkdir(parents=True, exist_ok=True)
+                if not link.is_symlink():
+                    link.symlink_to(path)
+        self._reported.follow()
+
+
+class Reported:
+    """Makes event files of what programs reported with ``causeway.report``."""
+
+    def __init__(self, source: Path, folder: Path, *, suffix: str = "") -> None:
+        self._source = source
+        self._folder = folder
+        self._suffix = suffix
+        self._read: dict[Path, int] = {}
+        self._writer: Any = None
+
+    def follow(self) -> None:
+        for _, path in files_in(self._source):
+            if path.name.endswith(self._suffix) and not path.name.startswith("."):
+                self._write(path)
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _write(self, path: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            lines = file.read().split(b"\n")[:-1]
+        for line in lines:
+            if (report := parsed(line.decode("utf-8", "replace"))) is None:
+                continue
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in report.metrics.items()]
+            self._writer = self._writer or EventFileWriter(str(self._folder))
+            with suppress(ValueError):  # a step of more than 64 bits
+                self._writer.add_event(
+                    Event(wall_time=report.at, step=report.step, summary=Summary(value=values))
+                )
+        self._read[path] = self._read.get(path, 0) + sum(len(line) + 1 for line in lines)
+
+
+def command(folder: Path, port: int, *, path: str = "", everywhere: bool = False) -> list[str]:
+    """TensorBoard's. ``path``: what its pages begin with, without slashes. ``everywhere``: for others than
+    this machine."""
+    return [
+        sys.executable,
+        "-m",
+        "tensorboard.main",
+        f"--logdir={folder}",
+        f"--port={port}",
+        *(["--bind_all"] if everywhere else ["--host=127.0.0.1"]),
+        *([f"--path_prefix=/{path}"] if path else []),
+        f"--reload_interval={EVERY:.0f}",
+        # Of a restarted run several files are written to, one after the other.
+        "--reload_multifile=true",
+        f"--samples_per_plugin={_SAMPLES}",
+    ]
+
+
+def serve(
+    followers: Sequence[Follower],
+    words: Sequence[str],
+    stopped: threading.Event,
+    *,
+    idle: float = 0,
+    count: Callable[[], int] | None = None,
+    renew: Callable[[], None] | None = None,
+) -> int:
+    """Runs TensorBoard until it is asked to stop, or no request came for ``idle`` seconds: 0. If it ends by
+    itself, its exit code. ``count``: how many requests came so far. ``renew`` is called each ``RENEWED``
+    seconds, as rights to the store end."""
+    looks = [each.follow for each in followers]
+    _try(looks)
+    with subprocess.Popen(words) as process:
+        looked = renewed = seen = time.monotonic()
+        requests = 0
+        while process.poll() is None and not stopped.wait(1):
+            now = time.monotonic()
+            if now - looked < EVERY:
+                continue
+            if renew is not None and now - renewed > RENEWED:
+                _try([renew])
+                renewed = now
+            _try(looks)
+            looked = time.monotonic()
+            before, requests = requests, count() if count is not None else 0
+            if requests != before:
+                seen = looked
+            elif idle and looked - seen > idle:
+                print(f"causeway: no request for {idle:.0f} s", file=sys.stderr)
+                break
+        code = process.poll()
+        process.terminate()
+    return code or 0
+
+
+def _try(calls: Sequence[Callable[[], None]]) -> None:
+    """What does not answer now is asked again later."""
+    for each in calls:
+        if problem := _problem(each):
+            print(f"causeway: not all is up to date: {problem}", file=sys.stderr)
+
+
+def _problem(call: Callable[[], None]) -> str:
+    try:
+        call()
+    except Exception as problem:
+        return str(problem) or type(problem).__name__
+    return ""
+
+
+def accepted() -> int:
+    """How many connections programs of this network namespace, which is the pod's, have accepted: RFC 4022,
+    ``tcpPassiveOpens``. TensorBoard ends each with its answer, and its own to its data server stay."""
+    names, values = (
+        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+    )
+    return int(values[names.index("PassiveOpens")])
+
+
+def main(folder: Path, environment: Mapping[str, str], stopped: threading.Event) -> int:
+    """In a pod."""
+    import botocore.session
+
+    # Its session renews its own rights, by the token's file.
+    s3 = botocore.session.Session().create_client("s3")
+    found: list[Follower] = []
+    for run, about in json.loads(environment["CAUSEWAY_RUNS"]).items():
+        place = urlsplit(about["folder"])
+        storage = Bucket(s3, place.netloc, f"{place.path.strip('/')}/")
+        found.append(Remote(storage, about["first"], folder / "runs" / run, folder / "metrics" / run))
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    words = command(folder / "runs", PORT, path=environment["CAUSEWAY_BOARD_PATH"], everywhere=True)
+    idle = float(environment.get("CAUSEWAY_IDLE") or 0)
+    return serve(found, words, stopped, idle=idle, count=accepted)
+
+
+if __name__ == "__main__":
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    raise SystemExit(main(Path(sys.argv[1]), dict(os.environ), asked))

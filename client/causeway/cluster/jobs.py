@@ -1,0 +1,54 @@
+"""Jobs of ours in a namespace: the board, the conductor of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from causeway.cluster.labels import QUEUE, SECONDS
+
+_GRACE = 5
+
+
+def queued_job(
+    namespace: str,
+    name: str,
+    container: Mapping[str, Any],
+    *,
+    label: Mapping[str, str],
+    annotations: Mapping[str, str],
+    account: str,
+    volumes: Sequence[Mapping[str, Any]],
+    life: int,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A Job with one container, in the namespace's queue.
+
+    ``label``: of the Job and its pods. ``account``: the service account. ``life``: seconds that it may run at
+    most, by which the queue estimates starts. ``spec``: more fields of the Job.
+    """
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**label, "kueue.x-k8s.io/queue-name": QUEUE, SECONDS: str(life)},
+            "annotations": dict(annotations),
+        },
+        "spec": {
+            **spec,
+            "template": {
+                "metadata": {"labels": dict(label)},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": account,
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": _GRACE,
+                    "containers": [dict(container)],
+                    "volumes": [*volumes],
+                },
+            },
+        },
+    }

@@ -1,0 +1,165 @@
+"""What a run's containers are given for MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from causeway.cluster.fit import Fit
+from causeway.cluster.offer import Tracking
+from causeway.cluster.prices import hourly
+from causeway.code.source import Source
+from causeway.job import Job, flat, written
+from causeway.tracking.record import LONGEST, LONGEST_TAG, Place, Record
+from causeway.tracking.relay import PORT
+from causeway.workers import ends_with
+
+_NOT_RECORDED = ("name", "secrets", "tracking")
+_ADDRESS = f"http://127.0.0.1:{PORT}"
+_UID = "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"
+"""A name may come again; this does not."""
+_TOPOLOGY = "metadata.labels['topology.kubernetes.io/{}']"
+"""The API server writes them on a pod that has a node (admission plugin PodTopologyLabels)."""
+
+
+def record_of(
+    tracking: Tracking,
+    job: Job,
+    fits: Sequence[Fit],
+    *,
+    run: str,
+    namespace: str,
+    person: str,
+    digest: str,
+    image: str,
+    given: Mapping[str, str],
+    source: Source,
+) -> Record:
+    """What is known of a run before it starts. ``given``: what ``--set`` filled in."""
+    gpus = sum(each.workers.count * each.workers.gpus.count for each in fits)
+    ours = {
+        "run": run,
+        "namespace": namespace,
+        "person": person,
+        "code": digest,
+        "image": image,
+        "gpus": str(gpus),
+        "workers": str(sum(each.workers.count for each in fits)),
+        "diff": source.diff,
+        "diff_lines": str(source.changed) if source.commit else "",
+    }
+    theirs = {
+        "user": person,
+        "source.type": "JOB",
+        "source.name": job.run,
+        "source.git.commit": source.commit,
+        "source.git.branch": source.branch,
+    }
+    tags = {f"causeway.{name}": value for name, value in ours.items()}
+    tags |= {f"mlflow.{name}": value for name, value in theirs.items()}
+    return Record(
+        url=tracking.url,
+        workspace=namespace,
+        run=run,
+        experiment=job.tracking.experiment or job.name,
+        worker=f"{ends_with([each.workers for each in fits])}-0",
+        parameters=_parameters(job, given),
+        tags={name: value[:LONGEST_TAG] for name, value in tags.items() if value},
+        places=dict(_places(fits)),
+    )
+
+
+def _parameters(job: Job, given: Mapping[str, str]) -> dict[str, str]:
+    """Fields of the job file, and what was filled in. Their names begin so that a program may log its own
+    ``lr``: MLflow refuses a second value."""
+    fields = {name: value for name, value in written(job).items() if name not in _NOT_RECORDED}
+    found = {f"job.{name}": text for name, text in flat(fields).items()}
+    found |= {f"set.{name}": value for name, value in given.items()}
+    return {name: text[:LONGEST] for name, text in found.items() if text}
+
+
+def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:
+    """Sites that all roles may go to."""
+    sites = [{machine.site for machine in each.machines} for each in fits]
+    for site in sorted(set.intersection(*sites)):
+        prices = [[*_prices(each, site)] for each in fits]
+        models = {
+            machine.gpus.model if machine.gpus else None
+            for each in fits
+            if each.workers.gpus.count
+            for machine in each.machines
+            if machine.site == site
+        }
+        known = [[price for price in of_role if price is not None] for of_role in prices]
+        all_known = all(map(len, known)) and sum(map(len, known)) == sum(map(len, prices))
+        yield (
+            site,
+            Place(
+                gpu=models.pop() if len(models) == 1 else None,
+                least=sum(map(min, known)) if all_known else None,
+                most=sum(map(max, known)) if all_known else None,
+            ),
+        )
+
+
+def _prices(fit: Fit, site: str) -> Iterator[float | None]:
+    """USD an hour of all workers of a role, on each kind of machine of a site."""
+    for machine in fit.machines:
+        if machine.site == site:
+            for spot in {False, machine.is_spot}:
+                price = hourly(machine, fit.workers.gpus.count, fit.cpus, spot=spot)
+                yield None if price is None else price * fit.workers.count
+
+
+def sidecars_environment(record: Record, token: str, alias: str = "") -> list[dict[str, Any]]:
+    """``token``: the path of its file. ``alias``: what the run of MLflow is found by, where it is there
+    already."""
+    return [
+        {"name": "CAUSEWAY_TRACKING", "value": record.text().replace("$", "$$")},
+        {"name": "CAUSEWAY_TRACKING_TOKEN", "value": token},
+        _run_id("MLFLOW_RUN_ID", alias),
+        _field("CAUSEWAY_NODE", "spec.nodeName"),
+        _field("CAUSEWAY_ZONE", _TOPOLOGY.format("zone")),
+        _field("CAUSEWAY_REGION", _TOPOLOGY.format("region")),
+    ]
+
+
+def programs_environment(record: Record, job: Job, alias: str = "") -> list[dict[str, Any]]:
+    """Nothing for a job that brings its own MLflow.
+
+    MLflow's own variables are for the runtime to set. It comes from the image that the sidecar comes from, so
+    that nobody is sent to a sidecar of an older image, which does not listen.
+    """
+    if "MLFLOW_TRACKING_URI" in {*job.env, *job.secrets.values()}:
+        return []
+    settings = {
+        "MLFLOW_EXPERIMENT_NAME": record.experiment,
+        # Addresses of this one lead nowhere but in the pod.
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        # Tags of runs that the program starts besides.
+        "MLFLOW_RUN_CONTEXT": json.dumps(
+            {
+                "causeway.parent": record.run,
+                "causeway.person": record.tags["causeway.person"],
+            }
+        ),
+    }
+    values = {
+        "CAUSEWAY_TRACKING_URI": _ADDRESS,
+        "CAUSEWAY_TRACKED_WORKER": record.worker,
+        "CAUSEWAY_MLFLOW": json.dumps(settings).replace("$", "$$"),
+    }
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        _run_id("CAUSEWAY_MLFLOW_RUN_ID", alias),
+    ]
+
+
+def _run_id(name: str, alias: str) -> dict[str, Any]:
+    return {"name": name, "value": alias} if alias else _field(name, _UID)
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,0 +1,352 @@
+"""``run --on``, and ``ps``, ``why``, ``logs``, ``stop``, ``resume``, ``get`` of runs on machines without a
+cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from causeway.commands.failure import show_failure
+from causeway.commands.packing import pack, write
+from causeway.commands.run import printer, show_plan
+from causeway.errors import CausewayError, DetachedError, InputError, Problem, UnreachableError
+from causeway.job import Job, seeded, written
+from causeway.jobfile import LoadedJob, load
+from causeway.machines import records, runs
+from causeway.machines.placement import place
+from causeway.machines.runs import Machines
+from causeway.machines.ssh import Host, tried
+from causeway.machines.state import ENDED, Run
+from causeway.units import format_duration
+from causeway.workers import workers_of
+
+_STYLES = {"done": "green", "running": "cyan", "stopped": "yellow", "starting": "yellow", "unknown": "yellow"}
+_CLUSTERS = ("priority", "group", "where", "mounts", "cpus", "memory", "shm", "ports", "restarts")
+"""Fields that only a cluster obeys."""
+
+
+def run_on(
+    names: Sequence[str],
+    file: str | None,
+    options: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    *,
+    allow_secrets: bool,
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Runs a job on machines; the exit code."""
+    out = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    loaded = load(Path(file) if file else None, options, parameters)
+    name, placed = start(out, names, loaded, allow_secrets=allow_secrets, dry_run=dry_run)
+    if dry_run or detach:
+        if as_json:
+            print(json.dumps({**({} if dry_run else {"run": name}), "placed": placed}))
+        return 0
+    return _follow(out, name, as_json=as_json)
+
+
+def start(
+    out: Console, names: Sequence[str], loaded: LoadedJob, *, allow_secrets: bool, dry_run: bool = False
+) -> tuple[str, Mapping[str, str]]:
+    """Its name, and worker → machine. ``dry_run``: nothing is started, and it has no name."""
+    job = seeded(loaded.job)
+    workers = workers_of(job)
+    secret = secrets_of(loaded)
+    packed = pack(loaded, allow_secrets=allow_secrets)
+    with tempfile.TemporaryFile() as archive:
+        size = write(packed, archive)
+        machines = Machines(names, workers, job, size)
+        placed = place(workers, machines.checked)
+        runs.check_job(job, machines, placed)
+        out.print(Text.assemble((job.name, "bold"), f" on {', '.join(dict.fromkeys(placed.values()))}"))
+        show_plan(out, loaded, workers, packed)
+        show_notes(out, job, machines)
+        if dry_run:
+            return "", placed
+        name = runs.start(job, machines, placed, archive, packed.digest, size, secret)
+    out.print(f"{name} started")
+    return name, placed
+
+
+def secrets_of(loaded: LoadedJob) -> dict[str, str]:
+    """What the cluster takes from Secrets comes from this shell. InputError for what it lacks."""
+    lacking = [name for name in loaded.job.secrets.values() if name not in os.environ]
+    if lacking:
+        hint = "machines have no Secrets of a cluster: export it in this shell"
+        raise InputError(
+            [loaded.placed(Problem("job", "secrets", f"{name} is not set", hint)) for name in lacking]
+        )
+    return {name: os.environ[name] for name in loaded.job.secrets.values()}
+
+
+def show_notes(out: Console, job: Job, machines: Machines) -> None:
+    """What of the job is not used on machines."""
+    given = [name for name in _CLUSTERS if name in job.model_fields_set]
+    given += [f"gpus.{name}" for name in ("class", "interconnect") if name in written(job).get("gpus", {})]
+    if given:
+        out.print(f"           not used without a cluster: {', '.join(given)}", style="yellow")
+    if job.image and not machines.image(job):
+        out.print(f"           podman not found there: {job.image} is not used, but what the machines have",
+                  style="yellow")  # fmt: skip
+
+
+def ps(on: Sequence[str], search: str | None = None, *, as_json: bool) -> int:
+    """Runs of machines; by default those that this laptop started. UnreachableError if one of ``on`` does not
+    answer; others that do not are named. A search is one line; ``search``: its trials.
+    """
+    known = {name: records.hosts_of(name) or [] for name in records.names()}
+    found, errors = runs.listed(on or list(dict.fromkeys(host for hosts in known.values() for host in hosts)))
+    if not on:
+        for name in known.keys() - {each.name for each in found}:
+            if not errors.keys() & {*known[name]}:
+                records.forget(name)  # it was removed over there
+        found = [each for each in found if each.name in known]
+    if search is not None:
+        found = [each for each in found if records.search_of(each.name) == search]
+    if as_json:
+        print(json.dumps([_plain(each) for each in found]))
+    elif found:
+        Console(highlight=False).print(_table(found, together=search is None))
+    if errors and on:
+        raise UnreachableError("\n".join(map(str, errors.values())))
+    for error in errors.values():
+        Console(stderr=True, highlight=False, soft_wrap=True).print(Text(str(error), style="yellow"))
+    return 0
+
+
+def _table(found: Sequence[Run], *, together: bool) -> Table:
+    """``together``: with a line for all trials of a search."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("RUN", "STATE", "FOR", "WORKERS", "ON", "GPUS", "BY"):
+        table.add_column(title, overflow="fold")
+    searches: dict[str, list[Run]] = {}
+    for each in found:
+        searches.setdefault((together and records.search_of(each.name)) or each.name, []).append(each)
+    for name, trials in searches.items():
+        each = trials[0]
+        state, since = _state(each), each.since
+        counted, gpus = _counted(each), _gpus(each)
+        if name != each.name:
+            state, since = Text("search"), min(trial.record["created"] for trial in trials)
+            counted = _numbers([trial.state for trial in trials])
+            gpus = sum(_gpus(trial) for trial in trials if trial.state == "running")
+        hosts = dict.fromkeys(host for trial in trials for host in trial.hosts)
+        table.add_row(
+            name, state, format_duration(max(time.time() - since, 0)),
+            counted, ", ".join(hosts), str(gpus), each.record["by"],
+        )  # fmt: skip
+    return table
+
+
+def _gpus(run: Run) -> int:
+    return sum(worker["gpus"]["count"] for worker in run.record["workers"].values())
+
+
+def why(name: str, on: Sequence[str], *, as_json: bool) -> int:
+    """What a run does, or why it ended as it did."""
+    run = runs.find(name, on)
+    out = Console(highlight=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(_plain(run)))
+        return 0
+    _show(out, run)
+    for worker in run.workers:
+        gpus = f", GPUs {', '.join(map(str, worker.gpus))}" if worker.gpus else ""
+        said = f": {worker.reason}" if worker.reason and worker.reason not in run.reason else ""
+        out.print(Text(f"  {worker.name} on {worker.host}{gpus}: {worker.state}{said}"))
+    return 0
+
+
+def logs(
+    name: str, on: Sequence[str], *, follows: bool, worker: str | None, start: int | None, as_json: bool
+) -> int:
+    """The output of all workers, or of one, by time. ``start``: of an earlier one; 0 is the first."""
+    run = runs.find(name, on)
+    out = Console(highlight=False, soft_wrap=True)
+    if follows:
+        return _follow(out, name, on, as_json=as_json)
+    if start is not None and start >= run.record["start"]:
+        raise CausewayError(f"{name} has no attempt {start}; its last is {run.record['start'] - 1}")
+    answers, faults = tried([*map(Host, run.hosts)], lambda host: _lines(host, run, worker, start))
+    lines = [line for found in answers.values() for line in found]
+    show = printer(out, sorted({who for _, who, _ in lines}))
+    for at, who, line in sorted(lines, key=lambda each: each[0]):
+        if as_json:
+            print(json.dumps({"at": at, "worker": who, "line": line}, ensure_ascii=False))
+        else:
+            show(who, line)
+    if faults:
+        raise UnreachableError("\n".join(map(str, faults.values())))
+    return 0
+
+
+def stop(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
+    """SIGTERM, the job's grace, SIGKILL."""
+    found = [runs.find(name, on) for name in names]
+    changed = {run.name: runs.stop(run) for run in found}
+    out = Console(highlight=False, soft_wrap=True)
+    for run in found if not as_json else ():
+        said = "is asked to stop" if changed[run.name] else f"does not run: {run.state}"
+        out.print(f"{run.name} {said}")
+    if as_json:
+        print(json.dumps([{"run": name, "changed": each} for name, each in changed.items()]))
+    return 0
+
+
+def resume(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
+    """Goes on with runs, on the machines that they had."""
+    out = Console(highlight=False, soft_wrap=True)
+    for name in names:
+        run = runs.find(name, on)
+        if run.state == "done":
+            raise CausewayError(f"{name} is done")
+        if run.state not in ENDED:
+            raise CausewayError(f"{name} is {run.state}: {run.reason or _counted(run)}")
+        if ending := [each for each in run.workers if each.state == "running"]:
+            raise CausewayError(
+                f"{name}: {ending[0].name} on {ending[0].host} is still ending; try again soon"
+            )
+        kept = runs.go_on(run)
+        how = "from its last checkpoint" if kept else "from the beginning: it has no whole checkpoint"
+        if not as_json:
+            out.print(f"{name} goes on {how}: causeway logs -f {name}")
+    if as_json:
+        print(json.dumps([{"run": name, "changed": True} for name in names]))
+    return 0
+
+
+def get(name: str, on: Sequence[str], path: str, folder: str, *, as_json: bool) -> int:
+    """Fetches results: those of the first worker's machine, and below their names of others."""
+    run = runs.find(name, on)
+    root = Path(folder or name)
+    for host in map(Host, runs.homes(run)):
+        target = root if host.name == run.hosts[0] else root / host.name
+        target.mkdir(parents=True, exist_ok=True)
+        unpack = ["tar", "-x", "-f", "-", "-C", str(target)]
+        with (
+            runs.sent(host, name, "results", [path] if path else []) as stream,
+            subprocess.Popen(unpack, stdin=subprocess.PIPE) as tar,
+        ):
+            assert tar.stdin is not None
+            shutil.copyfileobj(stream, tar.stdin)
+        if tar.returncode:
+            raise CausewayError(f"the results on {host.name} did not come whole")
+    if path and not any(root.rglob(Path(path).name)):
+        raise CausewayError(f"{name} has no {path} in its results")
+    if as_json:
+        print(json.dumps({"run": name, "folder": str(root)}))
+    else:
+        Console(highlight=False, soft_wrap=True).print(f"results of {name} are in {root}")
+    return 0
+
+
+def _lines(host: Host, run: Run, worker: str | None, start: int | None) -> list[tuple[str, str, str]]:
+    """Of a machine: (time, worker, text) of each line."""
+    with _output(host, run, worker, start, follow=False) as process:
+        assert process.stdout is not None
+        return [_parted(line) for line in process.stdout]
+
+
+def _output(host: Host, run: Run, worker: str | None, start: int | None, *, follow: bool) -> Any:
+    wanted = [each.name for each in run.workers if each.host == host.name and worker in (None, each.name)]
+    # The first start is 1 over there.
+    number = None if start is None else start + 1
+    return host.asking("output", run=run.name, start=number, workers=wanted or ["none"], follow=follow)
+
+
+def _parted(line: bytes) -> tuple[str, str, str]:
+    worker, text = json.loads(line)
+    at, _, said = text.partition(" ")
+    return at, worker, said
+
+
+def _follow(out: Console, name: str, on: Sequence[str] = (), *, as_json: bool) -> int:
+    """Shows a run until it ends; the exit code. DetachedError on Ctrl-C."""
+    try:
+        run = runs.find(name, on)
+        show = printer(out, [worker.name for worker in run.workers])
+
+        broken: list[str] = []
+
+        def copy(host: Host) -> None:
+            try:
+                with _output(host, run, None, None, follow=True) as process:
+                    for line in process.stdout:
+                        _, worker, text = _parted(line)
+                        show(worker, text)
+                    if process.wait():
+                        broken.append(host.name)
+            except UnreachableError:
+                broken.append(host.name)
+
+        # Not a pool's, which Ctrl-C would wait for.
+        threads = [Thread(target=copy, args=(host,), daemon=True) for host in map(Host, run.hosts)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        while (run := runs.find(name, on)).state in ("running", "starting"):
+            if broken and run.state == "running":
+                raise UnreachableError(
+                    f"the connection to {', '.join(broken)} broke; {name} goes on: causeway logs -f {name}"
+                )
+            time.sleep(1)
+    except KeyboardInterrupt:
+        raise DetachedError(
+            f"{name} goes on on its machines: causeway logs -f {name}; causeway stop {name}"
+        ) from None
+    if as_json:
+        print(json.dumps(_plain(run)))
+    else:
+        _show(out, run)
+    return 0 if run.state == "done" else 1
+
+
+def _show(out: Console, run: Run) -> None:
+    """How it is, in a few lines."""
+    by = f" by {run.stopped_by}" if run.state == "stopped" and run.stopped_by else ""
+    out.print(Text.assemble(_state(run, named=True), f"{by} on {', '.join(run.hosts)}"))
+    if run.first is not None:
+        show_failure(out, run.first)
+        if run.first.get("host") and len(run.hosts) > 1:
+            out.print(f"  on {run.first['host']}")
+    elif run.reason:
+        out.print(Text(f"  {run.reason}"))
+    if run.state in ENDED and run.state != "done":
+        where = "its last checkpoint" if run.kept else "the beginning: it has no checkpoint"
+        out.print(Text(f"  causeway resume {run.name} goes on from {where}"))
+
+
+def _state(run: Run, *, named: bool = False) -> Text:
+    return Text(f"{run.name} {run.state}" if named else run.state, style=_STYLES.get(run.state, "red"))
+
+
+def _counted(run: Run) -> str:
+    return _numbers([worker.state for worker in run.workers])
+
+
+def _numbers(states: Sequence[str]) -> str:
+    """``3 running, 1 done``."""
+    return ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    values = asdict(run)
+    record, first = values.pop("record"), values.pop("first")
+    said = {name: record[name] for name in ("job", "started", "start")}
+    return {**values, **said, "first_failure": first, "started_by": record["by"], "hosts": run.hosts}

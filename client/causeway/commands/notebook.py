@@ -1,0 +1,236 @@
+"""``notebook``: JupyterLab on GPUs, of the cluster or of a machine that ssh knows, at a port of this one.
+
+It listens at the loopback address over there, and wants a token that this program draws. It ends when no
+kernel has run anything for ``idle``: a kernel that computes is not idle, an open page is not use.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from causeway.errors import CausewayError, InputError, Problem
+from causeway.job import Job
+from causeway.units import parse_duration
+
+_FIRST_PORT, _PORTS = 20_000, 10_000
+"""Below those that Linux gives to outgoing connections."""
+_TRY = 0.5
+_LOOK = 3.0
+"""Seconds between two looks at the run while the page does not answer, and after."""
+_NO_JUPYTER = "jupyterlab is not installed here: use an --image that has it, or --python with jupyterlab"
+_SCRIPT = """\
+has='import importlib.util, sys; sys.exit(importlib.util.find_spec("jupyterlab") is None)'
+if ! python3 -c "$has"; then echo "{missing}"; exit 78; fi
+root="$HOME"
+if [ ! -d "$root" ] || [ "$root" = "$(dirname "$CAUSEWAY_CODE")" ]; then root="$CAUSEWAY_RESULTS"; fi
+exec python3 -m jupyterlab --no-browser --allow-root --ip=127.0.0.1 --ServerApp.root_dir="$root" \
+ --ServerApp.shutdown_no_activity_timeout={idle} --TerminalManager.cull_inactive_timeout={idle} \
+ --MappingKernelManager.cull_idle_timeout={idle} --MappingKernelManager.cull_connected=True \
+ --MappingKernelManager.cull_interval={every}
+"""
+"""Pods without a home have one that goes with them: there, notebooks are results, which are kept."""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A run with JupyterLab."""
+
+    run: str
+    port: int
+    """Over there."""
+    token: str
+
+
+def fields(options: Mapping[str, Any], idle: str) -> dict[str, Any]:
+    """A job's, of a new notebook. InputError for a time that is none."""
+    try:
+        seconds = parse_duration(idle)
+    except ValueError as error:
+        raise InputError([Problem("--idle", "", str(error))]) from None
+    script = _SCRIPT.format(missing=_NO_JUPYTER, idle=seconds, every=min(60, seconds))
+    return {
+        "name": "notebook",
+        "launcher": "none",
+        "run": script,
+        "tracking": False,
+        "env.JUPYTER_TOKEN": secrets.token_urlsafe(24),
+        "env.JUPYTER_PORT": str(_FIRST_PORT + secrets.randbelow(_PORTS)),
+        "env.JUPYTER_PORT_RETRIES": "0",
+        **options,
+    }
+
+
+def of_run(run: str, job: Job) -> Notebook:
+    """CausewayError for a run that is none."""
+    try:
+        return Notebook(run, int(job.env["JUPYTER_PORT"]), job.env["JUPYTER_TOKEN"])
+    except (KeyError, ValueError):
+        raise CausewayError(f"{run} is not a notebook; causeway notebook starts one") from None
+
+
+def start_in_cluster(
+    options: Mapping[str, Any],
+    idle: str,
+    *,
+    port: int,
+    detach: bool,
+    browser: bool,
+    allow_secrets: bool,
+    yes: bool,
+) -> int:
+    """A new one in the cluster."""
+    from causeway.commands.submit import submit_detached
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    job = {**fields(options, idle), "restarts": 0}
+    _, _, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
+    if detach:
+        return _detached(out, name)
+    return open_in_cluster(name, options.get("group"), port=port, browser=browser)
+
+
+def open_in_cluster(name: str, group: str | None, *, port: int, browser: bool) -> int:
+    """One that is there, over the cluster's API, until Ctrl-C or its end."""
+    from causeway.cluster import runs
+    from causeway.cluster.connection import Cluster
+    from causeway.cluster.forwarding import forward
+    from causeway.commands.shell import running
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    run, worker = running(out, cluster, namespace, name, None)
+    there = of_run(name, Job.model_validate(run.job))
+    pod = f"/api/v1/namespaces/{namespace}/pods/{worker.name}"
+    return _show(
+        out,
+        there,
+        port,
+        browser=browser,
+        state=lambda: runs.find(cluster, namespace, name, placed=False).state,
+        serve=lambda opened, failed: forward(cluster, pod, there.port, port, opened=opened, failed=failed),
+    )
+
+
+def start_on(
+    names: Sequence[str],
+    options: Mapping[str, Any],
+    idle: str,
+    *,
+    port: int,
+    detach: bool,
+    browser: bool,
+    allow_secrets: bool,
+) -> int:
+    """A new one on a machine that ssh knows."""
+    from causeway.commands.machines import start
+    from causeway.jobfile import load
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    name, _ = start(out, names, load(None, fields(options, idle), {}), allow_secrets=allow_secrets)
+    if detach:
+        return _detached(out, name)
+    return open_on(name, (), port=port, browser=browser)
+
+
+def open_on(name: str, on: Sequence[str], *, port: int, browser: bool) -> int:
+    """One that is there, over ssh, until Ctrl-C or its end."""
+    from causeway.cluster.forwarding import serve
+    from causeway.commands.entering import running
+    from causeway.machines import runs
+    from causeway.machines.ssh import Host
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    worker = running(name, None, on)
+    there = of_run(name, runs.job_of(runs.find(name, on))[0])
+    host = Host(worker.host)
+    return _show(
+        out,
+        there,
+        port,
+        browser=browser,
+        state=lambda: runs.find(name, on).state,
+        serve=lambda opened, failed: serve(
+            lambda: host.connect(there.port), port, opened=opened, failed=failed
+        ),
+    )
+
+
+def _detached(out: Console, name: str) -> int:
+    out.print(f"  causeway notebook {name} opens it; causeway stop {name}")
+    return 0
+
+
+_Serve = Callable[[Callable[[], None], Callable[[str], None]], None]
+
+
+def _show(
+    out: Console, there: Notebook, port: int, *, browser: bool, state: Callable[[], str], serve: _Serve
+) -> int:
+    """The exit code. CausewayError for one that failed."""
+    answers, ended = threading.Event(), threading.Event()
+    last: list[str] = []
+    url = f"http://localhost:{port}/lab?token={there.token}"
+
+    def watch() -> None:
+        """Says where it is once it answers, and ends the connection with the run."""
+        looked = time.monotonic()
+        while True:
+            time.sleep(_LOOK if answers.is_set() else _TRY)
+            if not answers.is_set() and _answers(port, there.token):
+                answers.set()
+                out.print(Text(f"{url} until Ctrl-C; {there.run} goes on"))
+                if browser:
+                    webbrowser.open(url)
+            if time.monotonic() - looked < _LOOK:
+                continue
+            looked = time.monotonic()
+            try:
+                last[:] = [state()]
+            except CausewayError:
+                continue  # away for now
+            if last[0] not in ("starting", "running", "unknown"):
+                ended.set()
+                ident = threading.main_thread().ident
+                assert ident is not None
+                signal.pthread_kill(ident, signal.SIGINT)  # it waits for connections
+                return
+
+    def failed(text: str) -> None:
+        if answers.is_set():  # before, each look of ours fails
+            out.print(f"error: {text}", markup=False)
+
+    with suppress(KeyboardInterrupt):
+        serve(threading.Thread(target=watch, daemon=True).start, failed)
+    if not ended.is_set():
+        out.print(f"{there.run} goes on: causeway notebook {there.run}; causeway stop {there.run}")
+        return 0
+    if last[0] not in ("done", "stopped"):
+        raise CausewayError(f"{there.run} {last[0]}; causeway why {there.run}")
+    out.print(f"{there.run} {last[0]}")
+    return 0
+
+
+def _answers(port: int, token: str) -> bool:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/status", headers={"Authorization": f"token {token}"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError, ValueError):
+        return False

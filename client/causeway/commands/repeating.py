@@ -1,0 +1,68 @@
+"""``rerun --exact``: what a run is started with again, and what of it cannot be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from causeway.cluster.jobset import Repeated
+from causeway.cluster.offer import Offer
+from causeway.job import Job
+from causeway.overview import Known
+
+_NUMBERS = (
+    "numbers: GPUs and threads add in another order each time, unless the program forbids it "
+    "(torch.use_deterministic_algorithms)"
+)
+_FILES = "files: mounts and buckets are as they are now; the run kept its code alone"
+
+
+def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
+    """The job, what else it starts with, and what may differ from the first time, a line each."""
+    job, differs = known.job, [*_differs(known)]
+    models = known.gpu_models
+    if job.gpus.count and not job.gpus.model:
+        offered = {each.gpus.model for each in offer.machines if each.gpus}
+        if len(models) == 1 and models[0] in offered:
+            job = job.model_copy(update={"gpus": job.gpus.model_copy(update={"model": models[0]})})
+        elif models:
+            differs.append(f"GPUs: it ran on {', '.join(models)}; now on any that its job allows")
+        else:
+            differs.append("GPUs: it is not known which model it ran on; now on any that its job allows")
+    reference = known.digest or known.image
+    if "@sha256:" not in reference:
+        differs.append(
+            f"image: {known.image} by its tag, which may have moved; the digest that ran is not known"
+        )
+    return job, Repeated(known.name, reference, known.packages), [*differs, _FILES, _NUMBERS]
+
+
+def repeated_here(known: Known) -> list[str]:
+    """What may differ of a run of this machine."""
+    machine = "machine: its Python, drivers and own packages are as they are now"
+    return [*_differs(known), machine, _FILES, _NUMBERS]
+
+
+def _differs(known: Known) -> Iterator[str]:
+    if known.job.seed is None:
+        yield "seed: it had none; one is drawn now"
+    if known.job.python and not known.packages:
+        yield (
+            f"packages: the versions that were installed are not known; {known.job.python} is resolved again "
+            "unless the store has them still"
+        )
+    if known.continues:
+        yield f"checkpoints: it went on with those of {known.continues[0]}; now from the beginning"
+    if known.job.secrets:
+        yield "secrets: they are as they are now"
+    if known.drivers:
+        yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the one of now"
+
+
+def show_differences(out: Console, name: str, differs: Sequence[str]) -> None:
+    """What of a repeated run may not be the same."""
+    out.print(Text.assemble((name, "bold"), " again; what may not be the same:"))
+    for line in differs:
+        out.print(Text(f"  {line}"))

@@ -1,0 +1,102 @@
+"""``sweep show``: what a search has found, as a table, as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from causeway.commands.describing import coloured
+from causeway.commands.show import number
+from causeway.commands.sweep_page import html
+from causeway.commands.sweep_results import Found, word
+from causeway.search.fields import plain
+from causeway.sweeping import shown
+from causeway.units import format_duration
+
+_ROWS = 20
+_EVERY = 10.0
+"""Seconds between two looks of ``--watch``."""
+
+
+def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str | None, as_json: bool) -> int:
+    """Shows a search. ``watch``: until it is over, or Ctrl-C. ``page``: a file for the picture."""
+    out = Console(highlight=False, soft_wrap=True)
+    found = look()
+    if page is not None:
+        Path(page).write_text(html(found), encoding="utf-8")
+        out.print(f"{page} has the picture; open it in a browser")
+        return 0
+    if as_json:
+        print(json.dumps(found.plain()))
+        return 0
+    if not watch:
+        out.print(_all_of(found, None if everything else _ROWS))
+        return 0
+    try:
+        with Live(console=out, auto_refresh=False) as live:
+            while True:
+                live.update(_all_of(found, max(out.height - 14, 5)), refresh=True)
+                if found.state not in ("running", "resumed"):
+                    return 0
+                time.sleep(_EVERY)
+                found = look()
+    except KeyboardInterrupt:
+        return 0
+
+
+def _all_of(found: Found, rows: int | None) -> Group:
+    return Group(*_lines(found), *([_table(found, rows)] if found.trials else []))
+
+
+def _lines(found: Found) -> Iterator[Text]:
+    age = format_duration(time.time() - found.started)
+    head = f"{found.name} {found.state}"
+    yield Text.assemble(coloured(head, found.state), f", {age} old; {found.where}, by {found.person}")
+    counts: dict[str, int] = {}
+    for each in found.trials:
+        counts[word(each)] = counts.get(word(each), 0) + 1
+    listed = ", ".join(f"{count} {state}" for state, count in counts.items())
+    facts = [
+        ("why", found.reason),
+        ("search", f"{found.sweep.goal} {found.sweep.metric}, by {found.sweep.sampler}"),
+        ("trials", f"{len(found.trials)} of {found.sweep.trials}{f': {listed}' if listed else ''}"),
+    ]
+    best = found.best
+    if best is not None:
+        value = found.engine.value(best)
+        facts.append(("best", f"{found.run(best)}: {number(value or 0.0)} with {shown(best.parameters)}"))
+    failed = next((each for each in found.trials if each.state == "failed"), None)
+    if failed is not None:
+        facts.append(("failed", f"{found.run(failed)} first: {failed.cause}"))
+    shares = found.summary.get("importance", {})
+    facts.append(("importance", ", ".join(f"{name} {share:.0%}" for name, share in shares.items())))
+    facts += [("note", note) for note in found.summary.get("notes", ())]
+    for title, text in facts:
+        if text:
+            yield Text.assemble((f"  {title:<11} ", "dim"), text)
+
+
+def _table(found: Found, rows: int | None) -> Table:
+    table = Table(box=None, pad_edge=False)
+    names = list(dict.fromkeys(name for each in found.trials for name in each.parameters))
+    for title in ("TRIAL", "STATE", found.sweep.metric.upper(), "STEP", *names, "WHY"):
+        table.add_column(title, overflow="fold")
+    ranked = found.ranked()
+    for each in ranked[:rows]:
+        value = found.engine.value(each)
+        table.add_row(
+            str(each.number), coloured(word(each), each.state),
+            "" if value is None else number(value), str(each.last_step) if each.curve else "",
+            *(plain(each.parameters[name]) if name in each.parameters else "" for name in names),
+            each.cause,
+        )  # fmt: skip
+    if rows is not None and len(ranked) > rows:
+        table.add_row("…", f"{len(ranked) - rows} more: --all")
+    return table

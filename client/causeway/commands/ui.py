@@ -1,0 +1,158 @@
+"""``ui``: MLflow, at a port of this machine for as long as the command runs. ``env``: for notebooks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+import time
+import webbrowser
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+from rich.console import Console
+
+from causeway.cluster.connection import Cluster, RefusedError
+from causeway.cluster.forwarding import listening
+from causeway.cluster.mlflow import Mlflow, refused
+from causeway.cluster.store import Store
+from causeway.errors import CausewayError
+from causeway.local import runs_root
+from causeway.tracking import here
+from causeway.tracking.forwarding import AWAY, Forwarded
+from causeway.tracking.sending import AwayError
+from causeway.tracking.tracked import send_left
+
+_PATIENCE = 60.0
+"""Seconds for an answer to begin."""
+_IDLE = 2.0
+"""Seconds after which a connection is not used again: servers close theirs after five (uvicorn)."""
+
+
+def ui(run: str | None, group: str | None, port: int, *, browser: bool) -> int:
+    """Until Ctrl-C. CausewayError where the cluster refuses it or has none, InputError for a port in use."""
+    out = Console(highlight=False, soft_wrap=True)
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    mlflow = Mlflow(cluster, namespace)
+    try:
+        mlflow.call("POST", "experiments/search", {"max_results": 1})  # refused now, not in the browser
+        _send_left(out, cluster, namespace, mlflow)
+        page = mlflow.page_of(run) if run else ""
+    except RefusedError as error:
+        raise refused(error) from None
+    with listening(port) as listener, _Pages(listener, mlflow) as pages:
+        address = f"http://localhost:{pages.server_address[1]}"
+        url = f"{address}/#/{page}?workspace={namespace}"
+        out.print(f"{url} shows MLflow until Ctrl-C")
+        out.print(f"  in a notebook: MLFLOW_TRACKING_URI={address}", style="dim")
+        sys.stdout.flush()
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+        try:
+            pages.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def ui_local(run: str | None, port: int) -> int:
+    """MLflow's own server over what runs of this machine logged, in place of this process. CausewayError
+    without any, or without MLflow."""
+    database = here.newest(runs_root(), run)
+    if database is None:
+        raise CausewayError(
+            "no run of this machine has logged anything to MLflow" + (f": {run}" if run else "")
+        )
+    words = here.server(database, port)
+    print(f"http://localhost:{port} shows what {database} has until Ctrl-C", flush=True)
+    try:
+        os.execvp(words[0], words)  # noqa: S606
+    except FileNotFoundError:
+        raise CausewayError("there is no `mlflow` on this machine's path: pip install mlflow") from None
+
+
+def env(group: str | None) -> int:
+    """Prints what MLflow's client reads, for a shell. The token is good for an hour."""
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    mlflow = Mlflow(cluster, namespace)
+    try:
+        token = mlflow.token()
+    except RefusedError as error:
+        raise refused(error) from None
+    values = {
+        "MLFLOW_TRACKING_URI": mlflow.tracking.url,
+        "MLFLOW_TRACKING_TOKEN": token,
+        "MLFLOW_WORKSPACE": namespace,
+    }
+    for name, value in values.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def _send_left(out: Console, cluster: Cluster, namespace: str, mlflow: Mlflow) -> None:
+    """What runs left in the store while MLflow was away."""
+    try:
+        sent = send_left(Store(cluster, namespace).runs, mlflow.server, out.print)
+    except (AwayError, CausewayError) as error:
+        out.print(f"what runs left unsent can't be sent now: {error}", style="yellow", markup=False)
+        return
+    if sent:
+        out.print(f"sent what {sent} starts of runs had left: MLflow was away when they ended")
+
+
+class _Pages(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, listener: Any, mlflow: Mlflow) -> None:
+        super().__init__(listener.getsockname()[:2], _Page, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_address = listener.getsockname()
+        self.mlflow = mlflow
+
+
+class _Page(Forwarded):
+    server: _Pages
+    _connection: HTTPConnection | None = None
+    """Kept for a moment while the browser keeps its own."""
+    _good_until = 0.0
+
+    def do_any(self) -> None:
+        if not self._is_ours():
+            self.refuse("only pages of this address may ask", 403, "PERMISSION_DENIED")
+            return
+        mlflow = self.server.mlflow
+        if self._connection is not None and time.monotonic() > self._good_until:
+            self._let_go()
+        try:
+            if self._connection is None:
+                self._connection = mlflow.connect(_PATIENCE)
+            found = self.ask(self._connection, self.path, None, mlflow.server.headers)
+        except (*AWAY, CausewayError) as error:
+            self._let_go()
+            self.refuse(f"MLflow does not answer: {error}")
+            return
+        self.pass_back(found)
+        self._good_until = time.monotonic() + _IDLE
+
+    def _is_ours(self) -> bool:
+        """Whether it comes from a page of ours, or from a program. What is asked here is asked with the
+        person's rights: other sites' pages must not (and none that calls itself by this address)."""
+        port = self.server.server_address[1]
+        ours = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
+        origin = self.headers.get("Origin")
+        return self.headers.get("Host") in ours and (origin is None or origin.removeprefix("http://") in ours)
+
+    def _let_go(self) -> None:
+        """Lets go of the server's end."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def finish(self) -> None:
+        self._let_go()
+        super().finish()

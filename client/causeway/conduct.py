@@ -1,0 +1,73 @@
+"""In the cluster: conducts a search until it is over. ``python -m causeway.conduct``
+
+It has the rights of the service account ``sweep``, and keeps nothing but in MLflow, so that it may be ended
+at any moment. While a server is away it waits. Exit code 78: the search can't go on, and its record says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from causeway.cluster.connection import Cluster, RefusedError
+from causeway.cluster.kubeconfig import ACCOUNT_FILES
+from causeway.cluster.sweeps import EVERY, ClusterBench
+from causeway.errors import CausewayError, UnreachableError
+from causeway.runtime import NEVER_WORKS
+from causeway.sweeping import step
+from causeway.tracking.searches import Ledger
+from causeway.tracking.sending import AwayError, RejectedError, Server
+
+_LONGEST = 120.0
+"""Seconds: the longest wait for servers that are away."""
+
+
+def main(environment: dict[str, str]) -> int:
+    """The exit code."""
+    namespace, search = environment["CAUSEWAY_NAMESPACE"], environment["CAUSEWAY_SWEEP_RECORD"]
+    token: Path = ACCOUNT_FILES / "token"
+    server = Server.at(environment["CAUSEWAY_TRACKING_URI"], namespace, token)
+    every = float(environment.get("CAUSEWAY_SWEEP_EVERY") or EVERY)
+    wait, bench = 1.0, _bench(server, namespace, search, every)
+    while True:
+        try:
+            if not step(bench, say):
+                return 0
+            bench.wait()
+            wait = 1.0
+            continue
+        except (AwayError, UnreachableError) as error:
+            say(f"a server is away: {error}")
+        except RefusedError as error:
+            if error.code not in (401, 403, 408, 429) and error.code < 500:
+                return _given_up(server, search, error)
+            say(f"it is not let in: {error}")
+        except (CausewayError, RejectedError) as error:
+            return _given_up(server, search, error)
+        # What was being done is begun again, by the record.
+        time.sleep(wait)
+        wait, bench = min(wait * 2, _LONGEST), _bench(server, namespace, search, every)
+
+
+def _bench(server: Server, namespace: str, search: str, every: float) -> ClusterBench:
+    return ClusterBench(Cluster(own=True), namespace, Ledger(server.call, search), say, every)
+
+
+def _given_up(server: Server, search: str, error: Exception) -> int:
+    say(f"the search can't go on: {error}")
+    try:
+        Ledger(server.call, search).change("failed", str(error))
+    except (AwayError, RejectedError) as other:
+        say(f"that can't be recorded: {other}")
+    return NEVER_WORKS
+
+
+def say(text: str) -> None:
+    """A line of its log."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(dict(os.environ)))

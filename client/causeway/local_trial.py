@@ -1,0 +1,35 @@
+"""A trial of a search on this machine: a run in a process of its own, which outlives the search's.
+
+``python -m causeway.local_trial FOLDER``. Asked to end (SIGTERM) it stops the run, which may be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from causeway.errors import CausewayError
+from causeway.local import find_here, run_here
+from causeway.workers import workers_of
+
+PID = "pid"
+"""Of the run's folder: a file with the number of the process."""
+
+
+def main(folder: Path) -> int:
+    """The exit code."""
+    _, job = find_here(folder.name, folder.parent)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # before and after it is the run's to take
+    (folder / PID).write_text(str(os.getpid()), encoding="ascii")
+    try:
+        ended = run_here(job, workers_of(job), folder, lambda _, line: print(line, flush=True))
+    except CausewayError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0 if ended.state == "done" else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))

@@ -1,0 +1,228 @@
+"""The workers of a run and one another: the first one's machine decides how the run ends, and tells others.
+
+Each other worker keeps a connection to the first, by which it says how it ended, and is asked to stop. A
+connection that breaks is a machine that was lost. Messages are lines of JSON; the first of a connection has
+the run's token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from causeway.runtime import STOPPED
+
+_LONGEST = 1 << 16
+"""Bytes of a message: a worker's status has 4 KB."""
+CONNECT = 120
+"""Seconds in which all have found one another."""
+
+
+class Line:
+    """One connection, that never waits."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._rest = b""
+        self._come: deque[bytes] = deque()
+        self.broken = False
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        # What was sent and is not acknowledged breaks it, too (tcp(7)).
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+        connection.setblocking(False)
+
+    def send(self, **message: Any) -> None:
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:  # or nobody has read what came before, which is little
+            self.broken = True
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Those that have come, and were not taken before."""
+        while not self.broken:
+            try:
+                data = self._socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self.broken = not data
+            self._rest += data
+            if len(self._rest) > _LONGEST:
+                self.broken = True
+        *lines, self._rest = self._rest.split(b"\n")
+        self._come.extend(lines)
+        while self._come:
+            message = _parsed(self._come.popleft())
+            if message is None:
+                self.broken = True
+                return
+            yield message
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """None for what is not one of ours: the port is open to the network."""
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):
+        return None
+
+
+class Follower:
+    """A worker's way to the first one."""
+
+    def __init__(self, worker: str, token: str, address: str) -> None:
+        """``address``: ``host:port``. OSError if nobody answers there."""
+        host, _, port = address.rpartition(":")
+        self._line = Line(_connected(host.strip("[]"), int(port)))
+        self._line.send(worker=worker, token=token, now=time.time())
+
+    def stop(self) -> str:
+        """How the run ended, once it has: this worker has to stop. ``lost`` if the first one is gone."""
+        said = next((message["stop"] for message in self._line.messages() if "stop" in message), "")
+        return said or ("lost" if self._line.broken else "")
+
+    def ended(self, status: Mapping[str, Any]) -> None:
+        self._line.send(ended=status, now=time.time())
+        self._line.close()
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    until = time.monotonic() + CONNECT
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((host, port), timeout=10)
+        time.sleep(0.5)
+    return socket.create_connection((host, port), timeout=10)
+
+
+class Leader:
+    """The first worker's: how all of them are, and how the run ends."""
+
+    def __init__(
+        self, workers: Mapping[str, str], decides: Sequence[str], token: str, port: int, seconds: float
+    ) -> None:
+        """``workers``: each one's name → its machine. ``decides``: those with whose end the run is done.
+        ``seconds``: the longest that it may run."""
+        self.state = ""
+        """How the run ended: ``done``, ``failed``, ``stopped``, ``timed-out``."""
+        self.reason = ""
+        self.ended: dict[str, dict[str, Any]] = {}
+        """How workers ended; their times are by our clock."""
+        self._machines = workers
+        self._decides = decides
+        self._token = token
+        self._lines: dict[str, Line] = {}
+        self._offsets: dict[str, float] = {}
+        self._new: list[Line] = []
+        self._begun = time.monotonic()
+        self._deadline = self._begun + seconds
+        self._listener = socket.create_server(("", port)) if len(workers) > 1 else None
+        if self._listener is not None:
+            self._listener.setblocking(False)
+
+    def note(self, worker: str, status: Mapping[str, Any]) -> None:
+        """Of a worker that has ended."""
+        at = status.get("at", time.time()) + self._offsets.get(worker, 0.0)
+        self.ended[worker] = {**status, "at": at, "host": self._machines[worker]}
+
+    def end(self, state: str, reason: str = "") -> None:
+        """Ends the run, unless it has ended."""
+        if not self.state:
+            self.state, self.reason = state, reason
+            for line in self._lines.values():
+                line.send(stop=state)
+
+    def look(self, first: str) -> None:
+        """What has come from the others, and what follows from it. ``first``: our own worker."""
+        self._accept()
+        for worker, line in self._lines.items():
+            for message in line.messages():
+                if "ended" in message:
+                    self._measure(worker, message)
+                    self.note(worker, message["ended"])
+            if line.broken and worker not in self.ended:
+                self._lose(worker, f"{self._machines[worker]} no longer answers: rebooted, or cut off?")
+        if self._listener is not None and time.monotonic() > self._begun + CONNECT:
+            for worker in self._machines.keys() - self._lines.keys() - self.ended.keys() - {first}:
+                self._lose(worker, f"{self._machines[worker]} did not connect in {CONNECT} s")
+        self._decide()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs any more."""
+        return bool(self.state) and self.ended.keys() >= self._machines.keys()
+
+    def outcome(self) -> dict[str, Any]:
+        """What is written down."""
+        failed = [each for each in self.ended.values() if _failed(each)]
+        first = min(failed, key=lambda each: float(each["at"]), default=None)
+        seconds = time.monotonic() - self._begun
+        return {"state": self.state, "reason": self.reason, "at": time.time(), "seconds": seconds,
+                "first": first if self.state == "failed" else None}  # fmt: skip
+
+    def close(self) -> None:
+        for line in [*self._lines.values(), *self._new]:
+            line.close()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _measure(self, worker: str, message: Mapping[str, Any]) -> None:
+        """How far its clock is behind ours: what a message has waited for us only adds to it."""
+        offset = time.time() - float(message["now"])
+        self._offsets[worker] = min(offset, self._offsets.get(worker, offset))
+
+    def _lose(self, worker: str, reason: str) -> None:
+        role, _, rank = worker.rpartition("-")
+        self.note(worker, {"role": role, "rank": int(rank), "lost": True, "reason": reason, "lines": []})
+
+    def _accept(self) -> None:
+        if self._listener is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._new.append(Line(self._listener.accept()[0]))
+        for line in [*self._new]:
+            message = next(line.messages(), None)
+            if message is None and not line.broken:
+                continue
+            self._new.remove(line)
+            said = message or {}
+            worker, token = str(said.get("worker")), str(said.get("token"))
+            if worker not in self._machines or not hmac.compare_digest(token.encode(), self._token.encode()):
+                line.close()
+                continue
+            self._lines[worker] = line
+            self._measure(worker, said)
+            if self.state:
+                line.send(stop=self.state)
+
+    def _decide(self) -> None:
+        if self.state:
+            return
+        asked = [each for each in self.ended.values() if each.get("asked") in ("person", "system")]
+        if any(each["asked"] == "person" for each in asked):
+            self.end("stopped")
+        elif asked:
+            self.end("failed", asked[0].get("why", ""))
+        elif any(map(_failed, self.ended.values())):
+            self.end("failed")
+        elif time.monotonic() > self._deadline:
+            self.end("timed-out")
+        elif self.ended.keys() >= {*self._decides}:
+            self.end("done")
+
+
+def _failed(status: Mapping[str, Any]) -> bool:
+    return bool(status.get("lost")) or status.get("exit", 0) not in (0, STOPPED)

@@ -1,0 +1,409 @@
+"""Runs on machines: started, found, stopped, resumed."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any
+
+from causeway import checkpoints
+from causeway.checkpoints import Part, Policy
+from causeway.errors import CausewayError
+from causeway.job import Job, written
+from causeway.machines import records, state
+from causeway.machines.placement import gpus_of, place, wanted
+from causeway.machines.ssh import Host, at_once, hosts_named, tried
+from causeway.machines.state import Run
+from causeway.saving import MANIFESTS, folder_of
+from causeway.workers import (
+    Workers,
+    ends_when_idle,
+    ends_when_stalled,
+    ends_with,
+    policy_of,
+    variables,
+    workers_of,
+)
+
+
+class Machines:
+    """Those of ``--on``, that answer and can take a worker."""
+
+    def __init__(self, names: Sequence[str], workers: Sequence[Workers], job: Job, size: int) -> None:
+        """``size``: bytes of the code that will be sent. All are asked at once, and one error has all that is
+        wrong with them."""
+        self._hosts = {host.name: host for host in hosts_named(names)}
+        self.checked = at_once(
+            [*self._hosts.values()],
+            lambda host: host.ask("check", gpus=wanted(workers), uv=bool(job.python), bytes=3 * size),
+        )
+        problems = [f"{name}: {each}" for name, said in self.checked.items() for each in said["problems"]]
+        if problems:
+            raise CausewayError("\n".join(problems))
+
+    def host(self, name: str) -> Host:
+        return self._hosts[name]
+
+    @property
+    def taken(self) -> list[str]:
+        """Names of runs that this laptop remembers or one of them has."""
+        return [*records.names(), *(name for said in self.checked.values() for name in said["runs"])]
+
+    def roots(self, names: Sequence[str]) -> dict[str, str]:
+        """Of these machines one of each shared home: its identity → the first machine."""
+        found: dict[str, str] = {}
+        for name in names:
+            found.setdefault(self.checked[name]["root"], name)
+        return found
+
+    def image(self, job: Job) -> str:
+        """The image that workers run in; empty without podman. CausewayError where machines differ."""
+        having = [name for name, said in self.checked.items() if said["podman"]]
+        if not job.image or not having:
+            return ""
+        if lacking := [name for name in self.checked if name not in having]:
+            raise CausewayError(f"image: {job.image}: podman not found on {', '.join(lacking)}")
+        return job.image
+
+
+def start(
+    job: Job, machines: Machines, placed: Mapping[str, str], archive: IO[bytes], digest: str, size: int,
+    secret: Mapping[str, str], name: str = "",
+) -> str:  # fmt: skip
+    """A new run on machines; its name. Nothing is left of it where one of them fails.
+
+    A ``name`` that is given is remembered before the run begins.
+    """
+    used = list(dict.fromkeys(placed.values()))
+    roots = machines.roots(used)
+    if name:
+        records.remember(name, used)
+        if not _claim(name, [machines.host(each) for each in roots.values()]):
+            raise CausewayError(f"{name} exists on {', '.join(used)}")
+    else:
+        name = _claimed(job.name, machines, [*roots.values()])
+    with ExitStack() as undo:
+        undo.callback(_abandon, name, _workers_on(placed), 1, remove=True)
+        record = _record(name, job, machines, placed, digest, 1, secret)
+        for root in roots.values():
+            archive.seek(0)
+            machines.host(root).ask("deliver", archive, run=name, record=record, size=size)
+        _begin(machines, name, placed, record)
+        undo.pop_all()
+    records.remember(name, used)
+    return name
+
+
+def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job) -> bool:
+    """Goes on with a run from its newest whole checkpoint, wherever that is. False if there is none."""
+    used = list(dict.fromkeys(placed.values()))
+    number = run.record["start"] + 1
+    roots = machines.roots([*machines.checked])
+    kept = _share(run, machines, roots, Policy.of(run.record["policy"]))
+    with ExitStack() as undo:
+        undo.callback(_abandon, run.name, _workers_on(placed), number, remove=False)
+        record = _record(run.name, job, machines, placed, run.record["code"], number, run.record["secret"])
+        record["created"] = run.record["created"]
+        for root in roots.values():
+            machines.host(root).ask("deliver", run=run.name, record=record, size=0)
+        _begin(machines, run.name, placed, record)
+        undo.pop_all()
+    records.remember(run.name, list(dict.fromkeys([*used, *machines.checked])))
+    return kept
+
+
+def check_job(job: Job, machines: Machines, placed: Mapping[str, str]) -> None:
+    """CausewayError for what machines can't do."""
+    roots = machines.roots(list(dict.fromkeys(placed.values())))
+    if job.checkpoints.sharded and len(roots) > 1:
+        hosts = ", ".join(roots.values())
+        raise CausewayError(
+            f"checkpoints.sharded: {hosts} do not share a home, so no machine would have all parts"
+        )
+    if machines.image(job) and job.python:
+        raise CausewayError("python: is installed on machines without a container; put it into the image")
+
+
+def listed(hosts: Sequence[str]) -> tuple[list[Run], Mapping[str, CausewayError]]:
+    """All runs of machines, the newest first, and machines that do not answer."""
+    answers, errors = tried(hosts_named(hosts), lambda host: host.ask("status", runs=[]))
+    found = _newest(answers)
+    # Those that they run with others.
+    others = {each["host"] for record in found.values() for each in record["workers"].values()} - {*hosts}
+    more, faults = tried(
+        [Host(name) for name in sorted(others)], lambda host: host.ask("status", runs=[*found])
+    )
+    runs = [_known(name, record, {**answers, **more}, {**errors, **faults}) for name, record in found.items()]
+    return sorted(runs, key=lambda run: run.record["created"], reverse=True), errors
+
+
+def _newest(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Run → its record, by the last start that a machine knows."""
+    found: dict[str, dict[str, Any]] = {}
+    for said in answers.values():
+        for each in said["runs"]:
+            record = each["record"]
+            if record["start"] >= found.get(record["run"], record)["start"]:
+                found[record["run"]] = record
+    return found
+
+
+def find(name: str, on: Sequence[str]) -> Run:
+    """One run. ``on``: machines that know it; without any, those that this laptop remembers."""
+    hosts = list(on) or records.hosts_of(name) or []
+    answers, errors = tried(hosts_named(hosts), lambda host: host.ask("status", runs=[name]))
+    record = _newest(answers).get(name)
+    if record is None:
+        if errors:
+            raise next(iter(errors.values()))
+        raise CausewayError(f"no run {name} on {', '.join(hosts)}")
+    others = [each for each in dict.fromkeys(_hosts(record)) if each not in hosts]
+    more, faults = tried([Host(host) for host in others], lambda host: host.ask("status", runs=[name]))
+    return _known(name, record, {**answers, **more}, {**errors, **faults})
+
+
+def several(
+    names: Sequence[str], on: Sequence[str], offsets: Mapping[str, int]
+) -> tuple[dict[str, Run], dict[str, tuple[str, int]], Mapping[str, CausewayError]]:
+    """Runs that machines know; what ``causeway.report`` wrote from the byte of ``offsets`` on, and where that
+    ends; machines that do not answer."""
+    answers, errors = tried(
+        hosts_named(on), lambda host: host.ask("status", runs=list(names), reports=dict(offsets))
+    )
+    found = _newest(answers)
+    reports = {}
+    for name, record in found.items():
+        first = record["workers"][record["first"]]["host"]
+        for each in answers.get(first, {"runs": ()})["runs"]:
+            if each["record"]["run"] == name and "reports" in each:
+                reports[name] = each["reports"], each["end"]
+    runs = {name: _known(name, record, answers, errors) for name, record in found.items()}
+    return runs, reports, errors
+
+
+def clear(name: str, hosts: Sequence[str], workers: Sequence[str]) -> None:
+    """Removes what a start has left that nobody finished, and no machine knows."""
+    _abandon(name, dict.fromkeys(hosts, workers), 1, remove=True)
+
+
+def undo(run: Run) -> None:
+    """Undoes the last start of a run, which did not get as far as its workers."""
+    start = run.record["start"]
+    _abandon(run.name, _workers_on({each.name: each.host for each in run.workers}), start, remove=start == 1)
+
+
+def go_on(run: Run) -> bool:
+    """``resume`` on the machines that it had."""
+    job, workers = job_of(run)
+    machines = Machines(run.hosts, workers, job, 0)
+    return resume(run, machines, place(workers, machines.checked), job)
+
+
+def stop(run: Run) -> bool:
+    """Asks all workers to end. False if none runs. CausewayError where a machine does not answer."""
+    by = f"{getpass.getuser()} on {socket.gethostname()}"
+    answers = at_once([Host(name) for name in run.hosts], lambda host: host.ask("stop", run=run.name, by=by))
+    return any(said["stopped"] for said in answers.values())
+
+
+def homes(run: Run) -> list[str]:
+    """Its machines, of each shared home one."""
+    answers = at_once([Host(name) for name in run.hosts], lambda host: host.ask("status", runs=[run.name]))
+    found: dict[str, str] = {}
+    for name, said in answers.items():
+        found.setdefault(said["root"], name)
+    return [*found.values()]
+
+
+def job_of(run: Run) -> tuple[Job, tuple[Workers, ...]]:
+    job = Job.model_validate(run.record["job"])
+    return job, workers_of(job)
+
+
+def _hosts(record: Mapping[str, Any]) -> list[str]:
+    return [each["host"] for each in record["workers"].values()]
+
+
+def _known(
+    name: str, record: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]],
+    errors: Mapping[str, CausewayError],
+) -> Run:  # fmt: skip
+    known = {
+        host: {**each, "booted": said["booted"]}
+        for host, said in answers.items()
+        for each in said["runs"]
+        if each["record"]["run"] == name and each["record"]["start"] == record["start"]
+    }
+    return state.run_of(name, record, known, {host: str(error) for host, error in errors.items()})
+
+
+def _claimed(base: str, machines: Machines, hosts: Sequence[str]) -> str:
+    """A name that none of them has, and its folder on each of these."""
+    stem = f"{base}-{records.NAMED}"
+    numbers = [int(end) for start, _, end in (name.rpartition("-") for name in machines.taken)
+               if start == stem and end.isdigit()]  # fmt: skip
+    number = max(numbers, default=0) + 1
+    while not _claim(f"{stem}-{number}", [machines.host(each) for each in hosts]):
+        number += 1
+    return f"{stem}-{number}"
+
+
+def _claim(name: str, hosts: Sequence[Host]) -> bool:
+    """On all of them, or on none."""
+    answers = at_once(hosts, lambda host: host.ask("claim", run=name))
+    claimed = [host for host in hosts if answers[host.name]["claimed"]]
+    if len(claimed) < len(hosts):
+        at_once(claimed, lambda host: host.ask("remove", run=name))
+    return len(claimed) == len(hosts)
+
+
+def _record(
+    name: str, job: Job, machines: Machines, placed: Mapping[str, str], digest: str, number: int,
+    secret: Mapping[str, str],
+) -> dict[str, Any]:  # fmt: skip
+    """What the run's machines have to know, all of it the same on each."""
+    workers = workers_of(job)
+    addresses, control = _meet(machines, placed)
+    now = time.time()
+    hosts = {each.role: [addresses[f"{each.role}-{rank}"] for rank in range(each.count)] for each in workers}
+    own = {
+        f"{each.role}-{rank}": {
+            "role": each.role,
+            "rank": rank,
+            "host": placed[f"{each.role}-{rank}"],
+            "gpus": gpus_of(each.gpus),
+            "script": each.launch.script,
+            "env": {
+                **job.env,
+                **secret,
+                **variables(name, job, each, hosts, {}),
+                **ends_when_idle(job, each, workers),
+                **ends_when_stalled(job, each, workers),
+            },
+        }
+        for each in workers
+        for rank in range(each.count)
+    }
+    leads = ends_with(workers)
+    return {
+        "run": name, "start": number, "job": written(job), "code": digest, "python": job.python,
+        "image": machines.image(job), "created": now, "started": now, "seconds": job.time, "grace": job.grace,
+        "policy": policy_of(job, workers).text(), "first": f"{leads}-0", "token": secrets.token_hex(16),
+        "decides": [worker for worker, each in own.items() if each["role"] == leads], "control": control,
+        "secret": dict(secret), "by": f"{getpass.getuser()} on {socket.gethostname()}", "workers": own,
+    }  # fmt: skip
+
+
+def _meet(machines: Machines, placed: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Worker → ``host:port``, and where the first worker's process listens: addresses that were tried, by all
+    the other machines, and ports that were free. CausewayError that names both ends."""
+    hosts = [machines.host(name) for name in dict.fromkeys(placed.values())]
+    with ExitStack() as stack:
+        offers: dict[str, Any] = {}
+        for host in hosts:
+            count = [*placed.values()].count(host.name)
+            offers[host.name] = host.answer(stack.enter_context(host.asking("listen", ports=count)))
+        found = {host.name: "127.0.0.1" for host in hosts}
+        if len(hosts) > 1:
+            found = _tried_addresses(hosts, offers)
+    ports = {name: [*offer["ports"]] for name, offer in offers.items()}
+    first = hosts[0].name
+    control = {"host": found[first], "port": ports[first].pop()}  # the one that was tried
+    return {worker: f"{found[name]}:{ports[name].pop()}" for worker, name in placed.items()}, control
+
+
+def _tried_addresses(hosts: Sequence[Host], offers: Mapping[str, Any]) -> dict[str, str]:
+    wanted = {
+        host.name: {
+            "addresses": list(dict.fromkeys([host.address, *offers[host.name]["addresses"]])),
+            "port": offers[host.name]["ports"][-1],
+            "word": offers[host.name]["word"],
+        }
+        for host in hosts
+    }
+    answers = at_once(
+        hosts,
+        lambda host: host.ask(
+            "reach", machines={name: each for name, each in wanted.items() if name != host.name}
+        ),
+    )
+    problems = [
+        f"{one} can't reach {other}, at {', '.join(wanted[other]['addresses'])}: a firewall between them?"
+        for one, said in answers.items()
+        for other, address in said["reached"].items()
+        if address is None
+    ]
+    if problems:
+        raise CausewayError("\n".join(problems))
+    return {host.name: next(answers[each.name]["reached"][host.name] for each in hosts if each is not host)
+            for host in hosts}  # fmt: skip
+
+
+def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Mapping[str, Any]) -> None:
+    """Starts all workers, and lets them go once all have their GPUs. CausewayError."""
+    on = _workers_on(placed)
+    hosts = [machines.host(each) for each in on]
+    answers = at_once(hosts, lambda host: host.ask("start", run=name, workers=on[host.name]))
+    problems = [
+        f"{host}: {each['problem']}"
+        for host, said in answers.items()
+        for each in said["workers"].values()
+        if "problem" in each
+    ]
+    if problems:
+        raise CausewayError("\n".join(dict.fromkeys(problems)))
+    at_once(hosts, lambda host: host.ask("go", run=name, start=record["start"]))
+
+
+def _workers_on(placed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Machine → its workers."""
+    found: dict[str, list[str]] = {}
+    for worker, host in placed.items():
+        found.setdefault(host, []).append(worker)
+    return found
+
+
+def _abandon(name: str, on: Mapping[str, Sequence[str]], start: int, *, remove: bool) -> None:
+    """Undoes a start, where that is possible. ``on``: machine → its workers."""
+    hosts = [Host(each) for each in on]
+    # Homes may be shared: first nothing runs any more.
+    tried(hosts, lambda host: host.ask("end", run=name, workers=list(on[host.name])))
+    tried(hosts, lambda host: host.ask("remove" if remove else "back", run=name, start=start))
+
+
+def _share(run: Run, machines: Machines, roots: Mapping[str, str], policy: Policy) -> bool:
+    """Brings the newest whole checkpoint to all machines that do not have it. False if there is none."""
+    hosts = [machines.host(name) for name in roots.values()]
+    answers = at_once(hosts, lambda host: host.ask("settle", run=run.name))
+    parts = {host: [Part.of(text) for text in said["parts"]] for host, said in answers.items()}
+    whole = {
+        host: {each.order: each for each in checkpoints.whole(found, policy.workers)}
+        for host, found in parts.items()
+    }
+    newest = max((order for found in whole.values() for order in found), default=None)
+    if newest is None:
+        return False
+    source = next(host for host, found in whole.items() if newest in found)
+    files = [
+        path
+        for part in whole[source][newest].parts
+        # What has a manifest is whole, so that comes last.
+        for path in (*(f"{folder_of(part)}{each.path}" for each in part.files),
+                     f"{MANIFESTS}{part.worker}/{part.id}.json")
+    ]  # fmt: skip
+    for host, found in whole.items():
+        if newest not in found:
+            with sent(machines.host(source), run.name, "kept", files) as stream:
+                machines.host(host).ask("receive", stream, run=run.name, folder="kept")
+    return True
+
+
+@contextmanager
+def sent(host: Host, run: str, folder: str, files: Sequence[str]) -> Iterator[IO[bytes]]:
+    with host.asking("send", run=run, folder=folder, files=list(files)) as process:
+        assert process.stdout is not None
+        yield process.stdout

@@ -1,0 +1,275 @@
+"""All that is known of a run, wherever it ran: of the cluster and its store, or of this machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from causeway import checkpoints, segments
+from causeway.checkpoints import Policy
+from causeway.cluster import runs
+from causeway.cluster.connection import Cluster
+from causeway.cluster.jobset import reference
+from causeway.cluster.runs import places
+from causeway.cluster.started import keep_started
+from causeway.cluster.store import Store, asked
+from causeway.job import Job, written
+from causeway.local import find_here, is_running, record_of, unpack_here
+from causeway.places import Place
+from causeway.saving import parts_in
+from causeway.series import Metric, Usage, finite, metrics_of, usage_of
+from causeway.storage import Folder, Storage
+from causeway.workers import policy_of, workers_of
+
+_METRICS, _USAGE = 4 << 20, 1 << 20
+"""Bytes that are read of one worker: the last."""
+_WORKERS = 8
+"""Those that are read."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A whole checkpoint."""
+
+    name: str
+    size: int
+    """Bytes."""
+    largest_part: int
+    """Bytes that one worker copies."""
+    written: float
+    """Seconds since the epoch."""
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A run."""
+
+    name: str
+    where: str
+    """Its namespace, or the name of this machine."""
+    state: str
+    since: float
+    """When its state became what it is, in seconds since the epoch."""
+    seconds: float
+    """How long it has run, over all its starts."""
+    job: Job
+    code: str
+    parameters: Mapping[str, str]
+    person: str = ""
+    nodes: str = ""
+    """The machines that its workers are or were on."""
+    image: str = ""
+    """The reference that was asked for; empty on this machine."""
+    digest: str = ""
+    """The reference with the digest that ran; empty if it is not known."""
+    gpu_models: Sequence[str] = ()
+    """Those that it ran on, as the cluster calls them."""
+    restarts: int = 0
+    cost: float | None = 0.0
+    reason: str = ""
+    """Why it waits, or how it ended."""
+    continues: Sequence[str] = ()
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    """Worker, ``worker-0`` → what it used."""
+    saved: Sequence[Saved] = ()
+    """Its checkpoints, the newest first."""
+    packages: Sequence[str] = ()
+    """``numpy==2.4.6``: what was installed over those of the image."""
+
+    @property
+    def models(self) -> list[str]:
+        """Of its GPUs, each once."""
+        return sorted({model for each in self.usage.values() for model in each.models})
+
+    @property
+    def drivers(self) -> list[str]:
+        return sorted({each.driver for each in self.usage.values() if each.driver})
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "name": self.name,
+            "where": self.where,
+            "state": self.state,
+            "since": self.since,
+            "seconds": self.seconds,
+            "person": self.person,
+            "nodes": self.nodes,
+            "image": self.image,
+            "digest": self.digest,
+            "gpu_models": list(self.gpu_models),
+            "code": self.code,
+            "job": written(self.job),
+            "parameters": dict(self.parameters),
+            "restarts": self.restarts,
+            "cost": self.cost,
+            "reason": self.reason,
+            "continues": list(self.continues),
+            "metrics": {name: each.plain() for name, each in self.metrics.items()},
+            "usage": {worker: each.plain() for worker, each in self.usage.items()},
+            "checkpoints": [
+                {
+                    "name": each.name,
+                    "bytes": each.size,
+                    "written": each.written,
+                    "metrics": {name: finite(value) for name, value in each.metrics.items()},
+                }
+                for each in self.saved
+            ],
+            "packages": list(self.packages),
+        }
+
+
+class Source(Protocol):
+    """Where something about a run is found."""
+
+    def known(self) -> Known:
+        """CausewayError."""
+
+    def unpack(self, folder: Path) -> None:
+        """Its code into a folder that does not exist. CausewayError."""
+
+
+class OfCluster:
+    """A run of the cluster."""
+
+    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._store = Store(cluster, namespace)
+
+    def known(self) -> Known:
+        run = runs.find(self._cluster, self._namespace, self._name)
+        job = Job.model_validate(run.job)
+        storage = self._store.of_run(run.name)
+        started = keep_started(storage, run)
+        with asked("look for what the run left"):
+            return Known(
+                name=run.name,
+                where=run.namespace,
+                state=run.state,
+                since=run.since.timestamp(),
+                seconds=run.seconds,
+                job=job,
+                code=run.code,
+                parameters=run.parameters,
+                person=run.person,
+                nodes=places(run.workers),
+                image=run.image or reference(job, self._cluster.offer),
+                digest=started.image,
+                gpu_models=started.gpu_models,
+                restarts=run.restarts,
+                cost=run.cost,
+                reason=run.waits_for or run.reason,
+                continues=run.continues,
+                metrics=metrics_of(
+                    [each for texts in _ends(storage, "metrics/", _METRICS).values() for each in texts]
+                ),
+                usage=_usage(storage),
+                saved=_saved(self._store.of_run(run.name, "checkpoints/"), _policy(job)),
+                packages=_packages(storage),
+            )
+
+    def unpack(self, folder: Path) -> None:
+        run = runs.find(self._cluster, self._namespace, self._name, placed=False)
+        if run.code:
+            self._store.unpack_code(run.code, folder)
+        else:
+            folder.mkdir()
+
+
+class OfMachine:
+    """A run of this machine."""
+
+    def __init__(self, name: str) -> None:
+        self._folder, self._job = find_here(name)
+
+    def known(self) -> Known:
+        record, job = record_of(self._folder), self._job
+        workers = workers_of(job)
+        all_places = [Place(self._folder, each.role, rank) for each in workers for rank in range(each.count)]
+        ended = record.get("ended", {})
+        return Known(
+            name=self._folder.name,
+            where=f"{platform.node()}, {self._folder}",
+            state=ended.get("state") or ("running" if is_running(self._folder) else "stopped"),
+            since=ended.get("at", record["started"]),
+            seconds=ended.get("seconds", 0.0),
+            job=job,
+            code=record["code"],
+            parameters=record.get("parameters", {}),
+            metrics=metrics_of([_text(place.metrics) for place in all_places]),
+            usage={place.name: usage_of([_text(place.usage)]) for place in all_places[:_WORKERS]},
+            saved=_saved(Folder(self._folder / "kept"), _policy(job)),
+            packages=record.get("packages", ()),
+        )
+
+    def unpack(self, folder: Path) -> None:
+        unpack_here(self._folder, folder)
+
+
+def source(name: str, group: str | None, *, local: bool) -> Source:
+    """Of a run. CausewayError for one of this machine that does not exist."""
+    if local:
+        return OfMachine(name)
+    cluster = Cluster()
+    return OfCluster(cluster, cluster.namespace(group), name)
+
+
+def _policy(job: Job) -> Policy:
+    return policy_of(job, workers_of(job))
+
+
+def _ends(storage: Storage, prefix: str, most: int) -> dict[str, list[str]]:
+    """Worker → texts that grew, of its starts, in order; of each worker the last ``most`` bytes, about."""
+    found = segments.sizes_of(storage.sizes(prefix))
+    wanted: dict[str, list[str]] = {}
+    left: dict[str, int] = {}
+    for name in sorted(found, reverse=True):
+        worker = name.split("/")[1]
+        if left.setdefault(worker, most) > 0:
+            wanted.setdefault(worker, []).insert(0, name)
+            left[worker] -= sum(found[name])
+
+    def read(name: str) -> str:
+        return segments.read(storage, name, found[name], most=most).decode("utf-8", "replace")
+
+    with ThreadPoolExecutor(8) as pool:
+        return {worker: [*pool.map(read, wanted[worker])] for worker in sorted(wanted)[:_WORKERS]}
+
+
+def _usage(storage: Storage) -> dict[str, Usage]:
+    return {worker: usage_of(texts) for worker, texts in _ends(storage, "usage/", _USAGE).items()}
+
+
+def _saved(storage: Storage, policy: Policy) -> list[Saved]:
+    found = checkpoints.whole(parts_in(storage), policy.workers)
+    return [
+        Saved(
+            each.name,
+            sum(sizes := [sum(file.size for file in part.files) for part in each.parts]),
+            max(sizes),
+            each.order[1] / 1e9,
+            {name: value for part in each.parts for name, value in part.metrics.items()},
+        )
+        for each in found
+    ]
+
+
+def _packages(storage: Storage) -> list[str]:
+    texts = next(iter(_ends(storage, "packages/", _USAGE).values()), [])
+    return texts[-1].splitlines() if texts else []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,117 @@
+"""Where a worker of a run has what is its own, on a disk that outlives the run."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from causeway.checkpoints import Policy
+from causeway.restoring import restore
+from causeway.saving import RESUMED, Saver, alive_until, parts_in
+from causeway.storage import Folder
+
+_EVERY = 1.0
+"""Seconds between two looks for checkpoints."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker has what is its own, and the run's folder."""
+
+    run: Path
+    role: str
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.rank}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.run / "checkpoints" / self.name
+
+    @property
+    def events(self) -> Path:
+        return self.run / "logs" / self.name
+
+    @property
+    def ended(self) -> Path:
+        return self.run / "workers" / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.ended.with_suffix(".log")
+
+    @property
+    def metrics(self) -> Path:
+        return self.ended.with_suffix(".metrics.jsonl")
+
+    @property
+    def usage(self) -> Path:
+        return self.ended.with_suffix(".usage.jsonl")
+
+    @property
+    def stop(self) -> Path:
+        return self.ended.with_suffix(".stop")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that ``causeway.runtime`` reads."""
+        return {
+            "CAUSEWAY_RANK": str(self.rank),
+            "CAUSEWAY_STATUS": str(self.ended),
+            "CAUSEWAY_STOP": str(self.stop),
+            "CAUSEWAY_CHECKPOINTS": str(self.checkpoints),
+            "CAUSEWAY_METRICS": str(self.metrics),
+            "CAUSEWAY_LOGS": str(self.events),
+            "CAUSEWAY_USAGE": str(self.usage),
+        }
+
+    def save_left(self, policy: Policy) -> None:
+        """Copies what the last start left whole, if it was killed before it could."""
+        if self.name in policy.workers and (self.checkpoints / RESUMED).exists():
+            self.saver(policy).save(alive_until(self.ended))
+
+    def begin(self, policy: Policy) -> None:
+        """Brings what the run resumes from."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.events.mkdir(parents=True, exist_ok=True)
+        restore([self._kept], policy, self.checkpoints)
+        for path in (self.stop, self.ended):
+            path.unlink(missing_ok=True)
+
+    def saver(self, policy: Policy) -> Saver:
+        return Saver(self.checkpoints, self._kept, policy, self.name, self.metrics)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a checkpoint of the run is."""
+        return bool(parts_in(self._kept))
+
+    @property
+    def _kept(self) -> Folder:
+        return Folder(self.run / "kept")
+
+
+@contextlib.contextmanager
+def saving(savers: Sequence[Saver]) -> Iterator[None]:
+    """Copies checkpoints meanwhile, as ``causeway.keep`` does in a cluster."""
+    over = threading.Event()
+
+    def save() -> None:
+        while not over.wait(_EVERY):
+            for saver in savers:
+                with contextlib.suppress(OSError):  # a disk that is full: said at the end
+                    saver.save(time.time_ns())
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

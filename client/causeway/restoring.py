@@ -1,0 +1,104 @@
+"""Before a worker starts: brings the newest whole checkpoint of its run, whichever worker and site wrote
+it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from causeway import checkpoints
+from causeway.checkpoints import Checkpoint, Part, Policy
+from causeway.saving import RESUMED, digest_of, files_of, folder_of, parts_in
+from causeway.storage import MissingError, Storage
+
+
+class _BrokenError(Exception):
+    """A checkpoint is not what was written."""
+
+
+def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[str]:
+    """Puts the newest whole checkpoint into the folder, and writes down what this start is. What a person
+    should know about it.
+
+    ``storages``: the run's; then, where it goes on with what other runs left, theirs, the nearest first.
+    """
+    for path in list(folder.iterdir()):
+        # Of an earlier start: what was not copied is not whole.
+        if checkpoints.is_checkpoint(path.name):
+            _remove(path)
+    said: list[str] = []
+    start, found = 1, None
+    for at, storage in enumerate(storages):
+        unreadable: list[str] = []
+        parts = parts_in(storage, unreadable)
+        said += [f"skips a checkpoint: its manifest can't be read: {key}" for key in unreadable]
+        if at == 0:
+            start = checkpoints.next_start(parts)
+        for checkpoint in [] if found else checkpoints.whole(parts, policy.workers):
+            try:
+                _fetch(storage, checkpoint, folder)
+            except _BrokenError as error:
+                said.append(f"skips the checkpoint {checkpoint.name}: {error}")
+                continue
+            found = checkpoint
+            break
+    if found:
+        said.append(f"resumes from {found.name}")
+    elif said:
+        said.append("starts from the beginning: no checkpoint is whole")
+    resumed = {
+        "start": start,
+        "name": found.name if found else "",
+        "written": found.order[1] if found else 0,
+        "ids": [part.id for part in found.parts] if found else [],
+        "said": said,
+    }
+    (folder / RESUMED).write_text(json.dumps(resumed), encoding="utf-8")
+    return said
+
+
+def _fetch(storage: Storage, checkpoint: Checkpoint, folder: Path) -> None:
+    """_BrokenError."""
+    scratch = folder / ".resuming"
+    _remove(scratch)
+    try:
+        for part in checkpoint.parts:
+            _fetch_part(storage, part, scratch)
+        (scratch / checkpoint.name).rename(folder / checkpoint.name)
+    finally:
+        _remove(scratch)
+
+
+def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
+    files = files_of(part)
+    there = storage.sizes(folder_of(part))
+    for key, file in files.items():
+        if there.get(key) != file.size:
+            what = "is gone" if key not in there else f"has {there[key]} bytes in place of {file.size}"
+            raise _BrokenError(f"{file.path} {what}")
+        place = (scratch / file.path).resolve()
+        if not place.is_relative_to((scratch / part.name).resolve()):
+            raise _BrokenError(f"{file.path} leaves its folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        storage.fetch({key: scratch / file.path for key, file in files.items()})
+    except MissingError as error:
+        raise _BrokenError(f"{error} is gone") from None
+    for file in files.values():
+        path = scratch / file.path
+        if digest_of(path) != file.sha256:
+            raise _BrokenError(f"{file.path} is not what was written")
+        os.utime(path, ns=(file.modified, file.modified))
+    for path in scratch.rglob("*"):
+        # The program may have another uid than we.
+        path.chmod(0o777 if path.is_dir() else 0o666)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

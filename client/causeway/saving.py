@@ -1,0 +1,253 @@
+"""Copies a worker's checkpoints to the run's storage, and removes those that are not kept.
+
+Keys, below ``checkpoints/`` of the run:
+
+- ``files/<worker>/<id>/<path>``: the files of a part (``causeway.checkpoints``);
+- ``manifests/<worker>/<id>.json``: its manifest, written when all files are there, and removed before they
+  are.
+
+A worker writes and removes nothing of others, so what it may do is up to it alone, whenever it is killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from causeway import checkpoints, reported
+from causeway.checkpoints import Entry, File, Part, Policy
+from causeway.runtime import STOPPED
+from causeway.storage import MissingError, Storage
+
+MANIFESTS = "manifests/"
+RESUMED = ".resumed.json"
+"""Of the folder of checkpoints: what this start is, and what it resumes from. ``causeway.restoring`` writes
+it."""
+_SENDING = ".sending"
+"""Of the folder of checkpoints: the name of the one that is being read. ``causeway.checkpoint`` leaves it."""
+_SENT = ".sent"
+"""Of the folder of checkpoints: names of those that the storage has. Of sharded ones it removes no others."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A start of a run, as a worker knows it."""
+
+    number: int
+    name: str
+    """Of the checkpoint that it resumes from; empty for none."""
+    written: int
+    """When that was, in nanoseconds since the epoch."""
+    ids: tuple[str, ...]
+    """Its parts."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Start:
+        found = json.loads((folder / RESUMED).read_text(encoding="utf-8"))
+        return cls(found["start"], found["name"], found["written"], tuple(found["ids"]))
+
+
+class Saver:
+    """One worker's."""
+
+    def __init__(self, folder: Path, storage: Storage, policy: Policy, worker: str, metrics: Path) -> None:
+        """``folder``: where the program writes checkpoints. ``metrics``: the file that it reports to."""
+        self._folder = folder
+        self._storage = storage
+        self._policy = policy
+        self._worker = worker
+        self._metrics = metrics
+        self._start: Start | None = None
+        self._own: list[Part] = []
+        """Its parts in the storage."""
+        self._unfinished: list[str] = []
+        """Keys of one that may be there in part."""
+
+    def save(self, alive: int | None) -> None:
+        """Copies whole checkpoints that the storage does not have.
+
+        ``alive``: until when the program may have been writing (``checkpoints.is_whole``).
+        """
+        if self._start is None:
+            self._own = self._tidy()
+            self._start = Start.of(self._folder)
+        changed = self._measure(self._start)
+        while (entry := self._next(self._start, alive)) is not None and self._send(entry, self._start):
+            changed = True
+        if changed:
+            self._remove_obsolete(self._start)
+
+    @property
+    def newest(self) -> str:
+        """The name of its last checkpoint in the storage; empty without one."""
+        return max(self._own, key=lambda part: (part.start, part.written)).name if self._own else ""
+
+    def _next(self, start: Start, alive: int | None) -> Entry | None:
+        sent = max((part.written for part in self._own if part.start == start.number), default=0)
+        entries = [entry for entry in look(self._folder) if checkpoints.is_whole(entry, alive)]
+        in_order = len(self._policy.workers) > 1
+        return checkpoints.next_to_send(entries, sent, (start.name, start.written), in_order=in_order)
+
+    def _tidy(self) -> list[Part]:
+        """Its parts in the storage. What an earlier start, or one of this program, left unfinished is
+        removed."""
+        unreadable: list[str] = []
+        parts = [part for part in parts_in(self._storage, unreadable) if part.worker == self._worker]
+        whole = tuple(folder_of(part) for part in parts)
+        found = self._storage.sizes(f"files/{self._worker}/")
+        self._storage.remove([key for key in unreadable if key.startswith(f"{MANIFESTS}{self._worker}/")])
+        self._storage.remove([key for key in found if not key.startswith(whole)])
+        return parts
+
+    def _measure(self, start: Start) -> bool:
+        """Adds what was reported since to manifests that are there already."""
+        metrics = _reported(self._metrics) if self._policy.metric else {}
+        changed = False
+        for at, part in enumerate(self._own):
+            now = checkpoints.measured(part, metrics)
+            # A later start reports the same steps again.
+            if now != part and part.start == start.number:
+                self._storage.write(_manifest(now), now.text().encode())
+                self._own[at] = now
+                changed = True
+        return changed
+
+    def _send(self, entry: Entry, start: Start) -> bool:
+        """Whether it is in the storage now: what is gone or was written to meanwhile is not."""
+        self._storage.remove(self._unfinished)
+        mark = self._folder / _SENDING
+        mark.write_text(entry.name, encoding="utf-8")
+        try:
+            files = tuple(
+                File(path, size, digest_of(self._folder / path), modified)
+                for path, (size, modified) in entry.files.items()
+            )
+            part = Part(self._worker, entry.name, start.number, files)
+            wanted = {key: self._folder / file.path for key, file in files_of(part).items()}
+            self._unfinished = [*wanted]
+            self._storage.send(wanted)
+        except FileNotFoundError:
+            return False
+        finally:
+            mark.unlink(missing_ok=True)
+        if _entry(self._folder, entry.name) != entry:
+            return False
+        part = checkpoints.measured(part, _reported(self._metrics))
+        self._storage.write(_manifest(part), part.text().encode())
+        self._own.append(part)
+        self._unfinished = []
+        sent = [each.name for each in self._own if each.start == start.number]
+        (self._folder / _SENT).write_text("\n".join(sent), encoding="utf-8")
+        return True
+
+    def _remove_obsolete(self, start: Start) -> None:
+        parts = self._own if len(self._policy.workers) == 1 else parts_in(self._storage)
+        for part in checkpoints.obsolete(parts, self._policy, self._worker, start.ids):
+            # In this order: what has a manifest has its files.
+            self._storage.remove([_manifest(part)])
+            self._storage.remove(files_of(part))
+            self._own = [each for each in self._own if each.id != part.id]
+
+
+def parts_in(storage: Storage, unreadable: list[str] | None = None) -> list[Part]:
+    """All manifests of a run. Keys of those that can't be read are added to ``unreadable``."""
+    parts = {key: _part(storage, key) for key in sorted(storage.sizes(MANIFESTS))}
+    if unreadable is not None:
+        unreadable += [key for key, part in parts.items() if part is False]
+    return [part for part in parts.values() if part]
+
+
+def _part(storage: Storage, key: str) -> Part | Literal[False] | None:
+    """False if it can't be read as a manifest; None if its worker has just removed it."""
+    try:
+        return Part.of(storage.read(key).decode())
+    except MissingError:
+        return None
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def files_of(part: Part) -> dict[str, File]:
+    """Key → the file of a part."""
+    return {f"{folder_of(part)}{file.path}": file for file in part.files}
+
+
+def alive_until(ended: Path) -> int | None:
+    """Until when a worker's program may have been writing, in nanoseconds since the epoch; by what the
+    runtime wrote down. None if that is not known."""
+    try:
+        said = json.loads(ended.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    # A program that ended by itself has written all of its files.
+    left = said["exit"] in (0, STOPPED) and "signal" not in said
+    return time.time_ns() + checkpoints.SETTLED * 10**9 if left else int(said["at"] * 1e9)
+
+
+def look(folder: Path) -> Iterator[Entry]:
+    """What is in a folder of checkpoints. Links are left out, and what is gone while it looks."""
+    for path in sorted(folder.iterdir()):
+        if not path.is_symlink() and not path.name.startswith(".") and (entry := _entry(folder, path.name)):
+            yield entry
+
+
+def _entry(folder: Path, name: str) -> Entry | None:
+    path = folder / name
+    try:
+        about = path.stat()
+        files, modified = {}, [about.st_mtime_ns]
+        for each in [path] if path.is_file() else sorted(path.rglob("*")):
+            if each.is_symlink():
+                continue
+            of = each.stat()
+            modified.append(of.st_mtime_ns)
+            if each.is_file():
+                files[each.relative_to(folder).as_posix()] = (of.st_size, of.st_mtime_ns)
+    except FileNotFoundError:
+        return None
+    return Entry(name, files, about.st_ctime_ns, max(modified))
+
+
+def folder_of(part: Part) -> str:
+    """What the keys of its files begin with."""
+    return f"files/{part.worker}/{part.id}/"
+
+
+def _manifest(part: Part) -> str:
+    return f"{MANIFESTS}{part.worker}/{part.id}.json"
+
+
+def digest_of(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            found.update(data)
+    return found.hexdigest()
+
+
+def _reported(path: Path) -> dict[int, dict[str, float]]:
+    """Step → metrics, of ``causeway.report``; of a step that was reported twice the last."""
+    found: dict[int, dict[str, float]] = {}
+    try:
+        lines: Sequence[str] = path.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return found
+    for line in lines:
+        if (report := reported.parsed(line)) is not None:
+            found.setdefault(report.step, {}).update(report.metrics)
+        else:
+            _leave_out(line)
+    return found
+
+
+@cache
+def _leave_out(line: str) -> None:
+    """Says so, once."""
+    print(f"causeway: reported metrics that can't be read are left out: {line[:200]!r}", file=sys.stderr)

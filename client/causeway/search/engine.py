@@ -1,0 +1,146 @@
+"""A search: given all trials so far, what to do next. No state, no clock, no I/O.
+
+A conductor repeats::
+
+    for decision in engine.judge(trials):      # record, then pause or stop the run
+    while move := engine.propose(trials):      # record, then start or resume the run
+        trials = applied(trials, move)
+    if end := engine.end(trials): …
+
+and may be killed between any two steps: with the same record it decides the same again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from causeway.search import ranking, rules, samplers, studies
+from causeway.search.fields import Sweep
+from causeway.search.space import size
+from causeway.search.trials import Decision, End, Resume, Start, State, Trial
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What decides."""
+
+    sweep: Sweep
+    name: str
+    """The search's."""
+    since: int = 0
+    """Failures of trials up to this number do not count: a person has resumed the search after them."""
+
+    def propose(self, trials: Sequence[Trial]) -> Start | Resume | None:
+        """The next trial to start or to go on; None while ``parallel`` run, or if there is none.
+
+        A function of ``sweep`` and the recorded trials; with ``random`` and ``grid``, of the seed and the
+        number alone. CausewayError if the sampler lacks a library.
+        """
+        if _running(trials) >= self.sweep.parallel or self._failures(trials):
+            return None
+        if resume := rules.promoted(self.sweep, trials):
+            return resume
+        if self._more(trials):
+            number = max((trial.number for trial in trials), default=0) + 1
+            parameters = samplers.proposed(self.sweep, number, trials)
+            if parameters is not None:
+                return Start(number, parameters)
+        return self._last(trials)
+
+    def judge(self, trials: Sequence[Trial]) -> tuple[Decision, ...]:
+        """Of running trials, by number, then step: each rung that was reached and not recorded as judged. The
+        last of a trial may be to pause or stop it."""
+        return tuple(rules.judged(self.sweep, trials))
+
+    def end(self, trials: Sequence[Trial]) -> End | None:
+        """None while there is something to do or to wait for."""
+        if failures := self._failures(trials):
+            first = failures[0]
+            return End(
+                "failed",
+                f"{len(failures)} trials failed one after the other, {first.number} first: {_cause(first)}",
+            )
+        if _running(trials) or self._more(trials) or rules.promoted(self.sweep, trials) or self._last(trials):
+            return None
+        if len(trials) < self.sweep.trials:
+            return End("done", f"all {len(trials)} combinations were tried")
+        return End("done", f"all {len(trials)} trials ended")
+
+    def notes(self, trials: Sequence[Trial]) -> tuple[str, ...]:
+        """What a person should know: the metric that never came."""
+        metric, least = self.sweep.metric, self.sweep.stop.min
+        if any(trial.curve for trial in trials):
+            return ()
+        ended = next((trial for trial in trials if trial.state == "done"), None)
+        if ended:
+            return (f"no trial logged {metric}; trial {ended.number} ended without it",)
+        late = next((trial for trial in trials if trial.seen >= least), None)
+        if late:
+            return (f"no trial logged {metric}; trial {late.number} is at step {late.seen} without it",)
+        return ()
+
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
+        """Of those that are done; while none is, the best of those that got furthest. None before the first
+        number."""
+        return next(iter(ranking.ranked(self.sweep, trials)), None)
+
+    def value(self, trial: Trial) -> float | None:
+        """By which trials are compared: the best that it reported, with ``wilcoxon`` the mean."""
+        return ranking.value(self.sweep, trial)
+
+    def importance(self, trials: Sequence[Trial]) -> Mapping[str, float]:
+        """Parameter → its share of what made trials differ, the largest first; empty with too few trials.
+        CausewayError without Optuna."""
+        return studies.importance(self.sweep, trials)
+
+    def counts(self, trials: Sequence[Trial]) -> Mapping[State, int]:
+        """State → trials; all states."""
+        found = Counter(trial.state for trial in trials)
+        return {state: found[state] for state in get_args(State)}
+
+    def _more(self, trials: Sequence[Trial]) -> bool:
+        """Whether there is a trial left to start."""
+        if len(trials) >= self.sweep.trials:
+            return False
+        count = size(self.sweep.parameters)
+        return count is None or len(samplers.tried(self.sweep, trials)) < count
+
+    def _last(self, trials: Sequence[Trial]) -> Resume | None:
+        """One has to be trained to its end."""
+        if _running(trials) or any(trial.state == "done" and trial.known for trial in trials):
+            return None
+        return rules.left_over(self.sweep, trials)
+
+    def _failures(self, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """The last trials, by number, if they are failures and as many as ``fail_limit``. A running one says
+        nothing before it reports, and then it works."""
+        streak: list[Trial] = []
+        for trial in sorted(trials, key=lambda each: -each.number):
+            if trial.number <= self.since or (trial.curve and trial.state != "failed"):
+                break
+            if trial.state in ("failed", "done"):
+                streak.append(trial)
+        return streak[::-1] if len(streak) >= self.sweep.fail_limit else ()
+
+
+def applied(trials: Sequence[Trial], move: Start | Resume | Decision) -> tuple[Trial, ...]:
+    """The trials as they are once ``move`` is recorded."""
+    if isinstance(move, Start):
+        return (*trials, Trial(move.number, move.parameters))
+    changes: dict[str, object] = {"judged": move.step}
+    if isinstance(move, Resume):
+        changes["state"] = "running"
+    elif move.action != "pass":
+        changes["state"] = "paused" if move.action == "pause" else "stopped"
+    return tuple(replace(each, **changes) if each.number == move.number else each for each in trials)  # type: ignore[arg-type]
+
+
+def _running(trials: Sequence[Trial]) -> int:
+    return sum(trial.state == "running" for trial in trials)
+
+
+def _cause(trial: Trial) -> str:
+    return trial.cause or ("it failed" if trial.state == "failed" else "it ended without the metric")

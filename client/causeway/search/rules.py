@@ -1,0 +1,160 @@
+"""Early stopping: which running trials go on, and which paused ones are resumed.
+
+``asha`` and ``hyperband`` judge at rungs, steps ``min · factor^k`` below ``max``. At a rung a trial is
+compared with all that have reached it: one of ``factor`` goes on, the others pause and keep their checkpoint.
+One of these that is among the best when more have come is resumed: asynchronous successive halving, as by
+Li et al. (MLSys 2020), except that one that is among the best at once does not pause at all.
+
+``median`` and ``wilcoxon`` are Optuna's pruners, asked at each step once, in order.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from causeway.search import studies
+from causeway.search.fields import FACTOR, RUNGS, Sweep
+from causeway.search.ranking import loss
+from causeway.search.trials import Decision, Resume, Trial
+
+
+def judged(sweep: Sweep, trials: Sequence[Trial]) -> Iterator[Decision]:
+    """Of running trials, by number, then step."""
+    running = sorted((trial for trial in trials if trial.state == "running"), key=lambda each: each.number)
+    if sweep.stop.rule in RUNGS:
+        ladder = _Ladder(sweep, trials)
+        for trial in running:
+            yield from _at_rungs(ladder, trial)
+    elif sweep.stop.rule != "none":
+        for trial in running:
+            yield from _at_steps(sweep, trial, trials)
+
+
+def promoted(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
+    """The paused trial that goes on: one of the highest rung at which any is among the best."""
+    if sweep.stop.rule not in RUNGS:
+        return None
+    ladder = _Ladder(sweep, trials)
+    paused = {trial.number: trial for trial in trials if trial.state == "paused" and trial.resumable}
+    for rung in sorted({trial.judged for trial in paused.values()}, reverse=True):
+        for bracket in range(ladder.brackets):
+            pool = ladder.pool(bracket, rung)
+            for number in pool.order[: pool.quota]:
+                if number in paused and paused[number].judged == rung and math.isfinite(pool.losses[number]):
+                    return Resume(number, rung)
+    return None
+
+
+def left_over(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
+    """The best of the highest rung. With too few trials for one of ``factor`` nobody else would go on."""
+    paused = [
+        (-trial.judged, loss(sweep, point[1]), trial.number)
+        for trial in trials
+        if trial.state == "paused"
+        and trial.resumable
+        and (point := trial.at(trial.judged)) is not None
+        and math.isfinite(point[1])
+    ]
+    rung, _, number = min(paused, default=(0, 0.0, 0))
+    return Resume(number, -rung) if number else None
+
+
+def rungs(sweep: Sweep) -> list[int]:
+    """The steps at which trials are judged. Brackets of ``hyperband`` leave out none, the first, two …"""
+    stop = sweep.stop
+    assert stop.max is not None
+    found, step = [], stop.min
+    while step < stop.max:
+        found.append(step)
+        step *= stop.factor or FACTOR
+    return found
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The trials that have reached a rung."""
+
+    losses: dict[int, float]
+    """By number."""
+    factor: int
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The best first."""
+        return sorted(self.losses, key=lambda number: (self.losses[number], number))
+
+    @property
+    def quota(self) -> int:
+        """How many go on."""
+        return len(self.losses) // self.factor
+
+
+class _Ladder:
+    """The rungs of all brackets, with the trials that have reached them."""
+
+    def __init__(self, sweep: Sweep, trials: Sequence[Trial]) -> None:
+        self.sweep, self.trials = sweep, [trial for trial in trials if trial.state != "failed"]
+        self.rungs = rungs(sweep)
+        self.factor = sweep.stop.factor or FACTOR
+        # In the last of hyperband nothing is stopped.
+        self.brackets = len(self.rungs) + 1 if sweep.stop.rule == "hyperband" else 1
+        self._pools: dict[tuple[int, int], _Pool] = {}
+
+    def bracket(self, trial: Trial) -> int:
+        """Drawn with Hyperband's sizes (Li et al., JMLR 2018), so that all brackets cost about the same."""
+        count = self.brackets
+        if count == 1:
+            return 0
+        sizes = [math.ceil(count / (left + 1) * self.factor**left) for left in reversed(range(count))]
+        draw = random.Random(f"{self.sweep.seed}/bracket/{trial.number}")  # noqa: S311 - no secret
+        return draw.choices(range(count), sizes)[0]
+
+    def pool(self, bracket: int, rung: int) -> _Pool:
+        if (bracket, rung) not in self._pools:
+            losses = {
+                trial.number: loss(self.sweep, point[1])
+                for trial in self.trials
+                if (point := trial.at(rung)) is not None and self.bracket(trial) == bracket
+            }
+            self._pools[bracket, rung] = _Pool(losses, self.factor)
+        return self._pools[bracket, rung]
+
+
+def _at_rungs(ladder: _Ladder, trial: Trial) -> Iterator[Decision]:
+    bracket = ladder.bracket(trial)
+    for rung in ladder.rungs[bracket:]:
+        point = trial.at(rung)
+        if point is None:
+            return
+        if rung <= trial.judged:
+            continue
+        pool = ladder.pool(bracket, rung)
+        rank, count = pool.order.index(trial.number), len(pool.order)
+        # One that can't be resumed has this one chance, and among few nobody is good or bad.
+        quota = pool.quota if trial.resumable else pool.quota or count
+        passes = rank < quota and math.isfinite(point[1])
+        reason = f"rank {rank + 1} of {count} at step {rung}, {quota} go on"
+        if not math.isfinite(point[1]):
+            reason = f"{point[1]} at step {point[0]}"
+        yield Decision(trial.number, "pass" if passes else "pause", rung, point[1], reason)
+        if not passes:
+            return
+
+
+def _at_steps(sweep: Sweep, trial: Trial, trials: Sequence[Trial]) -> Iterator[Decision]:
+    """One decision: to stop at the first step that says so, or that all are passed."""
+    last: tuple[int, float] | None = None
+    for step, value in trial.curve:
+        if step <= trial.judged or step < sweep.stop.min:
+            continue
+        last = step, value
+        if studies.stops(sweep, trial, trials, step):
+            what = "median of whole trials" if sweep.stop.rule == "median" else "best trial, step by step"
+            yield Decision(trial.number, "stop", step, value, f"worse than the {what}, at step {step}")
+            return
+    if last:
+        yield Decision(trial.number, "pass", *last, f"no worse than others at step {last[0]}")

@@ -1,0 +1,148 @@
+"""The parameters of the next trial, as a function of the search and the trials so far.
+
+Optuna keeps a study and draws from a generator as it goes; both would be state that a killed process loses.
+So each proposal has a study made of the recorded trials and a generator of its own, seeded by the search's
+seed and the trial's number.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from causeway.search import studies
+from causeway.search.fields import Sweep
+from causeway.search.ranking import ranked
+from causeway.search.space import Dimension, Key, drawn, key, nth, paths, roots, size, walk
+from causeway.search.trials import Parameters, Trial, Value
+
+_SHUFFLED = 100_000
+"""Up to so many combinations their order is a shuffled list."""
+_ATTEMPTS = 20
+"""At a combination that no trial has, before one is taken at random."""
+_FIRST = 10
+"""So many trials are drawn at random before a sampler that learns begins."""
+
+
+def proposed(sweep: Sweep, number: int, trials: Sequence[Trial]) -> Parameters | None:
+    """Parameters of trial ``number`` that no trial has had; None if all were tried."""
+    count, had = size(sweep.parameters), tried(sweep, trials)
+    if sweep.sampler in ("random", "grid"):
+        return _by_number(sweep, number, count, had)
+    if count is not None and len(had) >= count:
+        return None
+    for attempt in range(_ATTEMPTS):
+        found = _SAMPLERS[sweep.sampler](sweep, _generator(sweep, number, attempt), trials)
+        if key(found) not in had:
+            return found
+    return next((each for each in _all(sweep, count) if key(each) not in had), None)
+
+
+def tried(sweep: Sweep, trials: Sequence[Trial]) -> set[Key]:
+    """The combinations that trials have had, of those that the space has now."""
+    return {
+        key(trial.parameters) for trial in trials if paths(sweep.parameters, trial.parameters) is not None
+    }
+
+
+def _generator(sweep: Sweep, *what: object) -> random.Random:
+    """Its own for each use: what one draws moves no other."""
+    return random.Random("/".join(map(str, (sweep.seed, *what))))  # noqa: S311 - no secret
+
+
+def _by_number(sweep: Sweep, number: int, count: int | None, had: set[Key]) -> Parameters | None:
+    if count is None:
+        return drawn(sweep.parameters, _generator(sweep, number))
+    # Where the space was changed, some before this number were not tried.
+    order = chain(islice(_all(sweep, count), number - 1, None), _all(sweep, count))
+    return next((each for each in order if key(each) not in had), None)
+
+
+def _all(sweep: Sweep, count: int | None) -> Iterator[dict[str, Value]]:
+    """Combinations in an order of the seed: each once, or without end."""
+    draw = _generator(sweep, "order")
+    if count is None:
+        while True:
+            yield drawn(sweep.parameters, draw)
+    elif count <= _SHUFFLED:
+        order = list(range(count))
+        draw.shuffle(order)
+        for index in order:
+            yield nth(sweep.parameters, index)
+    else:
+        seen: set[int] = set()
+        while len(seen) < count:
+            index = draw.randrange(count)
+            if index not in seen:
+                seen.add(index)
+                yield nth(sweep.parameters, index)
+
+
+def _tpe(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
+    """Trials that run count as bad ones (``constant_liar``), so that those proposed at once differ."""
+    with studies.quiet() as optuna:
+        sampler = optuna.samplers.TPESampler(
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            n_startup_trials=_FIRST,
+            seed=draw.getrandbits(32),
+        )
+        return studies.suggested(sweep, trials, sampler)
+
+
+def _gp(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
+    """What branches bring is drawn at random."""
+    studies.needed("gp", "scipy", "torch")
+    with studies.quiet() as optuna:
+        sampler = optuna.samplers.GPSampler(seed=draw.getrandbits(32), n_startup_trials=_FIRST)
+        return studies.suggested(sweep, trials, sampler)
+
+
+def _cmaes(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
+    """Numbers that every trial has; all else is drawn at random.
+
+    Optuna's own keeps its state in trials that it drew itself, in the order in which they ended. This one
+    is given all generations again: ended trials by number, a population at a time. It asks for their order
+    alone: a trial that was stopped early counts for its place among all.
+    """
+    studies.needed("cmaes", "cmaes")
+    import cmaes
+    import numpy as np
+
+    axes = [each for each in roots(sweep.parameters) if not isinstance(each.values, tuple)]
+    optimizer = cmaes.CMA(
+        mean=np.full(len(axes), 0.5),
+        sigma=1 / 6,
+        bounds=np.array([[0.0, 1.0]] * len(axes)),
+        seed=draw.getrandbits(31),
+    )
+    place = {trial.number: float(rank) for rank, trial in enumerate(ranked(sweep, trials))}
+    ended = [
+        (place[each.number], _point(sweep, axes, each)) for each in _ended(trials) if each.number in place
+    ]
+    points = [(point, rank) for rank, point in ended if point is not None]
+    population = optimizer.population_size
+    for start in range(0, len(points) - population + 1, population):
+        optimizer.tell([(np.array(point), rank) for point, rank in points[start : start + population]])
+    asked = dict(zip((axis.path for axis in axes), map(float, optimizer.ask()), strict=True))
+    return walk(sweep.parameters, lambda each: each.at(asked.get(each.path, draw.random())))
+
+
+def _ended(trials: Sequence[Trial]) -> list[Trial]:
+    ended = [trial for trial in trials if trial.state in ("done", "paused", "stopped")]
+    return sorted(ended, key=lambda trial: trial.number)
+
+
+def _point(sweep: Sweep, axes: Sequence[Dimension], trial: Trial) -> list[float] | None:
+    """From 0 to 1 on each axis. None if the trial is not of this space."""
+    found = paths(sweep.parameters, trial.parameters)
+    return None if found is None else [axis.unit(float(found[axis.path][1])) for axis in axes]
+
+
+_Sampler: TypeAlias = Callable[[Sweep, random.Random, Sequence[Trial]], dict[str, Value]]
+_SAMPLERS: Final[Mapping[str, _Sampler]] = MappingProxyType({"tpe": _tpe, "gp": _gp, "cmaes": _cmaes})
+"""Those that learn."""

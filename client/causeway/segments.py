@@ -1,0 +1,197 @@
+"""Files that grow, in a storage that cannot append: kept in segments, of which the last is sent again.
+
+A file ``train/events.1`` is the objects ``train/events.1/000000``, ``train/events.1/000001``, …, of ``SIZE``
+bytes each but for the last. What follows a segment that is shorter is left of an earlier file of the name,
+and is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from causeway.storage import MissingError, Storage
+
+SIZE = 256 << 10
+"""Bytes of a segment. A bucket with versions keeps, for a while, each that was sent again."""
+LARGEST = 1 << 30
+"""Bytes of a file that are kept; the rest is left out."""
+_BUDGET = 64 << 20
+"""Bytes that are sent at a time, unless it is the last time."""
+_SEAM = 4096
+"""Bytes before the end of what was sent: if they have changed, the file was rewritten."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    inode: int
+    size: int
+    modified: int
+    """In nanoseconds since the epoch; -1 while not all is sent."""
+    seam: bytes
+
+
+class Sender:
+    """Sends files to a storage as they grow."""
+
+    def __init__(self, storage: Storage, *, budget: int = _BUDGET) -> None:
+        self._storage = storage
+        self._budget = budget
+        self._sent: dict[str, _Sent] = {}
+        self._turn: dict[str, int] = {}
+        """Key → when it was sent last, in calls. Those that have waited longest go first."""
+        self._calls = 0
+
+    def send(self, files: Mapping[str, Path], *, last: bool = False) -> None:
+        """Sends what is new. ``files``: key → file. ``last``: all of it, however much.
+
+        A file that cannot be read or sent does not keep others from it; the first error is raised at the end.
+        """
+        self._calls += 1
+        left = self._budget
+        problems = []
+        for key in sorted(files, key=lambda key: self._turn.get(key, 0)):
+            if left <= 0 and not last:
+                break
+            try:
+                left -= self._send(key, files[key], None if last else left)
+            except FileNotFoundError:
+                continue
+            except Exception as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+
+    def _send(self, key: str, path: Path, most: int | None) -> int:
+        """The bytes that were sent."""
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            size = min(about.st_size, LARGEST)
+            sent = self._sent.get(key)
+            if sent is not None and _is_sent(about, sent, size):
+                return 0
+            self._turn[key] = self._calls
+            at = sent.size // SIZE if sent is not None and _has_grown(file.fileno(), about, sent, size) else 0
+            done = 0
+            while True:
+                data = os.pread(file.fileno(), min(SIZE, size - at * SIZE), at * SIZE)
+                self._storage.write(_segment(key, at), data)
+                done += len(data)
+                end = at * SIZE + len(data)
+                whole = end >= size or len(data) < SIZE
+                seam = os.pread(file.fileno(), min(_SEAM, end), max(end - _SEAM, 0))
+                self._sent[key] = _Sent(about.st_ino, end, about.st_mtime_ns if whole else -1, seam)
+                at += 1
+                if whole or (most is not None and done >= most):
+                    break
+        if sent is not None and whole and end < sent.size:
+            self._storage.remove([_segment(key, each) for each in range(at, -(-sent.size // SIZE))])
+        return done
+
+
+def _is_sent(about: os.stat_result, sent: _Sent, size: int) -> bool:
+    if (about.st_ino, size) != (sent.inode, sent.size):
+        return False
+    return about.st_mtime_ns == sent.modified or size == LARGEST
+
+
+def _has_grown(file: int, about: os.stat_result, sent: _Sent, size: int) -> bool:
+    """Whether what was sent is the beginning of what is there."""
+    if about.st_ino != sent.inode or size < sent.size or (size == sent.size and sent.modified != -1):
+        return False
+    return os.pread(file, len(sent.seam), sent.size - len(sent.seam)) == sent.seam
+
+
+def files_in(root: Path) -> Iterator[tuple[str, Path]]:
+    """(name below the folder, file) of all files; links are left out."""
+    for folder, _, names in os.walk(root):
+        for name in sorted(names):
+            path = Path(folder, name)
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(mode):
+                yield path.relative_to(root).as_posix(), path
+
+
+def sizes_of(objects: Mapping[str, int]) -> dict[str, list[int]]:
+    """File → the sizes of its segments, of the keys and sizes of objects."""
+    segments: dict[str, dict[int, int]] = {}
+    for key, size in objects.items():
+        name, _, number = key.rpartition("/")
+        if name and number.isdigit():
+            segments.setdefault(name, {})[int(number)] = size
+    return {name: _contiguous(each) for name, each in segments.items() if 0 in each}
+
+
+def _contiguous(segments: Mapping[int, int]) -> list[int]:
+    found: list[int] = []
+    while len(found) in segments:
+        found.append(segments[len(found)])
+        if found[-1] < SIZE:
+            break
+    return found
+
+
+def read(storage: Storage, name: str, sizes: Sequence[int], *, most: int) -> bytes:
+    """The last ``most`` bytes of a file, from the beginning of a segment on."""
+    first = max(len(sizes) - max(most // SIZE, 1), 0)
+    return b"".join(storage.read(_segment(name, at)) for at in range(first, len(sizes)))
+
+
+class Copy:
+    """A copy of files of a storage, in a folder, that follows them.
+
+    It goes by the sizes of segments: a rewritten file is fetched again only if it has become shorter.
+    """
+
+    def __init__(self, storage: Storage, prefix: str, folder: Path) -> None:
+        """``prefix``: of keys; ends with a slash."""
+        self.storage = storage
+        self._prefix = prefix
+        self._folder = folder
+        self._have: dict[str, list[int]] = {}
+
+    def follow(self, place: Mapping[str, str] | None = None) -> int:
+        """Fetches what is new; the number of files that have changed. ``place``: first folder of a name → the
+        one that takes its place."""
+        found = sizes_of(self.storage.sizes(self._prefix))
+        changed = [name for name, sizes in found.items() if self._have.get(name) != sizes]
+        with ThreadPoolExecutor(8) as pool:
+            # A list, so that what fails is raised.
+            list(pool.map(lambda name: self._fetch(name, found[name], place or {}), changed))
+        return len(changed)
+
+    def _fetch(self, name: str, sizes: list[int], place: Mapping[str, str]) -> None:
+        parts = PurePosixPath(name.removeprefix(self._prefix)).parts
+        if not parts or ".." in parts:
+            return  # would leave the folder
+        path = self._folder.joinpath(place.get(parts[0], parts[0]), *parts[1:])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = self._have.get(name, [])
+        # All segments but the last that is here, and is not whole, are as they were.
+        grown = sum(sizes) >= sum(before) and sizes[: len(before) - 1] == before[:-1]
+        first = max(len(before) - 1, 0) if grown else 0
+        # By a name that TensorBoard does not look at.
+        target = path if grown and before else path.with_name(f".{zlib.crc32(path.name.encode()):08x}.new")
+        try:
+            with target.open("r+b" if target == path else "wb") as file:
+                for at in range(first, len(sizes)):
+                    file.seek(at * SIZE)
+                    file.write(self.storage.read(_segment(name, at)))
+                    file.flush()
+        except MissingError:
+            return  # removed meanwhile
+        if target != path:
+            target.replace(path)
+        self._have[name] = sizes
+
+
+def _segment(key: str, at: int) -> str:
+    return f"{key}/{at:06d}"

@@ -1,0 +1,122 @@
+"""What each run has in MLflow by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from causeway.reported import Report
+from causeway.tracking.writes import BATCH, CREATE
+
+OURS = "causeway."
+"""What our tags begin with."""
+CHECKPOINT = f"{OURS}checkpoint"
+"""Tag: the name of the last one that the store has whole, of the worker that logs."""
+LONGEST, LONGEST_TAG = 6000, 5000
+"""The longest values of parameters and tags, in characters. MLflow takes 6,000 and 8,000
+(``mlflow.utils.validation``), and older databases 5,000 of a tag."""
+_FINISHED = {0: "FINISHED", 75: "KILLED"}
+"""Exit code of ``causeway.runtime`` → state of a run."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A site that a run may go to."""
+
+    gpu: str | None
+    """Its GPUs' model; None for none, or where there are several."""
+    least: float | None
+    """USD an hour of all workers there; None if it is not known."""
+    most: float | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known when a run is submitted."""
+
+    url: str
+    workspace: str
+    run: str
+    experiment: str
+    worker: str
+    """The one that logs: its first."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> Record:
+        """KeyError, TypeError, ValueError. Fields of a newer client are left out."""
+        found = json.loads(text)
+        known = {name: found[name] for name in cls.__dataclass_fields__ if name in found}
+        known["places"] = {site: Place(**each) for site, each in known.get("places", {}).items()}
+        return cls(**known)
+
+
+def batch(
+    run: str,
+    parameters: Mapping[str, str] | None = None,
+    tags: Mapping[str, object] | None = None,
+    metrics: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """An entry of a spool."""
+    kinds = {
+        "params": [{"key": key, "value": value} for key, value in (parameters or {}).items()],
+        "tags": [{"key": key, "value": str(value)[:LONGEST_TAG]} for key, value in (tags or {}).items()],
+        "metrics": [*metrics],
+    }
+    return {"call": BATCH, "body": {"run_id": run, **{k: v for k, v in kinds.items() if v}}}
+
+
+def metrics_of(report: Report) -> list[dict[str, Any]]:
+    """Those that a program reported of a step, for ``batch``."""
+    at = round(report.at * 1000)
+    return [
+        {"key": name, "value": _number(value), "timestamp": at, "step": report.step}
+        for name, value in report.metrics.items()
+    ]
+
+
+def _number(value: float) -> float | str:
+    """As MLflow's API writes it (protobuf, "JSON Mapping")."""
+    if value != value:
+        return "NaN"
+    return ("Infinity" if value > 0 else "-Infinity") if value in (float("inf"), -float("inf")) else value
+
+
+def ended(run: str, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Entries for the end of a worker, as the runtime wrote it down."""
+    code = int(said["exit"])
+    lines = said.get("lines") or [""]
+    reason = said.get("reason") or said.get("signal") or (str(lines[-1]) if code else "")
+    yield batch(run, tags={f"{OURS}exit": code, f"{OURS}reason": reason})
+    state = {"status": _FINISHED.get(code, "FAILED"), "end_time": round(float(said["at"]) * 1000)}
+    yield {"call": "runs/update", "body": {"run_id": run, **state}}
+
+
+def site_of(places: Mapping[str, Place], zone: str, region: str) -> str | None:
+    """Where a pod is, by the labels that it has of its node; None where they do not say."""
+    if len(places) == 1:
+        return next(iter(places))
+    return next((name for name in (zone, region) if name in places), None)
+
+
+def cost_of(place: Place | None, hours: float) -> str | None:
+    """USD: one amount, or from what to what where a site has several prices."""
+    if place is None or place.least is None or place.most is None:
+        return None
+    least, most = (f"{price * hours:.2f}" for price in (place.least, place.most))
+    return least if least == most else f"{least} to {most}"
+
+
+def before(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What of an earlier start's entry still holds once a later one has begun: no state, no tag of ours."""
+    if entry["call"] == "runs/update":
+        return None
+    tags = [each for each in entry["body"].get("tags", ()) if not each["key"].startswith(OURS)]
+    return {**entry, "body": {**entry["body"], "tags": tags}} if entry["call"] != CREATE else entry

@@ -1,0 +1,199 @@
+"""What is to be sent, on disk, in order: it outlives the process at any moment.
+
+Below its folder:
+
+- ``<number>.jsonl``: entries, one JSON value a line. Files are begun as they grow, and removed once sent.
+- ``sent.json``: up to where entries were sent.
+- ``names.json``: what stands for what (``Names``).
+
+Nothing is flushed to the device: a machine that is lost loses the folder as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+_LONGEST = 4 << 20
+"""Bytes after which another file is begun."""
+
+Position = tuple[int, int]
+"""Number of a file, bytes in it."""
+
+
+class Spool:
+    """For one process, and any number of its threads."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._sent: Position = (1, 0)
+        found = read_json(folder / "sent.json")
+        if found is not None:
+            self._sent = (found[0], found[1])
+        self._last = max([self._sent[0], *self._numbers()])
+        self._file = self._opened()
+
+    def append(self, entry: Any) -> None:
+        """An entry is kept once this returns. OSError, and nothing of it is there, where the disk is full."""
+        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        with self._lock:
+            if self._file.tell() >= _LONGEST:
+                self._file.close()
+                self._last += 1
+                self._file = self._opened()
+            before = self._file.tell()
+            written = 0
+            try:
+                written = self._file.write(line)
+            finally:
+                if written < len(line):
+                    self._file.truncate(before)
+                    self._file.seek(before)
+            if written < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def waiting(self) -> Iterator[tuple[Any, Position]]:
+        """Entries that were not sent, each with the position after it."""
+        with self._lock:
+            number, start = self._sent
+            last, end = self._last, self._file.tell()
+        while number <= last:
+            path = self._path(number)
+            if path.exists():
+                with path.open("rb") as file:
+                    file.seek(start)
+                    while (number < last or file.tell() < end) and (line := file.readline()):
+                        yield json.loads(line.decode("utf-8", "surrogatepass")), (number, file.tell())
+            number, start = number + 1, 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all was sent."""
+        with self._lock:
+            return self._sent >= (self._last, self._file.tell())
+
+    @property
+    def end(self) -> Position:
+        """The position after the last entry."""
+        with self._lock:
+            return (self._last, self._file.tell())
+
+    def sent(self, position: Position) -> None:
+        """All before this position was sent."""
+        write_json(self._folder / "sent.json", position)
+        with self._lock:
+            self._sent = position
+            for number in self._numbers():
+                if number < position[0]:
+                    self._path(number).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Nothing is appended after it."""
+        with self._lock:
+            self._file.close()
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._folder.glob("*.jsonl"))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:06}.jsonl"
+
+    def _opened(self) -> FileIO:
+        """The last file, to append to. What a process that was killed wrote of a line was not answered."""
+        path = self._path(self._last)
+        if path.exists():
+            with path.open("r+b") as whole:
+                whole.truncate(whole.read().rfind(b"\n") + 1)
+        # Without a buffer: what is written is with the kernel, and outlives this process.
+        file = path.open("ab", buffering=0)
+        file.seek(0, os.SEEK_END)
+        return file
+
+
+class Names:
+    """What programs were given for runs and experiments that the server has under other names, or does not
+    have yet."""
+
+    def __init__(self, path: Path | None = None, found: Any = None) -> None:
+        """``path``: where it is written at each change. ``found``: of ``values``, from elsewhere."""
+        self._path = path
+        found = found or (read_json(path) if path else None) or {}
+        self._lock = threading.Lock()
+        self._runs: dict[str, dict[str, str]] = found.get("runs", {})
+        self._experiments: dict[str, dict[str, str]] = found.get("experiments", {})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For another ``Names``."""
+        return {"runs": self._runs, "experiments": self._experiments}
+
+    def experiment(self, name: str, alias: str) -> None:
+        """From now on ``alias`` stands for the experiment of that name."""
+        with self._lock:
+            if alias not in self._experiments:
+                self._experiments[alias] = {"name": name}
+                self._write()
+
+    def experiment_name(self, alias: str) -> str | None:
+        return self._experiments.get(alias, {}).get("name")
+
+    def experiment_id(self, alias: str) -> str | None:
+        """The server's; None while it is not known."""
+        return self._experiments.get(alias, {}).get("id")
+
+    def found_experiment(self, alias: str, server_id: str) -> None:
+        with self._lock:
+            self._experiments[alias]["id"] = server_id
+            self._write()
+
+    def run_id(self, alias: str) -> str | None:
+        """The server's; None while it is not known."""
+        return self._runs.get(alias, {}).get("id")
+
+    def found_run(self, alias: str, server_id: str, artifacts: str) -> None:
+        with self._lock:
+            self._runs[alias] = {"id": server_id, "artifacts": artifacts}
+            self._write()
+
+    def translated(self, text: str) -> str:
+        """Text with the server's names."""
+        for alias, found in [*self._runs.items()]:
+            # mlflow-artifacts:/1/<run>/artifacts
+            path = found["artifacts"].partition(":")[2].strip("/")
+            text = text.replace(artifacts_of(alias), path).replace(alias, found["id"])
+        for alias, found in [*self._experiments.items()]:
+            if "id" in found:
+                text = text.replace(alias, found["id"])
+        return text
+
+    def _write(self) -> None:
+        if self._path is not None:
+            write_json(self._path, self.values)
+
+
+def artifacts_of(alias: str) -> str:
+    """The path of a run's artifacts where the server's is not known."""
+    return f"causeway/{alias}/artifacts"
+
+
+def read_json(path: Path) -> Any:
+    """None without a file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Written as a whole, or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(values), encoding="utf-8")
+    part.replace(path)

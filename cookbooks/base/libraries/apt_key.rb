@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+module Causeway
+  # The key that signs an APT repository, and where it came from, which stands in a comment of the source.
+  module AptKey
+    module_function
+
+    # The line of a source that says so.
+    def origin(url)
+      "# The key is that of #{url}\n"
+    end
+
+    # Whether the key from that address is here, so that nobody has to be asked for it.
+    def kept?(path, source, url)
+      File.size?(path) && File.file?(source) && File.readlines(source).include?(origin(url)) ? true : false
+    end
+  end
+end

@@ -1,0 +1,1 @@
+"""What AWS could not launch: detected, classified, and avoided until a back-off ends."""

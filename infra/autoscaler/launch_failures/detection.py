@@ -1,0 +1,236 @@
+"""What became of the sizes that we asked for: launches that failed, machines that did not come or not join.
+
+A group that failed as a whole goes back to the size that it has: AWS stops trying there, and the remainder
+moves on in the same loop. Where one of several zones failed, the group goes on in the others by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from infra.autoscaler import backoff
+from infra.autoscaler.config import Config, Group
+from infra.autoscaler.decision import Notice
+from infra.autoscaler.launch_failures.status_messages import (
+    BOOT,
+    CAPACITY,
+    FOR_PEOPLE,
+    OTHER,
+    SILENCE,
+    THROTTLING,
+    UNFULFILLABLE,
+    WORDS,
+    ZONAL,
+    classify,
+    zone_of,
+)
+from infra.autoscaler.memory import Backoff, Memory
+from infra.autoscaler.observed.snapshot import GPU, Activity, GroupState, Node, Snapshot
+from infra.autoscaler.observed.state_builder import present_units
+
+__all__ = ["Learned", "classify", "learn", "words"]
+
+_SKEW: Final = 5.0
+"""Seconds by which AWS's clock may be behind ours."""
+_LONGEST: Final = 240
+"""Characters of a message that are kept."""
+_PEERS: Final = 600.0
+"""Seconds between launches that count as of one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What our last writes came to."""
+
+    memory: Memory
+    """With bars and cursors as they are now."""
+    shrink: Mapping[str, int]
+    """Group → the size that it goes back to, as it has it."""
+    lessons: Mapping[str, str]
+    """Group → why, in one line: ``no capacity in us-west-2a``."""
+    notices: tuple[Notice, ...]
+    counts: Mapping[str, int]
+    """Group → failures that are new in this loop."""
+
+
+def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Learned:
+    """Bars for what failed since the last loop, and sizes that go back.
+
+    Groups that could not be read keep what is known of them.
+    """
+    names = {group.name for group in config.groups}
+    bars = {
+        key: bar
+        for key, bar in backoff.kept(memory.backoffs, config, now).items()
+        if key.partition("/")[0] in names
+    }
+    seen = {name: at for name, at in memory.seen.items() if name in names}
+    short = {name: at for name, at in memory.short.items() if name in names}
+    shrink: dict[str, int] = {}
+    lessons: dict[str, str] = {}
+    notices: list[Notice] = []
+    counts: dict[str, int] = {}
+    nodes = {node.instance: node for node in snapshot.nodes if node.provider}
+
+    for group in config.groups:
+        state = snapshot.groups.get(group.name)
+        if state is None:
+            continue
+        failures = [
+            *_refused(group, state, memory, seen, config, now),
+            *_late(group, state, nodes, memory, bars, config, now),
+            *_silent(group, state, memory, short, config, now),
+        ]
+        for failure in failures:
+            bars.update(_barred_by(failure, group, bars, config))
+        if failures:
+            counts[group.name] = len(failures)
+            notices.append(_notice(group, failures[-1], bars, now))
+        if (bar := backoff.barred(group, bars, now)) is not None:
+            lessons[group.name] = words(group, bar)
+            size = max(present_units(state), state.min)
+            if state.desired > size and not state.deleting:
+                shrink[group.name] = size
+                short.pop(group.name, None)
+
+    resizes = {name: each for name, each in memory.resizes.items() if name in names}
+    kept = replace(memory, backoffs=bars, seen=seen, short=short, resizes=resizes)
+    return Learned(kept, shrink, lessons, tuple(notices), counts)
+
+
+def words(group: Group, bar: Backoff) -> str:
+    """Why a group is left alone, and until when: ``us-west-2 has no capacity until 14:05 UTC``."""
+    why = WORDS.get(bar.code, WORDS[OTHER])
+    if bar.code in (CAPACITY, UNFULFILLABLE):
+        return f"{group.site} has {why} for {group.pool} until {backoff.clock(bar.until)}"
+    return f"{group.pool} at {group.site}: {why}; tried again at {backoff.clock(bar.until)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    when: float
+    code: str
+    message: str
+    zone: str = ""
+
+
+def _refused(
+    group: Group,
+    state: GroupState,
+    memory: Memory,
+    seen: dict[str, float],
+    config: Config,
+    now: float,
+) -> list[_Failure]:
+    """Launches that failed, oldest first; `seen` moves on.
+
+    Only those after our last write count: what failed before it was asked for by somebody else, or judged.
+    Without a known write (a lost memory) what is older than the shortest bar says nothing any more.
+    """
+    resize = memory.resizes.get(group.name)
+    since = now - config.backoff_min if resize is None else resize.at - _SKEW
+    cursor = memory.seen.get(group.name, since)
+    found = []
+    for activity in state.activities:
+        if activity.status != "Failed" or activity.description.startswith("Terminating"):
+            continue
+        # Ends are told in whole seconds, and may seem to be before their beginnings.
+        when = max(activity.start, activity.end or activity.start)
+        if when > seen.get(group.name, 0.0):
+            seen[group.name] = when
+        if when <= cursor or when < since:
+            continue
+        code = classify(activity.message or activity.description, activity.cause)
+        if code is not None:
+            found.append(_Failure(when, code, _short(activity), zone_of(activity)))
+    return sorted(found, key=lambda each: each.when)
+
+
+def _late(
+    group: Group,
+    state: GroupState,
+    nodes: Mapping[str, Node],
+    memory: Memory,
+    bars: Mapping[str, Backoff],
+    config: Config,
+    now: float,
+) -> Iterable[_Failure]:
+    """Machines that did not join in time, unless as many of the same batch did: those are flukes."""
+    cards = bool(group.allocatable.get(GPU))
+    up, late = [], []
+    for instance in state.instances:
+        node = nodes.get(instance.id)
+        if instance.leaving or instance.warm:
+            continue
+        if node is not None and node.ready and (not cards or node.allocatable.get(GPU)):
+            up.append(instance)
+        elif (since := memory.boots.get(instance.id)) is not None and now - since >= config.boot_timeout:
+            late.append((since + config.boot_timeout, instance))
+    known = bars.get(group.name)
+    fresh = [each for each in late if known is None or each[0] > known.last]
+    if not fresh:
+        return ()
+    began = min(instance.launched or when - config.boot_timeout for when, instance in fresh)
+    if sum((each.launched or 0.0) >= began - _PEERS for each in up) >= len(fresh):
+        return ()
+    names = ", ".join(instance.id for _, instance in fresh[:3]) + (" …" if len(fresh) > 3 else "")
+    text = f"{names} did not join the cluster within {config.boot_timeout // 60} min"
+    return (_Failure(max(when for when, _ in fresh), BOOT, text),)
+
+
+def _silent(
+    group: Group,
+    state: GroupState,
+    memory: Memory,
+    short: dict[str, float],
+    config: Config,
+    now: float,
+) -> Iterable[_Failure]:
+    """A size that is asked for, with neither machines nor failures; `short` is kept up."""
+    missing = state.desired - present_units(state)
+    if missing <= 0 or state.deleting:
+        short.pop(group.name, None)
+        return ()
+    began = short.setdefault(group.name, now)
+    resize = memory.resizes.get(group.name)
+    moved = max(
+        began,
+        resize.at if resize is not None else began,
+        max((each.launched or 0.0 for each in state.instances), default=0.0),
+    )
+    if now - moved < config.boot_timeout:
+        return ()
+    return (_Failure(now, SILENCE, f"{missing} did not come within {config.boot_timeout // 60} min"),)
+
+
+def _barred_by(
+    failure: _Failure, group: Group, bars: Mapping[str, Backoff], config: Config
+) -> Mapping[str, Backoff]:
+    """The bar that follows; none of throttling, where AWS tries again by itself."""
+    if failure.code == THROTTLING:
+        return {}
+    zones = {*group.zones}
+    by_zone = failure.code in ZONAL and failure.zone in zones and len(zones) > 1
+    key = f"{group.name}/{failure.zone}" if by_zone else group.name
+    return {key: backoff.after(bars.get(key), failure.code, failure.message, failure.when, config)}
+
+
+def _notice(group: Group, failure: _Failure, bars: Mapping[str, Backoff], now: float) -> Notice:
+    bar = backoff.barred(group, bars, now)
+    why = WORDS.get(failure.code, WORDS[OTHER]) if failure.code != THROTTLING else "AWS throttles"
+    where = failure.zone or group.site
+    then = "" if bar is None else f"; tried again at {backoff.clock(bar.until)}"
+    return Notice(
+        key=f"launch/{group.name}/{failure.code}",
+        level="error" if failure.code in FOR_PEOPLE else "warning",
+        text=f"{group.pool} in {where}: {why}{then}. {failure.message}",
+    )
+
+
+def _short(activity: Activity) -> str:
+    text = (activity.message or activity.description).removesuffix(" Launching EC2 instance failed.")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

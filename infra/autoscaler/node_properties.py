@@ -1,0 +1,19 @@
+"""What a node is known by before it is seen and after: what it offers to pods, and what keeps them off it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Resources: TypeAlias = Mapping[str, int]
+"""Resource name → amount: ``{"cpu": 1500, "memory": 2147483648, "nvidia.com/gpu": 1, "pods": 1}``."""
+
+
+class Taint(Struct, frozen=True):
+    """What keeps pods off a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"

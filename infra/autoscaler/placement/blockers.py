@@ -1,0 +1,145 @@
+"""What keeps each group from taking some work: one reason a group, and when it is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from infra.autoscaler.decision import Obstacle
+from infra.autoscaler.observed.cluster_state import GroupView
+from infra.autoscaler.observed.node_affinity import ZONE, obstacle, shortage, somewhere
+from infra.autoscaler.observed.snapshot import DEVICES, Snapshot
+from infra.autoscaler.placement.bin_packing import Packer
+from infra.autoscaler.placement.demand import Item, Kind
+
+_FAILURES: Final[Mapping[str, str]] = {
+    "capacity": "has no capacity",
+    "unfulfillable": "has no capacity",
+    "quota": "is over its vCPU quota",
+    "spot-quota": "is over its spot quota",
+    "addresses": "has no free addresses in its subnets",
+    "unsupported": "does not offer these machines",
+    "volumes": "is over its quota of volumes",
+    "authorisation": "may not start machines",
+    "throttling": "is throttled",
+}
+
+
+def clock(at: float) -> str:
+    """``14:05 UTC``."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
+
+
+_LASTING: Final = (
+    "has no devices",
+    "wants ",
+    "does not tolerate",
+    "is too small",
+    "has GPUs",
+    "is not where",
+    "attaches ",
+)
+
+
+def passes(each: Obstacle) -> bool:
+    """Whether what is in the way may go away by itself."""
+    return not each.text.startswith(_LASTING)
+
+
+class Blockers:
+    """Obstacles of one plan. What is the same for much work is found once."""
+
+    def __init__(self, packer: Packer, snapshot: Snapshot) -> None:
+        self._packer = packer
+        self._snapshot = snapshot
+        self._now: dict[int, Obstacle] = {}
+        self._never: dict[tuple[int, int], str | None] = {}
+        self._rooms = [
+            {
+                name: amount - view.template.overhead.get(name, 0)
+                for name, amount in view.template.allocatable.items()
+            }
+            for view in packer.groups
+        ]
+
+    def of(self, kind: Kind) -> tuple[Obstacle, ...]:
+        """One reason a group, in the groups' order."""
+        chosen = {*self._packer.choose.choice(kind).groups.tolist()}
+        return tuple(
+            self._one(kind, place, view, place in chosen) for place, view in enumerate(self._packer.groups)
+        )
+
+    def of_gang(self, item: Item) -> tuple[Obstacle, ...]:
+        """The same; of a group with room for a part, for how much."""
+        kind = max((each.kind for each in item.wanted), key=lambda each: each.gpus)
+        chosen = self._packer.choose.choice(kind)
+        holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
+        found = []
+        for place, each in enumerate(self.of(kind)):
+            room = self._packer.capacity.room(place) if place in holds else 0
+            if room > 0:
+                text = f"can start machines for {room * holds[place]} of its {item.least} pods"
+                found.append(Obstacle(each.group, text))
+            else:
+                found.append(each)
+        return tuple(found)
+
+    def _one(self, kind: Kind, place: int, view: GroupView, chosen: bool) -> Obstacle:
+        sign = id(self._packer.matrix.fits_templates(kind)), place
+        if sign not in self._never:
+            self._never[sign] = _label(kind, view)
+        text = self._never[sign]
+        if text is None and (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
+            text = f"is too small: {short}"
+        if text is None and not chosen:
+            text = self._packer.matrix.crowded(kind, place)
+        if text is None and not chosen and (misfit := self._packer.choose.misfits.why(kind, place)):
+            why, until = misfit
+            return Obstacle(view.group.name, f"has machines that turned out not to take it ({why})", until)
+        if text is None and not chosen:
+            text = "has GPUs, which are kept for work that asks for them: others take such pods"
+        if text is not None:
+            return Obstacle(view.group.name, text)
+        if place not in self._now:
+            self._now[place] = _now(self._packer, place, self._snapshot)
+        return self._now[place]
+
+
+def _label(kind: Kind, view: GroupView) -> str | None:
+    """Why no machine of a group will ever do, whatever its size."""
+    template, shape = view.template, kind.shape
+    if any(name == DEVICES for name, _ in shape.requests):
+        return "has no devices for resource claims (DRA) that are known here: ask for cards as nvidia.com/gpu"
+    found = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
+    if found is not None:
+        return found
+    zones = view.group.zones or ("",)
+    for terms in kind.volumes:
+        if not any(somewhere(terms, {**template.labels, **({ZONE: z} if z else {})}) for z in zones):
+            return "is not where its volume is"
+    return None
+
+
+def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
+    """Why a group takes none at the moment."""
+    view = packer.groups[place]
+    name = view.group.name
+    if view.state is None:
+        why = snapshot.errors.get(f"aws/{view.group.region}/{name}") or snapshot.errors.get(
+            f"aws/{view.group.region}"
+        )
+        return Obstacle(name, "can't be read" + (f": {why}" if why else ""))
+    if view.state.deleting:
+        return Obstacle(name, "is being deleted")
+    if "Launch" in view.state.suspended:
+        return Obstacle(name, "may not launch: its process Launch is suspended")
+    if view.backoff is not None:
+        words = _FAILURES.get(view.backoff.code, "fails to start machines")
+        return Obstacle(name, f"{words} until {clock(view.backoff.until)}", view.backoff.until)
+    full = packer.capacity.ledger.full(name)
+    if full is not None:
+        return Obstacle(name, full.text)
+    if view.closed_zones:
+        return Obstacle(name, f"has no capacity in {', '.join(sorted(view.closed_zones))}")
+    return Obstacle(name, "has no place in a zone, or beside other pods, that its rules allow")

@@ -1,0 +1,265 @@
+"""Gangs: what they still need, where they may stand, and what provisioning requests are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Answer
+from infra.autoscaler.launch_failures import resource_flavors
+from infra.autoscaler.memory import Booking, Memory
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.observed.snapshot import GPU, Gang, Pod, Shape, Snapshot
+from infra.autoscaler.placement.demand import Item, Wanted, bare
+from infra.catalogue.labels import SITE
+
+REQUEST = "ProvisioningRequest"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A gang's pods that have a node."""
+
+    pods: tuple[Pod, ...] = ()
+    site: str | None = None
+    cards: str | None = None
+    """Where those of them are that have cards. A launcher, which fits anywhere, does not bind the others."""
+
+
+def items(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> list[Item]:
+    """Every gang that still needs places, as far as its pods are not placed one by one."""
+    waiting: dict[str, list[Pod]] = {}
+    for pod in view.pending:
+        if pod.gang is not None:
+            waiting.setdefault(pod.gang, []).append(pod)
+    bound = _bound(view)
+    found = []
+    for key in sorted({*snapshot.gangs, *waiting}):
+        gang = snapshot.gangs.get(key)
+        item = _item(key, gang, waiting.get(key, []), bound.get(key, Bound()), memory, config, now)
+        if item is not None:
+            found.append(item)
+    return found
+
+
+def _bound(view: ClusterState) -> dict[str, Bound]:
+    pods: dict[str, list[Pod]] = {}
+    sites: dict[str, str] = {}
+    cards: dict[str, str] = {}
+    for machine in view.machines:
+        for pod in machine.pods:
+            if pod.gang is not None and not pod.deleting:
+                pods.setdefault(pod.gang, []).append(pod)
+                group = view.groups.get(machine.group or "")
+                site = group.group.site if group is not None else machine.labels.get(SITE, "")
+                sites.setdefault(pod.gang, site)
+                if _carded(pod.shape):
+                    cards.setdefault(pod.gang, site)
+    return {key: Bound(tuple(found), sites[key], cards.get(key)) for key, found in pods.items()}
+
+
+def _carded(shape: Shape) -> bool:
+    return any(name == GPU for name, _ in shape.requests)
+
+
+def _item(
+    key: str,
+    gang: Gang | None,
+    waiting: list[Pod],
+    bound: Bound,
+    memory: Memory,
+    config: Config,
+    now: float,
+) -> Item | None:
+    if gang is not None and gang.kind == REQUEST and not (gang.condition == "Provisioned" and bound.pods):
+        missing = _missing(gang, waiting) if _open(gang, memory, now) else []
+    elif gang is not None and not bound.pods:
+        # Pods of one that runs may be over and gone: what is missing comes only as long as none runs.
+        missing = _missing(gang, waiting)
+    else:
+        missing = []
+    if not waiting and not missing:
+        return None
+    total = len(waiting) + sum(each.virtual for each in missing)
+    least = total
+    if gang is not None and gang.least:
+        least = max(0, gang.least - len(bound.pods))
+        if bound.pods:
+            least = min(total, least)  # the others may be over
+    if least == 0:
+        return None  # it has what it needs: the rest are pods like any other
+    shapes: dict[int, list[Pod]] = {}
+    for pod in waiting:
+        shapes.setdefault(id(pod.shape), []).append(pod)
+    wanted = [Wanted(bare(pods[0].shape), tuple(pods)) for pods in shapes.values()] + missing
+    priority = max([each.kind.shape.priority for each in wanted] + ([gang.priority] if gang else []))
+    across = gang is not None and gang.across
+    site = bound.cards if any(_carded(each.kind.shape) for each in wanted) else bound.site
+    deadline = memory.waiting.get(key)
+    cooling = None
+    if deadline is not None and deadline <= now < deadline + config.backoff_min:
+        cooling = deadline + config.backoff_min
+    return Item(
+        wanted,
+        priority,
+        gang.created if gang is not None else min(pod.created for pod in waiting),
+        gang=gang,
+        key=key,
+        least=least,
+        site=None if across else site,
+        booked=gang is not None and gang.condition == "Provisioned",
+        cooling=cooling,
+    )
+
+
+def _open(gang: Gang, memory: Memory, now: float) -> bool:
+    """Whether a request still asks for machines, or has some that are kept for it."""
+    if gang.condition == "Provisioned":
+        booking = memory.bookings.get(gang.key)
+        return booking is not None and booking.until > now
+    return gang.condition in ("", "Accepted")
+
+
+def _missing(gang: Gang, pods: Iterable[Pod]) -> list[Wanted]:
+    """What its object says that it needs, less its pods that exist.
+
+    Those match by their shape, or by what they ask for: what admission adds to a pod makes another shape.
+    """
+    left = [each.count for each in gang.sets]
+    others: list[Pod] = []
+    for pod in pods:
+        for place, each in enumerate(gang.sets):
+            if left[place] > 0 and each.shape is pod.shape:
+                left[place] -= 1
+                break
+        else:
+            others.append(pod)
+    spare = 0
+    for pod in others:
+        for place, each in enumerate(gang.sets):
+            if left[place] > 0 and each.shape.requests == pod.shape.requests:
+                left[place] -= 1
+                break
+        else:
+            spare += 1
+    found = []
+    for count, each in zip(left, gang.sets, strict=True):
+        taken = min(spare, max(0, count))
+        spare -= taken
+        if count > taken:
+            found.append(Wanted(bare(each.shape), (), count - taken, each.labels))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a gang came off in this plan."""
+
+    placed: bool
+    up: bool
+    """All of it on machines that are up."""
+    started: bool
+    """Whether machines are started for it now."""
+    never: str
+    """Why it will never have its places; empty where it may."""
+    machines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is remembered of gangs, and what requests are told."""
+
+    answers: tuple[Answer, ...]
+    bookings: dict[str, Booking]
+    waiting: dict[str, float]
+    failed: dict[str, str]
+    """Gangs whose time is up in this loop → since when they waited, for people."""
+    exhausted: Mapping[str, str]
+    """Pools of which no machine can be had anywhere → why."""
+
+
+def settle(
+    standings: Mapping[str, Standing],
+    view: ClusterState,
+    snapshot: Snapshot,
+    memory: Memory,
+    config: Config,
+    now: float,
+) -> Kept:
+    """Answers, bookings and deadlines, of how all gangs came off."""
+    bound = {key: len(found.pods) for key, found in _bound(view).items()}
+    answers: list[Answer] = []
+    bookings: dict[str, Booking] = {}
+    waiting: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for key, standing in standings.items():
+        deadline = memory.waiting.get(key)
+        if deadline is not None and deadline <= now:
+            if standing.up:
+                continue
+            if now < deadline + config.backoff_min:
+                waiting[key] = deadline
+                failed[key] = f"not all of its machines were up within {config.boot_timeout // 60} min"
+        elif standing.placed and not standing.up:
+            late = deadline if deadline is not None and not standing.started else now + config.boot_timeout
+            waiting[key] = late
+    booked = {name for each in memory.bookings.values() if each.until > now for name in each.machines}
+    exhausted = resource_flavors.exhausted(view, booked)
+    for key in sorted(snapshot.gangs):
+        gang = snapshot.gangs[key]
+        if gang.kind != REQUEST:
+            continue
+        standing_of = standings.get(key)
+        match gang.condition:
+            case "":
+                answers.append(
+                    _answer(
+                        gang, "Accepted", "Accepted", "the request is understood and waits for its machines"
+                    )
+                )
+            case "Accepted":
+                if standing_of is None:
+                    continue
+                if standing_of.never:
+                    answers.append(_answer(gang, "Failed", "NeverFits", standing_of.never))
+                elif not standing_of.placed and (
+                    why := exhausted.get(resource_flavors.of(gang, snapshot.flavors))
+                ):
+                    # Kueue gives it another flavour: this one is closed meanwhile.
+                    answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {why}"))
+                elif standing_of.placed and standing_of.up:
+                    until = now + config.booking
+                    bookings[key] = Booking(standing_of.machines, until)
+                    message = (
+                        f"{len(standing_of.machines)} machines are ready and are kept for {config.booking} s"
+                    )
+                    answers.append(_answer(gang, "Provisioned", "Provisioned", message))
+                    waiting.pop(key, None)
+                elif key in failed:
+                    answers.append(_answer(gang, "Failed", "NotInTime", failed[key]))
+            case "Provisioned":
+                booking = memory.bookings.get(key)
+                if booking is None:
+                    continue
+                whole = sum(each.count for each in gang.sets)
+                if bound.get(key, 0) >= (gang.least or whole):
+                    continue
+                if booking.until <= now:
+                    message = (
+                        f"its pods did not come within {config.booking} s: the machines are free for others"
+                    )
+                    answers.append(_answer(gang, "BookingExpired", "BookingExpired", message))
+                else:
+                    machines = standing_of.machines if standing_of is not None else booking.machines
+                    if bound.get(key):
+                        # Those of its pods that have come have some; the others' are kept until they do.
+                        machines = tuple(sorted({*machines, *booking.machines}))
+                    bookings[key] = Booking(machines, booking.until)
+            case _:
+                pass
+    return Kept(tuple(answers), bookings, waiting, failed, exhausted)
+
+
+def _answer(gang: Gang, condition: str, reason: str, message: str) -> Answer:
+    return Answer(gang.key, gang.namespace, gang.name, condition, reason, message)  # type: ignore[arg-type]

@@ -1,0 +1,217 @@
+"""Machines that a plan opened, exchanged for larger or cheaper ones with all that is on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import numpy as np
+
+from infra.autoscaler.placement import spread
+from infra.autoscaler.placement.capacity import Capacity
+from infra.autoscaler.placement.demand import Kind
+from infra.autoscaler.placement.expander import Expander, Offer, Scope
+from infra.autoscaler.placement.node_matrix import NEW, Flags, Ints, NodeMatrix
+
+
+class Rightsizer:
+    """Exchanges of one plan: only among groups of one site, rank and set of zones."""
+
+    def __init__(self, matrix: NodeMatrix, capacity: Capacity, choose: Expander, base: int) -> None:
+        """``base``: the first row that the plan opens."""
+        self.matrix = matrix
+        self.capacity = capacity
+        self.choose = choose
+        self.base = base
+        self.groups = capacity.groups
+        self.price = capacity.price
+        tiers = {(e.group.site, e.group.order, e.group.priority): 0 for e in self.groups}
+        tiers = {key: place for place, key in enumerate(tiers)}
+        self._like = [
+            (tiers[e.group.site, e.group.order, e.group.priority], frozenset(e.group.zones))
+            for e in self.groups
+        ]
+        """Groups among which a machine may be exchanged for another, later in the same plan."""
+        self._peers: dict[tuple[int, frozenset[str]], Ints] = {}
+        for like in dict.fromkeys(self._like):
+            found = [place for place, each in enumerate(self._like) if each == like]
+            found.sort(key=lambda place: (self.price[place], self.groups[place].group.name))
+            self._peers[like] = np.array(found, np.int64)
+        self._like_id = np.array([list(self._peers).index(each) for each in self._like], np.int64)
+        self._masks: dict[frozenset[int], Flags] = {}
+        self._together: dict[frozenset[bytes], Flags] = {}
+        self._single: dict[tuple[int, bool], bytes] = {}
+
+    def enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
+        """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
+        matrix = self.matrix
+        # Volumes that its pods share count once a machine, not once a pod.
+        if matrix.n == self.base or kind.attached:
+            return 0
+        choice = self.choose.choice(kind)
+        mine = np.zeros(matrix.n, np.bool_)
+        mine[self.base :] = matrix.tier[self.base : matrix.n] == NEW
+        if rows is not None:
+            mine[: len(rows)] &= rows[: matrix.n]
+        if scope.site is not None:
+            mine &= matrix.site[: matrix.n] == matrix.sites.get(scope.site, -1)
+        if not mine.any():
+            return 0
+        within = choice.rank <= (offer.rank if offer is not None else len(self.groups))
+        candidates = choice.groups[within]
+        request, columns = matrix.request(kind)
+        found: list[tuple[int, int]] = []
+        for like in np.unique(self._like_id[candidates]).tolist():
+            peers = candidates[self._like_id[candidates] == like]
+            if len(peers) < 2:
+                continue
+            at = np.nonzero(mine)[0]
+            at = at[self._like_id[matrix.group[at]] == like]
+            if not len(at):
+                continue
+            holds = matrix.per_machine(kind)[peers]
+            for place in np.argsort(-holds, kind="stable")[:3].tolist():
+                target = int(peers[place])
+                if self.capacity.room(target) > 0:
+                    break
+            else:
+                continue
+            room = np.full(len(at), n, np.int64)
+            for column in columns:
+                more = matrix.offers[target, column] - matrix.offers[matrix.group[at], column]
+                np.minimum(room, (matrix.free[column, at] + more) // request[column], out=room)
+            some = room > 0
+            at, room = at[some], room[some]
+            if not len(at):
+                continue
+            if not kind.plain:
+                if kind.shape.ports:
+                    room = np.minimum(room, matrix.capacity(kind, at))
+                room = spread.caps(matrix, kind, at, room, n, partial(matrix.eligible, kind), None)
+            # The roomiest first: as few as possible are exchanged.
+            for place in np.argsort(-room, kind="stable").tolist():
+                if room[place] <= 0 or sum(count for _, count in found) >= n:
+                    break
+                count = min(int(room[place]), n - sum(count for _, count in found))
+                found.append((int(at[place]), count))
+        if not found:
+            return 0
+        return self._exchange(kind, found, offer, n)
+
+    def _exchange(self, kind: Kind, found: list[tuple[int, int]], offer: Offer | None, n: int) -> int:
+        matrix = self.matrix
+        request, _ = matrix.request(kind)
+        cost = 0.0
+        moves: list[tuple[int, int, int]] = []
+        wanted: Counter[int] = Counter()
+        for row, count in found:
+            used = matrix.offers[matrix.group[row]] - matrix.free[:, row] + request * count
+            template = self._cheapest(row, used, kind, wanted)
+            if template is None:
+                continue
+            group = matrix.templates[template].group
+            wanted[group] += 1
+            cost += self.price[group] - self.price[matrix.group[row]]
+            moves.append((row, count, template))
+        total = sum(count for _, count, _ in moves)
+        if not total:
+            return 0
+        if offer is not None:
+            # What is left over has to be opened for all the same.
+            rest = -(-(n - total) // offer.each) * float(self.price[offer.group])
+            if cost + rest > offer.cost + 1e-9:
+                return 0
+        for row, _, template in moves:
+            self._move(row, template)
+        self.matrix.place(
+            kind,
+            np.array([row for row, _, _ in moves], np.int64),
+            np.array([count for _, count, _ in moves], np.int64),
+        )
+        return total
+
+    def _cheapest(self, row: int, used: Ints, kind: Kind | None, wanted: Counter[int]) -> int | None:
+        """The template of the cheapest group that holds so much and everything that is on a row."""
+        matrix = self.matrix
+        own = int(matrix.group[row])
+        peers = self._peers[self._like[own]]
+        enough = (matrix.offers[peers] >= used).all(axis=1)
+        kinds = frozenset(matrix.holds[row]) if kind is None else frozenset((*matrix.holds[row], kind.index))
+        allowed = self._allowed(kinds)
+        locked = bool(matrix.locked[row])
+        single = self.capacity.zones[own].single
+        for group in peers[enough].tolist():
+            template = self.matrix.at[group, matrix.zones[row]]
+            if not allowed[template]:
+                continue
+            if group == own:
+                return template
+            if (locked or (kind is not None and kind.placed)) and not self._same_places(row, template):
+                continue
+            if not single and (self._zoned(own) or self._zoned(group)):
+                continue
+            if self.capacity.room(group) > wanted[group]:
+                return template
+        return None
+
+    def _allowed(self, kinds: frozenset[int]) -> Flags:
+        """Templates on which these may be together. Without work for cards, none that has them (point 10)."""
+        found = self._masks.get(kinds)
+        if found is None:
+            cards = any(self.matrix.demand.kinds[index].gpus for index in kinds)
+            masks = frozenset(self._mask(index, cards) for index in kinds)
+            found = self._together.get(masks)
+            if found is None:
+                found = np.ones(len(self.matrix.templates), np.bool_)
+                for mask in masks:
+                    found &= np.frombuffer(mask, np.bool_)
+                self._together[masks] = found
+            self._masks[kinds] = found
+        return found
+
+    def _mask(self, index: int, cards: bool) -> bytes:
+        """Of one kind, as a value that can be compared."""
+        found = self._single.get((index, cards))
+        if found is None:
+            kind = self.matrix.demand.kinds[index]
+            mask = self.matrix.fits_templates(kind)
+            if not cards:
+                groups = np.zeros(len(self.groups), np.bool_)
+                groups[self.choose.choice(kind).groups] = True
+                mask = mask & groups[self.matrix.template_group]
+            found = self._single[index, cards] = mask.tobytes()
+        return found
+
+    def _zoned(self, group: int) -> bool:
+        """Whether the zone of a machine that the plan opened in a group matters."""
+        mine = self.matrix.group[self.base : self.matrix.n] == group
+        return bool((mine & self.matrix.locked[self.base : self.matrix.n]).any())
+
+    def _same_places(self, row: int, template: int) -> bool:
+        return all(
+            self.matrix.domain(key)[row] == self.matrix.template_domain(key)[template]
+            for key in self.matrix.predicates.domains()
+        )
+
+    def _move(self, row: int, template: int) -> None:
+        own, group = int(self.matrix.group[row]), self.matrix.templates[template].group
+        if own == group:
+            return
+        self.capacity.back(own, self.matrix.zones[row])
+        self.matrix.move(row, template)
+        self.capacity.join(group, self.matrix.zones[row])
+
+    def trim(self) -> None:
+        """Exchange each machine that the plan opens for the cheapest that holds what is on it."""
+        matrix = self.matrix
+        for row in range(self.base, matrix.n):
+            if not matrix.holds[row] or matrix.tier[row] != NEW:
+                continue
+            own = int(matrix.group[row])
+            used = matrix.offers[own] - matrix.free[:, row]
+            template = self._cheapest(row, used, None, Counter())
+            if template is None:
+                continue
+            group = matrix.templates[template].group
+            if self.price[group] < self.price[own] - 1e-9:
+                self._move(row, template)

@@ -1,0 +1,397 @@
+"""A place for everything that waits, or the reason why there is none; and the sizes which that takes.
+
+Work goes to our own machines first, then to those that are there, on their way, and new. Where some are on
+their way, several plans are made: with them as they are, with work first that needs new ones, and as if none
+had been asked for yet. Each is looked at again with what it asks for on its way, until nothing more is asked
+for. The one that leaves less waiting, and then costs less in all, is taken. So a second loop asks for nothing
+more, and no more is asked for than a plan from nothing lacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Answer, Notice, Verdict
+from infra.autoscaler.limits import standing
+from infra.autoscaler.memory import Backoff, Booking, Memory
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.observed.node_affinity import HOSTNAME
+from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.placement import explanations, gangs, template_mismatch
+from infra.autoscaler.placement.bin_packing import Packer
+from infra.autoscaler.placement.capacity import Unit
+from infra.autoscaler.placement.demand import Demand, Item, Kind, gather
+from infra.autoscaler.placement.expander import EVERYWHERE, Scope
+from infra.autoscaler.placement.node_matrix import BOOTING, NEW, READY
+from infra.autoscaler.placement.scale_up_plan import Plan, Result
+
+_ROUNDS = 4
+"""How often a plan is looked at again, once machines are asked for."""
+
+_FAULTS = 20
+"""How much work may fail us before the loop does."""
+
+
+class _BrokenError(Exception):
+    """Something that waits made us fail."""
+
+    def __init__(self, item: Item, text: str) -> None:
+        super().__init__(text)
+        self.item = item
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What waiting work comes to."""
+
+    sizes: dict[str, int]
+    """Groups that are to grow → their desired capacity in all."""
+    verdicts: tuple[Verdict, ...]
+    held: frozenset[str]
+    """Machines that the plan gives to pods that wait, and to gangs."""
+    answers: tuple[Answer, ...] = ()
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    """All that are in force."""
+    waiting: dict[str, float] = field(default_factory=dict)
+    """Gang → by when all of it is to be up."""
+    notices: tuple[Notice, ...] = ()
+    exhausted: Mapping[str, str] = field(default_factory=dict)
+    """Pools of which no machine can be had anywhere → why: `resource_flavors.exhausted`."""
+    misfits: Mapping[str, str] = field(default_factory=dict)
+    """Groups whose machines turn out not to take some work: `template_mismatch.TemplateMismatches.found`."""
+
+
+def plan(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
+    """Places, sizes and verdicts for all that waits. Pure."""
+    demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
+    if config.min_priority is not None:
+        for item in demand.items:
+            item.low = item.priority < config.min_priority
+    broken: list[tuple[Item, str]] = []
+    while True:
+        try:
+            return _grow(view, snapshot, demand, memory, config, now, broken)
+        except _BrokenError as error:
+            if len(broken) == _FAULTS:
+                raise
+            # Work that we fail at holds up no other (point 33): it is left out, and said.
+            broken.append((error.item, str(error)))
+            demand.items = [each for each in demand.items if each is not error.item]
+
+
+def _grow(
+    view: ClusterState,
+    snapshot: Snapshot,
+    demand: Demand,
+    memory: Memory,
+    config: Config,
+    now: float,
+    broken: list[tuple[Item, str]],
+) -> Growth:
+    if not demand.items:  # as in most loops: there is nothing to look at machines for
+        return _growth({}, (), set(), gangs.settle({}, view, snapshot, memory, config, now), broken, {})
+    barred = template_mismatch.in_force(memory.misfits, now)
+
+    def plans(there: ClusterState) -> list[Plan]:
+        return _plans(there, snapshot, demand, config, barred)
+
+    best, asked = _settled(view, plans)
+    groups = tuple(view.groups.values())
+    sizes = {
+        groups[group].group.name: standing(groups[group]) + units
+        for group, units in sorted(asked.items())
+        if units > 0
+    }
+    standings = {each.item.key: _standing(best, each) for each in best.results if each.item.key is not None}
+    kept = gangs.settle(standings, view, snapshot, memory, config, now)
+    held = {
+        name
+        for each in best.results
+        for put in each.puts
+        for tier, name in map(best.what, put.rows.tolist())
+        if tier <= BOOTING
+    }
+    return _growth(
+        sizes,
+        explanations.verdicts(best, snapshot, kept.failed),
+        held,
+        kept,
+        broken,
+        best.packer.choose.misfits.found,
+    )
+
+
+def _growth(
+    sizes: dict[str, int],
+    verdicts: tuple[Verdict, ...],
+    held: set[str],
+    kept: gangs.Kept,
+    broken: list[tuple[Item, str]],
+    unfit: Mapping[str, str],
+) -> Growth:
+    booked = {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
+    return Growth(
+        sizes=sizes,
+        verdicts=(*verdicts, *(explanations.broken(item, why) for item, why in broken)),
+        held=frozenset(held | booked),
+        answers=kept.answers,
+        bookings=kept.bookings,
+        waiting=kept.waiting,
+        exhausted=kept.exhausted,
+        misfits=unfit,
+        notices=(
+            *template_mismatch.notices(unfit),
+            *(
+                Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
+                for key, why in sorted(kept.failed.items())
+            ),
+            *(
+                Notice(
+                    f"fault/{explanations.name(item)}",
+                    "error",
+                    f"a fault of ours: {explanations.name(item)}: {why}",
+                )
+                for item, why in broken
+            ),
+        ),
+    )
+
+
+def _settled(view: ClusterState, plans: Callable[[ClusterState], list[Plan]]) -> tuple[Plan, Counter[int]]:
+    """The least to ask for, by group, after which nothing more is asked for; and the plan that has all of it
+    on its way, to which the next loop comes as well, while nothing else changes."""
+    found: list[tuple[Plan, Counter[int]]] = []
+    looked: list[dict[int, int]] = []
+    for first in plans(view):
+        if first.new in looked:
+            continue
+        looked.append(first.new)
+        last, asked, rounds = first, Counter(first.new), 0
+        while (
+            last.new
+            and (last.left or _underway(view))
+            and rounds < _ROUNDS
+            and not (rounds == 0 and last.at_limits)
+        ):
+            # What is asked for may be filled in another way, in which something else is lacking.
+            last = plans(_grown(view, asked))[0]
+            last.known = tuple(group.coming for group in view.groups.values())
+            asked.update(last.new)
+            rounds += 1
+        found.append((last, asked))
+        if asked == first.new:
+            break  # The others ask for more from the start.
+    return min(found, key=lambda each: (bool(each[0].new), each[0].worth_of(each[1])))
+
+
+def _plans(
+    view: ClusterState, snapshot: Snapshot, demand: Demand, config: Config, barred: Mapping[str, Backoff]
+) -> list[Plan]:
+    """The best one first."""
+    found = _plan(view, snapshot, demand, config, fresh=False, barred=barred)
+    if not (_underway(view) and (found.new or found.left)):
+        return [found]
+    plans = [found, _plan(view, snapshot, demand, config, fresh=True, barred=barred)]
+    # What comes was bought for somebody. Others that would do with any machine must not take it from those
+    # that would not, and have one more bought in each loop: who needs a new one chooses first.
+    if found.wanting:
+        plans.append(_plan(view, snapshot, demand, config, fresh=False, barred=barred, first=found.wanting))
+    return sorted(plans, key=lambda each: each.worth_of(each.new))
+
+
+def _grown(view: ClusterState, asked: Mapping[int, int]) -> ClusterState:
+    """The view, with what is asked for on its way."""
+    groups = {
+        name: replace(each, coming=each.coming + asked.get(place, 0))
+        for place, (name, each) in enumerate(view.groups.items())
+    }
+    return replace(view, groups=groups)
+
+
+def _underway(view: ClusterState) -> bool:
+    return any(group.coming for group in view.groups.values()) or any(
+        machine.state == "booting" and machine.group is not None for machine in view.machines
+    )
+
+
+def _plan(
+    view: ClusterState,
+    snapshot: Snapshot,
+    demand: Demand,
+    config: Config,
+    *,
+    fresh: bool,
+    barred: Mapping[str, Backoff] = MappingProxyType({}),
+    first: frozenset[int] = frozenset(),
+) -> Plan:
+    packer = Packer(view, snapshot, demand, config, fresh=fresh, misfits=barred)
+    results = []
+    oldest = _oldest_gangs(demand)
+    for item in sorted(demand.items, key=lambda each: _order(packer, each, oldest, first)):
+        mark = packer.matrix.mark()
+        try:
+            if item.key is not None:
+                count = _gang(packer, item)
+            else:
+                scope = Scope(None, READY) if item.low else EVERYWHERE
+                count = packer.put(item.wanted[0].kind, item.wanted[0].count, scope)
+        except Exception as error:
+            raise _BrokenError(item, f"{type(error).__name__}: {error}") from error
+        results.append(Result(item, packer.matrix.since(mark), count))
+    packer.exchange.trim()
+    found = Plan(packer, results)
+    _assign(found)
+    return found
+
+
+# --- order --------------------------------------------------------------------------------------------------
+
+
+def _oldest_gangs(demand: Demand) -> dict[int, float]:
+    """Priority → since when its first gang waits."""
+    found: dict[int, float] = {}
+    for item in demand.items:
+        if item.key is not None and not item.booked:
+            found[item.priority] = min(item.created, found.get(item.priority, item.created))
+    return found
+
+
+def _order(
+    packer: Packer, item: Item, gangs: Mapping[int, float], first: frozenset[int]
+) -> tuple[object, ...]:
+    """Higher priorities first; then what is promised; pods that wait for longer than any gang, gangs, and
+    other pods; of pods those whose kind is in ``first``, and the harder to place.
+
+    The scheduler goes by priority and age: machines that were bought for pods go to these, not to a gang that
+    came later.
+    """
+    if item.key is not None:
+        return -item.priority, 0 if item.booked else 2, item.created, 0, 0.0, 0.0, item.key
+    kind = item.wanted[0].kind
+    example = item.wanted[0].pods[0]
+    return (
+        -item.priority,
+        1 if item.created < gangs.get(item.priority, 0.0) else 3,
+        kind.index not in first,
+        -kind.gpus,
+        _hardness(kind),
+        -packer.choose.size(kind),
+        item.created,
+        f"{example.namespace}/{example.name}",
+    )
+
+
+def _hardness(kind: Kind) -> int:
+    """Those that want machines for themselves open machines that others fill."""
+    if any(near.topology == HOSTNAME and near.own for near in kind.apart):
+        return 0
+    if kind.shape.ports or any(even.topology == HOSTNAME for even in kind.even):
+        return 1
+    return 3 if kind.plain else 2
+
+
+# --- gangs --------------------------------------------------------------------------------------------------
+
+
+def _gang(packer: Packer, item: Item) -> int:
+    """Places for all of a gang (or for its least number), or for none of it."""
+    if any(each.kind.lost for each in item.wanted) or item.least > item.count:
+        return 0
+    last = READY if item.cooling is not None or item.low else NEW
+    if item.site is not None and _ever(packer, item, item.site):
+        scopes = [Scope(item.site, last)]
+    else:
+        scopes = [Scope(site, last) for site in packer.choose.sites()]
+        if item.gang is not None and item.gang.across:
+            scopes.append(Scope(None, last))
+    matrix = packer.matrix
+    best: tuple[tuple[object, ...], Scope] | None = None
+    for place, scope in enumerate(scopes):
+        mark = matrix.mark()
+        count = _try(packer, item, scope)
+        if count < item.least:
+            packer.undo(mark)
+            continue
+        opened = matrix.opened(mark)
+        if not opened and count == item.count:
+            return count
+        worth = (
+            item.count - count,
+            bool(opened),
+            scope.site is None,
+            packer.choose.rank(matrix.since(mark)),
+            round(sum(float(packer.capacity.price[matrix.group[row]]) for row in opened), 6),
+            place,
+        )
+        packer.undo(mark)
+        if best is None or worth < best[0]:
+            best = worth, scope
+    return _try(packer, item, best[1]) if best is not None else 0
+
+
+def _ever(packer: Packer, item: Item, site: str) -> bool:
+    """Whether a site might have room for the rest of a gang, some of which the scheduler has put there: where
+    it never will, the rest goes elsewhere rather than wait for ever."""
+    return sum(min(packer.choose.most_at(w.kind, site), w.count) for w in item.wanted) >= item.least
+
+
+def _try(packer: Packer, item: Item, scope: Scope) -> int:
+    count = 0
+    left = item.count
+    parts = sorted(
+        item.wanted, key=lambda each: (-each.kind.gpus, _hardness(each.kind), -packer.choose.size(each.kind))
+    )
+    for each in parts:
+        found = packer.put(each.kind, each.count, scope, grow=False)
+        count += found
+        left -= each.count
+        if count + left < item.least:
+            return 0
+    return count
+
+
+def _standing(found: Plan, result: Result) -> gangs.Standing:
+    whats = [found.what(row) for put in result.puts for row in put.rows.tolist()]
+    never = "" if result.count else explanations.never(found.packer, result.item)
+    return gangs.Standing(
+        placed=bool(result.count),
+        up=bool(result.count) and all(tier <= READY for tier, _ in whats),
+        started=any(tier == NEW for tier, _ in whats),
+        never=never,
+        machines=tuple(sorted({name for _, name in whats})),
+    )
+
+
+# --- what rows are ------------------------------------------------------------------------------------------
+
+
+def _assign(found: Plan) -> None:
+    """Set the machines that a plan opened against what is on its way: the rest is new."""
+    packer, matrix = found.packer, found.packer.matrix
+    opened: dict[int, list[int]] = {}
+    for row in range(packer.base, matrix.n):
+        if matrix.holds[row]:
+            opened.setdefault(int(matrix.group[row]), []).append(row)
+    for group, rows in opened.items():
+        left = list(packer.units[group])
+        wanted = Counter(matrix.zones[row] for row in rows if matrix.locked[row])
+        number = packer.capacity.zones[group].needed(wanted, len(rows))
+        found.new[group] = max(0, number - len(left))
+        name = packer.groups[group].group.name
+        fresh = 0
+        for row in sorted(rows, key=lambda at: not matrix.locked[at]):
+            zone = matrix.zones[row]
+            unit = next((each for each in left if each.zone == zone), None)
+            if unit is None and left and not matrix.locked[row]:
+                unit = left[0]
+            if unit is not None:
+                left.remove(unit)
+            else:
+                unit = Unit(zone, NEW, f"{name}#{packer.groups[group].coming + fresh}")
+                fresh += 1
+            found.rows[row] = unit
+    found.new = {group: units for group, units in found.new.items() if units > 0}

@@ -1,0 +1,88 @@
+"""A plan: where the pods that wait go, and which machines that takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.autoscaler.placement.bin_packing import Packer
+from infra.autoscaler.placement.capacity import Unit
+from infra.autoscaler.placement.demand import Item
+from infra.autoscaler.placement.node_matrix import COMING, NEW, Put
+
+
+@dataclass(slots=True)
+class Result:
+    """Where an item's pods went."""
+
+    item: Item
+    puts: list[Put]
+    count: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """One whole plan."""
+
+    packer: Packer
+    results: list[Result]
+    rows: dict[int, Unit] = field(default_factory=dict)
+    """Rows that the plan opened → what they are: a machine on its way, or a new one."""
+    new: dict[int, int] = field(default_factory=dict)
+    """Group → units that have to be asked for."""
+    known: tuple[int, ...] | None = None
+    """By group, how many units come in any case, where the plan took some of its own for that."""
+
+    def what(self, row: int) -> tuple[int, str]:
+        """What a row is (its tier) and its machine's name."""
+        unit = self.rows.get(row)
+        matrix = self.packer.matrix
+        tier, name = (
+            (unit.tier, unit.name) if unit is not None else (int(matrix.tier[row]), matrix.names[row])
+        )
+        if tier == COMING and self.known is not None:
+            number = int(name.rpartition("#")[2])
+            return (tier if number < self.known[int(matrix.group[row])] else NEW), name
+        return tier, name
+
+    @property
+    def left(self) -> bool:
+        """Whether some of it has no place."""
+        return any(each.count < each.item.count for each in self.results)
+
+    @property
+    def at_limits(self) -> bool:
+        """Whether no machine can be asked for beyond it, for any of the work. Then another look finds nothing
+        to ask for, and would take as long as the plan did."""
+        room = self.packer.capacity.open()
+        return not room.any() or not any(
+            room[self.packer.choose.choice(each.kind).groups].any()
+            for result in self.results
+            for each in result.item.wanted
+        )
+
+    @property
+    def wanting(self) -> frozenset[int]:
+        """Kinds of single pods that stand on machines to be started, or nowhere."""
+        found = set()
+        for each in self.results:
+            if each.item.key is None:
+                kind = each.item.wanted[0].kind.index
+                if each.count < each.item.count or any(
+                    (put.rows >= self.packer.base).any() for put in each.puts
+                ):
+                    found.add(kind)
+        return frozenset(found)
+
+    def worth_of(self, asked: Mapping[int, int]) -> tuple[tuple[int, ...], float, int]:
+        """How good it is, if so much has been asked for: less is better."""
+        left: Counter[int] = Counter()
+        for each in self.results:
+            left[each.item.priority] += each.item.count - each.count
+        cost = sum(float(self.packer.capacity.price[group]) * units for group, units in asked.items())
+        return (
+            tuple(left[priority] for priority in sorted(left, reverse=True)),
+            round(cost, 6),
+            sum(asked.values()),
+        )

@@ -1,0 +1,93 @@
+"""In which zone a group's next machine comes up.
+
+An Auto Scaling group launches into its zone with the fewest instances (user guide, ``auto-scaling-benefits``:
+"Instance distribution"); of several such zones we take the first. That is a forecast: where it was wrong the
+next loop sees the zone that it became.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from infra.autoscaler.observed.cluster_state import GroupView
+
+
+class Zones:
+    """One group's machines by zone, and what comes next."""
+
+    def __init__(self, view: GroupView, there: Iterable[tuple[str, int]], known: Sequence[str] = ()) -> None:
+        """``there``: zones and units of machines; ``known``: zones of those that come next in any case."""
+        all_zones = view.group.zones or ("",)
+        self.zones = tuple(zone for zone in all_zones if zone not in view.closed_zones) or all_zones
+        self._all = all_zones
+        self._start: Counter[str] = Counter()
+        for zone, units in there:
+            self._start[zone] += units
+        self._known = tuple(zone if zone in all_zones else all_zones[0] for zone in known)
+        self._taken = 0
+        self._counts = self._start.copy()
+
+    @property
+    def single(self) -> bool:
+        """Whether there is nothing to forecast."""
+        return len(self._all) == 1
+
+    def possible(self) -> frozenset[str]:
+        """Zones in which a next machine may be."""
+        return frozenset((*self._known[self._taken :], *self.zones))
+
+    def ahead(self) -> Iterator[str]:
+        """The next zones, one after the other, without an end."""
+        yield from self._known[self._taken :]
+        counts = self._counts.copy()
+        for zone in self._known[self._taken :]:
+            counts[zone] += 1
+        while True:
+            zone = min(self.zones, key=lambda each: counts[each])
+            counts[zone] += 1
+            yield zone
+
+    def take(self) -> str:
+        """One more machine: its zone."""
+        if self.single:
+            self._taken += 1
+            return self._all[0]
+        if self._taken < len(self._known):
+            zone = self._known[self._taken]
+        else:
+            zone = min(self.zones, key=lambda each: self._counts[each])
+        self._taken += 1
+        self._counts[zone] += 1
+        return zone
+
+    def back(self, zone: str) -> None:
+        """The last one is not to be."""
+        self._taken -= 1
+        self._counts[zone] -= 1
+
+    def join(self, zone: str) -> None:
+        """One more machine, wherever it was thought to be."""
+        self._taken += 1
+        self._counts[zone] += 1
+
+    def needed(self, wanted: Counter[str], least: int) -> int:
+        """How many machines it takes until so many have come in these zones, and so many in all."""
+        if self.single:
+            return max(least, wanted.total())
+        missing = +wanted
+        number = 0
+        counts = self._start.copy()
+        while missing or number < least:
+            if number < len(self._known):
+                zone = self._known[number]
+            else:
+                zone = min(self.zones, key=lambda each: counts[each])
+            counts[zone] += 1
+            number += 1
+            if missing[zone] > 0:
+                missing[zone] -= 1
+                missing = +missing
+            if number > 10_000 + least:
+                break
+        return number

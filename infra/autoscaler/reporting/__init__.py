@@ -1,0 +1,1 @@
+"""What people and programs read: Events, metrics, logs, notices, availability and explanations."""

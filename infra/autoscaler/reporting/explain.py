@@ -1,0 +1,104 @@
+"""Why a pod runs, waits, or never will: one pod's part of a loop's answer, for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from infra.autoscaler.decision import Decision, Obstacle, SetDesired, Verdict
+from infra.autoscaler.observed.snapshot import SCHEDULER, Pod, Snapshot
+from infra.errors import UsageError
+from infra.nearest import nearest
+
+
+class Change(Struct, frozen=True):
+    """A group that this loop makes larger or smaller."""
+
+    group: str
+    was: int
+    desired: int
+    reason: str
+
+
+class Explained(Struct, frozen=True):
+    """What becomes of a pod."""
+
+    pod: str
+    """``namespace/name``."""
+    outcome: str
+    """``runs``, ``over``, ``leaves``, ``held`` (somebody holds it back), ``nominated``, or as a verdict says:
+    ``fits``, ``coming``, ``starting``, ``waits``, ``never``."""
+    text: str
+    """In one line."""
+    where: tuple[str, ...] = ()
+    """Nodes, or groups."""
+    gang: str | None = None
+    obstacles: tuple[Obstacle, ...] = ()
+    """Why each group does not take it, in the order in which they are asked."""
+    changes: tuple[Change, ...] = ()
+    """What the loop would do about it and about all else."""
+    unknown: tuple[str, ...] = ()
+    """What could not be read: the answer may be another with it."""
+    stopped: str | None = None
+    """Why nothing is written at all."""
+
+
+def explain(snapshot: Snapshot, decision: Decision, pod: str) -> Explained:
+    """One pod, ``namespace/name``. ``UsageError`` for one that is not there."""
+    found = _find(snapshot, pod)
+    outcome, text, verdict = _judged(found, decision)
+    unknown = [*snapshot.errors.items(), *snapshot.faults.items()]
+    return Explained(
+        pod=pod,
+        outcome=outcome,
+        text=text,
+        where=verdict.where if verdict is not None else (found.node,) if found.node else (),
+        gang=found.gang,
+        obstacles=verdict.obstacles if verdict is not None else (),
+        changes=tuple(
+            Change(each.group, each.was, each.desired, each.reason)
+            for each in decision.actions
+            if isinstance(each, SetDesired)
+        ),
+        unknown=tuple(f"{what}: {why}" for what, why in unknown),
+        stopped=decision.stopped,
+    )
+
+
+def _find(snapshot: Snapshot, pod: str) -> Pod:
+    namespace, slash, name = pod.partition("/")
+    if not slash or not namespace or not name:
+        raise UsageError(f"{pod!r}: say which pod as namespace/name, user-ada/train-0")
+    for each in snapshot.pods:
+        if (each.namespace, each.name) == (namespace, name):
+            return each
+    if why := snapshot.faults.get(f"Pod/{pod}"):
+        raise UsageError(f"{pod} makes no sense: {why}")
+    near = nearest(name, [each.name for each in snapshot.pods if each.namespace == namespace])
+    hint = f"; did you mean {namespace}/{near}?" if near else ""
+    raise UsageError(f"there is no pod {pod}, or it is over{hint}")
+
+
+def _judged(pod: Pod, decision: Decision) -> tuple[str, str, Verdict | None]:
+    for verdict in decision.verdicts:
+        if pod.uid in verdict.pods or (pod.gang is not None and verdict.gang == pod.gang and not pod.node):
+            return verdict.outcome, verdict.text, verdict
+    if pod.deleting:
+        return "leaves", f"it is being deleted{f', on {pod.node}' if pod.node else ''}", None
+    if pod.node:
+        return "runs", f"it is on {pod.node}", None
+    if pod.gated:
+        return "held", "a scheduling gate holds it back: its queue has not let it in yet", None
+    if pod.scheduler != SCHEDULER:
+        return "held", f"the scheduler {pod.scheduler} places it, by rules that are not known here", None
+    if pod.nominated:
+        return "nominated", f"the scheduler makes room for it on {pod.nominated}", None
+    if pod.daemon:
+        return "held", "it comes with its node, and no node is started for it", None
+    return "waits", "this loop has no word on it", None
+
+
+def clock(when: float | None) -> str:
+    """``14:05`` (UTC) for people; the empty string for None."""
+    return f"{datetime.fromtimestamp(when, UTC):%H:%M}" if when is not None else ""

@@ -1,0 +1,65 @@
+"""What pods are told of themselves, as Events: why they wait, or where they are going."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from infra.autoscaler.backoff import barred
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Decision, Verdict
+from infra.autoscaler.launch_failures.detection import words
+from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.reporting.news import News
+
+_REASONS: Final[dict[str, str]] = {
+    "coming": "MachineBoots",
+    "starting": "MachineStarts",
+    "waits": "WaitsForCapacity",
+    "never": "FitsNowhere",
+}
+"""By outcome. A pod that fits on a node which is there hears from the scheduler."""
+
+ELSEWHERE: Final = "MachineStartsElsewhere"
+"""Another reason than `MachineStarts`, which a pod has mostly heard a moment before of the first region: new
+words of the same reason are kept back for minutes."""
+
+
+def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[News]:
+    """Each pod's news; those that can't be helped first, as a round has a budget."""
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    for verdict in sorted(decision.verdicts, key=_urgency):
+        reason = _REASONS.get(verdict.outcome)
+        why = _why_there(verdict, decision, config)
+        note = verdict.text + why
+        if why:
+            reason = ELSEWHERE
+        for uid in verdict.pods if reason is not None else ():
+            if (pod := pods.get(uid)) is not None:
+                yield News(
+                    kind="Pod",
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=uid,
+                    reason=reason or "",
+                    note=note,
+                    type="Normal" if verdict.outcome in ("coming", "starting") else "Warning",
+                )
+
+
+def _urgency(verdict: Verdict) -> int:
+    return ("never", "waits", "starting", "coming", "fits").index(verdict.outcome)
+
+
+def _why_there(verdict: Verdict, decision: Decision, config: Config) -> str:
+    """For what starts in a group that is not its pool's first: why not in those before it."""
+    if verdict.outcome != "starting":
+        return ""
+    started = {group.name: group for group in config.groups if group.name in verdict.where}
+    before = [
+        words(group, bar)
+        for group in config.groups
+        if any(group.pool == other.pool and group.order < other.order for other in started.values())
+        and (bar := barred(group, decision.memory.backoffs, decision.at)) is not None
+    ]
+    return "".join(f"; {each}" for each in before)

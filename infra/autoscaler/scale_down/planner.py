@@ -1,0 +1,87 @@
+"""What is idle, broken or taken away, and how it ends.
+
+By choice, for a machine without work::
+
+    idle ── taint ──(settle)── look again ── evict ──(all gone)── terminate ── release ── gone
+              │                    │           │
+              └── a pod came, or work is planned on it: the taint goes, and all is as before
+
+A machine that its group or AWS ends in any case is tainted and emptied at once: its pods are told when it
+ends, and evicted, batch work among them; then its lifecycle hook is released. What never joined the cluster,
+or was lost to it and holds no work, is terminated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Action, Notice
+from infra.autoscaler.memory import Memory
+from infra.autoscaler.observed.cluster_state import ClusterState
+from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.scale_down.candidates import candidates
+from infra.autoscaler.scale_down.termination import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleIn:
+    """What is to be done, and what must be known in the next loop."""
+
+    actions: tuple[Action, ...]
+    memory: Memory
+    notices: tuple[Notice, ...] = ()
+
+
+def plan(
+    view: ClusterState,
+    held: frozenset[str],
+    sizes: Mapping[str, int],
+    snapshot: Snapshot,
+    memory: Memory,
+    config: Config,
+    now: float,
+) -> ScaleIn:
+    """The next step of every machine that is on its way out, and those that begin.
+
+    ``held``: machines that get work by this loop's plan. ``sizes``: groups that grow in it: they do not
+    shrink meanwhile. Where pods or nodes could not be read nothing is touched: what looks idle may not be.
+    """
+    if any(what.startswith(("kube/nodes", "kube/pods")) for what in snapshot.errors):
+        return ScaleIn((), memory)
+    memory = _observed(view, memory, now)
+    steps = Steps(view, held, sizes, snapshot, memory, config, now)
+    for machine in view.machines:
+        steps.go_on(machine)
+    for group in view.groups.values():
+        if group.state is not None:
+            steps.asleep(group.state)
+    for machine in candidates(view, held, sizes, memory, config, steps.allowance, steps.budgets, now):
+        steps.begin(machine)
+    return ScaleIn(
+        tuple(steps.actions), replace(memory, drains=steps.drains, spared=steps.spared), tuple(steps.notices)
+    )
+
+
+def _observed(view: ClusterState, memory: Memory, now: float) -> Memory:
+    """Since when machines are idle, or boot."""
+    idle: dict[str, float] = {}
+    boots: dict[str, float] = {}
+    for machine in view.machines:
+        if machine.group is None:
+            continue
+        if machine.state in ("booting", "stuck"):
+            if machine.instance is not None:
+                boots[machine.instance.id] = memory.boots.get(machine.instance.id, now)
+        elif machine.node is not None and not machine.pods and machine.state != "gone":
+            idle[machine.name] = memory.idle.get(machine.name, now)
+    silent = {name for name, group in view.groups.items() if group.state is None}
+    if silent:
+        # Of a region that does not answer the instances are not seen: what is known of them stays.
+        boots = {**memory.boots, **boots}
+    names = {machine.name for machine in view.machines}
+    spared = {name: until for name, until in memory.spared.items() if until > now and name in names}
+    return replace(memory, idle=idle, boots=boots, spared=spared)

@@ -1,0 +1,117 @@
+"""Machines in regions without NAT: what they call must have a way that does not lead through the internet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from infra.catalogue import endpoints
+from infra.catalogue.endpoints import Word
+from infra.checks.facts import Facts, Place
+from infra.checks.phrases import listed
+from infra.checks.registry import Finding, check
+from infra.errors import Level
+from infra.spec.sites import Nat
+
+_DEFAULT: Final = "_default"
+"""The registry mirror of every registry without an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """An AWS site whose private subnets have no way to the internet, and machines stand in them."""
+
+    place: Place
+    pools: tuple[str, ...]
+    masters: bool
+    ssh_nodes: tuple[str, ...]
+    """Those without a public address."""
+
+    @property
+    def machines(self) -> str:
+        """In words: ``pools cpu and gpu, the masters``."""
+        pools = [f"pool{'s' * (len(self.pools) > 1)} {listed(self.pools)}"] if self.pools else []
+        masters = ["the masters"] if self.masters else []
+        return ", ".join([*pools, *masters, *(f"SSH node {name}" for name in self.ssh_nodes)])
+
+
+def _enclosed(facts: Facts) -> Iterator[Enclosed]:
+    for place in facts.places.values():
+        if place.site.nat is not Nat.NONE:
+            continue
+        found = Enclosed(
+            place,
+            tuple(group.machines.name for group in facts.groups if group.place is place and group.bounds.max),
+            facts.primary is place and bool(facts.spec.images),
+            tuple(
+                name
+                for name, node in facts.spec.access.ssh_nodes.items()
+                if not node.public and facts.places.get(node.site or "", facts.primary) is place
+            ),
+        )
+        if found.machines:
+            yield found
+
+
+def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
+    """Endpoint → what calls the service: what cookbooks, add-ons and the autoscaler ask of AWS."""
+    spec = facts.spec
+    wanted: dict[Word, str] = {}
+    if spec.secrets.store == "ssm" and (enclosed.pools or enclosed.masters):
+        wanted["ssm"] = "the token to join"
+    if any(bucket.path for bucket in spec.storage.s3.values()) or spec.storage.copies:
+        wanted["s3"] = "buckets"
+    if enclosed.masters:
+        wanted["s3"] = "copies of etcd"
+        if spec.autoscaler.enabled and spec.autoscaler.image:
+            wanted["autoscaling"] = wanted["ec2"] = "the autoscaler"
+        if spec.storage.efs:
+            wanted["elasticfilesystem"] = "volumes"
+    return wanted
+
+
+@check("SITE030", Level.ERROR, "Machines without a way out lack an endpoint of what they call.")
+def endpoints_lack(facts: Facts) -> Iterator[Finding]:
+    for enclosed in _enclosed(facts):
+        place = enclosed.place
+        wanted = needed(facts, enclosed)
+        lacking = [word for word in endpoints.WORDS if word in wanted and word not in place.site.endpoints]
+        if lacking:
+            callers = ", ".join(f"{word} ({wanted[word]})" for word in lacking)
+            message = (
+                f"nothing leads out of {place.name} (nat: none), and {enclosed.machines} must reach {callers}"
+            )
+            complete = ", ".join(dict.fromkeys((*place.site.endpoints, *lacking)))
+            path = place.at("endpoints") if "endpoints" in place.site.model_fields_set else place.at("nat")
+            yield Finding(path, message, f"endpoints: [{complete}], or 'nat: one'")
+
+
+@check("SITE031", Level.ERROR, "Machines without a way out have no source of container images.")
+def images_out_of_reach(facts: Facts) -> Iterator[Finding]:
+    if _DEFAULT in facts.spec.machines.registry_mirrors:
+        return
+    for enclosed in _enclosed(facts):
+        message = (
+            f"nothing leads out of {enclosed.place.name} (nat: none): {enclosed.machines} can't pull the "
+            "images of the cluster's own pods, and never become ready"
+        )
+        hint = f"'nat: one', or machines.registry_mirrors with {_DEFAULT}: a mirror inside the network"
+        yield Finding(enclosed.place.at("nat"), message, hint)
+
+
+@check("SITE032", Level.ERROR, "Masters without a way out can't reach AWS in other regions.")
+def masters_enclosed(facts: Facts) -> Iterator[Finding]:
+    for enclosed in _enclosed(facts):
+        others = [name for name in facts.places if name != enclosed.place.name]
+        reasons = []
+        if facts.spec.autoscaler.enabled and facts.spec.autoscaler.image:
+            reasons.append("scale groups")
+        if facts.spec.secrets.store == "ssm":
+            reasons.append("hand out tokens")
+        if enclosed.masters and others and reasons:
+            message = (
+                f"the masters in {enclosed.place.name} (nat: none) {' and '.join(reasons)} in "
+                f"{listed(others)} too, and an endpoint leads to its own region alone"
+            )
+            yield Finding(enclosed.place.at("nat"), message, "'nat: one' in the primary region")

@@ -1,0 +1,58 @@
+"""Answers of the autoscaler on the terminal, and the environment that asking AWS takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from infra.commands.terminal import note, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from infra.autoscaler.decision import Decision
+
+
+@contextmanager
+def environment(more: Mapping[str, str]) -> Iterator[None]:
+    """Variables for as long as the block runs: boto3 reads its profile there."""
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def tell_all(decision: Decision) -> None:
+    """Everything that waits, equal pods together."""
+    if not decision.verdicts:
+        say("No pod waits.")
+        return
+    table = new_table("pods", "for example", "outcome", "")
+    for each in decision.verdicts:
+        table.add_row(str(each.count), each.example or each.gang or "", each.outcome, each.text)
+    show(table)
+    if decision.stopped:
+        note(f"! nothing is written: {decision.stopped}")
+
+
+def new_table(*names: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def show(table: Table) -> None:
+    from rich.console import Console
+
+    Console().print(table)

@@ -1,0 +1,35 @@
+"""What a cluster is to consist of: the machines that become its nodes, and its rendered objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose
+from infra.drive import clock
+
+if TYPE_CHECKING:
+    from infra.drive.kubernetes.apply import Part
+    from infra.drive.secrets import Store
+
+
+def nodes_of(project: Project) -> list[Chosen]:
+    """The machines with a name of their own that are to be nodes."""
+    from infra.drive.kubernetes import joining
+
+    build = project.environment.build
+    every = choose(project, "", ())
+    return [each for each in every if joining.becomes_node(joining.recipes(build, each.name))]
+
+
+def rendered(project: Project) -> Path:
+    """Where the cluster's objects are."""
+    return project.environment.build / "kubernetes"
+
+
+def permitted(store: Store, found: Part) -> Part:
+    """A part without those whose certificates were taken back and still hold."""
+    from infra.drive.kubernetes import apply, secrets
+
+    return apply.without(found, secrets.locked_out(store, clock.now()))

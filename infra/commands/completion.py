@@ -1,0 +1,118 @@
+"""Completion of values: environments, and the sites, pools, users and machines of a spec.
+
+invoke's own scripts for bash, zsh and fish ask ``invoke --complete`` for the words that may come next. invoke
+knows tasks and options; what an option takes is added here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from invoke import program
+from invoke.completion.complete import complete as of_invoke
+
+from infra.errors import CausewayError
+
+if TYPE_CHECKING:
+    from invoke.parser.context import ParserContext
+
+    from infra.load.source import Value
+
+
+def complete(names: Any, core: Any, initial_context: Any, collection: Any, parser: Any) -> Any:
+    """invoke's ``complete``, which prints words and ends, but for values that are known here."""
+    words = core.remainder.split()[1:]
+    tokens = [word for word in words if word != "="]
+    try:
+        found = values(tokens, parser.contexts)
+    except (CausewayError, OSError):
+        found = ()
+    if not found:
+        return of_invoke(names, core, initial_context, collection, parser)
+    sys.stdout.write("".join(f"{word}\n" for word in found))
+    raise SystemExit(0)
+
+
+def values(tokens: list[str], contexts: Mapping[str, ParserContext]) -> Collection[str]:
+    """The values that may stand at the end of a command line; none where something else is expected.
+
+    The shells' scripts do not say whether a space ends the line: a whole value is taken to be complete.
+    """
+    place = next((index for index in reversed(range(len(tokens))) if tokens[index] in contexts), None)
+    if place is None:
+        return ()
+    context, arguments = contexts[tokens[place]], tokens[place + 1 :]
+    taking = {flag: argument for flag, argument in context.flags.items() if argument.takes_value}
+    before, last = ["", "", *arguments][-2:]
+    if last in taking:
+        name = taking[last].name
+    elif before in taking:
+        name = taking[before].name
+    elif len(arguments) < 2 and not last.startswith("-") and context.positional_args:
+        name = context.positional_args[0].name
+    else:
+        return ()
+    if name not in _VALUES:
+        return ()
+    found = _VALUES[name](_environment(arguments))
+    return () if last in found else found
+
+
+def _environment(arguments: list[str]) -> str:
+    pairs = pairwise(arguments)
+    return next((value for option, value in pairs if option in ("--env", "-e")), "")
+
+
+def _environments(_: str) -> list[str]:
+    from infra.commands.environment import environments
+
+    return environments()
+
+
+def _spec(environment: str) -> Value:
+    """The values as written: also of a spec that is being edited and is not sound."""
+    from infra.commands.environment import find
+    from infra.load.inherit import read
+
+    return read(find(environment).spec_file)[0]
+
+
+def _under(*path: str) -> Callable[[str], Collection[str]]:
+    def keys(environment: str) -> Collection[str]:
+        value: Value | None = _spec(environment)
+        for step in path:
+            value = value.child(step) if value else None
+        return tuple(value.content) if value and isinstance(value.content, dict) else ()
+
+    return keys
+
+
+def _nodes(environment: str) -> Collection[str]:
+    sites = _spec(environment).child("sites")
+    found: list[str] = []
+    for site in sites.content.values() if sites and isinstance(sites.content, dict) else ():
+        nodes = site.child("nodes")
+        found += nodes.content if nodes and isinstance(nodes.content, dict) else ()
+    return found
+
+
+_VALUES: Final[Mapping[str, Callable[[str], Collection[str]]]] = {
+    "env": _environments,
+    "image": _under("images"),
+    "node": _nodes,
+    "nodes": _nodes,
+    "only": _under("sites"),
+    "pool": _under("pools"),
+    "region": _under("sites"),
+    "site": _under("sites"),
+    "user": _under("access", "users"),
+}
+"""An argument of a task, by its name → the values that it may have in an environment."""
+
+
+def install() -> None:
+    """Replace the function of invoke's program."""
+    program.complete = complete  # type: ignore[attr-defined]

@@ -1,0 +1,131 @@
+"""`invoke nodes`: every machine with a name of its own as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from infra.commands.environment import Project
+from infra.commands.machines.selection import Chosen, choose, existing
+from infra.commands.rendering import write
+from infra.commands.terminal import columns, note, say, say_json
+from infra.drive import clock
+from infra.errors import CausewayError
+
+if TYPE_CHECKING:
+    from infra.drive.machines.survey import Facts
+
+
+def nodes(project: Project, site: str, names: Sequence[str], *, json: bool) -> int:
+    """Each machine as it is now; 1 when one is down, failed its last run, or has a sick GPU."""
+    from infra.drive.machines.survey import everywhere, survey
+
+    chosen = existing(project, choose(project, site, names))
+    found = everywhere([(each.name, each.fqdn) for each in chosen], survey)
+    wanted = _inputs(project, chosen)
+    rows = [_row(each, found[each.name], wanted.get(each.name)) for each in chosen]
+    if json:
+        say_json(rows)
+    elif rows:
+        heading = ("node", "site", "state", "converged", "drift", "gpus", "os", "kernel", "versions")
+        say(columns(heading, [_line(row) for row in rows]))
+        for row in rows:
+            if row["error"]:
+                note(row["error"])
+            for reason in row.get("gpus", {}).get("reasons", ()):
+                note(f"{row['node']}: {reason}")
+            if row.get("keys_elsewhere"):
+                note(f"{row['node']}: its keys are not in this folder; drift is told by all else")
+    return 0 if all(row["state"] == "ok" for row in rows) else 1
+
+
+def _inputs(project: Project, chosen: Iterable[Chosen]) -> dict[str, str]:
+    """Node → the digests of what it would be sent now; nothing for one that can't be told."""
+    from infra.drive.machines.payload import payload, shared
+
+    write(project)
+    build = project.environment.build
+    common = shared(build)
+    found = {}
+    for each in chosen:
+        try:
+            found[each.name] = payload(build, each.name, each.site, each.roles, common).inputs
+        except CausewayError:
+            continue
+    return found
+
+
+def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> dict[str, Any]:
+    from infra.drive.machines.payload import differs, keyless
+
+    row: dict[str, Any] = {"node": chosen.name, "site": chosen.site, "error": None}
+    if isinstance(found, CausewayError):
+        return {**row, "state": "down", "error": str(found)}
+    report = found.report
+    healthy = None if found.cards is None else sum(card.healthy for card in found.cards)
+    sick = [
+        f"GPU {card.index}: {reason}"
+        for card in found.cards or ()
+        if not card.healthy
+        for reason in card.reasons or ("sick",)
+    ]
+    if not sick and found.gpu_trouble:
+        sick = [found.gpu_trouble]
+    state = (
+        "never converged" if report is None
+        else "failed" if not report.success
+        else "sick GPU" if sick or (healthy is not None and healthy < chosen.cards)
+        else "ok"
+    )  # fmt: skip
+    drift = (
+        None if report is None or wanted is None
+        else "spec or cookbooks changed" if differs(report.inputs, wanted)
+        else "none"
+    )  # fmt: skip
+    return {
+        **row,
+        "state": state,
+        "converged": report.ended.isoformat() if report else None,
+        "updated": len(report.updated) if report else None,
+        "drift": drift,
+        "keys_elsewhere": bool(report and wanted and keyless(report.inputs, wanted)),
+        "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
+        "gpus": {"spec": chosen.cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
+        "os": found.os,
+        "kernel": found.kernel,
+        "booted": found.booted.isoformat() if found.booted else None,
+        "reboot_required": found.reboot,
+        "secure_boot": found.secure_boot,
+        "chef": report.chef if report else None,
+        "cookbooks": dict(report.cookbooks) if report else {},
+        "packages": dict(found.packages),
+    }
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    if row["state"] == "down":
+        return (row["node"], row["site"], "down", *[""] * 6)
+    gpus = row["gpus"]
+    seen = gpus["present"] if gpus["healthy"] is None else gpus["healthy"]
+    return (
+        row["node"],
+        row["site"],
+        row["state"] + (", reboot" if row["reboot_required"] else ""),
+        _ago(row["converged"]),
+        {"none": "none", None: "?"}.get(row["drift"], "changed"),
+        f"{seen}/{gpus['spec']}" if gpus["spec"] or gpus["present"] else "·",
+        row["os"],
+        row["kernel"],
+        ", ".join(f"{name} {version}" for name, version in row["packages"].items()),
+    )
+
+
+def _ago(moment: str | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = (clock.now() - datetime.fromisoformat(moment)).total_seconds()
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"

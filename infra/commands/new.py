@@ -1,0 +1,95 @@
+"""A lab's own repository: what it starts with, and what a newer Causeway brings there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Final
+
+from infra.errors import UsageError
+from infra.shipped_files import ROOT
+
+_BROUGHT: Final = ("docs/ci", "docs/iam", "docs/iam.md")
+"""Files that belong to Causeway's version, and are written again."""
+
+
+def new(folder: Path, name: str = "") -> int:
+    """Write what is missing in ``folder``, and what belongs to this version. Files of the lab's own stay.
+
+    ``name``: of the lab and its environment; the folder's by default.
+    """
+    from infra.commands.reference import update
+    from infra.commands.terminal import say
+
+    name = name or _present(folder) or folder.resolve().name
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    own = {path: text for path, text in _own(name).items() if not (folder / path).exists()}
+    if f"environments/{name}.yaml" in own:
+        _require_name(name)
+    wrote = [path for path, text in {**own, **_brought()}.items() if update(folder / path, text)]
+    for path in sorted(wrote):
+        say(f"wrote {path}")
+    if own:
+        say(f"Next: cd {folder} && make install && .venv/bin/invoke plan")
+    elif not wrote:
+        say("Everything is there already.")
+    return 0
+
+
+def _require_name(name: str) -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    from infra.spec.types import Name
+
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as fault:
+        raise UsageError(f"{fault.errors()[0]['msg']}; give another with --name") from None
+
+
+def _present(folder: Path) -> str:
+    """An environment of a repository that has some: another one is only made by ``name``."""
+    files = sorted((folder / "environments").glob("*.yaml"))
+    return next((path.stem for path in files if not path.stem.endswith(".lock")), "")
+
+
+def _own(name: str) -> Mapping[str, str]:
+    """Path → text of what is the lab's own once it is there."""
+    from infra.render.templating import fill
+
+    static = ROOT / "templates" / "new"
+    return {
+        f"environments/{name}.yaml": fill("new/spec.yaml.j2", name=name),
+        "README.md": fill("new/README.md.j2", name=name),
+        "tasks.py": (static / "tasks.py").read_text(encoding="utf-8"),
+        "Makefile": (static / "Makefile").read_text(encoding="utf-8"),
+        ".gitignore": (static / "gitignore").read_text(encoding="utf-8"),
+        "requirements.txt": f"{requirement()}\n",
+    }
+
+
+def _brought() -> Mapping[str, str]:
+    from infra.commands.reference import schema_text
+
+    files = [file for name in _BROUGHT for file in (ROOT / name, *(ROOT / name).rglob("*")) if file.is_file()]
+    # A lab's repository has nothing to build the autoscaler's image from.
+    files = [file for file in files if not file.match("*-autoscaler.yml")]
+    return {
+        "environments/spec.schema.json": schema_text(),
+        **{str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files},
+    }
+
+
+def requirement() -> str:
+    """How pip finds this very version again: a release, or the commit, folder or archive it was installed
+    from (PEP 610)."""
+    here = distribution("causeway")
+    origin = json.loads(here.read_text("direct_url.json") or "{}")
+    if vcs := origin.get("vcs_info"):
+        return f"causeway[local] @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}"
+    if origin:
+        return f"causeway[local] @ {origin['url']}"
+    return f"causeway[local]=={here.version}"

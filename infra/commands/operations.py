@@ -1,0 +1,124 @@
+"""Looking at the world without changing it (and making the one bucket that must exist first)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from infra.commands import account_zones, pki_store, session
+from infra.commands.environment import Environment, load_project
+from infra.commands.terminal import note, say, say_json
+from infra.errors import LocalAwsError, UsageError
+
+if TYPE_CHECKING:
+    from infra.spec import Spec
+
+
+def outputs(environment: Environment, *, json: bool) -> int:
+    """What AWS decided in the last apply."""
+    from infra.drive import lifecycle
+    from infra.drive import outputs as kept
+
+    project = load_project(environment, changeable=True)
+    if not (environment.build / "terraform").is_dir():
+        raise UsageError(
+            f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
+        )
+    job = session.job(project)
+    values = lifecycle.outputs(job)
+    if values:
+        kept.keep(job.folders, values)
+    if json:
+        say_json(values)
+        return 0
+    if not values:
+        say(f"No outputs: nothing of {environment.name} was applied.")
+        return 0
+    import yaml
+
+    say(yaml.safe_dump(values, sort_keys=True, allow_unicode=True, width=110).rstrip())
+    return 0
+
+
+def drift(environment: Environment, *, json: bool) -> int:
+    """Compare the world with the state; 2 when they differ."""
+    from infra.commands.planning import progress, ready
+    from infra.drive import lifecycle, summary
+
+    _, job = ready(environment)
+    found = lifecycle.drift(job, listener=progress())
+    if json:
+        say_json(summary.drift_json(found.changes, found.undeclared))
+    else:
+        name, options = environment.name, environment.options
+        say(summary.drift_text(found.changes, found.undeclared, environment=name, options=options))
+    return found.exit_code
+
+
+def doctor(environment: Environment, *, json: bool) -> int:
+    """Everything that must be right on this machine and in the account; 1 when something is wrong."""
+    from infra.drive import doctor as doctors
+
+    project = load_project(environment, changeable=True)
+    cluster = project.cluster
+    lost: list[doctors.Finding] = []
+    env: Mapping[str, str] = {}
+    try:
+        env = session.credentials(environment, cluster)
+    except LocalAwsError as problem:
+        lost.append(doctors.Finding("embedded AWS", "fail", str(problem)))
+    context = doctors.Context(
+        options=environment.options,
+        build=environment.build,
+        env={**os.environ, **env},
+        # Without it nothing is asked: it would be the user's own account that answers.
+        uses_aws=bool(cluster.regions) and not lost,
+        embedded=session.is_embedded(environment, cluster),
+        account=cluster.aws.account,
+        profile=cluster.aws.profile,
+        regions=tuple(region.region for region in cluster.regions),
+        bucket=cluster.state.bucket,
+        bucket_region=cluster.state.region,
+        vcpus=_vcpus(project.loaded.spec),
+    )
+    findings = [*lost, *doctors.examine(context)]
+    if context.signed_in and not context.embedded:
+        findings += account_zones.findings(project, context.env)
+    findings += [
+        doctors.Finding("certificates", "warn", note) for note in pki_store.notes(project, context.env)
+    ]
+    if json:
+        say_json(doctors.to_json(findings))
+    else:
+        say(doctors.text(findings))
+    return 1 if any(finding.state == "fail" for finding in findings) else 0
+
+
+def _vcpus(spec: Spec) -> Mapping[tuple[str, str], int]:
+    """(AWS region, quota) → vCPUs that may run there at most, as the check of stated quotas counts them."""
+    from infra.checks.facts import Facts
+    from infra.checks.quotas import may_run
+
+    facts = Facts(spec)
+    found: dict[tuple[str, str], int] = {}
+    for (site, quota), owners in may_run(facts).items():
+        if site in facts.places:
+            key = facts.places[site].region, quota
+            found[key] = found.get(key, 0) + sum(owners.values())
+    return found
+
+
+def bootstrap(environment: Environment) -> int:
+    """Make the bucket of the state."""
+    from infra.drive import bootstrap as making
+
+    cluster = load_project(environment, changeable=True).cluster
+    if cluster.state.kind != "s3":
+        raise UsageError(f"{environment.spec_file}: its state is local: there is no bucket to make")
+    env: dict[str, Any] = {**os.environ, **session.credentials(environment, cluster)}
+    done = making.state_bucket(cluster, env)
+    for line in done:
+        note(f"{cluster.state.bucket}: {line}")
+    say(f"The state of {environment.name} is kept in s3://{cluster.state.bucket}/{cluster.state.key}")
+    return 0

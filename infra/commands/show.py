@@ -1,0 +1,182 @@
+"""What a spec says, read back to the person who wrote it: nothing is rendered, nothing is driven."""
+
+from __future__ import annotations
+
+from infra.commands.environment import Environment, placed, read_lock
+from infra.commands.terminal import columns, note, problems_json, say, say_json, tell
+from infra.errors import SpecError, UsageError
+from infra.load import load
+
+
+def validate(environment: Environment, *, json: bool) -> int:
+    """Everything that is wrong with a spec and its lock file; 1 when it can't be used."""
+    from infra.commands.environment import load_project
+
+    try:
+        problems, sound = load_project(environment).loaded.problems, True
+    except SpecError as error:
+        problems, sound = tuple(error.problems), False
+    if json:
+        say_json(problems_json(problems))
+        return 0 if sound else 1
+    tell(problems)
+    errors = sum(problem.fatal for problem in problems)
+    others = len(problems) - errors
+    verdict = "is sound" if sound else f"has {errors} error{'s' * (errors != 1)}"
+    rest = f", {others} other finding{'s' * (others != 1)}" if others else ""
+    say(f"{environment.spec_file} {verdict}{rest}")
+    return 0 if sound else 1
+
+
+def spec(environment: Environment, *, resolved: bool, json: bool) -> int:
+    """The spec once all that it extends is merged; resolved: each value with its origin."""
+    loaded = load(environment.spec_file)
+    if not resolved:
+        if json:
+            say_json(loaded.spec.model_dump(mode="json", exclude_unset=True))
+        else:
+            import yaml
+
+            plain = loaded.root.plain()
+            say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110).rstrip())
+        return 0
+    from infra.commands.provenance import origins
+    from infra.errors import dotted
+
+    found = origins(loaded)
+    if json:
+        say_json([one.to_json() for one in found])
+        return 0
+    lines = [(f"{dotted(one.path)}: {one.value}", str(one.position or "default")) for one in found]
+    width = min(100, max(len(text) for text, _ in lines))
+    for text, origin in lines:
+        say(f"{text:<{width}}  # {origin}")
+    return 0
+
+
+def addresses(environment: Environment, *, json: bool) -> int:
+    """The whole address plan as a tree with sizes and use."""
+    from infra.resolve.addresses import plan_addresses
+    from infra.resolve.lockfile import parse
+    from infra.resolve.usage import Node, tree
+
+    lock = parse(read_lock(environment), str(environment.lock_file))
+    loaded = load(environment.spec_file)
+    try:
+        plan = plan_addresses(loaded.spec, lock)
+    except SpecError as problem:
+        raise placed(problem, loaded) from None
+    if json:
+        say_json({owner: str(block) for owner, block in plan.blocks.items()})
+        return 0
+
+    def show(node: Node, depth: int) -> None:
+        name = "  " * depth + (node.owner if depth < 2 else node.owner.rsplit("/", 1)[-1])
+        use = f"{node.used:>12,} of {node.size:,} used" if node.children else f"{node.size:>12,} addresses"
+        say(f"{name:<44} {node.block!s:<18} {node.source:<10} {use}")
+        for child in node.children:
+            show(child, depth + 1)
+
+    for root in tree(plan):
+        show(root, 0)
+    return 0
+
+
+def catalogue(
+    environment: Environment,
+    *,
+    refresh: bool,
+    region: tuple[str, ...],
+    client: str,
+    list_gpus: bool,
+    json: bool,
+) -> int:
+    """How old the catalogue is and what it knows; refresh: ask AWS in these regions, or in the spec's.
+    ``client``: pin this release of CINC, or line of releases. ``list_gpus``: the models of GPUs."""
+    from infra.catalogue import gpus, instances, prices, regions
+
+    if client:
+        from infra.drive import client_pin
+
+        client_pin.refresh(client, said=note)
+    if refresh:
+        _refresh(environment, region or _regions(environment))
+    if list_gpus:
+        return _gpus(json=json)
+    told = {
+        "instance_types": len(instances.names()),
+        "regions": len(regions.names()),
+        "gpu_models": len(gpus.names()),
+        "prices_dated": prices.DATED,
+    }
+    if json:
+        say_json(told)
+    else:
+        say(
+            f"{told['instance_types']:,} instance types, {told['regions']} regions, {told['gpu_models']} GPU "
+            f"models; prices of {told['prices_dated']}"
+        )
+    return 0
+
+
+def _gpus(*, json: bool) -> int:
+    from infra.catalogue import gpus
+
+    found = [card for name in gpus.names() if (card := gpus.find(name)) is not None]
+    if json:
+        say_json(
+            [
+                {
+                    "model": card.slug,
+                    "name": card.name,
+                    "also": list(card.aliases),
+                    "class": card.gpu_class,
+                    "memory_mib": card.memory_mib,
+                    "compute_capability": card.compute_capability,
+                    "drivers": [card.first_driver, card.last_driver],
+                }
+                for card in found
+            ]
+        )
+        return 0
+    rows = [
+        (
+            card.slug,
+            card.gpu_class,
+            f"{card.memory_mib / 1024:.0f} GiB",
+            card.compute_capability,
+            f"{card.first_driver} to {card.last_driver or 'today'}",
+            ", ".join(card.aliases),
+        )
+        for card in sorted(found, key=lambda card: (float(card.compute_capability), card.slug))
+    ]
+    say(columns(("model", "class", "memory", "compute", "drivers", "also"), rows))
+    return 0
+
+
+def _regions(environment: Environment) -> tuple[str, ...]:
+    """The AWS regions that a spec names, be it sound or not: an unknown type is a reason to ask AWS."""
+    from infra.load.inherit import read
+
+    written = read(environment.spec_file)[0].plain()
+    sites = written.get("sites", {}) if isinstance(written, dict) else {}
+    found = {
+        str(site.get("region") or name)
+        for name, site in sites.items()
+        if isinstance(site, dict) and site.get("kind") == "aws"
+    }
+    if not found:
+        raise UsageError(f"{environment.spec_file} names no AWS region; name one with --region")
+    return tuple(sorted(found))
+
+
+def _refresh(environment: Environment, regions: tuple[str, ...]) -> None:
+    import boto3
+
+    from infra.drive.catalogue import refresh
+    from infra.load.inherit import read
+
+    aws = read(environment.spec_file)[0].child("aws")
+    profile = aws.child("profile") if aws is not None else None
+    name = profile.content if profile is not None and isinstance(profile.content, str) else None
+    refresh(regions, boto3.Session(profile_name=name), said=note)

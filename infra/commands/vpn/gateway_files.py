@@ -1,0 +1,211 @@
+"""What stands on gateways and VPN servers: rendered files and the secrets beside them, ready and brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from infra.commands import pki_store, session
+from infra.commands.environment import Project
+from infra.commands.rendering import write
+from infra.commands.terminal import note, say, say_json
+from infra.commands.vpn import devices
+from infra.errors import CausewayError, DriveError, UsageError
+from infra.nearest import meant_one_of
+
+if TYPE_CHECKING:
+    from infra.drive.secrets import Store
+    from infra.drive.ssh import Machine
+    from infra.model.remote import VpnServer
+
+STRONGSWAN, OPENVPN = "strongswan", "openvpn"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tree, and the machine that it is for."""
+
+    target: str
+    """``strongswan`` or ``openvpn``."""
+    site: str
+    machine: Machine
+    reload: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Below the build folder."""
+        return f"{self.target}/{self.site}"
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """How bringing a tree to its machine went."""
+
+    changed: tuple[str, ...] = ()
+    """Paths of files, as the machine tells."""
+    error: str = ""
+    """Why the machine does not have it; empty when all is well."""
+
+
+def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
+    """All machines of the private network, or those of some sites. ``UsageError`` for a site without any."""
+    from infra.drive.ssh import Machine
+    from infra.drive.vpn import gateways
+
+    cluster = project.cluster
+    found = [Place(STRONGSWAN, each.site, Machine(each.fqdn), gateways.RELOAD) for each in cluster.gateways]
+    found += [
+        Place(OPENVPN, each.site, Machine(each.fqdn), ("/usr/local/sbin/remote-access", "reload"))
+        for each in cluster.access.vpn.servers
+    ]
+    wanted = set(sites)
+    known = {each.site for each in found}
+    if lost := sorted(wanted - known):
+        hint = meant_one_of(lost[0], known)
+        raise UsageError(f"{lost[0]}: no site with a gateway or a VPN server; {hint}")
+    return tuple(each for each in found if not wanted or each.site in wanted)
+
+
+def prepare(project: Project, kept: Store) -> frozenset[str]:
+    """Bring the trees in the build folder up to date, secrets included; the sites whose tree changed.
+
+    Laptops' servers get OpenVPN's once there is a PKI.
+    """
+    from infra.drive import workspace
+
+    written = write(project)
+    build = project.environment.build
+    with workspace.locked(build):
+        changed = {*_keys(project, kept), *_certificates(project, kept)}
+    for path in (*written.added, *written.changed, *written.removed):
+        target, _, below = path.partition("/")
+        if target in {STRONGSWAN, OPENVPN}:
+            changed.add(below.partition("/")[0])
+    return frozenset(changed)
+
+
+def _keys(project: Project, kept: Store) -> list[str]:
+    from infra.drive import secret_files
+    from infra.drive.secrets import gateway_keys
+    from infra.drive.vpn.keys import KEYS_FILE, keys
+
+    cluster, build = project.cluster, project.environment.build
+    values = gateway_keys(cluster.gateways, kept)
+    return [
+        gateway.site
+        for gateway in cluster.gateways
+        if secret_files.write(
+            build, f"{STRONGSWAN}/{gateway.site}", {KEYS_FILE: keys(gateway, project.outputs, values)}
+        )
+    ]
+
+
+def _certificates(project: Project, kept: Store) -> list[str]:
+    from infra.drive import secret_files
+    from infra.drive.vpn import profiles, wireguard
+
+    vpn = project.cluster.access.vpn
+    if not vpn.servers:
+        return []
+    pki = pki_store.pki(project, kept)
+    with_pki = vpn.openvpn and pki.exists()
+    peers = devices.register(kept).peers(vpn) if vpn.wireguard else ""
+    own = wireguard.server_keys(kept, [each.site for each in vpn.servers]) if vpn.wireguard else {}
+
+    def files(server: VpnServer) -> dict[str, str]:
+        found = profiles.server_files(pki, server, project.outputs) if with_pki else {}
+        return found | (wireguard.server_files(own[server.site], peers) if vpn.wireguard else {})
+
+    return [
+        server.site
+        for server in vpn.servers
+        if with_pki or vpn.wireguard
+        if secret_files.write(project.environment.build, f"{OPENVPN}/{server.site}", files(server))
+    ]
+
+
+def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
+    """Bring the trees to their machines; 1 when one was not reached."""
+    found = places(project, sites)
+    if not found:
+        raise UsageError(f"{project.environment.spec_file} has no gateway and no VPN server")
+    require_whole(project, [each.site for each in found if each.target == STRONGSWAN])
+    kept = pki_store.store(project)
+    prepare(project, kept)
+    if project.cluster.access.vpn.openvpn and any(each.target == OPENVPN for each in found):
+        pki_store.existing(project, kept)
+    pushed = bring(project, kept, found)
+    if json:
+        say_json(
+            [{"site": place.site, "target": place.target, **asdict(each)} for place, each in pushed.items()]
+        )
+    else:
+        for place, each in pushed.items():
+            say(f"{place.site}: {place.target}: {each.error or _changed(len(each.changed))}")
+    return 1 if any(each.error for each in pushed.values()) else 0
+
+
+def require_whole(project: Project, sites: Iterable[str]) -> None:
+    """``UsageError`` for a gateway's tree that lacks tunnels: the gateway would end those that it has."""
+    from infra.render.strongswan import missing
+
+    sites = set(sites)
+    lost = [name for site, name in missing(project.cluster, project.outputs) if site in sites]
+    if lost:
+        environment = project.environment
+        raise UsageError(
+            f"AWS's addresses of {', '.join(sorted(set(lost)))} are not known here, and a gateway without "
+            f"them would end these tunnels; invoke outputs {environment.options} reads them from the state, "
+            f"where somebody else has applied them; else: invoke apply {environment.options}"
+        )
+
+
+def _changed(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)} changed" if count else "up to date"
+
+
+def bring(
+    project: Project,
+    kept: Store,
+    wanted: Iterable[Place],
+    then: Callable[[Place], None] = lambda _: None,
+) -> dict[Place, Brought]:
+    """Ship each tree, all machines at once, and do ``then`` on each that took it.
+
+    One machine that is down keeps no other from its files.
+    """
+    from infra.drive.push_tree import push
+    from infra.drive.vpn import gateways, revocations
+
+    if session.is_embedded(project.environment, project.cluster):
+        note(f"{session.NO_MACHINES}: nothing was brought anywhere.")
+        return {}
+
+    def one(place: Place) -> Brought:
+        try:
+            changed = push(place.machine, build, place.folder, *place.reload)
+            if place.target == STRONGSWAN:
+                gateways.confirm(place.machine)
+            if place.target == OPENVPN:
+                revocations.record(kept, place.site, build / place.folder)
+            then(place)
+        except CausewayError as problem:
+            return Brought(error=str(problem))
+        return Brought(tuple(changed))
+
+    build = project.environment.build
+    wanted = list(wanted)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return dict(zip(wanted, pool.map(one, wanted), strict=True))
+
+
+def deliver(project: Project, kept: Store, sites: Iterable[str]) -> None:
+    """Bring new keys to the gateways of some sites. ``DriveError`` when one is not reached."""
+    wanted = [each for each in places(project, sites) if each.target == STRONGSWAN]
+    require_whole(project, [each.site for each in wanted])
+    prepare(project, kept)
+    failed = [each.error for each in bring(project, kept, wanted).values() if each.error]
+    if failed:
+        raise DriveError("\n".join(failed))

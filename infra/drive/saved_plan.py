@@ -1,0 +1,215 @@
+"""The saved plan: what it was made from, and whether that still holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from infra.drive.build_folders import Folders
+from infra.drive.pool_instances import Ending
+from infra.drive.undeclared.model import Call, Undeclared
+from infra.errors import StalePlanError
+
+_PLAN = "plan.tfplan"
+_ABOUT = "plan.json"
+_VERSION: Final = 2
+"""Of what is written there: a plan in another form can't be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePosition:
+    """Which state a plan was made against. Terraform adds one to the serial at each change."""
+
+    lineage: str
+    """Empty when there was no state yet."""
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a plan was made from, as hashes; any text that changes when the thing changes will do."""
+
+    files: str
+    """`infra.drive.workspace.fingerprint` of what is rendered for Terraform."""
+    spec: str
+    lock: str
+    engine: str
+    """``terraform 1.11.4``."""
+    providers: str
+    """Of the provider lock file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Something stateful that the plan replaces or destroys."""
+
+    address: str
+    action: str
+    loss: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan on disk, with what it was made from."""
+
+    environment: str
+    kind: str
+    """``apply`` or ``destroy``."""
+    made: str
+    """When: ISO 8601, UTC."""
+    inputs: Inputs
+    state: StatePosition | None
+    """None for a state that we can't look at cheaply (S3): Terraform compares those itself."""
+    root: str
+    """The folder it was planned in, relative to the build folder."""
+    named: tuple[str, ...]
+    """What a person agreed to lose, when it was planned."""
+    protected: tuple[Protected, ...]
+    counts: Mapping[str, int]
+    has_changes: bool
+    only: tuple[str, ...] = ()
+    """The sites that it is narrowed to; empty for all of them."""
+    pending: bool = False
+    """It was made to be shown and asked about: only the run that made it may apply it."""
+    undeclared: tuple[Undeclared, ...] = ()
+    """What nobody declared and this apply takes away."""
+    leaving: tuple[str, ...] = ()
+    """The addresses at which the state holds a resource that is destroyed, replaced or forgotten."""
+    ending: tuple[Ending, ...] = ()
+    """The groups that it destroys or replaces, with the instances that were in them."""
+    sha256: str = ""
+    """Of the plan file."""
+
+
+def save(folders: Folders, saved: SavedPlan, plan_file: Path) -> SavedPlan:
+    """Keep ``plan_file`` (it is moved) and what is to be known of it, in place of the plan before."""
+    told = replace(saved, sha256=_sha256(plan_file))
+    folders.plan.mkdir(parents=True, exist_ok=True)
+    # The description goes first and comes last: a plan without one is no plan.
+    (folders.plan / _ABOUT).unlink(missing_ok=True)
+    plan_file.replace(folders.plan / _PLAN)
+    fresh = folders.plan / f"{_ABOUT}.new"
+    fresh.write_text(json.dumps({"version": _VERSION, **asdict(told)}, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(folders.plan / _ABOUT)
+    return told
+
+
+def _ending(told: dict[str, Any]) -> Ending:
+    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Ending(**{**told, **lists})
+
+
+def load(folders: Folders) -> SavedPlan | None:
+    """The saved plan, or None when there is none (that can be used)."""
+    try:
+        told = json.loads((folders.plan / _ABOUT).read_text(encoding="utf-8"))
+        if told.pop("version") != _VERSION:
+            return None
+        told["inputs"] = Inputs(**told["inputs"])
+        told["state"] = StatePosition(**told["state"]) if told["state"] else None
+        told["protected"] = tuple(Protected(**one) for one in told["protected"])
+        told["ending"] = tuple(_ending(one) for one in told["ending"])
+        told["named"] = tuple(told["named"])
+        told["only"] = tuple(told["only"])
+        told["undeclared"] = tuple(
+            Undeclared(**{**one, "removal": Call(**one["removal"])}) for one in told["undeclared"]
+        )
+        told["leaving"] = tuple(told["leaving"])
+        return SavedPlan(**told)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def plan_file(folders: Folders) -> Path:
+    """Where Terraform's own file is."""
+    return folders.plan / _PLAN
+
+
+def discard(folders: Folders) -> None:
+    """The plan is used up, or worth nothing any more."""
+    (folders.plan / _ABOUT).unlink(missing_ok=True)
+    shutil.rmtree(folders.plan, ignore_errors=True)
+
+
+def check(
+    folders: Folders, saved: SavedPlan, inputs: Inputs, state: StatePosition | None, *, options: str
+) -> None:
+    """`StalePlanError`, with what changed since, unless the plan may be applied now.
+
+    ``options`` name the environment on a command line: ``--env lab``.
+    """
+    moved = []
+    if saved.inputs.spec != inputs.spec:
+        moved.append("the spec has changed")
+    if saved.inputs.lock != inputs.lock:
+        moved.append("the spec's lock file has changed")
+    if saved.inputs.files != inputs.files and not moved:
+        moved.append("the rendered files have changed")
+    if saved.inputs.providers != inputs.providers:
+        moved.append("the provider lock file has changed")
+    if saved.inputs.engine != inputs.engine:
+        moved.append(f"it was made by {saved.inputs.engine}, and {inputs.engine} would apply it")
+    if saved.state is not None and state is not None and saved.state != state:
+        if saved.state.lineage and state.lineage and saved.state.lineage != state.lineage:
+            moved.append("the state is another one altogether")
+        else:
+            moved.append(
+                f"the state has moved on, from serial {saved.state.serial} to {state.serial}: "
+                "somebody applied something"
+            )
+    path = plan_file(folders)
+    if not moved and (not path.exists() or _sha256(path) != saved.sha256):
+        moved.append(f"{path} is not the file that was saved")
+    if moved:
+        raise stale(saved, "; ".join(moved), options)
+
+
+def stale(saved: SavedPlan, why: str, options: str) -> StalePlanError:
+    """The error to raise of a plan that can't be applied any more."""
+    command = f"{again(saved.kind)} {options}"
+    return StalePlanError(
+        f"the plan of {saved.made} can't be applied: {why}. Run `{command}` and look again."
+    )
+
+
+def again(kind: str) -> str:
+    """The command that makes a new plan of that kind."""
+    return "invoke destroy" if kind == "destroy" else "invoke plan"
+
+
+def local_state(folders: Folders) -> Path | None:
+    """Where a local backend keeps the state; None for any other backend.
+
+    Terraform keeps the backend it was initialised with in TF_DATA_DIR/terraform.tfstate.
+    """
+    try:
+        backend = json.loads((folders.data / "terraform.tfstate").read_text(encoding="utf-8"))["backend"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        backend = {"type": "local", "config": {}}
+    if not backend or backend.get("type") != "local":
+        return None
+    return folders.root / (backend.get("config", {}).get("path") or "terraform.tfstate")
+
+
+def state_position(folders: Folders) -> StatePosition | None:
+    """Where the state stands, of a local backend; None for any other."""
+    path = local_state(folders)
+    if path is None:
+        return None
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return StatePosition(str(state["lineage"]), int(state["serial"]))
+    except FileNotFoundError:
+        return StatePosition("", 0)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,44 @@
+"""MLflow, its database, and where its artifacts are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.model import tracking as made
+from infra.model.places import Region
+from infra.resolve.names import aws_name, thing_tags
+from infra.spec.tracking import Tracking
+
+_MIB: Final = 1024
+_GROWTH: Final = 5
+_DATABASE_LENGTH: Final = 63
+"""RDS, CreateDBInstance, ``DBInstanceIdentifier``."""
+_ROLE_LENGTH: Final = 64
+"""IAM User Guide, "IAM and AWS STS quotas"."""
+
+
+def resolve_tracking(written: Tracking, environment: str, primary: Region) -> made.Tracking:
+    """In the primary region, beside the masters that it runs on."""
+    return made.Tracking(
+        image=written.image,
+        replicas=written.replicas,
+        thin_after_days=written.thin_after_days,
+        role=aws_name(_ROLE_LENGTH, environment, "mlflow"),
+        storage_gib=written.storage // _MIB,
+        managed=_managed(written, environment, primary) if written.database == "rds" else None,
+    )
+
+
+def _managed(written: Tracking, environment: str, primary: Region) -> made.ManagedDatabase:
+    size = written.storage // _MIB
+    return made.ManagedDatabase(
+        name=aws_name(_DATABASE_LENGTH, environment, "mlflow"),
+        region=primary.name,
+        subnets=tuple(subnet.name for subnet in primary.tier("private")),
+        instance_class=written.instance_class,
+        storage_gib=size,
+        storage_limit_gib=_GROWTH * size,
+        multi_az=written.multi_az,
+        backup_days=written.backup_days,
+        tags=thing_tags(primary.name, "mlflow"),
+    )

@@ -1,0 +1,255 @@
+"""What happens to workloads over time: queued, given quota, provisioned, admitted, evicted, done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from infra.autoscaler.observed.snapshot import Flavor, Gang, GangSet, Shape
+from infra.simulator.event_queue import Calendar
+from infra.simulator.kueue.admission import Admission, Room
+from infra.simulator.kueue.recent_usage import Usage
+from infra.simulator.kueue.rules import Choice, Rules
+from infra.simulator.kueue.workload import Workload
+
+_BATCH = 1.0
+"""Seconds until what was inadmissible is looked at again after a change (Kueue, ``requeueBatchPeriod``)."""
+_TOPOLOGY_MOST = 30.0
+"""Seconds between two looks for a place near each other, at most (Kueue, ``second_pass_queue.go``)."""
+
+
+class Work(Protocol):
+    """The job behind a workload."""
+
+    def begin(self, shape: Shape, request: str | None) -> None:
+        """Make its pods: of this shape, and of the gang of a request."""
+
+    def suspend(self, gone: Callable[[], None]) -> None:
+        """Let its pods leave, and say when the last one has."""
+
+    def ready(self) -> bool:
+        """Whether all of its pods run or are done."""
+
+
+class Kueue:
+    """The controller. `begin` and the like of its workloads' jobs are called as things happen."""
+
+    def __init__(self, rules: Rules, calendar: Calendar, room: Room) -> None:
+        self.rules = rules
+        self._calendar = calendar
+        self._usage = Usage(rules, lambda: calendar.now) if rules.half_life else None
+        self.admission = Admission(rules, room, self._usage.of if self._usage is not None else None)
+        self._room = room
+        self._jobs: dict[Workload, Work] = {}
+        self._due = False
+        """Whether what was inadmissible is about to be looked at again."""
+        self.requests: dict[str, Gang] = {}
+        """ProvisioningRequests, as the autoscaler reads them."""
+        self._of: dict[str, Workload] = {}
+        """Request → its workload."""
+        self._request: dict[Workload, str] = {}
+        self.evictions: Counter[str] = Counter()
+        """By why."""
+        self.preempted: set[str] = set()
+        """Workloads whose quota others ever took."""
+        self.version = 0
+        """Grows with every change that an autoscaler may act on."""
+
+    # What a reader sees
+
+    def flavors(self) -> Mapping[str, Flavor]:
+        """All flavors, with the autoscaler's taint where it has put it."""
+        return {
+            each.flavor.name: replace(each.flavor, held=each.flavor.name in self.admission.held)
+            for each in self.rules.choices
+        }
+
+    def waiting(self) -> int:
+        """Pods of workloads that are not admitted: without quota, or while their request is open."""
+        return sum(each.count for each in self._jobs if not each.begun)
+
+    # What jobs say
+
+    def submit(self, workload: Workload, job: Work) -> None:
+        """A job is there, suspended."""
+        self._jobs[workload] = job
+        self.admission.waiting.append(workload)
+        self._calendar.after(0.0, self._cycle)
+
+    def finish(self, workload: Workload, pods: int = 1) -> None:
+        """Pods are done."""
+        self.admission.finish(workload, pods)
+        if not workload.count:
+            self._forget(workload)
+            del self._jobs[workload]
+        self._changed()
+
+    def displaced(self, workload: Workload, pods: int) -> bool:
+        """Pods lost their machine: whether they may have another. If not, all of the job makes way and queues
+        again (Kueue, ``TASFailedNodeReplacementFailFast``)."""
+        choice = workload.choice
+        if choice is None or workload.leaving or not workload.begun:
+            return False
+        if not choice.topology or self._room(choice, replaced(workload, pods)):
+            return True
+        self._evict(workload, "node")
+        return False
+
+    # What an autoscaler says
+
+    def answer(self, key: str, condition: str) -> None:
+        """A condition of a request becomes true."""
+        gang = self.requests.get(key)
+        if gang is None:
+            return
+        self.version += 1
+        self.requests[key] = replace(gang, condition=condition, since=self._calendar.now)
+        workload = self._of[key]
+        if condition == "Provisioned":
+            self._place(workload, key, 0)
+        elif condition == "Failed" or (condition == "BookingExpired" and not workload.begun):
+            wait = min(self.rules.retry * 2**workload.retries, self.rules.retry_most)
+            workload.retries += 1
+            workload.until = self._calendar.now + wait
+            workload.since = self._calendar.now
+            self._evict(workload, condition)
+
+    def hold(self, flavor: str, *, on: bool) -> None:
+        """A flavor gets or loses the taint that no work tolerates."""
+        (self.admission.held.add if on else self.admission.held.discard)(flavor)
+        self.version += 1
+        self._changed()
+
+    # What follows
+
+    def _changed(self) -> None:
+        if self._usage is not None:
+            self._usage.count(self.admission.admitted)
+        if self._due:
+            return
+        self._due = True
+
+        def again() -> None:
+            self._due = False
+            self.admission.wake()
+            self._cycle()
+
+        self._calendar.after(_BATCH, again)
+
+    def _cycle(self) -> None:
+        reserved, leaving = self.admission.cycle(self._calendar.now)
+        for each in reserved:
+            self._reserved(each)
+        for each in leaving:
+            self.preempted.add(each.key)
+            self._evict(each, "preempted")
+
+    def _reserved(self, workload: Workload) -> None:
+        choice = workload.choice
+        assert choice is not None
+        if self._usage is not None:
+            self._usage.charge(workload)
+            self._usage.count(self.admission.admitted)
+        if not choice.checked:
+            self._begin(workload, None)
+            return
+        workload.attempts += 1
+        name = f"{workload.key.partition('/')[2]}-{workload.attempts}"
+        key = f"ProvisioningRequest/{workload.namespace}/{name}"
+        self.requests[key] = Gang(
+            key=key,
+            kind="ProvisioningRequest",
+            namespace=workload.namespace,
+            name=name,
+            uid=key,
+            created=self._calendar.now,
+            priority=workload.priority,
+            sets=(GangSet(given(workload.shape, choice), workload.count),),
+            across=workload.across,
+        )
+        self._of[key], self._request[workload] = workload, key
+        self.version += 1
+
+    def _place(self, workload: Workload, key: str, tries: int) -> None:
+        """Its machines are promised: it begins once there is a place for all of it."""
+        if self._request.get(workload) != key or workload.leaving or workload.begun:
+            return
+        assert workload.choice is not None
+        if self._room(workload.choice, workload):
+            self._begin(workload, key)
+            return
+        wait = min(2.0**tries, _TOPOLOGY_MOST)
+        self._calendar.after(wait, lambda: self._place(workload, key, tries + 1))
+
+    def _begin(self, workload: Workload, request: str | None) -> None:
+        choice = workload.choice
+        assert choice is not None
+        workload.begun = True
+        workload.admissions += 1
+        self._jobs[workload].begin(given(workload.shape, choice), request)
+        if self.rules.ready is not None:
+            times = workload.admissions
+            self._calendar.after(self.rules.ready, lambda: self._judge(workload, times))
+
+    def _judge(self, workload: Workload, times: int) -> None:
+        """Whether it began in time."""
+        job = self._jobs.get(workload)
+        if job is None or workload.admissions != times or not workload.begun or workload.leaving:
+            return
+        if job.ready():
+            return
+        workload.timeouts += 1
+        wait = min(self.rules.unready * 2 ** (workload.timeouts - 1), self.rules.unready_most)
+        workload.since, workload.until = self._calendar.now, self._calendar.now + wait
+        self._evict(workload, "not ready")
+
+    def _evict(self, workload: Workload, why: str) -> None:
+        if workload not in self._jobs:
+            return
+        workload.leaving = True
+        self.evictions[why] += 1
+        self._forget(workload)
+
+        def gone() -> None:
+            if workload not in self._jobs:
+                return  # its pods were done before they had left
+            workload.begun = False
+            self.admission.release(workload)
+            self.admission.waiting.append(workload)
+            self._changed()
+            if workload.until > self._calendar.now:
+                self._calendar.at(workload.until, self._cycle)
+
+        if workload.begun:
+            workload.retries = 0
+            self._jobs[workload].suspend(gone)
+        else:
+            gone()
+
+    def _forget(self, workload: Workload) -> None:
+        key = self._request.pop(workload, None)
+        if key is not None:
+            del self.requests[key], self._of[key]
+            self.version += 1
+
+
+def given(shape: Shape, choice: Choice) -> Shape:
+    """Pods as they are once admitted: at their flavor's machines."""
+    flavor = choice.flavor
+    selector = {**dict(shape.selector), **flavor.labels}
+    return replace(
+        shape,
+        selector=tuple(sorted(selector.items())),
+        tolerations=tuple(dict.fromkeys((*shape.tolerations, *flavor.tolerations))),
+    )
+
+
+def replaced(workload: Workload, pods: int) -> Workload:
+    """The part of it that needs another machine."""
+    return Workload(
+        workload.key, workload.namespace, workload.queue, workload.shape, pods, workload.created,
+        workload.priority, workload.across,
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""Policies: whoever reads the world every few seconds and sizes it. Ours is `Ours`.
+
+A policy looks at a snapshot, writes to the world, and says when it must look again even though nothing
+changes: at once (now), at a time, or never (infinity). In between it is left alone, which is why a week
+takes seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from infra.autoscaler import decision as decisions
+from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Action, Decision
+from infra.autoscaler.memory import Memory, dump, load
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.snapshot import DRAIN_TAINT, Snapshot
+from infra.simulator.cloud import RefusedError
+from infra.simulator.world import World
+
+_SLOW = (
+    decisions.SetDesired,
+    decisions.TaintNode,
+    decisions.Evict,
+    decisions.Release,
+    decisions.Tell,
+)
+"""Actions whose effects come later, as events of the world or at a time in the memory: no loop before that
+could find more to do. After others the next one looks again."""
+
+
+class Policy(Protocol):
+    """An autoscaler."""
+
+    @property
+    def name(self) -> str:
+        """For tables and plots."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds from loop to loop."""
+
+    @property
+    def hooks(self) -> bool:
+        """Whether its groups hold machines that are to end until it releases them."""
+
+    @property
+    def protects(self) -> bool:
+        """Whether its groups' machines are protected from scale-in."""
+
+    def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
+        """Look, write, and say when to look again though nothing changes."""
+
+
+Decide = Callable[[Snapshot, Memory, Config, float], Decision]
+
+
+class KilledError(Exception):
+    """The controller's process is gone, in the middle of what it did."""
+
+
+class Ours:
+    """`infra.autoscaler.decide` with the executor's rules: read again before each write, and keep the
+    memory first.
+
+    Its memory goes through JSON each time, as it does through the ConfigMap.
+    """
+
+    hooks = True
+    protects = True
+
+    def __init__(self, config: Config, decide: Decide | None = None, name: str = "ours") -> None:
+        if decide is None:
+            from infra.autoscaler import decide as deciding
+
+            decide = deciding.decide
+        self.name = name
+        self.interval = float(config.interval)
+        self._config = config
+        self._decide = decide
+        self.memory = Memory()
+        self.saved = dump(self.memory)
+        self.last: Decision | None = None
+        """The newest decision."""
+        self.outcomes: Counter[str] = Counter()
+        """Actions by kind."""
+        self.kill: Callable[[Action], None] = lambda _action: None
+        """Called before each action; raises `KilledError` to stop there."""
+
+    def restart(self) -> None:
+        """Begin anew with what was saved last."""
+        self.memory = load(self.saved)
+        self.last = None
+
+    def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
+        decided = self.last = self._decide(snapshot, self.memory, self._config, now)
+        self.saved = dump(decided.memory)
+        self.memory = load(self.saved)
+        # One that is refused ends what is to be done at the same node.
+        barred: set[str] = set()
+        refused = 0
+        for action in decided.actions:
+            node = getattr(action, "node", "")
+            if node and node in barred:
+                continue
+            self.kill(action)
+            self.outcomes[type(action).__name__] += 1
+            try:
+                perform(world, action, now)
+            except RefusedError:
+                refused += 1
+                barred.add(node)
+        if refused or any(not isinstance(action, _SLOW) for action in decided.actions):
+            return now
+        return self._due(snapshot, now)
+
+    def _due(self, snapshot: Snapshot, now: float) -> float:
+        """The next moment at which a time in the memory is up; a while from now at the latest."""
+        waits = any(not pod.node for pod in snapshot.pods) or any(
+            gang.condition == "Accepted" for gang in snapshot.gangs.values()
+        )
+        latest = now + (60 if waits else 600)
+        return min((time for time in _times(self.memory, self._config) if time > now), default=latest)
+
+
+def perform(world: World, action: Action, now: float) -> None:
+    """One action, with the executor's second look before it."""
+    match action:
+        case decisions.SetDesired(group=group, desired=desired):
+            state = world.cloud.states().get(group)
+            if state is None:
+                raise RefusedError(f"{group} can't be read")
+            present = sum(each.weight for each in state.instances if not each.leaving and not each.warm)
+            if state.desired == action.was:
+                world.set_desired(group, min(max(desired, present, state.min), state.max))
+        case decisions.TaintNode(node=node):
+            world.taint(node, Taint(DRAIN_TAINT, str(int(now))))
+        case decisions.FreeNode(node=node):
+            world.untaint(node, DRAIN_TAINT)
+        case decisions.Evict(uid=uid):
+            world.evict(uid)
+        case decisions.Terminate(group=group, instance=instance, node=node, forced=forced):
+            if not forced and any(not pod.daemon for pod in world.works_on(node)):
+                raise RefusedError(f"{node} holds work")
+            smaller = _may_shrink(world, group, instance)
+            if not smaller and not forced:
+                raise RefusedError(f"{group} is at its least size")
+            world.terminate(instance, decrement=smaller)
+        case decisions.Release(instance=instance):
+            world.release(instance)
+        case decisions.RemoveNode(node=node):
+            world.delete_node(node)
+        case decisions.Answer(gang=gang, condition=condition):
+            world.answer(gang, condition)
+        case decisions.HoldFlavor(flavor=flavor, held=held):
+            world.hold(flavor, on=held)
+        case decisions.Tell():
+            pass  # pods of traces read nothing
+
+
+def _may_shrink(world: World, group: str, instance: str) -> bool:
+    """Whether a group may be without one machine; if not, it is replaced."""
+    state = world.cloud.states().get(group)
+    machine = world.cloud.machine(instance)
+    return state is None or machine is None or state.desired - machine.seen.weight >= state.min
+
+
+def _times(memory: Memory, config: Config) -> Iterator[float]:
+    """When things in the memory are up."""
+    groups = {group.name: group for group in config.groups}
+    for since in memory.idle.values():
+        yield since + config.idle - config.settle
+        yield since + config.idle
+    yield from (since + config.boot_timeout for since in memory.boots.values())
+    yield from (each.until for each in memory.backoffs.values())
+    yield from (each.until for each in memory.bookings.values())
+    yield from memory.waiting.values()
+    for drain in memory.drains.values():
+        yield drain.since + config.settle
+        yield drain.deadline if drain.deadline is not None else math.inf
+        if drain.group in groups:
+            yield drain.since + groups[drain.group].drain_timeout

@@ -1,0 +1,185 @@
+"""Traces: what work came when, as JSON lines.
+
+One job a line; keys that are left out have the value given here::
+
+    {"submit": 86400,          seconds from the trace's beginning
+     "name": "sweep-7",        unique
+     "pods": 1600,             how many pods it has (1)
+     "gpus": 1,                cards of one pod (0)
+     "cpu": 4000,              millicores of one pod (1000)
+     "memory": 15000,          MiB of one pod (2048)
+     "seconds": 5400,          how long one pod computes, all restarts left out
+     "gang": true,             whether its pods are of use together alone (false)
+     "across": false,          whether such a job may stand at several sites (false)
+     "priority": 0,            of its pods; higher first (0)
+     "labels": {…},            labels that its nodes must have ({})
+     "checkpoint": 900,        seconds between saves; 0 for a job that starts over (0). One that saves also
+                               does so when it is asked to leave
+     "user": "ada"}            its namespace is ``user-ada``
+
+With Kueue in front, every job begins as a whole, whether it is a gang or not.
+
+A first line ``{"world": {…}}`` may say what the world was like (`conditions.Conditions`). Lines are in
+order of submission. Files that end in ``.gz`` are packed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from infra.autoscaler.observed.snapshot import GPU, Owner, Shape, Toleration
+from infra.errors import UsageError
+from infra.simulator.conditions import Conditions
+
+GPU_TAINT = Toleration(key=GPU, operator="Exists")
+"""Kubernetes puts it on pods that ask for cards (the ExtendedResourceToleration admission plugin)."""
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A line of a trace; see the module."""
+
+    submit: float
+    name: str
+    seconds: float
+    pods: int = 1
+    gpus: int = 0
+    cpu: int = 1000
+    memory: int = 2048
+    gang: bool = False
+    across: bool = False
+    priority: int = 0
+    labels: Mapping[str, str] = {}
+    checkpoint: float = 0
+    user: str = "somebody"
+
+    @property
+    def namespace(self) -> str:
+        return f"user-{self.user}"
+
+    @property
+    def shape(self) -> Shape:
+        """Where one of its pods fits. A new object each time: `Shapes` makes equal ones one."""
+        asked = {"cpu": self.cpu, "memory": self.memory << 20, GPU: self.gpus, "pods": 1}
+        return Shape(
+            namespace=self.namespace,
+            requests=tuple(sorted((name, amount) for name, amount in asked.items() if amount)),
+            priority=self.priority,
+            selector=tuple(sorted(self.labels.items())),
+            tolerations=(GPU_TAINT,) if self.gpus else (),
+        )
+
+    @property
+    def owner(self) -> Owner:
+        """The Job object."""
+        return Owner("Job", self.name, f"job-{self.name}")
+
+    @property
+    def gang_key(self) -> str | None:
+        """The key of its gang, if it is one."""
+        return f"Job/{self.namespace}/{self.name}" if self.gang and self.pods > 1 else None
+
+
+_SHOWN: Final = 20
+"""Wrong lines that are told of one by one."""
+_YEARS: Final = 10 * 365 * 86400.0
+"""Seconds: no trace is longer, nor a job."""
+_LARGEST: Final = 2**31
+"""Of a job's numbers."""
+_PODS: Final = 1_000_000
+"""Of all jobs of a trace."""
+
+
+class _Header(Struct, frozen=True, forbid_unknown_fields=True):
+    world: Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs in order of submission, and the world they came to."""
+
+    jobs: tuple[Job, ...]
+    conditions: Conditions = field(default_factory=Conditions)
+
+    @property
+    def seconds(self) -> float:
+        """When the last job is submitted."""
+        return self.jobs[-1].submit if self.jobs else 0.0
+
+    @property
+    def gpu_hours(self) -> float:
+        """What all jobs compute, restarts left out."""
+        return sum(job.pods * job.gpus * job.seconds for job in self.jobs) / 3600
+
+
+def read(path: Path) -> Trace:
+    """The trace of a file; UsageError says which line is wrong and how."""
+    try:
+        packed = path.read_bytes()
+        text = gzip.decompress(packed) if path.suffix == ".gz" else packed
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: {why}; give the file of a trace (docs/autoscaler.md)") from error
+    return parse(text.splitlines(), str(path))
+
+
+def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
+    """The trace of lines; UsageError says of each wrong one which it is and how."""
+    conditions = Conditions()
+    jobs = list[Job]()
+    names = set[str]()
+    wrong = list[str]()
+    decoder = msgspec.json.Decoder(Job)
+    for number, line in enumerate(lines, 1):
+        raw = line.encode() if isinstance(line, str) else line
+        if not raw.strip():
+            continue
+        try:
+            if number == 1 and raw.lstrip().startswith(b'{"world"'):
+                conditions = msgspec.json.decode(raw, type=_Header).world
+                continue
+            job = decoder.decode(raw)
+            _check(job, names)
+        except (msgspec.MsgspecError, ValueError) as error:
+            wrong.append(f"{where}:{number}: {error}")
+            continue
+        names.add(job.name)
+        jobs.append(job)
+    if not wrong and (pods := sum(job.pods for job in jobs)) > _PODS:
+        wrong.append(f"{where}: its jobs have {pods} pods; {_PODS} are the most")
+    if wrong:
+        more = [f"and {len(wrong) - _SHOWN} lines more"] if len(wrong) > _SHOWN else []
+        raise UsageError("\n".join((*wrong[:_SHOWN], *more)))
+    jobs.sort(key=lambda job: job.submit)
+    return Trace(tuple(jobs), conditions)
+
+
+def lines(trace: Trace) -> Iterator[bytes]:
+    """The lines of a trace, without their ends: what `parse` reads."""
+    yield msgspec.json.encode(_Header(trace.conditions))
+    for job in trace.jobs:
+        yield msgspec.json.encode(job)
+
+
+def write(path: Path, trace: Trace) -> None:
+    """A trace into a file; the same trace makes the same bytes."""
+    text = b"".join(line + b"\n" for line in lines(trace))
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
+def _check(job: Job, names: set[str]) -> None:
+    if job.name in names:
+        raise ValueError(f"the job {job.name} stands there twice")
+    if job.pods < 1 or job.seconds <= 0 or min(job.submit, job.gpus, job.cpu, job.memory) < 0:
+        raise ValueError(f"the job {job.name} has fewer than one pod, no time to run, or a number below zero")
+    if not max(job.submit, job.seconds, job.checkpoint) <= _YEARS:
+        raise ValueError(f"the job {job.name} begins, runs or saves after more than ten years")
+    if max(job.pods, job.gpus, job.cpu, job.memory, abs(job.priority)) > _LARGEST:
+        raise ValueError(f"the job {job.name} has a number above {_LARGEST}")

@@ -1,0 +1,316 @@
+"""The simulated world as a whole: what an autoscaler reads of it, and what it may do to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from infra.autoscaler.config import Config, Group
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.node_affinity import HOSTNAME, TYPE, ZONE
+from infra.autoscaler.observed.snapshot import (
+    GPU,
+    PODS,
+    Gang,
+    Node,
+    Pod,
+    Snapshot,
+)
+from infra.simulator.cloud import Cloud, Machine, RefusedError, Why
+from infra.simulator.cluster import Cluster
+from infra.simulator.event_queue import Calendar
+from infra.simulator.jobs import Jobs
+from infra.simulator.kueue import Choice, Kueue, Rules, Workload, given
+from infra.simulator.trace import Trace
+
+BEGINNING = 1477267200.0
+"""When every trace begins: Monday, 24 October 2016, 00:00 UTC."""
+
+
+class World:
+    """Groups, nodes, pods and jobs, and the clock that moves them."""
+
+    def __init__(
+        self,
+        config: Config,
+        trace: Trace,
+        *,
+        hooks: bool = True,
+        protects: bool = True,
+        rules: Rules | None = None,
+    ) -> None:
+        """``rules``: of Kueue, which lets jobs in; without, all of them begin at once."""
+        self.config = config
+        self.conditions = trace.conditions
+        self.calendar = Calendar(BEGINNING)
+        self._groups = {group.name: group for group in config.groups}
+        self.cluster = Cluster(self.calendar)
+        self.cloud = Cloud(
+            config,
+            self.conditions,
+            self.calendar,
+            hooks=hooks,
+            protects=protects,
+            joined=self._joined,
+            ended=self._ended,
+        )
+        self.kueue = Kueue(rules, self.calendar, self._room) if rules is not None else None
+        self.jobs = Jobs(trace, self.conditions, self.calendar, self.cluster, self.kueue)
+        self.writes: Counter[str] = Counter()
+        """What was asked for, by kind."""
+        self.refused: Counter[str] = Counter()
+        self.ended_busy: Counter[Why] = Counter()
+        """Machines that ended while work ran on them, by why they ended."""
+        self.evicted = 0
+        """Pods that were asked to leave."""
+        self.fault: Callable[[str, str], None] = lambda _kind, _name: None
+        """Called before every write with its kind and object; what it raises, the write raises."""
+        self.lost: Callable[[str, str], None] = lambda _kind, _name: None
+        """The same after every write, which is done by then: an answer that gets lost."""
+        self._add_physical()
+
+    @property
+    def now(self) -> float:
+        return self.calendar.now
+
+    @property
+    def version(self) -> int:
+        """Grows with every change that may matter to an autoscaler."""
+        queued = self.kueue.version if self.kueue is not None else 0
+        return self.cloud.version + self.cluster.version + self.jobs.version + queued
+
+    @property
+    def waiting(self) -> int:
+        """Pods without a node, made or yet to be made."""
+        return self.cluster.waiting + (self.kueue.waiting() if self.kueue is not None else 0)
+
+    def advance(self, until: float) -> None:
+        """Let time pass. The scheduler looks at all that happens, as it does."""
+        calendar = self.calendar
+        while (at := calendar.next) is not None and at <= until:
+            calendar.advance(at)
+            self.cluster.schedule()
+        calendar.advance(until)
+
+    def advance_to_change(self, until: float) -> None:
+        """Let time pass until something changes that may matter, but not beyond a time."""
+        calendar, version = self.calendar, self.version
+        while self.version == version and (at := calendar.next) is not None and at <= until:
+            calendar.advance(at)
+            self.cluster.schedule()
+        if self.version == version:
+            calendar.advance(until)
+
+    def snapshot(self) -> Snapshot:
+        """What a reader would have decoded by now."""
+        dark = self.cloud.dark()
+        return Snapshot(
+            at=self.now,
+            nodes=self.cluster.nodes(),
+            pods=self.cluster.pods(),
+            gangs={**self.jobs.gangs, **(self.kueue.requests if self.kueue is not None else {})},
+            groups=self.cloud.states(),
+            errors={f"aws/{region}": "the service does not answer" for region in sorted(dark)},
+            flavors=self.kueue.flavors() if self.kueue is not None else {},
+        )
+
+    # Writes
+
+    def set_desired(self, group: str, desired: int) -> None:
+        """Set a group's size."""
+        self._write("SetDesiredCapacity", group, lambda: self.cloud.set_desired(group, desired))
+
+    def terminate(self, instance: str, *, decrement: bool = True) -> None:
+        """End an instance of a group."""
+        self._write(
+            "TerminateInstance", instance, lambda: self.cloud.terminate(instance, decrement=decrement)
+        )
+
+    def release(self, instance: str) -> None:
+        """Let an instance go that a lifecycle hook holds."""
+        self._write("CompleteLifecycleAction", instance, lambda: self.cloud.release(instance))
+
+    def taint(self, node: str, taint: Taint) -> None:
+        """Put a taint on a node; one of that key is replaced."""
+
+        def do() -> None:
+            taints = self._node(node).taints
+            kept = tuple(each for each in taints if each.key != taint.key)
+            self.cluster.change(node, taints=(*kept, taint))
+
+        self._write("taint", node, do)
+
+    def untaint(self, node: str, key: str) -> None:
+        """Take the taints of a key off a node."""
+
+        def do() -> None:
+            taints = self._node(node).taints
+            self.cluster.change(node, taints=tuple(each for each in taints if each.key != key))
+
+        self._write("untaint", node, do)
+
+    def cordon(self, node: str, *, on: bool) -> None:
+        """Set a node's ``unschedulable``."""
+
+        def do() -> None:
+            self._node(node)
+            self.cluster.change(node, unschedulable=on)
+
+        self._write("cordon" if on else "uncordon", node, do)
+
+    def evict(self, uid: str) -> None:
+        """Ask a pod to leave; it is gone after its grace period."""
+
+        def do() -> None:
+            work = self.cluster.works.get(uid)
+            if work is None:
+                raise RefusedError(f"there is no pod {uid}")
+            self.evicted += 1
+            self.cluster.leave(work, grace=work.seen.grace)
+
+        self._write("evict", uid, do)
+
+    def delete_node(self, node: str) -> None:
+        """Delete a Node object. A machine that runs brings it back at once, without its pods."""
+
+        def do() -> None:
+            self._node(node)
+            self.cluster.remove(node)
+
+        self._write("delete node", node, do)
+
+    def answer(self, request: str, condition: str) -> None:
+        """Set a condition of a provisioning request."""
+
+        def do() -> None:
+            if self.kueue is not None:
+                self.kueue.answer(request, condition)
+
+        self._write("answer", request, do)
+
+    def request(self, key: str) -> Gang | None:
+        """A provisioning request as the API has it now."""
+        return self.kueue.requests.get(key) if self.kueue is not None else None
+
+    def hold(self, flavor: str, *, on: bool) -> None:
+        """Put the taint on a flavor, or take it off."""
+
+        def do() -> None:
+            if self.kueue is not None:
+                self.kueue.hold(flavor, on=on)
+
+        self._write("hold", flavor, do)
+
+    def works_on(self, node: str) -> tuple[Pod, ...]:
+        """The pods of a node as the API has them now."""
+        host = self.cluster.hosts.get(node)
+        return tuple(work.seen for work in host.works.values()) if host is not None else ()
+
+    def _write(self, kind: str, name: str, do: Callable[[], None]) -> None:
+        self.writes[kind] += 1
+        try:
+            self.fault(kind, name)
+            do()
+            self.cluster.schedule()
+            self.lost(kind, name)
+        except RefusedError:
+            self.refused[kind] += 1
+            raise
+
+    def _node(self, name: str) -> Node:
+        host = self.cluster.hosts.get(name)
+        if host is None:
+            raise RefusedError(f"there is no node {name}")
+        return host.seen
+
+    # Machines and nodes
+
+    def _room(self, choice: Choice, workload: Workload) -> bool:
+        return self.cluster.room(given(workload.shape, choice), workload.count, across=workload.across)
+
+    def _joined(self, machine: Machine) -> None:
+        if machine.boots is not None:
+            launched = machine.seen.launched or self.now
+            self.calendar.at(launched + machine.boots, lambda: self._node_joins(machine))
+
+    def _node_joins(self, machine: Machine) -> None:
+        """The kubelet is ready. Cards are there when the device plugin has found them."""
+        if machine.ended is not None:
+            return
+        group = self._groups[machine.group]
+        offered = {
+            name: amount if name == PODS else amount * machine.seen.weight
+            for name, amount in group.allocatable.items()
+        }
+        self.cluster.add(
+            Node(
+                name=machine.node,
+                uid=f"{machine.node}-uid",
+                labels=_labels(group, machine),
+                taints=group.taints,
+                allocatable={**offered, GPU: 0} if GPU in offered else offered,
+                created=self.now,
+                ready=True,
+                since=self.now,
+                provider=f"aws:///{machine.seen.zone}/{machine.seen.id}",
+            )
+        )
+        if GPU in offered:
+            self.calendar.after(self.conditions.cards, lambda: self._cards(machine, offered))
+
+    def _cards(self, machine: Machine, offered: dict[str, int]) -> None:
+        if machine.ended is None and machine.node in self.cluster.hosts:
+            self.cluster.change(machine.node, allocatable=offered)
+
+    def _ended(self, machine: Machine, why: Why) -> None:
+        host = self.cluster.hosts.get(machine.node)
+        if host is None:
+            return
+        if host.works:
+            self.ended_busy[why] += 1
+        host.dead = True
+        for work in list(host.works.values()):
+            self.cluster.lose(work, asked=False)
+
+        def unready() -> None:
+            if self.cluster.hosts.get(machine.node) is host:
+                self.cluster.change(machine.node, ready=False, since=self.now)
+
+        def forgotten() -> None:
+            if self.cluster.hosts.get(machine.node) is host:
+                self.cluster.remove(machine.node)
+
+        self.calendar.after(self.conditions.unready, unready)
+        self.calendar.after(self.conditions.forgotten, forgotten)
+
+    def _add_physical(self) -> None:
+        for row in self.conditions.physical:
+            for number in range(row.count):
+                name = f"{row.name}-{number}"
+                offered = {"cpu": row.cpu, "memory": row.memory << 20, GPU: row.gpus, PODS: 110}
+                self.cluster.add(
+                    Node(
+                        name=name,
+                        uid=f"{name}-uid",
+                        labels={**row.labels, HOSTNAME: name},
+                        allocatable={key: amount for key, amount in offered.items() if amount},
+                        created=self.now,
+                        ready=True,
+                        since=self.now,
+                    )
+                )
+
+    @property
+    def physical_cards(self) -> int:
+        """Cards that are there in any case."""
+        return sum(row.count * row.gpus for row in self.conditions.physical)
+
+
+def _labels(group: Group, machine: Machine) -> dict[str, str]:
+    return {
+        **group.labels,
+        HOSTNAME: machine.node,
+        TYPE: machine.seen.type,
+        ZONE: machine.seen.zone,
+        "topology.kubernetes.io/region": group.region,
+    }

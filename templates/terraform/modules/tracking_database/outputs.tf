@@ -1,0 +1,4 @@
+output "address" {
+  description = "The database's host name."
+  value       = aws_db_instance.this.address
+}

@@ -1,0 +1,351 @@
+"""What the real Kueue does with what is rendered for it: the scenarios that the simulator's model passes too,
+and what one user may hold of a group's queue."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from autoscaler.admissions import SCENARIOS, Capacity, End, Scenario, Submit, spec
+from autoscaler.kube.clusters import Cluster, Object, until
+from autoscaler.kube.plane import planes
+from autoscaler.kube.queueing import apply, kueue
+from kube_tools import need, templated
+
+from causeway.cluster.runs import in_the_queue
+from infra.autoscaler.kube.client import MERGE
+from infra.catalogue.labels import LIMITED_GPUS
+
+pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2), pytest.mark.timeout(900)]
+
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+USERS = ("ada", "alan", "edith", "frances", "mary", "rosa")
+HELD = {"key": "causeway.dev/no-capacity", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("queues")
+    found = spec(folder)
+    (folder / "kueue").mkdir()
+    with planes(folder / "plane", found) as (admin, _):
+        for each in templated("jobset"):
+            if each["kind"] == "CustomResourceDefinition":
+                apply(admin, each)
+        with kueue(admin, found, folder / "kueue"):
+            yield admin
+
+
+class Real:
+    """A scenario's runner."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def do(self, event: Submit | Capacity | End) -> None:
+        match event:
+            case Submit():
+                self._submit(event)
+            case End(job=job):
+                end(self.cluster, *job.split("/"))
+            case Capacity(pool=pool, there=there):
+                self._hold(pool, on=not there)
+                for each in [] if there else self._requests(pool):
+                    self._fail(each)
+
+    def have(self, job: str) -> str | None:
+        """Its flavor, or nothing while it waits; None where Kueue is not done with it."""
+        found = self._workload(*job.split("/"))
+        status = found.get("status", {})
+        for each in status.get("admission", {}).get("podSetAssignments", ()):
+            return str(each["flavors"]["cpu"])
+        said = next((each for each in status.get("conditions", ()) if each["type"] == "QuotaReserved"), None)
+        looked = said is not None and "Pending the preemption" not in said["message"]
+        return "" if looked else None
+
+    def preempted(self, jobs: set[str]) -> set[str]:
+        """Those whose quota others took."""
+        return {
+            job
+            for job in jobs
+            for each in self._workload(*job.split("/"))
+            .get("status", {})
+            .get("schedulingStats", {})
+            .get("evictions", ())
+            if each["reason"] == "Preempted"
+        }
+
+    def clear(self) -> None:
+        for user in USERS:
+            self.cluster.client.call("DELETE", jobs(user), body={"propagationPolicy": "Background"})
+        for pool in ("ones", "fours"):
+            self._hold(pool, on=False)
+        until(lambda: not any(self._workloads(user) for user in USERS))
+
+    def _submit(self, event: Submit) -> None:
+        user, name = event.job.split("/")
+        limits = {"nvidia.com/gpu": event.gpus} if event.gpus else {}
+        inside: Object = {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "none",
+                    "resources": {"requests": {"cpu": str(event.cpu), "memory": "1Gi"}, "limits": limits},
+                }
+            ],
+            "restartPolicy": "Never",
+        }
+        if event.site:
+            inside["nodeSelector"] = {"causeway.dev/site": event.site}
+        self.cluster.create(
+            jobs(user),
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": name, "labels": {"kueue.x-k8s.io/priority-class": event.priority}},
+                "spec": {
+                    "parallelism": event.pods,
+                    "completions": event.pods,
+                    "completionMode": "Indexed",
+                    "template": {"spec": inside},
+                },
+            },
+        )
+
+    def _hold(self, pool: str, *, on: bool) -> None:
+        path = f"{KUEUE}/resourceflavors/{pool}"
+        found = self.cluster.get(path)
+        assert found is not None
+        kept = [each for each in found["spec"].get("nodeTaints", ()) if each["key"] != HELD["key"]]
+        self.cluster.patch(path, {"spec": {"nodeTaints": [*kept, *([HELD] if on else [])]}})
+
+    def _requests(self, pool: str) -> list[Object]:
+        """Open ones of workloads with a flavor."""
+        found: list[Object] = []
+        for user in USERS:
+            path = f"/apis/autoscaling.x-k8s.io/v1/namespaces/user-{user}/provisioningrequests"
+            holders = {
+                each["metadata"]["name"]
+                for each in self._workloads(user)
+                for part in each.get("status", {}).get("admission", {}).get("podSetAssignments", ())
+                if pool in part["flavors"].values()
+            }
+            found += [
+                each
+                for each in (self.cluster.get(path) or {"items": []})["items"]
+                if any(owner["name"] in holders for owner in each["metadata"].get("ownerReferences", ()))
+            ]
+        return found
+
+    def _fail(self, request: Object) -> None:
+        """As the autoscaler does where no region has machines of the pool."""
+        meta = request["metadata"]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        path = (
+            f"/apis/autoscaling.x-k8s.io/v1/namespaces/{meta['namespace']}"
+            f"/provisioningrequests/{meta['name']}/status"
+        )
+        conditions = [
+            {"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": now}
+            for kind in ("Accepted", "Failed")
+        ]
+        self.cluster.client.call("PATCH", path, body={"status": {"conditions": conditions}}, content=MERGE)
+
+    def _workloads(self, user: str) -> list[Object]:
+        found = self.cluster.get(f"{KUEUE}/namespaces/user-{user}/workloads")
+        items: list[Object] = (found or {"items": []})["items"]
+        return items
+
+    def _workload(self, user: str, name: str) -> Object:
+        return next(
+            (
+                each
+                for each in self._workloads(user)
+                if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences", ()))
+            ),
+            {},
+        )
+
+
+def jobs(user: str) -> str:
+    return f"/apis/batch/v1/namespaces/user-{user}/jobs"
+
+
+@pytest.fixture
+def real(cluster: Cluster) -> Iterator[Real]:
+    found = Real(cluster)
+    yield found
+    found.clear()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_kueue_admits_as_the_model(real: Real, scenario: Scenario) -> None:
+    submitted: set[str] = set()
+    for step in scenario.steps:
+        if isinstance(step.event, Submit):
+            submitted.add(step.event.job)
+        _asked(real, step.event)
+        real.do(step.event)
+        _see(real, step.event, dict(step.have))
+        _next_second()
+    assert real.preempted(submitted) == scenario.preempted
+
+
+def _asked(real: Real, event: Submit | Capacity | End) -> None:
+    """What is to fail must have been asked for."""
+    if isinstance(event, Capacity) and not event.there:
+        until(lambda: real._requests(event.pool))
+
+
+def _see(real: Real, event: object, have: dict[str, str]) -> None:
+    ends = time.monotonic() + 90
+    while (found := {job: real.have(job) for job in have}) != have:
+        assert time.monotonic() < ends, f"{event}: {found}, and not {have}"
+        time.sleep(0.05)
+
+
+def _next_second() -> None:
+    """Kueue orders by times in whole seconds."""
+    time.sleep(1.0 - time.time() % 1.0)
+
+
+def end(cluster: Cluster, user: str, name: str) -> None:
+    cluster.client.call("DELETE", f"{jobs(user)}/{name}", body={"propagationPolicy": "Background"})
+
+
+def test_what_queues_do_not_count_keeps_nobody_waiting(real: Real) -> None:
+    """Adapters and huge pages come with GPUs; queues count processors, memory and GPUs."""
+    asked = {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5128Mi"}
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": asked}
+    inside = {
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+        "restartPolicy": "Never",
+    }
+    meta = {"name": "adapters", "labels": {"kueue.x-k8s.io/priority-class": "normal"}}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": inside}}}
+    real.cluster.create(jobs("ada"), body)
+    until(lambda: real.have("ada/adapters") == "fours")
+
+
+MARY = "user-mary"
+LIMIT = "causeway.dev/gpu-limit"
+
+
+def template(gpus: int, **more: Any) -> Object:
+    container: Object = {
+        "name": "main",
+        "image": "none",
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    return {
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {"containers": [container], "restartPolicy": "Never", **more},
+    }
+
+
+def job(name: str, namespace: str, gpus: int, **more: Any) -> Object:
+    """High work: all pools are open to it."""
+    meta = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {"template": template(gpus, priorityClassName="high", **more)},
+    }
+
+
+def submitted(cluster: Cluster, user: str, work: Object, *groups: str, dry: bool = False) -> str:
+    """What the API server says to a user's own request: nothing where it takes it."""
+    command = [need("kubectl"), f"--kubeconfig={cluster.kubeconfig}", f"--as={user}", "create", "-f", "-"]
+    command += [f"--as-group={each}" for each in groups] + (["--dry-run=server"] if dry else [])
+    done = subprocess.run(command, input=json.dumps(work), capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def workloads(cluster: Cluster, namespace: str) -> list[Object]:
+    return list(
+        (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})["items"]
+    )
+
+
+def holding(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """Job → the flavor of its limit, of those that have quota."""
+    found = {}
+    for each in (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})[
+        "items"
+    ]:
+        for part in each.get("status", {}).get("admission", {}).get("podSetAssignments", ()):
+            (owner,) = each["metadata"]["ownerReferences"]
+            found[owner["name"]] = part["flavors"][LIMITED_GPUS]
+    return found
+
+
+def waits(cluster: Cluster, namespace: str, name: str) -> str:
+    """Why a job has no quota, in Kueue's words."""
+    for each in (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})[
+        "items"
+    ]:
+        if each["metadata"]["ownerReferences"][0]["name"] == name:
+            for condition in each.get("status", {}).get("conditions", ()):
+                if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
+                    return str(condition["message"])
+    return ""
+
+
+def test_a_user_holds_no_more_gpus_than_the_limit_of_all_pools_together(cluster: Cluster) -> None:
+    # The limit is one machine's; there are more GPUs in each pool.
+    for name, namespace, gpus in (("one", MARY, 3), ("two", MARY, 2), ("three", "team-vision", 1)):
+        assert not submitted(cluster, "mary", job(name, namespace, gpus))
+    assert not submitted(cluster, "rosa", job("one", "user-rosa", 4))
+    until(lambda: holding(cluster, MARY) == {"one": f"limit.team-vision.{MARY}"})
+    # What she submits in the group's namespace counts for her too; what others submit there counts
+    # for the group.
+    until(lambda: holding(cluster, "team-vision") == {"three": f"limit.team-vision.{MARY}"})
+    until(lambda: holding(cluster, "user-rosa") == {"one": "limit.team-vision.user-rosa"})
+    assert not submitted(cluster, "engineer", job("four", "team-vision", 4), "system:masters")
+    until(lambda: holding(cluster, "team-vision").get("four") == "limit.team-vision.team-vision")
+    until(lambda: LIMITED_GPUS in waits(cluster, MARY, "two"))
+    # Those words are what `causeway why` goes by.
+    assert "as many GPUs as one user may" in in_the_queue(waits(cluster, MARY, "two"))
+    large = job("large", MARY, 3)
+    large["spec"] |= {"parallelism": 2, "completions": 2}
+    assert not submitted(cluster, "mary", large)
+    until(lambda: LIMITED_GPUS in waits(cluster, MARY, "large"))
+    assert "more GPUs than one user may" in in_the_queue(waits(cluster, MARY, "large"))
+    end(cluster, "mary", "one")
+    until(lambda: holding(cluster, MARY) == {"two": f"limit.team-vision.{MARY}"})
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        {"key": LIMIT, "operator": "Equal", "value": "user-rosa"},
+        {"key": LIMIT, "operator": "Exists"},
+        {"operator": "Exists"},
+    ],
+    ids=["of somebody else", "of everybody", "of all taints"],
+)
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "Deployment"])
+def test_work_counts_for_nobody_else(cluster: Cluster, kind: str, toleration: Object) -> None:
+    each = job("x", "team-vision", 1, tolerations=[toleration])
+    if kind == "JobSet":
+        part = {"name": "main", "template": {"spec": each["spec"]}}
+        each |= {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": kind, "spec": {"replicatedJobs": [part]}}
+    elif kind == "Deployment":
+        pod = template(1, tolerations=[toleration], restartPolicy="Always")
+        each |= {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "spec": {"template": pod, "selector": {"matchLabels": {"app": "x"}}},
+        }
+    assert "denied request: a toleration of" in submitted(cluster, "mary", each, dry=True)
+
+
+def test_work_may_say_for_whom_it_counts(cluster: Cluster) -> None:
+    own = {"key": LIMIT, "operator": "Equal", "value": MARY, "effect": "NoSchedule"}
+    assert not submitted(cluster, "mary", job("x", "team-vision", 1, tolerations=[own]), dry=True)

@@ -1,0 +1,416 @@
+"""Which checkpoints are whole, kept and resumed from; and a copier that dies at any of its calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.checkpoints import (
+    SETTLED,
+    Checkpoint,
+    Entry,
+    File,
+    Part,
+    Policy,
+    is_whole,
+    kept,
+    measured,
+    next_start,
+    next_to_send,
+    obsolete,
+    step_of,
+    whole,
+)
+from causeway.restoring import restore
+from causeway.saving import MANIFESTS, Saver, look, parts_in
+from causeway.storage import Folder, MissingError
+
+_WORKERS = ("worker-0", "worker-1", "worker-2")
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> list[Part]:
+    found = {}
+    for _ in range(draw(st.integers(0, 12))):
+        worker, step = draw(st.sampled_from(_WORKERS)), draw(st.integers(1, 3))
+        file = File(f"step-{step}/{worker}", 1, "x", draw(st.integers(1, 6)))
+        metrics = draw(st.sampled_from([{}, {"loss": 1.0}, {"loss": 2.0}, {"loss": float("nan")}]))
+        part = Part(worker, f"step-{step}", draw(st.integers(1, 3)), (file,), metrics)
+        found[(part.worker, part.id)] = part
+    return [*found.values()]
+
+
+policies = st.builds(
+    Policy,
+    st.sampled_from([_WORKERS[:1], _WORKERS[:2], _WORKERS]),
+    st.integers(1, 3),
+    st.sampled_from([None, "loss"]),
+    st.booleans(),
+)
+
+
+@given(parts(), policies)
+def test_a_checkpoint_is_whole_when_each_worker_wrote_its_part_of_it(
+    found: list[Part], policy: Policy
+) -> None:
+    checkpoints = whole(found, policy.workers)
+    for checkpoint in checkpoints:
+        assert tuple(part.worker for part in checkpoint.parts) == policy.workers
+        assert len({(part.name, part.start) for part in checkpoint.parts}) == 1
+    assert checkpoints == sorted(checkpoints, key=lambda each: (each.order, each.name), reverse=True)
+    assert all(checkpoint.parts[0].start < next_start(found) for checkpoint in checkpoints)
+
+
+@given(parts(), policies, st.data())
+def test_what_is_removed_is_needed_by_nobody(found: list[Part], policy: Policy, data: st.DataObject) -> None:
+    """Whichever workers have come to it, in whichever order."""
+    checkpoints = whole(found, policy.workers)
+    wanted = kept(checkpoints, policy)
+    assert checkpoints[: policy.keep] == wanted[: policy.keep]
+    values = [value for each in checkpoints if (value := each.value("loss")) is not None]
+    if policy.metric and values:
+        best = max(values) if policy.maximize else min(values)
+        assert best in [each.value("loss") for each in wanted]
+    reading = data.draw(st.sampled_from(found)).id if found else ""
+    left = list(found)
+    for worker in data.draw(st.permutations(policy.workers)):
+        gone = obsolete(left, policy, worker, [reading])
+        assert {part.worker for part in gone} <= {worker}
+        assert reading not in {part.id for part in gone}
+        left = [part for part in left if part not in gone]
+        assert [each for each in kept(whole(left, policy.workers), policy) if each in wanted] == wanted
+    if checkpoints:
+        newest = checkpoints[0].order
+        assert all(part in left for part in found if (part.start, part.written) > newest)
+
+
+def test_parts_of_two_starts_and_files_of_one_name_are_never_joined() -> None:
+    def part(worker: str, start: int, path: str = "", digest: str = "") -> Part:
+        return Part(worker, "step-1", start, (File(path or f"step-1/{worker}", 1, digest or worker, 5),))
+
+    first, other = _WORKERS[:2]
+    assert whole([part(first, 1), part(other, 2)], (first, other)) == []
+    assert len(whole([part(first, 2), part(other, 2), part(other, 1)], (first, other))) == 1
+    same = [part(first, 1, "step-1/model"), part(other, 1, "step-1/model")]
+    assert whole(same, (first, other)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("step-1200", 1200), ("step-1200.pt", 1200), ("checkpoint-500", 500), ("epoch=3-step=500.ckpt", 500),
+        ("epoch=3-val_loss=0.25-step=7-v2.ckpt", 7), ("model.12", 12), ("backup-0", 0), ("epoch3.pt", 3),
+        ("runs", None), ("best.h5", None), ("latest.weights.h5", None), ("step-5.tmp", 5),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_has_its_step_in_its_name(name: str, step: int | None) -> None:
+    assert step_of(name) == step
+
+
+def test_what_was_renamed_is_whole_at_once_and_else_when_it_has_rested(tmp_path: Path) -> None:
+    """On a real file system."""
+
+    def found(name: str) -> Entry:
+        return next(each for each in look(tmp_path) if each.name == name)
+
+    (tmp_path / "step-1.tmp/deep").mkdir(parents=True)
+    (tmp_path / "step-1.tmp/deep/model").write_text("x")
+    (tmp_path / "step-2.pt.tmp").write_text("x")
+    (tmp_path / "step-3").mkdir()
+    (tmp_path / "step-3/model").write_text("x")
+    (tmp_path / "step-4").symlink_to(tmp_path / "step-3")
+    time.sleep(0.05)
+    for name in ("step-1", "step-2.pt"):
+        assert not is_whole(found(f"{name}.tmp"), time.time_ns() + 10**12)
+        (tmp_path / f"{name}.tmp").rename(tmp_path / name)
+        assert is_whole(found(name), None)
+    written = found("step-3").modified
+    assert not is_whole(found("step-3"), None)
+    assert not is_whole(found("step-3"), written + (SETTLED - 1) * 10**9)
+    assert is_whole(found("step-3"), written + SETTLED * 10**9)
+    with (tmp_path / "step-1/deep/model").open("a") as file:
+        file.write("more")
+    assert not is_whole(found("step-1"), None), "written to since it was renamed"
+    assert {each.name for each in look(tmp_path)} == {"step-1", "step-2.pt", "step-3"}
+
+
+def test_a_line_of_metrics_that_cannot_be_read_is_left_out_and_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a program wrote there itself ended the thread that saves checkpoints."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "checkpoints").mkdir()
+    said = {"start": 1, "name": "", "written": 0, "ids": []}
+    (tmp_path / "checkpoints/.resumed.json").write_text(json.dumps(said))
+    (tmp_path / "metrics").write_text(
+        'epoch 1\n[1]\n{"step": 3}\n{"step": 3, "metrics": {"loss": "low"}}\n'
+        '{"step": 3, "metrics": {"loss": 0.5}}\n'
+    )
+    (tmp_path / "checkpoints/step-3").write_text("weights")
+    policy = Policy(("worker-0",), metric="loss")
+    storage = Folder(tmp_path / "kept")
+    saver = Saver(tmp_path / "checkpoints", storage, policy, "worker-0", tmp_path / "metrics")
+    for _ in range(2):
+        saver.save(time.time_ns() + 60 * 10**9)
+    assert [part.metrics for part in parts_in(storage)] == [{"loss": 0.5}]
+    assert capsys.readouterr().err.count("left out") == 4
+
+
+def test_what_was_reported_is_added_and_what_is_no_number_is_not() -> None:
+    part = Part("worker-0", "step-3", 1, (File("step-3", 1, "x", 1),), {"loss": 1.0})
+    now = measured(part, {3: {"loss": float("nan"), "accuracy": 0.5}, 4: {"loss": 0.1}})
+    assert now.metrics == {"loss": 1.0, "accuracy": 0.5}
+
+
+def test_of_many_the_newest_is_sent_and_of_parts_every_one() -> None:
+    entries = [Entry(f"step-{n}", {f"step-{n}": (1, n)}, n, n) for n in (1, 2, 3)]
+    for in_order, first in ((False, "step-3"), (True, "step-1")):
+        found = next_to_send(entries, 0, ("", 0), in_order=in_order)
+        assert found is not None
+        assert found.name == first
+    assert next_to_send(entries, 2, ("step-3", 3), in_order=False) is None
+
+
+# -- Copying, and bringing back ---------------------------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """As by SIGKILL."""
+
+
+@dataclass
+class Memory:
+    """A storage that is killed with who asks it, at one of its calls, before it does anything."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    calls: int = 0
+    dies_at: int = -1
+
+    def _call(self) -> None:
+        at, self.calls = self.calls, self.calls + 1
+        if at == self.dies_at:
+            raise KilledError
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        self._call()
+        return {key: len(data) for key, data in self.objects.items() if key.startswith(prefix)}
+
+    def read(self, key: str) -> bytes:
+        self._call()
+        if key not in self.objects:
+            raise MissingError(key)
+        return self.objects[key]
+
+    def write(self, key: str, data: bytes) -> None:
+        self._call()
+        self.objects[key] = data
+
+    def send(self, files: Mapping[str, Path]) -> None:
+        for key, path in files.items():
+            self.write(key, path.read_bytes())
+
+    def fetch(self, files: Mapping[str, Path]) -> None:
+        for key, path in files.items():
+            path.write_bytes(self.read(key))
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._call()
+            self.objects.pop(key, None)
+
+
+@dataclass
+class Machine:
+    """A worker's folder, and the copier beside it, which is started again when it was killed."""
+
+    folder: Path
+    worker: str
+    policy: Policy
+    storage: Memory
+    saver: Saver | None = None
+
+    def begin(self) -> list[str]:
+        """Again, if it is killed meanwhile."""
+        self.saver = None
+        while True:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            with suppress(KilledError):
+                return restore([self.storage], self.policy, self.folder)
+
+    def write(self, step: int, at: int) -> None:
+        folder = self.folder / f"step-{step}"
+        folder.mkdir()
+        for name in ("model", "optimizer"):
+            (folder / f"{name}-{self.worker}").write_text(f"{step} {name} {self.worker}")
+            os.utime(folder / f"{name}-{self.worker}", ns=(at, at))
+        os.utime(folder, ns=(at, at))
+
+    def report(self, step: int, loss: float) -> None:
+        with (self.folder / "metrics").open("a") as file:
+            file.write(json.dumps({"step": step, "metrics": {"loss": loss}}) + "\n")
+
+    def save(self) -> None:
+        """Until it has worked, as what is killed is started again."""
+        while True:
+            try:
+                if self.saver is None:
+                    metrics = self.folder / "metrics"
+                    self.saver = Saver(self.folder, self.storage, self.policy, self.worker, metrics)
+                self.saver.save(time.time_ns() + SETTLED * 10**9)
+            except KilledError:
+                self.saver = None
+                self.killed()
+            else:
+                return
+
+    def killed(self) -> None:
+        """What a start would find now is a checkpoint that is whole, or the beginning."""
+        wanted = whole(parts_in(self.storage), self.policy.workers)
+        scratch = self.folder.with_name("scratch")
+        scratch.mkdir()
+        said = restore([self.storage], self.policy, scratch)
+        assert said == ([f"resumes from {wanted[0].name}"] if wanted else [])
+        check(scratch, wanted[0] if wanted else None, self.policy)
+        shutil.rmtree(scratch)
+
+
+def check(folder: Path, checkpoint: Checkpoint | None, policy: Policy) -> None:
+    """All that was written is there, and nothing else."""
+    found = {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
+    }  # fmt: skip
+    step = step_of(checkpoint.name) if checkpoint else None
+    assert found == {
+        f"step-{step}/{name}-{worker}": f"{step} {name} {worker}"
+        for name in ("model", "optimizer")
+        for worker in (policy.workers if checkpoint else ())
+    }
+
+
+def scenario(machines: list[Machine]) -> None:
+    """Two starts, five checkpoints; the third is the best, as is known only when the fourth is there."""
+    for begin, steps in ((0, (1, 2, 3)), (100, (4, 5))):
+        for machine in machines:
+            machine.begin()
+        for step in steps:
+            for machine in machines:
+                machine.write(step, 10**9 * (begin + step))
+            for machine in machines:
+                machine.save()
+            for machine in machines:
+                machine.report(step, 0.5 if step == 3 else 1.0)
+                machine.save()
+
+
+@pytest.mark.parametrize("workers", [_WORKERS[:1], _WORKERS[:2]])
+def test_a_copier_that_is_killed_at_any_call_loses_nothing_and_leaves_nothing(
+    tmp_path: Path, workers: tuple[str, ...]
+) -> None:
+    calls: list[int] = []
+
+    def run(dies_at: int) -> dict[str, bytes]:
+        policy = Policy(workers, keep=2, metric="loss")
+        storage = Memory(dies_at=dies_at)
+        folder = tmp_path / str(dies_at)
+        machines = [Machine(folder / worker, worker, policy, storage) for worker in workers]
+        scenario(machines)
+        calls.append(storage.calls)
+        storage.dies_at = -1
+        found = whole(parts_in(storage), workers)
+        assert {each.name for each in found} == {"step-3", "step-4", "step-5"}
+        machines[0].killed()
+        shutil.rmtree(folder)
+        return storage.objects
+
+    undisturbed = run(-1)
+    assert calls[0] > 20
+    for at in range(calls[0]):
+        assert run(at) == undisturbed
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    damage=st.lists(st.tuples(st.integers(0, 100), st.sampled_from(["gone", "cut", "flipped"])), max_size=4)
+)
+def test_what_is_damaged_is_skipped_and_said_and_the_one_before_is_used(
+    tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    policy, storage = Policy(_WORKERS[:1], keep=3), Memory()
+    machine = Machine(folder / "worker", _WORKERS[0], policy, storage)
+    machine.begin()
+    for step in (1, 2, 3):
+        machine.write(step, step * 10**9)
+        machine.save()
+    steps_hurt = set()
+    for number, how in damage:
+        key = sorted(storage.objects)[number % len(storage.objects)]
+        data = storage.objects[key]
+        if how == "gone":
+            del storage.objects[key]
+        else:
+            storage.objects[key] = data[:-1] if how == "cut" else bytes([data[0] ^ 1, *data[1:]])
+        steps_hurt.add(int(key.partition("step-")[2][0]))
+        if not storage.objects:
+            break
+    said = machine.begin()
+    name = json.loads((machine.folder / ".resumed.json").read_text())["name"]
+    # The store's own damage may be undone: what was hurt twice can be whole.
+    newest = max({1, 2, 3} - steps_hurt, default=0)
+    assert (step_of(name) or 0) >= newest
+    if name:
+        assert said[-1] == f"resumes from {name}"
+    elif said:
+        assert said[-1] == "starts from the beginning: no checkpoint is whole"
+    else:
+        assert not any("manifests/" in key for key in storage.objects), "of what is gone nobody knows"
+    files = {path.name: path.read_text() for path in (machine.folder / name).iterdir()} if name else {}
+    assert files == {
+        f"{each}-worker-0": f"{step_of(name)} {each} worker-0"
+        for each in (("model", "optimizer") if name else ())
+    }
+    shutil.rmtree(folder)
+
+
+def test_a_manifest_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    storage = Folder(tmp_path / "kept")
+    part = Part("worker-0", "step-1", 1, (File("step-1/../../evil", 1, "x", 1),))
+    (tmp_path / "x").write_text("x")
+    storage.send({f"files/worker-0/{part.id}/step-1/../../evil": tmp_path / "x"})
+    storage.write(f"{MANIFESTS}worker-0/{part.id}.json", part.text().encode())
+    (tmp_path / "there").mkdir()
+    said = restore([storage], Policy(("worker-0",)), tmp_path / "there")
+    assert said[-1].startswith("starts from the beginning")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_run_that_goes_on_with_another_takes_its_own_checkpoints_first(tmp_path: Path) -> None:
+    policy = Policy(_WORKERS[:1])
+    before, own = Memory(), Memory()
+    old = Machine(tmp_path / "old", _WORKERS[0], policy, before)
+    old.begin()
+    old.write(7, 10**12)
+    old.save()
+    folder = tmp_path / "new"
+    folder.mkdir()
+    assert restore([own, before], policy, folder) == ["resumes from step-7"]
+    new = Machine(folder, _WORKERS[0], policy, own)
+    new.save()
+    assert own.objects == {}, "what it resumed from stays where it is"
+    new.write(8, 10**9)
+    new.save()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    assert restore([own, before], policy, folder) == ["resumes from step-8"]

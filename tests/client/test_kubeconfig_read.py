@@ -1,0 +1,183 @@
+"""Ways to sign in that kubeconfigs have, each against a TLS server that verifies who comes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from causeway.cluster.connection import Cluster, RefusedError
+from causeway.errors import UnreachableError
+from infra.drive.kubernetes import certificates
+from infra.drive.kubernetes.certificates import Pair
+
+NAME = "api.test.internal"
+
+
+@dataclass
+class Server:
+    """It says who comes."""
+
+    address: str
+    authority: Pair
+    ada: Pair
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.connection, ssl.SSLSocket)
+        found: Any = self.connection.getpeercert() or {}
+        names = dict(part for row in found.get("subject", ()) for part in row)
+        body = {
+            "name": names.get("commonName"),
+            "token": self.headers.get("Authorization"),
+            "path": self.path,
+        }
+        code = 403 if self.path == "/refused" else 200
+        data = json.dumps({"message": "no"} if code == 403 else body).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    now, life = datetime.now(UTC), timedelta(hours=1)
+    authority = certificates.authority("test", now)
+    own = certificates.server(authority, "api", [NAME], now, life)
+    both = tmp_path_factory.mktemp("tls") / "both.pem"
+    both.write_text(own.certificate + own.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate)
+    context.load_cert_chain(both)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    http = HTTPServer(("127.0.0.1", 0), _Handler)
+    http.socket = context.wrap_socket(http.socket, server_side=True)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    yield Server(
+        f"https://127.0.0.1:{http.server_port}",
+        authority,
+        certificates.client(authority, "ada", (), now, life),
+    )
+    http.shutdown()
+    http.server_close()
+
+
+def written(folder: Path, server: Server, user: Any, *, cluster: Any = None) -> Path:
+    data = base64.b64encode(server.authority.certificate.encode()).decode()
+    one = {"server": server.address, "tls-server-name": NAME, "certificate-authority-data": data}
+    context = {"cluster": "one", "user": "ada", "namespace": "team"}
+    file = folder / "config"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "clusters": [{"name": "one", "cluster": cluster or one}],
+                "contexts": [{"name": "here", "context": context}],
+                "users": [{"name": "ada", "user": user}],
+            }
+        )
+    )
+    return file
+
+
+def by_data(folder: Path, server: Server) -> Path:
+    user = {
+        "client-certificate-data": base64.b64encode(server.ada.certificate.encode()).decode(),
+        "client-key-data": base64.b64encode(server.ada.key.encode()).decode(),
+    }
+    return written(folder, server, user)
+
+
+def by_files(folder: Path, server: Server) -> Path:
+    """Beside the kubeconfig."""
+    for name, text in (("ca", server.authority.certificate), ("ada.crt", server.ada.certificate)):
+        (folder / name).write_text(text)
+    (folder / "ada.key").write_text(server.ada.key)
+    cluster = {"server": server.address, "tls-server-name": NAME, "certificate-authority": "ca"}
+    user = {"client-certificate": "ada.crt", "client-key": str(folder / "ada.key")}
+    return written(folder, server, user, cluster=cluster)
+
+
+def by_token(folder: Path, server: Server) -> Path:
+    return written(folder, server, {"token": "word"})
+
+
+def by_program(folder: Path, server: Server) -> Path:
+    """As `invoke kubeconfig --exec` writes it."""
+    status = {"token": "word"}
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    program = folder / "credential"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    program.chmod(0o755)
+    about = {"apiVersion": credential["apiVersion"], "command": str(program), "interactiveMode": "Never"}
+    return written(folder, server, {"exec": about})
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "token"),
+    [
+        (by_data, "ada", None),
+        (by_files, "ada", None),
+        (by_token, None, "Bearer word"),
+        (by_program, None, "Bearer word"),
+    ],
+)
+def test_each_way_to_sign_in(
+    write: Callable[[Path, Server], Path], name: str | None, token: str | None, server: Server, tmp_path: Path
+) -> None:
+    cluster = Cluster(str(write(tmp_path, server)))
+    assert cluster.call("GET", "/x", labelSelector="a=b") == {
+        "name": name, "token": token, "path": "/x?labelSelector=a%3Db",
+    }  # fmt: skip
+    assert cluster.namespace(None) == "team"
+    assert (cluster.certificate is None) is (name is None)
+    with pytest.raises(RefusedError, match="the cluster refused: no"):
+        cluster.call("GET", "/refused")
+
+
+def test_another_server_is_not_believed(server: Server, tmp_path: Path) -> None:
+    file = by_token(tmp_path, server)
+    file.write_text(file.read_text().replace(NAME, "api.other.internal"))
+    with pytest.raises(UnreachableError, match="does not answer"):
+        Cluster(str(file)).call("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"current-context: here": "current-context: there"}, "no context there"),
+        ({"current-context: here": "other: here"}, "no current-context"),
+        ({"token: word": "client-key-data: '*'"}, "can't be used"),
+        ({"apiVersion": "- : :"}, "can't be used"),
+    ],
+)
+def test_what_is_wrong_with_a_kubeconfig_is_said(
+    change: dict[str, str], said: str, server: Server, tmp_path: Path
+) -> None:
+    file = by_token(tmp_path, server)
+    text = file.read_text()
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    with pytest.raises(UnreachableError, match=said):
+        Cluster(str(file)).call("GET", "/x")
+    file.unlink()
+    with pytest.raises(UnreachableError, match="set KUBECONFIG"):
+        Cluster(str(file)).call("GET", "/x")

@@ -1,0 +1,179 @@
+"""What is decided about runs on machines, and what is sent there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.process import SYSTEM_PYTHON, Causeway
+
+import causeway
+from causeway.errors import CausewayError, InputError
+from causeway.job import Job
+from causeway.machines import kit
+from causeway.machines.gang import Leader
+from causeway.machines.leases import Gpu, fits
+from causeway.machines.placement import emptied, place, room
+from causeway.machines.ssh import Host, hosts_named
+from causeway.machines.state import Run, run_of
+from causeway.workers import workers_of
+
+
+def checked(*free: int, taken: str = "") -> dict[str, dict[str, Any]]:
+    """Machines with so many free GPUs, and one that is taken."""
+    return {
+        f"titan-{at}": {
+            "gpus": [{"uuid": f"{at}-{number}", "name": "V100", "fits": [True, True], "taken": ""}
+                     for number in range(count)]
+            + ([{"uuid": f"{at}-x", "name": "V100", "fits": [True, True], "taken": taken}] if taken else [])
+        }
+        for at, count in enumerate(free)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "free", "hosts"),
+    [
+        ({"nodes": 2}, (4, 4), [0, 1]),  # one each, though both have room for two
+        ({"nodes": 3}, (4, 4), [0, 1, 0]),
+        ({"nodes": 2, "gpus": 4}, (2, 4, 4), [1, 2]),
+        ({"gpus": 2}, (1, 4), [1]),
+        ({"gpus": 0, "nodes": 3}, (0, 0), [0, 1, 0]),
+        ({"nodes": 3}, (1, 2), [0, 1, 1]),
+    ],
+)
+def test_workers_go_where_their_gpus_are_free(fields: Any, free: tuple[int, ...], hosts: list[int]) -> None:
+    job = Job(name="x", run="python x.py", **fields)
+    placed = place(workers_of(job), checked(*free))
+    assert placed == {f"worker-{rank}": f"titan-{host}" for rank, host in enumerate(hosts)}
+
+
+def test_the_chief_goes_first_and_who_has_gpus_is_named() -> None:
+    roles = {"ps": {"count": 1, "gpus": 0}, "chief": 1}
+    job = Job.model_validate({"name": "x", "run": "python x.py", "roles": roles})
+    assert [*place(workers_of(job), checked(1, 1))] == ["chief-0", "ps-0"]
+    two = workers_of(Job.model_validate({"name": "x", "run": "x", "gpus": 2}))
+    with pytest.raises(CausewayError, match=r"titan-0: 1 of 2 GPUs are free; GPU 7 is leased by ada"):
+        place(two, checked(1, taken="GPU 7 is leased by ada"))
+
+
+def test_how_many_trials_have_room() -> None:
+    two = workers_of(Job.model_validate({"name": "x", "run": "x", "gpus": 2}))
+    assert [room(two, checked(5, 3), most) for most in (0, 1, 2, 9)] == [0, 1, 2, 3]
+    taken = checked(1, taken="GPU 7 is leased by ada")
+    assert (room(two, taken, 9), room(two, emptied(taken), 9)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "yes"),
+    [
+        ({}, True),
+        ({"model": "v100"}, True),
+        ({"model": "tesla-v100-sxm2"}, True),
+        ({"model": "titan-v"}, False),
+        ({"memory": 16 << 30}, True),
+        ({"memory": 32 << 30}, False),
+    ],
+)
+def test_which_gpus_fit(wanted: Mapping[str, Any], yes: bool) -> None:
+    assert fits(Gpu(0, "GPU-1", "Tesla V100-SXM2-16GB", 16160), wanted) is yes
+
+
+def known(**workers: Any) -> dict[str, Any]:
+    return {"workers": workers, "outcome": {}, "kept": True, "stopped": {}, "booted": 0.0}
+
+
+def run(answers: Mapping[str, Any], faults: Mapping[str, str] | None = None) -> Run:
+    record = {
+        "workers": {"worker-0": {"host": "one"}, "worker-1": {"host": "two"}},
+        "first": "worker-0", "started": 5.0,
+    }  # fmt: skip
+    return run_of("x-on-1", record, answers, faults or {})
+
+
+def phase(name: str, **more: Any) -> dict[str, Any]:
+    return {"phase": name, "at": 9.0, "gpus": [0], **more}
+
+
+def test_states_of_runs() -> None:
+    running = {"one": known(**{"worker-0": phase("running")}), "two": known(**{"worker-1": phase("leased")})}
+    assert run(running).state == "running"
+    assert run({"one": known(), "two": known()}).state == "starting"
+    # The first one's machine says how it ended; the lost one's own machine says more.
+    outcome = {"state": "failed", "reason": "", "at": 7.0,
+               "first": {"role": "worker", "rank": 1, "lost": True, "reason": "two is away"}}  # fmt: skip
+    over = known(**{"worker-0": phase("over", exit=75)}) | {"outcome": outcome}
+    away = run({"one": over}, {"two": "two: timed out"})
+    assert (away.state, away.reason) == ("failed", "worker-1: two is away")
+    back = run({"one": over, "two": known(**{"worker-1": phase("lost", why="rebooted")})})
+    assert back.reason.startswith("worker-1: two was rebooted; it is up since ")
+    # Without the first one nobody knows.
+    lost = run({"two": known(**{"worker-1": phase("running")})}, {"one": "one: timed out"})
+    assert (lost.state, lost.reason) == ("unknown", "one: timed out")
+    memory = run({"one": known(**{"worker-0": phase("lost", why="oom-kill")}), "two": known()})
+    assert (memory.state, memory.since) == ("failed", 9.0)
+    # A trial goes on by itself where its machine is to blame.
+    assert [each.interrupted for each in (away, back, lost, memory)] == [True, True, False, False]
+    assert memory.reason == "worker-0: one ran out of memory, and the kernel killed it"
+
+
+@pytest.mark.parametrize(
+    ("ended", "state", "first"),
+    [
+        ({"a-0": {"exit": 0}, "b-0": {"exit": 0}}, "done", None),
+        ({"a-0": {"exit": 0}}, "done", None),
+        ({"b-0": {"exit": 0}}, "", None),
+        ({"b-0": {"exit": 1, "at": 5}, "a-0": {"exit": 1, "at": 4}}, "failed", "a-0"),
+        ({"b-0": {"exit": 1, "at": 5}, "a-0": {"exit": 75, "at": 4}}, "failed", "b-0"),
+        ({"b-0": {"exit": 75, "asked": "person"}}, "stopped", None),
+        ({"b-0": {"exit": 75, "asked": "system", "why": "shut down"}}, "failed", None),
+    ],
+)
+def test_how_a_run_ends(ended: Mapping[str, Any], state: str, first: str | None) -> None:
+    leader = Leader({"a-0": "one", "b-0": "two"}, ["a-0"], "token", 0, 60)
+    try:
+        for worker, status in ended.items():
+            leader.note(worker, {"role": worker[0], "rank": 0, **status})
+        leader.look("a-0")
+        outcome = leader.outcome()
+    finally:
+        leader.close()
+    assert outcome["state"] == state
+    assert (outcome["first"] and f"{outcome['first']['role']}-0") == first
+
+
+def test_the_kit_runs_on_a_machine_that_has_python_alone(tmp_path: Path) -> None:
+    """``-I -S``: without site packages. Older grammars than those here can only be read."""
+    folder = Path(causeway.__file__).parent
+    for name in kit.MODULES:
+        ast.parse((folder / name).read_text(), name, feature_version=(3, 9))
+    done = subprocess.run(
+        [SYSTEM_PYTHON, "-I", "-S", *kit.command("claim")[1:]],
+        input=kit.stdin_of(b'{"run": "x-on-1"}\n'), capture_output=True, env={"HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == kit.MARK + b'{"claimed": true}\n', done.stderr
+    (sent,) = (tmp_path / ".local/share/causeway/machines/kits").iterdir()
+    for name in ("worker", "host"):
+        script = f"import sys; sys.path.insert(0, {str(sent)!r}); import causeway.machines.{name}"
+        subprocess.run([SYSTEM_PYTHON, "-I", "-S", "-c", script], check=True)
+
+
+def test_wrong_names_of_machines_are_reported_at_once() -> None:
+    wrong = ["", "-oProxyCommand=x", "a b"]
+    for name in wrong:
+        with pytest.raises(InputError):
+            Host(name)
+    with pytest.raises(InputError) as raised:
+        hosts_named(["titan-01", *wrong])
+    assert [each.field for each in raised.value.problems] == [repr(name) for name in wrong]
+
+
+def test_the_command_line_reports_all_wrong_names_of_machines(causeway: Causeway) -> None:
+    for verb in (("run", "--", "true"), ("ps",), ("why", "x-on-1")):
+        done = causeway(verb[0], "--on", "-oProxyCommand=x,titan-01,a b", *verb[1:])
+        assert done.code == 2, done.err
+        assert done.err.count("not a name of a machine") == 2

@@ -1,0 +1,100 @@
+"""``show``, ``compare`` and ``rerun --exact`` of runs of this machine, as a person runs them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from client.process import Causeway, program
+
+from causeway.commands.show import lines
+from causeway.job import Job
+from causeway.overview import Known, Saved
+
+_TRAIN = """
+    import os, random, sys, time
+    import causeway
+    random.seed(int(os.environ["CAUSEWAY_SEED"]))
+    for step in range(3):
+        causeway.report(step, loss=random.random())
+    with causeway.checkpoint(2) as folder:
+        (folder / "state").write_text("x" * 100)
+    time.sleep(3)
+"""
+
+_NVIDIA_SMI = """#!/bin/sh
+case $1 in
+  *driver*) echo 'NVIDIA TITAN X (Pascal), 550.54.14' ;;
+  *) echo '93, 4096, 12288' ;;
+esac
+"""
+"""In place of NVIDIA's, which needs a GPU: its output in the form of ``--format=csv,noheader,nounits``."""
+
+
+@pytest.fixture
+def environment(environment: Mapping[str, str], tmp_path: Path) -> Mapping[str, str]:
+    """With a GPU."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "nvidia-smi").write_text(_NVIDIA_SMI)
+    (programs / "nvidia-smi").chmod(0o755)
+    return {**environment, "PATH": f"{programs}{os.pathsep}{environment['PATH']}"}
+
+
+@pytest.mark.parametrize(("part", "said"), [(11_000_000_000, False), (13_000_000_000, True)])
+def test_checkpoints_that_take_longer_to_copy_than_grace_lasts_are_said(part: int, said: bool) -> None:
+    job = Job.model_validate({"name": "large", "run": "true", "grace": "2m"})
+    saved = [Saved("step-2", 2 * part, part, 0.0, {}), Saved("step-1", 9 * part, 9 * part, 0.0, {})]
+    known = Known("large-1", "user-ada", "running", 0.0, 60.0, job, "", {}, saved=saved)
+    told = "\n".join(line.plain for line in lines(known, now=60.0))
+    assert ("longer than `grace` (2m)" in told) is said
+
+
+def test_runs_are_shown_compared_and_repeated(causeway: Causeway, folder: Path) -> None:
+    program(folder, _TRAIN)
+    (folder / "job.yaml").write_text("name: toy\nrun: python3 train.py {lr}\n")
+    for lr in ("1e-3", "1e-4"):
+        done = causeway("run", "--local", "job.yaml", "--set", f"lr={lr}")
+        assert done.code == 0, done.err
+        (folder / "train.py").write_text((folder / "train.py").read_text() + "print('more')\n")
+
+    shown = causeway("show", "--local", "toy-1", "--json").json
+    assert (shown["state"], shown["parameters"]) == ("done", {"lr": "1e-3"})
+    assert [step for step, _ in shown["metrics"]["loss"]["points"]] == [0, 1, 2]
+    (saved,) = shown["checkpoints"]
+    assert (saved["name"], saved["bytes"], [*saved["metrics"]]) == ("step-2", 100, ["loss"])
+    usage = shown["usage"]["worker-0"]
+    assert (usage["models"], usage["driver"]) == (["NVIDIA TITAN X (Pascal)"], "550.54.14")
+    assert (usage["gpu"], usage["gpu_memory"]) == ([93.0], [2**32])
+    screen = causeway("show", "--local", "toy-1").out
+    for words in ("toy-1 done", "lr=1e-3", "step-2", "93 %", "4.0 of 12.0 GiB", "TITAN X"):
+        assert words in screen
+
+    found = causeway("compare", "--local", "toy-1", "toy-2", "--json").json
+    assert found["differences"]["--set lr"] == {"toy-1": "1e-3", "toy-2": "1e-4"}
+    assert {"seed", "command"} <= found["differences"].keys()
+    assert found["code"][0]["files"] == [{"path": "train.py", "change": "changed"}]
+    assert "+print('more')" in causeway("compare", "--local", "toy-1", "toy-2", "--diff").out
+
+    again = causeway("rerun", "--local", "--exact", "toy-1", "--json")
+    assert (again.code, again.json["run"]) == (0, "toy-3"), again.err
+    assert "what may not be the same" in again.err
+    same = causeway("compare", "--local", "toy-1", "toy-3", "--json").json
+    assert same["differences"] == {}
+    assert same["code"][0]["files"] == []
+    assert same["metrics"]["toy-1"] == same["metrics"]["toy-3"], "the seed is the same"
+    assert causeway("show", "--local", "toy-9").code == 1
+    assert causeway("compare", "--local", "toy-1").code == 2
+
+    run = Path(again.json["folder"])
+    record = json.loads((run / "run.json").read_text())
+    assert record.pop("ended")["state"] == "done"
+    (run / "run.json").write_text(json.dumps(record))
+    assert causeway("show", "--local", "toy-3", "--json").json["state"] == "stopped", "it was killed"
+    with (run / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert causeway("show", "--local", "toy-3", "--json").json["state"] == "running"

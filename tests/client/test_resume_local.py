@@ -1,0 +1,163 @@
+"""Checkpoints of ``causeway run --local``, with real torch: what goes on is as if never stopped."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+from client.process import SYSTEM_PYTHON, Causeway, need_torch, program
+
+
+@pytest.fixture(scope="module")
+def torch() -> None:
+    need_torch()
+
+
+_TRAIN = """
+import os, random, sys, time
+import causeway, torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+begin = 0
+if resume := os.environ.get("CAUSEWAY_RESUME"):
+    saved = torch.load(resume + "/state.pt")
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    torch.set_rng_state(saved["random"])
+    begin = saved["step"]
+    print("resumed at", begin, flush=True)
+for step in range(begin + 1, 31):
+    rows = torch.randn(16, 4)
+    loss = ((model(rows) - rows.sum(1, keepdim=True)) ** 2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    causeway.report(step, loss=loss)
+    print(f"step {step} {loss.item().hex()}", flush=True)
+    stop = causeway.should_stop()
+    if step % 10 == 0 or stop:
+        with causeway.checkpoint(step) as folder:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+                     "random": torch.get_rng_state()}
+            torch.save(state, folder / "state.pt")
+    if stop:
+        break
+    if step == int(os.environ.get("HANGS_AT", 0)) and not resume:
+        print("hangs", flush=True)
+        time.sleep(600)
+    if step == int(os.environ.get("CRASHES_AT", 0)) and not resume:
+        os._exit(9)
+"""
+
+
+def losses(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("step ")]
+
+
+@pytest.mark.usefixtures("torch")
+def test_what_crashed_goes_on_bit_for_bit(causeway: Causeway, folder: Path) -> None:
+    program(folder, _TRAIN)
+    run = ("run", "--local", "--json", "--gpus", "0")
+    whole = causeway(*run, "--name", "whole", "--", SYSTEM_PYTHON, "train.py")
+    assert whole.code == 0, whole.err
+    first = causeway(*run, "--name", "parts", "--env", "CRASHES_AT=25", "--", SYSTEM_PYTHON, "train.py")
+    assert first.code == 1
+    assert "causeway resume --local parts-1" in first.err
+    program(folder, "raise SystemExit('edited')")
+    code = Path(first.json["folder"], "code/train.py")
+    code.write_text("raise SystemExit('written over by the program')")
+    second = causeway("resume", "--local", "--json", "parts-1")
+    assert second.code == 0, second.err
+    assert "resumed at 20" in second.err
+    assert losses(first.err)[:20] + losses(second.err) == losses(whole.err)
+    assert causeway("resume", "--local", "never-1").code == 1
+
+
+@pytest.mark.usefixtures("torch")
+def test_what_was_stopped_or_killed_with_all_its_processes_goes_on(
+    causeway: Causeway, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
+    program(folder, _TRAIN)
+    begin = [*command, "run", "--local", "--gpus", "0", "--name", "job", "--env", "HANGS_AT=13"]
+    process = subprocess.Popen(
+        [*begin, "--", SYSTEM_PYTHON, "train.py"],
+        cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "hangs\n":
+            break
+    running = causeway("resume", "--local", "job-1")
+    assert (running.code, "is running already" in running.err) == (1, True)
+    process.kill()
+    process.communicate(timeout=60)
+    # Its workers are left behind, and are a run that goes on.
+    assert "is running already" in causeway("resume", "--local", "job-1").err
+    (run,) = Path(environment["HOME"], ".local/share/causeway/runs").iterdir()
+    runtime = str(run / "runtime.py")
+    left = [each for each in psutil.process_iter(["cmdline"]) if runtime in (each.info["cmdline"] or ())]
+    for each in left:
+        for inner in [*each.children(recursive=True), each]:
+            inner.kill()
+    psutil.wait_procs(left, timeout=60)
+    done = causeway("resume", "--local", "job-1")
+    assert done.code == 0, done.err
+    assert "resumed at 10" in done.out
+
+
+def test_what_was_written_in_place_counts_once_it_has_rested_and_its_metric_keeps_it(
+    causeway: Causeway, folder: Path
+) -> None:
+    """A program that ends by itself has written all that it wanted to."""
+    program(
+        folder,
+        """
+        import causeway, os, pathlib
+        folder = pathlib.Path(os.environ["CAUSEWAY_CHECKPOINTS"])
+        print("resumes", os.environ.get("CAUSEWAY_RESUME", "nothing"))
+        (folder / "model-1").mkdir(exist_ok=True)
+        (folder / "model-1/weights").write_text("one")
+        (folder / "half-2.tmp").write_text("half")
+        (folder / "notes.txt").write_text("no checkpoint")
+        """,
+    )
+    done = causeway("run", "--local", "--json", "--", "python3", "train.py")
+    assert done.code == 0, done.err
+    again = causeway("resume", "--local", "--json", done.json["run"])
+    assert f"resumes {done.json['folder']}/checkpoints/worker-0/model-1" in again.err.splitlines()
+
+
+_SHARDED = """
+    import os, pathlib, sys, time
+    mine = pathlib.Path(os.environ["CAUSEWAY_CHECKPOINTS"])
+    rank = os.environ["CAUSEWAY_RANK"]
+    resume = os.environ.get("CAUSEWAY_RESUME")
+    print("finds", *sorted(path.name for path in pathlib.Path(resume).iterdir()) if resume else ["nothing"])
+    if resume:
+        sys.exit(0)
+    for step in ("step-1", "step-2"):
+        if step == "step-2" and rank == "1":
+            while not (mine.parent / "worker-0/step-1").exists():
+                time.sleep(0.02)
+            sys.exit(3)
+        (mine / (step + ".tmp")).mkdir()
+        (mine / (step + ".tmp") / ("part-" + rank)).write_text(step)
+        time.sleep(0.02)  # or kernels give the rename the time of the write
+        os.replace(mine / (step + ".tmp"), mine / step)
+"""
+
+
+def test_of_a_sharded_checkpoint_all_parts_are_taken_or_none(causeway: Causeway, folder: Path) -> None:
+    program(folder, _SHARDED)
+    (folder / "job.yaml").write_text(
+        "run: python3 train.py\nnodes: 2\ngpus: 0\nlauncher: none\ncheckpoints: {sharded: true}\n"
+    )
+    first = causeway("run", "--local", "--json", "job.yaml")
+    assert first.json["state"] == "failed"
+    kept = Path(first.json["folder"], "kept/manifests")
+    again = causeway("resume", "--local", "--json", first.json["run"])
+    assert again.err.count("finds part-0 part-1") == 2, (again.err, [*kept.rglob("*")])
+    assert again.err.count("resumes from step-1") == 2

@@ -1,0 +1,341 @@
+"""A search in the cluster, with real parts: API server, JobSet, Kueue, the embedded AWS, MLflow as it is
+rendered (PostgreSQL, rights by the API server), and the account of the conductor with its rendered rights.
+
+Pods run on the stand-in, the conductor's among them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+from autoscaler.kube.clusters import until
+from client.jobset_world import World, person, worlds
+from client.pods import can_run, wait
+from client.process import Causeway, program
+from client.test_tracking_in_cluster import offered
+from drive.kubernetes.apiserver import Server
+from ports import reserved
+from render.kubernetes.policy_world import RefusedError
+from render.kubernetes.policy_world import World as PolicyWorld
+from render.kubernetes.tracking_world import (
+    VENV,
+    Tracking,
+    kubeconfig,
+    migrate,
+    postgres,
+    rendered,
+    serving,
+    variables,
+)
+from strategies.outputs import outputs_for
+
+from infra.render.kubernetes import guards, sweeps, tracking
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.slow,
+    pytest.mark.heavy(minutes=5),
+    pytest.mark.skipif(bool(can_run()), reason=can_run()),
+    pytest.mark.skipif(
+        not (VENV / "bin/mlflow").exists(), reason="no .venv-mlflow: 'make packages' makes it"
+    ),
+]
+
+_TRAINS = """
+    import causeway, json, os, pathlib, sys, time
+    lr, step = sys.argv[2], 0
+    if resume := os.environ.get("CAUSEWAY_RESUME"):
+        step = json.loads(pathlib.Path(resume, "state.json").read_text())
+    print(f"goes on from {step}", flush=True)
+    while step < 9:
+        time.sleep(6)
+        step += 1
+        causeway.report(step, loss=float(lr) + 1 / step)
+        with causeway.checkpoint(step) as folder:
+            (folder / "state.json").write_text(str(step))
+        if causeway.should_stop():
+            sys.exit()
+"""
+_SEARCH = """
+name: toy
+run: python3 train.py {--lr}
+gpus: 0
+restarts: 0
+sweep:
+  parameters: {lr: {float: [0, 1]}}
+  metric: loss
+  trials: 5
+  parallel: 3
+  sampler: random
+  stop: {rule: asha, max: 9}
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A cluster with queues and MLflow."""
+    spec = rendered()
+    folder = tmp_path_factory.mktemp("sweeps")
+    with worlds(folder, queues=True, spec=spec) as found, ExitStack() as stack:
+        url = stack.enter_context(_mlflow(found, folder / "tracking"))
+        where = {"url": url, "namespace": "mlflow", "service": "mlflow", "port": 5000}
+        stack.enter_context(offered(found, where))
+        authority = (folder / "pki/ca.crt").read_text()
+        for namespace in ("user-ada", "user-alan"):
+            about = {"name": "kube-root-ca.crt", "namespace": namespace}
+            found.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about,
+                                "data": {"ca.crt": authority}})  # fmt: skip
+        yield found
+        assert found.pods.problems == []
+
+
+@contextmanager
+def _mlflow(found: World, folder: Path) -> Iterator[str]:
+    """MLflow as it is rendered; its address."""
+    folder.mkdir()
+    cluster, outputs = found.spec, outputs_for(found.spec)
+    for module in (guards, tracking, sweeps):
+        for documents in module.objects(cluster, outputs).values():
+            for each in documents:
+                until(partial(_applied, found, each))
+    secret = {"name": "database", "namespace": "mlflow"}
+    found.admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret,
+                        "stringData": {"password": "of-a-test"}})  # fmt: skip
+    # No pod of it is there: clients go straight to it.
+    found.admin.call("DELETE", "/api/v1/namespaces/mlflow/services/mlflow")
+    way = yaml.safe_load(found.way.read_text())
+    port = way["clusters"][0]["cluster"]["server"].rpartition(":")[2]
+    with ExitStack() as stack:
+        own, database = stack.enter_context(reserved(2))
+        stack.enter_context(postgres(folder / "postgres", database, "of-a-test"))
+        address = cast("Server", SimpleNamespace(address=f"127.0.0.1:{port}"))
+        environment = {
+            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            "HOME": str(folder),
+            "KUBECONFIG": str(kubeconfig(folder, found.admin, address)),
+            "AWS_ENDPOINT_URL": found.aws.address,
+            **variables(found.admin, "Deployment", database),
+        }
+        for name in ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME"):
+            environment.pop(name, None)
+        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        scripts = folder / "scripts"
+        scripts.mkdir()
+        path = "/api/v1/namespaces/mlflow/configmaps/scripts"
+        for name, text in found.admin.call("GET", path)["data"].items():
+            (scripts / name).write_text(text)
+        at = cast("PolicyWorld", SimpleNamespace(admin=found.admin))
+        here = Tracking(cluster, at, f"http://127.0.0.1:{own}", environment, scripts)
+        migrate(here)
+        stack.enter_context(serving(here, folder / "mlflow.log", own))
+        yield here.address
+
+
+def _applied(found: World, each: dict[str, Any]) -> bool:
+    try:
+        found.admin.apply(each)
+    except RefusedError as refusal:
+        if "not yet ready" in str(refusal) or "could not find" in str(refusal):
+            return False
+        raise
+    return True
+
+
+@pytest.fixture
+def alan(world: World, folder: Path, environment: dict[str, str], command: list[str]) -> Causeway:
+    return person(world, "alan", folder, environment, command)
+
+
+def search(who: Causeway, name: str) -> Any:
+    done = who("sweep", "show", name, "--json")
+    assert done.code == 0, done.err
+    return done.json
+
+
+def conductors() -> list[int]:
+    """Processes that conduct: process 1 of their containers."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[1:3] == [b"-m", b"causeway.conduct"]:
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_search_survives_its_conductor_and_stops_bad_trials_early(
+    ada: Causeway, alan: Causeway, world: World, folder: Path
+) -> None:
+    program(folder, _TRAINS)
+    (folder / "job.yaml").write_text(_SEARCH)
+    begun = ada("sweep", "job.yaml", "--json")
+    assert begun.code == 0, begun.err
+    name = begun.json["sweep"]
+    assert name == "toy-s1"
+    killed = 0
+    for most in (1, 3):
+        # Between any two steps: as soon as there are so many trials.
+        wait(lambda most=most: len(search(ada, name)["trials"]) >= most and conductors(), seconds=300)
+        for process in conductors():
+            os.kill(process, signal.SIGKILL)
+            killed += 1
+    assert killed >= 2
+    wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=900)
+    found = search(ada, name)
+    assert (found["state"], len(found["trials"])) == ("done", 5), found
+    assert [each["number"] for each in found["trials"]] == [1, 2, 3, 4, 5]
+    states = {each["number"]: each["state"] for each in found["trials"]}
+    assert "done" in states.values()
+    assert {"paused", "stopped"} & {*states.values()}, states
+    best = next(each for each in found["trials"] if each["number"] == found["best"])
+    assert best["parameters"]["lr"] == min(
+        each["parameters"]["lr"] for each in found["trials"] if each["state"] == "done"
+    )
+    # What was stopped early has not run to its end, and has its record and its checkpoint.
+    early = next(each for each in found["trials"] if each["state"] in ("paused", "stopped"))
+    assert early["step"] < 9
+    assert f"causeway sweep show {name}" in ada("why", early["run"]).out
+    listed = world.admin.call("GET", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/user-ada/jobsets")["items"]
+    assert sorted(each["metadata"]["name"] for each in listed) == [
+        f"toy-s1-{number}" for number in range(1, 6)
+    ]
+    # A list has one line of a search, and shows its trials when it is asked.
+    assert [line.split()[:2] for line in ada("ps").out.splitlines()[1:]] == [["toy-s1", "search"]]
+    (counted,) = json.loads(ada("ps", "--json").out)
+    assert (counted["sweep"], sum(counted["trials"].values())) == ("toy-s1", 5)
+    trials = json.loads(ada("ps", "--sweep", "toy-s1", "--json").out)
+    assert sorted(each["name"] for each in trials) == [f"toy-s1-{number}" for number in range(1, 6)]
+    assert "done: all 5 trials ended" in ada("why", "toy-s1").out
+    page = folder / "page.html"
+    assert ada("sweep", "show", name, "--html", str(page)).code == 0
+    assert page.read_text().count("<path") >= 10
+    # Nobody else sees it.
+    refused = alan("sweep", "show", name, "--json")
+    assert (refused.code, "has no search toy-s1" in refused.err) == (1, True), refused
+
+
+def begins(who: Causeway, run: str) -> list[int]:
+    """The steps that the starts of a trial went on from."""
+    return [int(step) for step in re.findall(r"goes on from (\d+)", who("logs", run).out)]
+
+
+def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
+    ada: Causeway, world: World, folder: Path
+) -> None:
+    # With this seed the first trial is the best of six, and the second the second. They are judged at step 3,
+    # and wait for it: one of three goes on, and two of six.
+    waits = """
+        held = time.monotonic() + 120
+        while step == 3 and not (resume or causeway.should_stop()) and time.monotonic() < held:
+            time.sleep(0.5)
+    """
+    program(folder, _TRAINS.replace("    while step < 9:\n", "    while step < 9:" + waits[:-4]))
+    text = _SEARCH.replace("name: toy", "name: rise").replace("trials: 5", "trials: 6\n  seed: 1305")
+    (folder / "job.yaml").write_text(text.replace("max: 9", "min: 3, max: 9"))
+    begun = ada("sweep", "job.yaml", "--json")
+    assert begun.code == 0, begun.err
+    name = begun.json["sweep"]
+    wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=900)
+    found = search(ada, name)
+    assert found["state"] == "done", found
+    states = {each["number"]: each["state"] for each in found["trials"]}
+    assert states == {1: "done", 2: "done", 3: "paused", 4: "paused", 5: "paused", 6: "paused"}, found
+    assert found["best"] == 1
+    for trial in found["trials"][:2]:
+        first, *others = begins(ada, trial["run"])
+        assert (first, trial["step"], trial["judged"]) == (0, 9, 3)
+        assert others, "it was not stopped first"
+        assert all(3 <= each < 9 for each in others), others
+
+
+def test_a_search_is_stopped_and_resumed_with_its_trials(ada: Causeway, world: World, folder: Path) -> None:
+    program(folder, _TRAINS)
+    text = _SEARCH.replace("name: toy", "name: long").replace("trials: 5", "trials: 2")
+    (folder / "job.yaml").write_text(text.replace("stop: {rule: asha, max: 9}", "stop: none"))
+    name = ada("sweep", "job.yaml", "--json").json["sweep"]
+    wait(lambda: any(each["step"] >= 2 for each in search(ada, name)["trials"]), seconds=300)
+    stopped = ada("sweep", "stop", name, "--json")
+    assert (stopped.code, stopped.json["changed"]) == (0, True), stopped.err
+    jobs = "/apis/batch/v1/namespaces/user-ada/jobs"
+    assert name not in [each["metadata"]["name"] for each in world.admin.call("GET", jobs)["items"]]
+    assert search(ada, name)["state"] == "stopped"
+    trials = json.loads(ada("ps", "--sweep", name, "--json").out)
+    wait(lambda: all(state(ada, each["name"]) in ("stopped", "done") for each in trials))
+    assert any(state(ada, each["name"]) == "stopped" for each in trials)
+    again = ada("sweep", "resume", name, "--json")
+    assert (again.code, again.json["changed"]) == (0, True), again.err
+    wait(lambda: search(ada, name)["state"] == "done", seconds=300)
+    assert [each["state"] for each in search(ada, name)["trials"]] == ["done", "done"]
+    logs = [ada("logs", each["name"]).out for each in trials]
+    assert any("goes on from" in text and "goes on from 0" not in text for text in logs), logs
+    more = ada("sweep", "extend", name, "--trials", "2")
+    assert (more.code, "may have 2 already" in more.err) == (2, True)
+
+
+def state(who: Causeway, run: str) -> str:
+    return str(json.loads(who("why", run, "--json").out)["state"])
+
+
+def test_trials_that_all_fail_end_the_search_with_the_first_cause(ada: Causeway, folder: Path) -> None:
+    program(folder, "raise ValueError('no such data set')")
+    text = _SEARCH.replace("name: toy", "name: bad").replace("trials: 5", "trials: 5\n  fail_limit: 2")
+    (folder / "job.yaml").write_text(text)
+    name = ada("sweep", "job.yaml", "--json").json["sweep"]
+    wait(lambda: search(ada, name)["state"] == "failed", seconds=300)
+    found = search(ada, name)
+    assert "ValueError: no such data set" in found["reason"]
+    assert len(found["trials"]) < 5
+    why = json.loads(ada("why", name, "--json").out)
+    assert (why["state"], "ValueError" in why["first_failure"]["cause"]) == ("failed", True)
+
+
+def test_the_conductors_account_may_nothing_else(world: World) -> None:
+    def may(verb: str, group: str, resource: str, namespace: str = "user-ada") -> bool:
+        spec = {
+            "user": "system:serviceaccount:user-ada:sweep",
+            "groups": ["system:authenticated", "system:serviceaccounts"],
+            "resourceAttributes": {
+                "verb": verb,
+                "group": group,
+                "resource": resource,
+                "namespace": namespace,
+            },
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(world.admin.call("POST", path, review)["status"]["allowed"])
+
+    assert may("create", "jobset.x-k8s.io", "jobsets")
+    assert may("update", "mlflow.kubeflow.org", "experiments")
+    for group, resource in (("", "pods"), ("", "secrets"), ("batch", "jobs"), ("", "serviceaccounts/token")):
+        assert not any(may(verb, group, resource) for verb in ("get", "list", "create", "delete"))
+    assert not may("delete", "jobset.x-k8s.io", "jobsets")
+    assert not may("delete", "mlflow.kubeflow.org", "experiments")
+    assert not may("create", "jobset.x-k8s.io", "jobsets", "user-alan")
+    assert not may("get", "mlflow.kubeflow.org", "experiments", "user-alan")
+
+
+def test_without_mlflow_a_search_says_what_is_missing(ada: Causeway, world: World, folder: Path) -> None:
+    program(folder, _TRAINS)
+    (folder / "job.yaml").write_text(_SEARCH)
+    with offered(world, None):
+        refused = ada("sweep", "job.yaml")
+    assert (refused.code, "kubernetes.tracking" in refused.err) == (1, True), refused.err
+    tried = ada("sweep", "job.yaml", "--dry-run")
+    conductor, trial = yaml.safe_load_all(tried.out)
+    assert (conductor["kind"], trial["kind"]) == ("Job", "JobSet")
+    assert world.admin.create({**conductor, "metadata": {**conductor["metadata"], "name": "dry"}}, dry=True)

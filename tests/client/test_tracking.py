@@ -1,0 +1,343 @@
+"""MLflow in a run's pod: the sidecar as a process, real programs with MLflow's own client, a real server, and
+the embedded S3. Containers of a pod share an address and a folder, as these processes do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import botocore.session
+import pytest
+from client.mlflow_server import PYTHON, Mlflow, mlflow, needs_mlflow, parameters, tags
+from client.pods import wait
+from client.process import Causeway
+from client.process import program as write_program
+from client.tracking_pod import pod
+from ports import reserved
+
+from causeway.tracking.forwarding import Forwarded
+from infra.drive import localaws
+
+pytestmark = [pytest.mark.slow, needs_mlflow]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mlflow]:
+    with mlflow(tmp_path_factory.mktemp("tracking") / "mlflow") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    started = localaws.start(tmp_path_factory.mktemp("aws"), "research")
+    try:
+        s3 = store(started.address)
+        s3.create_bucket(Bucket="work", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+        yield started.address
+    finally:
+        localaws.stop(started.folder)
+
+
+def store(address: str) -> Any:
+    return botocore.session.Session().create_client(
+        "s3", region_name="us-west-2", endpoint_url=address, aws_access_key_id="x", aws_secret_access_key="x"
+    )
+
+
+def run_of(server: Mlflow, name: str) -> Any:
+    """The only run of that name."""
+    (found,) = [each for each in server.runs("vision") if each["info"]["run_name"] == name]
+    return found
+
+
+def test_a_program_logs_with_nothing_set_and_the_run_has_its_facts(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    with pod(tmp_path / "pod", aws, server.address, "plain-1", CAUSEWAY_ATTEMPT="1") as made:
+        (made.folder / "output/metrics.jsonl").write_text(
+            '{"step": 1, "at": 1700000000.5, "metrics": {"reported": 0.5, "odd": NaN}}\n'
+            "not a line\n"
+            '{"step": 2, "at": 1700000001.5, "metrics": {"reported": 0.25}}\n'
+        )
+        said = made.run("""
+            import mlflow, pathlib
+            with mlflow.start_run() as run:
+                mlflow.log_param("lr", 0.001)
+                mlflow.log_metric("loss", 2.0, step=1)
+                mlflow.log_metrics({"loss": 1.0, "accuracy": 0.5}, step=2)
+                mlflow.set_tag("note", "mine")
+                pathlib.Path("weights.bin").write_bytes(b"w" * 3_000_000)
+                pathlib.Path("empty.txt").touch()
+                mlflow.log_artifact("weights.bin")
+                mlflow.log_artifact("empty.txt")
+                back = mlflow.get_run(run.info.run_id)
+                print("read back", back.data.metrics["loss"], back.data.params["lr"])
+                print(sorted(each.path for each in mlflow.MlflowClient().list_artifacts(run.info.run_id)))
+            # A second run of the program is one of MLflow's own, in the same experiment.
+            with mlflow.start_run(run_name="plain-1-second"):
+                mlflow.log_metric("loss", 3.0)
+        """)
+        assert "read back 1.0 0.001" in said
+        assert "['empty.txt', 'weights.bin']" in said
+        made.end(3, reason="ValueError: nan")
+        assert made.said().count("can't be read, and is left out") == 1
+    found = run_of(server, "plain-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(1, 2.0), (2, 1.0)]
+    assert server.history(found["info"]["run_id"], "reported") == [(1, 0.5), (2, 0.25)]
+    assert parameters(found) == {"lr": "0.001", "job.gpus.count": "2", "set.lr": "1e-3"}
+    assert found["info"]["status"] == "FAILED"
+    ours = {name.removeprefix("causeway."): value for name, value in tags(found).items()}
+    assert (ours["note"], ours["person"], ours["mlflow.user"]) == ("mine", "ada", "ada")
+    assert (ours["site"], ours["gpu"], ours["restarts"]) == ("rack-a", "v100", "1")
+    assert (ours["exit"], ours["reason"]) == ("3", "ValueError: nan")
+    assert float(ours["cost_usd"]) == pytest.approx(2 * float(ours["hours"]), abs=0.01)
+    second = run_of(server, "plain-1-second")
+    assert second["info"]["experiment_id"] == found["info"]["experiment_id"]
+    assert [
+        *store(aws).list_objects_v2(Bucket="work", Prefix="runs/user-ada/.unsent/").get("Contents", ())
+    ] == []
+
+
+_HUNDRED = """
+    import mlflow, sys
+    mlflow.start_run()
+    for step in range(100):
+        mlflow.log_metric("loss", 100.0 - step, step=step)
+        print(step, flush=True)
+        if step in (30, 50, 70):
+            sys.stdin.readline()
+    mlflow.log_param("end", "reached")
+    mlflow.end_run()
+"""
+
+
+def follow(process: subprocess.Popen[str], step: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == str(step):
+            return
+    raise AssertionError(f"it ended before step {step}")
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_metrics_survive_the_server_and_the_sidecar_in_order_once_each(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    with pod(tmp_path / "pod", aws, server.address, "stubborn-1") as made:
+        program = made.begin(_HUNDRED)
+        follow(program, 30)
+        server.kill()
+        try:
+            go_on(program)
+            follow(program, 50)
+            made.kill()
+            made.start()  # as the kubelet does
+            go_on(program)
+            follow(program, 70)
+            made.kill()
+        finally:
+            server.start()
+        made.start()
+        go_on(program)
+        said, _ = program.communicate(timeout=300)
+        assert program.returncode == 0, said
+        made.end()
+    found = run_of(server, "stubborn-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(step, 100.0 - step) for step in range(100)]
+    assert parameters(found)["end"] == "reached"
+    assert found["info"]["status"] == "FINISHED"
+
+
+@pytest.mark.nightly
+def test_a_run_that_begins_and_ends_without_the_server_is_sent_by_the_next_one(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    """Also what a program starts by itself meanwhile: an experiment, and runs below its own."""
+    program = """
+        import mlflow
+        mlflow.set_experiment("of-the-program")
+        with mlflow.start_run() as run:
+            mlflow.log_metric("loss", 1.0)
+            for number in range(2):
+                with mlflow.start_run(run_name=f"child-{number}", nested=True):
+                    mlflow.log_metric("loss", float(number))
+            try:
+                mlflow.log_text("x", "x.txt")
+            except Exception as error:
+                print("artifact:", type(error).__name__, error)
+        try:
+            mlflow.search_runs()
+        except Exception as error:
+            print("search:", error)
+    """
+    server.kill()
+    try:
+        with pod(tmp_path / "one", aws, server.address, "early-1") as made:
+            said = made.run(program)
+            assert "artifact: HTTPError" in said
+            assert said.count("the cluster's MLflow does not answer") == 2, said
+            made.end()
+            assert "MLflow is away" in made.said()
+    finally:
+        server.start()
+    left = "runs/user-ada/.unsent/"
+    assert store(aws).list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 1
+    with pod(tmp_path / "two", aws, server.address, "early-2"):
+        wait(lambda: store(aws).list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 0)
+    found = run_of(server, "early-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(0, 1.0)]
+    assert (found["info"]["status"], tags(found)["causeway.exit"]) == ("FINISHED", "0")
+    children = server.runs("of-the-program")
+    assert sorted(each["info"]["run_name"] for each in children) == ["child-0", "child-1"]
+    assert {tags(each)["mlflow.parentRunId"] for each in children} == {found["info"]["run_id"]}
+    assert {each["info"]["status"] for each in children} == {"FINISHED"}
+
+
+def test_a_later_start_goes_on_with_the_same_run(server: Mlflow, aws: str, tmp_path: Path) -> None:
+    """In another pod, whose folder is empty. Its program chooses an experiment: MLflow's client refuses a
+    run of another one, so this one is shown in it."""
+    program = """
+        import mlflow, os
+        mlflow.set_experiment("another")
+        with mlflow.start_run():
+            mlflow.log_metric("loss", float(os.environ["LOSS"]), step=int(os.environ["STEP"]))
+    """
+    for attempt in ("0", "1"):
+        with pod(tmp_path / attempt, aws, server.address, "again-1", CAUSEWAY_ATTEMPT=attempt) as made:
+            made.run(program, LOSS=str(9 - int(attempt)), STEP=attempt)
+            made.end(1 - int(attempt))
+    found = run_of(server, "again-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(0, 9.0), (1, 8.0)]
+    assert (tags(found)["causeway.restarts"], found["info"]["status"]) == ("1", "FINISHED")
+
+
+@pytest.mark.nightly
+def test_ranks_other_than_the_first_log_nothing_and_fail_at_nothing(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    """By the address that the runtime gives them; and a whole pod of another worker."""
+    program = """
+        import mlflow, os
+        with mlflow.start_run():
+            mlflow.log_metric("loss", float(os.environ["VALUE"]))
+            mlflow.log_text("x" * 100000, os.environ["VALUE"] + ".txt")
+        with mlflow.start_run(run_name="extra-" + os.environ["VALUE"]):
+            mlflow.log_param("a", "b")
+    """
+    with (
+        pod(tmp_path / "one", aws, server.address, "ranks-1") as made,
+        pod(tmp_path / "two", aws, server.address, "ranks-1", JOB_COMPLETION_INDEX="1") as other,
+    ):
+        made.run(program, VALUE="0")
+        made.run(program, VALUE="1", MLFLOW_TRACKING_URI=made.programs["MLFLOW_TRACKING_URI"] + "/others")
+        other.run(program, VALUE="2")
+        other.end()
+        made.end()
+    found = run_of(server, "ranks-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(0, 0.0)]
+    names = [each["info"]["run_name"] for each in server.runs("vision")]
+    assert [name for name in names if name.startswith("extra")] == ["extra-0"]
+    listed = server.call("GET", f"artifacts/list?run_id={found['info']['run_id']}")
+    assert [each["path"] for each in listed["files"]] == ["0.txt"]
+
+
+class Guard(Forwarded):
+    """In front of the server, as its authentication: it lets in who brings the token that is valid now. The
+    real one, with the cluster's own tokens, is tested where the server is rendered."""
+
+    valid: ClassVar[str]
+    mlflow: ClassVar[Mlflow]
+
+    def do_any(self) -> None:
+        if self.headers.get("Authorization") != f"Bearer {self.valid}":
+            self.refuse("no such token", 401, "UNAUTHENTICATED")
+            return
+        connection = HTTPConnection(self.mlflow.address.removeprefix("http://"), timeout=60)
+        self.pass_back(self.ask(connection, self.path, None, {}))
+        connection.close()
+
+
+def test_the_token_is_the_one_that_the_kubelet_has_written_last(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    Guard.mlflow, Guard.valid = server, "first"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guard) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.server_address[1]}"
+        with pod(tmp_path / "pod", aws, url, "renewed-1") as made:
+            (made.folder / "token").write_text("first\n")
+            log = "import mlflow; mlflow.log_metric('loss', 1.0, step={})"
+            made.run(log.format(1))
+            wait(lambda: server.history(run_of(server, "renewed-1")["info"]["run_id"], "loss"))
+            Guard.valid = "second"
+            made.run(log.format(2))
+            wait(lambda: "no such token" in made.said())
+            (made.folder / "token").write_text("second\n")
+            made.end()
+        listener.shutdown()
+    found = run_of(server, "renewed-1")
+    assert server.history(found["info"]["run_id"], "loss") == [(1, 1.0), (2, 1.0)]
+
+
+@pytest.mark.nightly
+def test_runs_of_this_machine_are_in_a_database_of_their_own(
+    causeway: Causeway, folder: Path, home: Path, environment: Mapping[str, str]
+) -> None:
+    write_program(
+        folder,
+        """
+        import mlflow, os
+        with mlflow.start_run():
+            mlflow.log_metric("loss", 0.5)
+            mlflow.log_text("kept", "note.txt")
+        """,
+    )
+    run = ("run", "--local", "--name", "here", "--env", "MLFLOW_DISABLE_TELEMETRY=true")
+    done = causeway(*run, "--", str(PYTHON), "train.py")
+    assert done.code == 0, done.out + done.err
+    place = home / ".local/share/causeway/mlflow/here"
+    assert [path.read_text() for path in place.glob("artifacts/**/note.txt")] == ["kept"]
+    assert (
+        causeway(*run, "--set", "tracking=false", "--", "sh", "-c", "test -z $MLFLOW_TRACKING_URI").code == 0
+    )
+    with reserved(1) as (port,):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "causeway", "ui", "--local", "--port", str(port)], cwd=folder,
+            env={**environment, "PATH": f"{PYTHON.parent}:{environment['PATH']}"}, stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        shown = Mlflow(folder, port, None)
+        try:
+            wait(shown.is_there)
+            found = shown.runs("here")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert [each["info"]["run_name"] for each in found] == ["here-1"]
+
+
+def test_autologging_of_a_framework(server: Mlflow, aws: str, tmp_path: Path) -> None:
+    with pod(tmp_path / "pod", aws, server.address, "auto-1") as made:
+        made.run("""
+            import mlflow
+            mlflow.autolog(log_models=False)
+            from sklearn.linear_model import LogisticRegression
+            LogisticRegression(C=0.5).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+        """)
+        made.end()
+    found = run_of(server, "auto-1")
+    assert parameters(found)["C"] == "0.5"
+    assert "training_accuracy_score" in {each["key"] for each in found["data"]["metrics"]}

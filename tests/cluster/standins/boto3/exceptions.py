@@ -1,0 +1,5 @@
+"""What boto3 raises."""
+
+
+class Boto3Error(Exception):
+    pass

@@ -1,0 +1,1 @@
+"""A stand-in, beside that of boto3."""

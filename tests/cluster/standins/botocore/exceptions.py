@@ -1,0 +1,9 @@
+"""What botocore raises."""
+
+
+class BotoCoreError(Exception):
+    pass
+
+
+class ClientError(Exception):
+    pass

@@ -1,0 +1,79 @@
+"""invoke as a person meets it: a slip of the pen, and the tab key, in a lab's own repository."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    shutil.copy(ROOT / "templates/new/tasks.py", tmp_path)
+    shutil.copytree(ROOT / "environments", tmp_path / "environments")
+    return tmp_path
+
+
+def run(lab: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "invoke", *words]
+    return subprocess.run(command, cwd=lab, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["plna"], "plan"),
+        (["vpn.pofile", "ada"], "vpn.profile"),
+        (["plan", "--jsno"], "--json"),
+        (["plan", "--env", "resarch"], "research"),
+        (["--lsit"], "--list"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(lab: Path, words: list[str], meant: str) -> None:
+    done = run(lab, *words)
+    assert done.returncode == 1
+    assert f"did you mean {meant}?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_word_that_is_like_nothing_leads_to_the_list(lab: Path) -> None:
+    done = run(lab, "zzzzzz")
+    assert done.returncode == 1
+    assert "invoke --list" in done.stderr
+
+
+def completed(lab: Path, line: str) -> set[str]:
+    """What bash offers, by invoke's own script, when the tab key is pressed at the end of ``line``."""
+    script = run(lab, "--print-completion-script", "bash").stdout
+    words = line.split(" ")
+    array = " ".join(map(shlex.quote, words))
+    asked = f"{script}\nCOMP_WORDS=({array}); COMP_CWORD={len(words) - 1}\n"
+    asked += f"_complete_invoke invoke {shlex.quote(words[-1])}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(
+        ["bash", "-c", asked], cwd=lab, env={"PATH": f"{BIN}:/usr/bin:/bin"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_bash_completes_what_the_spec_names(lab: Path) -> None:
+    assert completed(lab, "invoke plan --env ") >= {"local", "minimal", "research"}
+    assert completed(lab, "invoke plan --env re") == {"research"}
+    assert completed(lab, "invoke vpn.push --env research --site rack") == {"rack-a", "rack-b"}
+    assert completed(lab, "invoke roll ") >= {"cpu", "gpu"}
+    assert "ada" in completed(lab, "invoke vpn.profile a")
+    assert completed(lab, "invoke vpn.pro") == {"vpn.profile", "vpn.profiles"}
+    assert completed(lab, "invoke plan --js") == {"--json"}
+
+
+def test_a_spec_that_is_not_sound_is_completed_too(lab: Path) -> None:
+    spec = lab / "environments/local.yaml"
+    spec.write_text(spec.read_text() + "oops: 1\n")
+    assert "us-west-2" in completed(lab, "invoke plan --only us")

@@ -1,0 +1,176 @@
+"""VPN connections move from virtual private gateways to a transit gateway, and go.
+
+Real Terraform on an embedded AWS of two regions, driven as a person does: two applies, four plans and a
+destroy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from permissions.recorded import recording
+
+from infra.drive import localaws
+from infra.drive.aws import Aws
+from infra.drive.localaws import Server
+
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=2), pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+PEERED = """\
+version: 1
+name: lab
+domain: lab.internal
+aws: {embedded: true}
+supernet: 10.64.0.0/10
+network: {interconnect: peering}
+sites:
+  rack:
+    kind: physical
+    cidr: 10.120.0.0/22
+    gateway: {addresses: [198.51.100.30], node: edge}
+    nodes: {edge: {address: 10.120.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}
+  hall:
+    kind: physical
+    cidr: 192.168.64.0/22
+    gateway: {addresses: [198.51.100.40], node: edge-hall, routing: static}
+    nodes: {edge-hall: {address: 192.168.64.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}
+  us-west-2: {kind: aws, primary: true, zones: [us-west-2a], nat: none, endpoints: []}
+  us-east-1: {kind: aws, zones: [us-east-1a], nat: none, endpoints: []}
+access: {vpn: {servers: []}}
+"""
+TRANSIT = PEERED.replace("interconnect: peering", "interconnect: transit-gateway")
+GATEWAYS = [
+    f'module.{region}.module.vpn_gateway["this"].aws_vpn_gateway.this'
+    for region in ("us_east_1", "us_west_2")
+]
+NAMED = [word for gateway in GATEWAYS for word in ("--destroy", gateway)]
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+    server: Server
+
+    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "lab"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout, done.stderr
+
+    def spec(self, text: str) -> None:
+        (self.folder / "environments" / "lab.yaml").write_text(text)
+
+    def connections(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.invoke("outputs", "--json")[0])["vpn_connections"]
+        return found
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    for name in list(os.environ):
+        if name.startswith(("TF_", "CAUSEWAY_", "AWS_", "INFRA_")) and name != "TF_CLI_CONFIG_FILE":
+            monkeypatch.delenv(name)
+    (tmp_path / "environments").mkdir()
+    aws = (tmp_path / "build" / "lab" / "state" / "aws").absolute()
+    project = Project(tmp_path, localaws.start(aws, "lab"))
+    project.spec(PEERED)
+    yield project
+    localaws.stop(aws)
+
+
+def transit_routes(aws: Aws, region: str) -> dict[str, str]:
+    """Of the region's transit gateway: block → what the route leads to."""
+    client = aws.client("ec2", region)
+    [table] = client.describe_transit_gateway_route_tables()["TransitGatewayRouteTables"]
+    found = client.search_transit_gateway_routes(
+        TransitGatewayRouteTableId=table["TransitGatewayRouteTableId"],
+        Filters=[{"Name": "type", "Values": ["static"]}],
+    )["Routes"]
+    return {
+        route["DestinationCidrBlock"]: route["TransitGatewayAttachments"][0]["ResourceType"]
+        for route in found
+    }
+
+
+def vpc_routes(aws: Aws, region: str) -> set[str]:
+    """Blocks that all subnets of the region's VPC send to its transit gateway."""
+    tables = aws.client("ec2", region).describe_route_tables()["RouteTables"]
+    return set.intersection(
+        *(
+            {row["DestinationCidrBlock"] for row in table["Routes"] if "TransitGatewayId" in row}
+            for table in tables
+            if any("SubnetId" in row for row in table["Associations"])
+        )
+    )
+
+
+def test_connections_move_to_the_transit_gateway(project: Project, request: pytest.FixtureRequest) -> None:
+    project.invoke("apply", "--yes")
+    before = project.connections()
+    assert set(before) == {"rack-us-west-2", "rack-us-east-1", "hall-us-west-2", "hall-us-east-1"}
+
+    project.spec(TRANSIT)
+    refused = project.invoke("plan", code=1)[1]
+    assert [gateway for gateway in GATEWAYS if gateway not in refused] == []
+    plan = json.loads(project.invoke("plan", "--json", *NAMED)[0])
+    assert sorted(plan["protected"]) == GATEWAYS
+    moves = {
+        change["address"].rpartition("aws_vpn_connection.")[2]: change["action"]
+        for change in plan["changes"]
+        if change["type"] == "aws_vpn_connection"
+    }
+    assert moves == {
+        'this["rack-us-west-2"]': "update",
+        'this["rack-us-east-1"]': "delete",
+        'this["hall-us-west-2"]': "delete",
+        'this["hall-us-west-2 static"]': "create",
+        'this["hall-us-east-1"]': "delete",
+    }
+
+    update = request.config.getoption("--update-golden")
+    with recording(project.server, "transit-vpn", update=update):
+        project.invoke("apply", "--yes", *NAMED)
+        made = [call.action for call in project.server.control.calls() if call.region == "us-west-2"]
+    # AWS keeps no gateway that has no connections, and no connection without its gateway.
+    assert made.index("ModifyVpnConnection") < made.index("DeleteVpnGateway")
+    after = project.connections()
+    assert set(after) == {"rack-us-west-2", "hall-us-west-2"}
+    assert after["rack-us-west-2"] == before["rack-us-west-2"]
+
+    aws = Aws(localaws.environment(project.server, "us-west-2"))
+    west, east = aws.client("ec2", "us-west-2"), aws.client("ec2", "us-east-1")
+    [table] = west.describe_transit_gateway_route_tables()["TransitGatewayRouteTables"]
+    learning = west.get_transit_gateway_route_table_propagations(
+        TransitGatewayRouteTableId=table["TransitGatewayRouteTableId"]
+    )["TransitGatewayRouteTablePropagations"]
+    assert sorted(row["ResourceType"] for row in learning) == ["vpc", "vpn", "vpn"]
+    [west_vpc], [east_vpc] = (
+        [vpc["CidrBlock"] for vpc in client.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
+        for client in (west, east)
+    )
+    # What BGP tells is not stated; behind a peering everything is.
+    lans = {"10.120.0.0/22", "192.168.64.0/22"}
+    assert transit_routes(aws, "us-west-2") == {east_vpc: "peering", "192.168.64.0/22": "vpn"}
+    assert transit_routes(aws, "us-east-1") == dict.fromkeys({west_vpc, *lans}, "peering")
+    assert vpc_routes(aws, "us-west-2") == {east_vpc, *lans}
+    assert vpc_routes(aws, "us-east-1") == {west_vpc, *lans}
+
+    project.invoke("plan", "--detailed-exitcode")
+    project.invoke("destroy", "--confirm", "lab")
+    assert localaws.inventory(project.server) == {}

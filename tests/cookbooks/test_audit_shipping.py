@@ -1,0 +1,181 @@
+"""kubernetes: the audit log of a real API server, which renames its files, in the embedded AWS."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cookbooks.etcd_lab import PROGRAMS
+from drive.kubernetes.apiserver import running
+from render.kubernetes.policy_world import Api
+
+from infra.drive import localaws
+from infra.drive.kubernetes import secrets
+from infra.drive.secrets.local import LocalStore
+from infra.localaws.faults import refused
+
+pytestmark = pytest.mark.slow
+
+BUCKET = "research-audit"
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "RequestResponse", "resources": [{"group": "", "resources": ["configmaps"]}]}],
+}
+"""Another than the cluster's: what fills a file soon."""
+
+
+@dataclass
+class Master:
+    """Its file system, an API server that logs into it, and the embedded AWS."""
+
+    root: Path
+    admin: Api
+    aws: localaws.Server
+
+    @property
+    def log(self) -> Path:
+        return self.root / "var/log/kubernetes/audit"
+
+    def ship(self) -> subprocess.CompletedProcess[str]:
+        cloud = localaws.environment(self.aws, "us-west-2")
+        command = [sys.executable, "-B", "-m", "kubernetes_node.audit", "--root", str(self.root)]
+        env = {**os.environ, **cloud, "PYTHONPATH": str(PROGRAMS)}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120)
+
+    def work(self, name: str, size: int) -> None:
+        """A change, and an event of about twice that size."""
+        about = {"name": name, "namespace": "default"}
+        self.admin.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"x": "y" * size}}
+        )
+
+    def events(self) -> list[str]:
+        """What is in the files of this machine."""
+        lines = [line for file in self.log.iterdir() for line in file.read_text().splitlines()]
+        return sorted(json.loads(line)["auditID"] for line in lines)
+
+    def shipped(self) -> dict[str, list[str]]:
+        """What is in the bucket."""
+        s3 = self.s3()
+        found = {}
+        for row in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+            body = gzip.decompress(s3.get_object(Bucket=BUCKET, Key=row["Key"])["Body"].read())
+            assert body.endswith(b"\n")
+            found[row["Key"]] = [json.loads(line)["auditID"] for line in body.splitlines()]
+        return found
+
+    def s3(self) -> Any:
+        import boto3
+
+        return boto3.client(
+            "s3",
+            region_name="us-west-2",
+            endpoint_url=self.aws.address,
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+        )
+
+    def metrics(self) -> dict[str, str]:
+        file = self.root / "var/lib/prometheus/node-exporter/causeway_audit_ship.prom"
+        return dict(line.split() for line in file.read_text().splitlines() if not line.startswith("#"))
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Master]:
+    folder = tmp_path_factory.mktemp("audit")
+    root = folder / "master"
+    for each in ("etc/causeway", "var/log/kubernetes/audit", "var/lib/prometheus/node-exporter"):
+        (root / each).mkdir(parents=True)
+    settings = {
+        "cluster": "research", "name": "master-1", "endpoint": "", "masters": {}, "snapshots": {},
+        "audit": {"bucket": BUCKET, "prefix": "audit/", "region": "us-west-2"},
+        "join": {"parameter": None, "region": None}, "certificates": {},
+    }  # fmt: skip
+    (root / "etc/causeway/control-plane.json").write_text(json.dumps(settings))
+    (folder / "policy.yaml").write_text(json.dumps(POLICY))
+    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    keys = secrets.made(store, datetime.now(UTC))
+    words = [
+        f"--audit-policy-file={folder}/policy.yaml", "--audit-log-mode=blocking-strict",
+        f"--audit-log-path={root}/var/log/kubernetes/audit/audit.log", "--audit-log-maxsize=1",
+        "--audit-log-maxbackup=10",
+    ]  # fmt: skip
+    with running(folder, keys, more=words) as server:
+        aws = localaws.start(folder / "aws", "audit")
+        try:
+            found = Master(root, Api(server, keys, folder, "admin", "system:masters"), aws)
+            place = {"LocationConstraint": "us-west-2"}
+            found.s3().create_bucket(Bucket=BUCKET, CreateBucketConfiguration=place)
+            yield found
+        finally:
+            localaws.stop(folder / "aws")
+
+
+def test_each_event_is_copied_once_while_files_are_renamed(master: Master) -> None:
+    for position in range(12):
+        master.work(f"one-{position}", 150_000)
+        if position % 4 == 1:
+            done = master.ship()
+            assert done.returncode == 0, done.stderr
+    assert len(list(master.log.iterdir())) > 2, "the API server has renamed files"
+    assert master.ship().returncode == 0
+    shipped = master.shipped()
+    assert sorted(event for events in shipped.values() for event in events) == master.events()
+    today = f"{datetime.now(UTC):%Y/%m/%d}"
+    assert all(key.startswith("audit/research/master-1/") and key.endswith(".log.gz") for key in shipped)
+    assert any(today in key for key in shipped)
+    assert master.ship().stdout == "0 bytes of the audit log copied\n"
+    assert master.shipped() == shipped
+
+
+def test_a_run_that_was_cut_off_writes_the_same_objects_again(master: Master) -> None:
+    master.work("two", 1000)
+    memory = master.root / "var/lib/causeway/audit-shipped.json"
+    before = memory.read_text()
+    assert master.ship().returncode == 0
+    shipped = master.shipped()
+    memory.write_text(before)
+    assert master.ship().returncode == 0
+    assert master.shipped() == shipped
+
+
+def test_half_a_line_waits_for_the_rest(master: Master) -> None:
+    """As it is while the API server writes."""
+    assert master.ship().returncode == 0
+    log = master.log / "audit-half.log"
+    whole = b'{"auditID":"half","stageTimestamp":"2026-11-25T04:23:00.000000Z"}\n'
+    with log.open("ab") as stream:
+        stream.write(whole[:20])
+    assert master.ship().stdout.startswith("0 bytes")
+    with log.open("ab") as stream:
+        stream.write(whole[20:])
+    assert master.ship().stdout.startswith(f"{len(whole)} bytes")
+    (key,) = (key for key, events in master.shipped().items() if events == ["half"])
+    assert key.startswith("audit/research/master-1/2026/11/25/042300-")
+
+
+def test_what_can_not_be_copied_is_copied_later(master: Master) -> None:
+    assert master.ship().returncode == 0
+    good = master.metrics()
+    assert good["causeway_audit_ship_failed"] == "0"
+    master.work("three", 1000)
+    master.aws.control.order(refused("PutObject", "AccessDenied", "Access Denied"))
+    try:
+        done = master.ship()
+    finally:
+        master.aws.control.clear_faults()
+    assert (done.returncode, "causeway-audit-ship: s3://research-audit/audit/" in done.stderr) == (1, True)
+    assert master.metrics() == {**good, "causeway_audit_ship_failed": "1"}
+    assert master.ship().returncode == 0
+    assert sorted(event for events in master.shipped().values() for event in events) == master.events()

@@ -1,0 +1,61 @@
+"""A fresh machine upgrades itself while it is enrolled: real APT, whose locks somebody else holds."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from infra.drive.machines.enroll import UPDATE
+
+SETTINGS = """\
+Dir::State::lists "{folder}/lists";
+Dir::Cache "{folder}/cache";
+Dir::Etc::sourcelist "{folder}/sources.list";
+Dir::Etc::sourceparts "-";
+"""
+
+
+@pytest.fixture
+def apt(tmp_path: Path) -> dict[str, str]:
+    """The environment of an apt-get with lists of its own, whose one source is a folder."""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        pytest.skip("needs apt, and root")
+    for folder in ("lists/partial", "cache/archives/partial", "archive"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "archive" / "Packages").write_text("")
+    (tmp_path / "sources.list").write_text(f"deb [trusted=yes] file:{tmp_path}/archive ./\n")
+    (tmp_path / "apt.conf").write_text(SETTINGS.format(folder=tmp_path))
+    tmp_path.chmod(0o755)
+    return {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}
+
+
+def update(apt: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f"{UPDATE}\nupdate"], env=apt, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_lists_that_somebody_else_updates_are_waited_for(apt: dict[str, str], tmp_path: Path) -> None:
+    with (tmp_path / "lists" / "lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        asked = subprocess.run(
+            ["apt-get", "-o", "DPkg::Lock::Timeout=60", "-qq", "update"],
+            env={**apt, "LC_ALL": "C"}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "Could not get lock" in asked.stderr, "APT itself waits now: UPDATE may go"
+        threading.Timer(2, fcntl.lockf, (lock, fcntl.LOCK_UN)).start()
+        done = update(apt)
+    assert done.returncode == 0, done.stderr
+
+
+def test_anything_else_fails_at_once_with_apts_words(apt: dict[str, str], tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "archive")
+    done = update(apt)
+    assert done.returncode == 1
+    assert str(tmp_path / "archive") in done.stderr

@@ -1,0 +1,103 @@
+"""CINC's pin is refreshed. Its service is played by a real HTTP server, in the form that it is known to have:
+tests do not reach the one of its makers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from infra.catalogue.tables import FOLDER
+from infra.drive.client_pin import refresh
+from infra.errors import DriveError
+
+PACKAGES = {"amd64": b"for amd64", "arm64": b"for arm64"}
+
+
+class Makers:
+    """The service, and the packages that it tells of."""
+
+    def __init__(self) -> None:
+        self.packages = dict(PACKAGES)
+        self.sums = {name: hashlib.sha256(data).hexdigest() for name, data in PACKAGES.items()}
+        self.versions = dict.fromkeys(PACKAGES, "18.99.1")
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = urlsplit(self.path)
+                if asked.path == "/metadata":
+                    query = {key: values[0] for key, values in parse_qs(asked.query).items()}
+                    assert query.items() >= {"p": "ubuntu", "pv": "22.04", "v": "18"}.items()
+                    body = outer.told({"x86_64": "amd64", "aarch64": "arm64"}[query["m"]]).encode()
+                else:
+                    body = outer.packages[asked.path.rpartition("_")[2].removesuffix(".deb")]
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def told(self, architecture: str) -> str:
+        version = self.versions[architecture]
+        address = f"{self.url}/cinc/{version}/ubuntu/22.04/cinc_{version}-1_{architecture}.deb"
+        return f"sha1\tx\nsha256\t{self.sums[architecture]}\nurl\t{address}\nversion\t{version}\n"
+
+
+@pytest.fixture
+def makers() -> Iterator[Makers]:
+    made = Makers()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(FOLDER / "software.json", tmp_path / "software.json")
+    return tmp_path
+
+
+def test_the_row_is_what_the_makers_publish_and_the_others_stay(makers: Makers, folder: Path) -> None:
+    heard: list[str] = []
+    refresh("18", service=f"{makers.url}/metadata", folder=folder, said=heard.append)
+    before = (FOLDER / "software.json").read_text().splitlines()
+    after = (folder / "software.json").read_text().splitlines()
+    assert [line for line in after if not line.startswith('"cinc"')] == [
+        line for line in before if not line.startswith('"cinc"')
+    ]
+    row = json.loads((folder / "software.json").read_text())["cinc"]
+    assert row["version"] == "18.99.1"
+    assert row["sha256"] == makers.sums
+    assert row["url"] == f"{makers.url}/cinc/{{version}}/ubuntu/22.04/cinc_{{version}}-1_%{{arch}}.deb"
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize("broken", ["package", "sum", "version"])
+def test_what_does_not_agree_changes_nothing(makers: Makers, folder: Path, broken: str) -> None:
+    if broken == "package":
+        makers.packages["arm64"] = b"another"
+    elif broken == "sum":
+        makers.sums["amd64"] = ""
+    else:
+        makers.versions["arm64"] = "18.99.0"
+    with pytest.raises(DriveError):
+        refresh("18", service=f"{makers.url}/metadata", folder=folder, said=lambda _: None)
+    assert (folder / "software.json").read_text() == (FOLDER / "software.json").read_text()
+
+
+def test_a_service_that_is_away_changes_nothing(folder: Path) -> None:
+    with pytest.raises(DriveError, match="the pin is as it was"):
+        refresh("18", service="http://127.0.0.1:9/metadata", folder=folder, said=lambda _: None)

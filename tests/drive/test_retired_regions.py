@@ -1,0 +1,58 @@
+"""What a state still holds of a region that left the spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.drive.retired_regions import remains
+from infra.model.places import RetiredRegion
+
+FRANKFURT = RetiredRegion("frankfurt", "frankfurt", "eu-central-1")
+DUBLIN = RetiredRegion("eu-west-1", "eu_west_1", "eu-west-1")
+
+
+def resource(module: str, kind: str, alias: str, *keys: str, mode: str = "managed") -> dict[str, Any]:
+    return {
+        "module": module,
+        "mode": mode,
+        "type": kind,
+        "name": "this",
+        "provider": f'provider["registry.terraform.io/hashicorp/aws"].{alias}',
+        "instances": [{"index_key": key} if key else {} for key in keys or ("",)],
+    }
+
+
+STATE = {
+    "version": 4,
+    "resources": [
+        resource("module.us_west_2.module.network", "aws_vpc", "us_west_2"),
+        resource("module.frankfurt.module.network", "aws_vpc", "frankfurt"),
+        resource("module.frankfurt.module.network", "aws_region", "frankfurt", mode="data"),
+        resource("module.peering_frankfurt_us_west_2", "aws_vpc_peering_connection", "frankfurt"),
+        resource("module.peering_frankfurt_us_west_2", "aws_route", "us_west_2", "a"),
+        resource("module.dns", "aws_route53_zone_association", "us_west_2", "frankfurt", "ohio"),
+    ],
+}
+
+
+def test_modules_and_the_association_of_the_zone_remain() -> None:
+    assert remains(STATE, [FRANKFURT, DUBLIN]) == {
+        "frankfurt": (
+            'module.dns.aws_route53_zone_association.this["frankfurt"]',
+            "module.frankfurt",
+            "module.peering_frankfurt_us_west_2",
+        )
+    }
+
+
+def test_what_only_reads_or_was_never_applied_does_not_remain() -> None:
+    data = resource("module.frankfurt.module.network", "aws_region", "frankfurt", mode="data")
+    assert remains({}, [FRANKFURT]) == {}
+    assert remains({"resources": [data]}, [FRANKFURT]) == {}
+
+
+def test_a_peering_that_is_left_still_needs_the_provider() -> None:
+    left = resource("module.peering_frankfurt_us_west_2", "aws_route", "frankfurt", "a")
+    assert remains({"resources": [left]}, [FRANKFURT]) == {
+        "frankfurt": ("module.peering_frankfurt_us_west_2",)
+    }

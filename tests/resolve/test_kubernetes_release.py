@@ -1,0 +1,45 @@
+"""Which release of Kubernetes machines get: the one that is tested, or the one that the spec names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.catalogue import releases
+from infra.load import load
+from infra.model import NO_OUTPUTS
+from infra.render.chef.environment import attributes
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
+
+SPEC = """\
+version: 1
+name: tiny
+domain: tiny.internal
+sites:
+  lab:
+    kind: physical
+    cidr: 10.200.0.0/22
+    nodes: {titan-01: {address: 10.200.0.11, cpus: 1, memory: 1 GiB}}
+"""
+TESTED = f"1.36.{releases.kubernetes('1.36').patch}"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("written", "release", "packages"),
+    [
+        ("version: 1.36", TESTED, f"{TESTED}-*"),
+        ("version: 1.36, patch: 0", "1.36.0", "1.36.0-*"),
+        ("version: 1.35", "1.35", "1.35.*"),  # none of it is tested
+        ("version: 1.35, patch: 7", "1.35.7", "1.35.7-*"),
+    ],
+)
+def test_machines_get_the_tested_release_or_the_one_that_is_named(
+    written: str, release: str, packages: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SPEC + f"kubernetes: {{{written}}}\n")
+    cluster, _ = resolve(load(path).spec, Lock(), "tiny")
+    assert cluster.kubernetes.release == release
+    assert attributes(cluster, NO_OUTPUTS)["kubernetes"]["package_version"] == packages

@@ -1,0 +1,120 @@
+"""Traces: their form, what is wrong with them, the shipped one."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.errors import UsageError
+from infra.simulator import bundled_trace, trace
+from infra.simulator.conditions import Capacity, Conditions
+
+JOBS = st.builds(
+    trace.Job,
+    submit=st.floats(0, 1e6),
+    name=st.uuids().map(str),
+    seconds=st.floats(1, 1e5),
+    pods=st.integers(1, 2000),
+    gpus=st.integers(0, 16),
+    cpu=st.integers(0, 10**6),
+    memory=st.integers(0, 10**7),
+    gang=st.booleans(),
+    across=st.booleans(),
+    priority=st.integers(-10, 10),
+    labels=st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=3)),
+    checkpoint=st.floats(0, 1e4),
+    user=st.sampled_from(["ada", "bob"]),
+)
+
+
+@given(st.lists(JOBS, max_size=5, unique_by=lambda job: job.name), st.integers(0, 9))
+def test_what_is_written_is_read_again(jobs: list[trace.Job], seed: int) -> None:
+    conditions = Conditions(seed=seed, capacity=(Capacity("us-west-2", 0, 9, seed),))
+    written = trace.Trace(tuple(sorted(jobs, key=lambda job: job.submit)), conditions)
+    assert trace.parse(trace.lines(written)) == written
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{}", "missing required field `submit`"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "gpu": 1}', "unknown field `gpu`"),
+        ('{"submit": 1, "name": "a", "seconds": 0}', "no time to run"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "pods": 0}', "fewer than one pod"),
+        ('{"submit": 1, "name": "there", "seconds": 5}', "stands there twice"),
+        ("nonsense", "malformed"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "pods": 1e8}', "Expected `int`"),
+        ('{"submit": 1e300, "name": "a", "seconds": 5}', "after more than ten years"),
+        ('{"submit": 1, "name": "a", "seconds": 1e18}', "after more than ten years"),
+        ('{"submit": 1, "name": "a", "seconds": 5, "memory": 99999999999999999}', "a number above"),
+    ],
+)
+def test_a_bad_line_is_named(line: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"trace:2: .*{words}"):
+        trace.parse(['{"submit": 0, "name": "there", "seconds": 5}', line])
+
+
+def test_a_trace_of_too_many_pods_is_no_trace() -> None:
+    with pytest.raises(UsageError, match="trace: its jobs have 100000000 pods; 1000000 are the most"):
+        trace.parse(['{"submit": 0, "name": "a", "seconds": 5, "pods": 100000000}'])
+
+
+def test_jobs_are_put_in_order_and_empty_lines_left_out() -> None:
+    found = trace.parse(
+        ['{"submit": 9, "name": "b", "seconds": 5}', "", '{"submit": 1, "name": "a", "seconds": 5}']
+    )
+    assert [job.name for job in found.jobs] == ["a", "b"]
+    assert found.conditions == Conditions()
+
+
+def test_packed_files_are_read_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"submit": 1, "name": "a", "seconds": 5}\n'))
+    assert len(trace.read(path).jobs) == 1
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match=r"t\.jsonl\.gz: Compressed file ended"):
+        trace.read(path)
+    path.write_bytes(gzip.compress(b"{}")[:12] + b"broken")
+    with pytest.raises(UsageError, match=r"t\.jsonl\.gz: "):
+        trace.read(path)
+    with pytest.raises(UsageError, match=r"gone\.jsonl"):
+        trace.read(tmp_path / "gone.jsonl")
+
+
+def test_a_job_asks_as_its_pods_would() -> None:
+    shape = trace.Job(submit=0, name="a", seconds=5, gpus=2, labels={"b": "c", "a": "d"}).shape
+    assert dict(shape.requests) == {"cpu": 1000, "memory": 2048 << 20, "nvidia.com/gpu": 2, "pods": 1}
+    assert shape.selector == (("a", "d"), ("b", "c"))
+    assert [each.key for each in shape.tolerations] == ["nvidia.com/gpu"]
+    assert trace.Job(submit=0, name="a", seconds=5).shape.tolerations == ()
+
+
+def test_the_shipped_trace_is_what_its_maker_makes() -> None:
+    shipped = trace.read(bundled_trace.PATH)
+    assert shipped == bundled_trace.story()
+    experiment = [job for job in shipped.jobs if job.user == "ada"]
+    assert experiment[0].pods * experiment[0].gpus == 1
+    sizes = [job.pods * job.gpus for job in experiment]
+    assert 60 in sizes
+    assert max(sizes) == 1600
+    assert shipped.seconds < 21 * 86400
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    fine = '{"submit": 1, "name": "a", "seconds": 60}'
+    with pytest.raises(UsageError) as told:
+        trace.parse([fine, '{"submit": 1', fine, '{"submit": "x", "name": "b", "seconds": 1}'])
+    assert [line.split(" ")[0] for line in str(told.value).splitlines()] == [
+        "trace:2:",
+        "trace:3:",
+        "trace:4:",
+    ]
+
+
+def test_of_a_file_that_is_no_trace_not_every_line_is_told() -> None:
+    with pytest.raises(UsageError, match="and 80 lines more"):
+        trace.parse(["no job"] * 100)

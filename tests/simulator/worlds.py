@@ -1,0 +1,82 @@
+"""Small worlds for tests: a region or two, a few machines, a trace in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.snapshot import GPU, PODS
+from infra.simulator.conditions import Conditions
+from infra.simulator.trace import Job, Trace
+from infra.simulator.world import World
+
+CARDS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
+
+
+def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **more: Any) -> Group:
+    """Machines with four cards, up to ten of them, in two zones."""
+    kind = MachineType(
+        name=more.pop("kind", "p3.8xlarge"),
+        weight=1,
+        vcpus=32,
+        on_demand=12.0,
+        spot=4.0,
+        quota_on_demand="on-demand-p",
+        quota_spot="spot-p",
+    )
+    spot = more.pop("spot", False)
+    return Group(
+        **{
+            "name": name,
+            "pool": name,
+            "site": region,
+            "region": region,
+            "order": order,
+            "priority": 0,
+            "min": 0,
+            "max": 10,
+            "zones": (f"{region}a", f"{region}b"),
+            "types": (kind,),
+            "on_demand_base": 0,
+            "on_demand_percent": 0 if spot else 100,
+            "labels": {"causeway.dev/site": region, "causeway.dev/pool": name},
+            "taints": (Taint(GPU, "true"),),
+            "allocatable": CARDS,
+            "drain_timeout": 900,
+            **more,
+        }
+    )
+
+
+def config(*groups: Group, **more: Any) -> Config:
+    """A configuration of groups; without any: one of the primary region, one of another."""
+    found = groups or (group(), group("far", "us-east-1", order=1))
+    return Config(
+        environment="lab",
+        cluster="lab",
+        regions={each.site: each.region for each in found},
+        groups=tuple(found),
+        **more,
+    )
+
+
+def job(name: str = "train", submit: float = 0, seconds: float = 1800, **more: Any) -> Job:
+    """A pod with a card that computes half an hour."""
+    return Job(
+        **{"name": name, "submit": submit, "seconds": seconds, "gpus": 1, "cpu": 2000, "memory": 8000, **more}
+    )
+
+
+def trace(*jobs: Job, **conditions: Any) -> Trace:
+    """A trace of jobs. Machines boot in 100 s, cards take 20 s more, and nothing is left to chance."""
+    return Trace(
+        tuple(sorted(jobs, key=lambda each: each.submit)),
+        Conditions(**{"boot": 100, "boot_spread": 0, "cards": 20, **conditions}),
+    )
+
+
+def world(jobs: Sequence[Job] = (), *groups: Group, hooks: bool = False, **conditions: Any) -> World:
+    """A world without an autoscaler."""
+    return World(config(*groups), trace(*jobs, **conditions), hooks=hooks, protects=hooks)

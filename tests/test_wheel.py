@@ -1,0 +1,147 @@
+"""The wheel: it brings all that a lab's own repository needs, far from a checkout.
+
+It is built by its build system and unpacked into an empty folder; what it needs is from this environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from infra.drive import localaws
+from infra.drive.extras import MOTO
+from infra.errors import UsageError
+from infra.shipped_files import ROOT
+
+pytestmark = pytest.mark.slow
+
+_PROGRAM = """
+import runpy, sys
+packages, *sys.argv = sys.argv[1:]
+sys.path.insert(0, packages)
+import infra
+assert infra.__file__.startswith(packages)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+def run(*words: str, folder: Path, packages: Path) -> str:
+    """A Python of this environment to which the wheel comes first."""
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "INFRA_ENV")}
+    command = [sys.executable, "-c", _PROGRAM, str(packages), *words]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    words = [sys.executable, "-m", "uv", "build", "--wheel", "--quiet", "--out-dir", str(folder), str(ROOT)]
+    subprocess.run(words, check=True)
+    (wheel,) = folder.glob("causeway-*.whl")
+    ZipFile(wheel).extractall(folder / "packages")
+    return folder / "packages"
+
+
+@pytest.fixture(scope="module")
+def lab(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repositories")
+    run("infra", "new", "my-lab", folder=folder, packages=packages)
+    return folder / "my-lab"
+
+
+_WITHOUT_EXTRAS = "import sys; sys.modules |= {'moto': None, 'matplotlib': None}" + _PROGRAM
+
+
+def without_extras(*words: str, folder: Path, packages: Path) -> subprocess.CompletedProcess[str]:
+    """As it runs where no extra of the package is installed."""
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "INFRA_ENV")}
+    command = [sys.executable, "-c", _WITHOUT_EXTRAS, str(packages), *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def rendered(folder: Path) -> dict[str, bytes]:
+    build = folder / "build" / "my-lab"
+    files = {path.relative_to(build): path for path in build.rglob("*") if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in files.items() if name.parts[0] != "state"}
+
+
+def test_a_lab_renders_what_a_checkout_renders(lab: Path, packages: Path, tmp_path: Path) -> None:
+    assert "is sound" in run("invoke", "validate", folder=lab, packages=packages)
+    run("invoke", "render", folder=lab, packages=packages)
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "tasks.py").symlink_to(ROOT / "tasks.py")
+    for name in ("my-lab.yaml", "my-lab.lock.yaml"):
+        if (lab / "environments" / name).exists():
+            (tmp_path / "environments" / name).write_bytes((lab / "environments" / name).read_bytes())
+    subprocess.run([sys.executable, "-m", "invoke", "render"], cwd=tmp_path, check=True, capture_output=True)
+    ours, theirs = rendered(lab), rendered(tmp_path)
+    assert any(path.endswith(".tf") for path in ours)
+    assert ours == theirs
+
+
+def test_a_lab_plans_and_has_cookbooks_and_scripts(lab: Path, packages: Path) -> None:
+    said = run("invoke", "plan", folder=lab, packages=packages)
+    assert "my-lab: " in said
+    run("invoke", "local.down", folder=lab, packages=packages)
+    shipped = packages / "infra" / "shipped"
+    for path in (
+        "packer/scripts/install-client.sh",
+        "cookbooks/base/metadata.rb",
+        "docs/iam/plan.json",
+    ):
+        assert (shipped / path).read_bytes() == (ROOT / path).read_bytes()
+
+
+def test_a_newer_version_brings_its_files_and_leaves_the_labs(lab: Path, packages: Path) -> None:
+    spec, pipeline = lab / "environments/my-lab.yaml", lab / "docs/ci/github-bake.yml"
+    spec.write_text(spec.read_text() + "# ours\n")
+    (lab / "README.md").write_text("# ours\n")
+    pipeline.write_text("old\n")
+    said = run("infra", "new", ".", folder=lab, packages=packages)
+    assert said.split() == ["wrote", "docs/ci/github-bake.yml"]
+    assert spec.read_text().endswith("# ours\n")
+    assert (lab / "README.md").read_text() == "# ours\n"
+    assert pipeline.read_text() != "old\n"
+    assert "everything" in run("infra", "new", ".", folder=lab, packages=packages).lower()
+
+
+@pytest.mark.parametrize("words", [["validate"], ["render"]])
+def test_most_of_it_needs_no_extra(words: list[str], lab: Path, packages: Path) -> None:
+    done = without_extras("invoke", *words, folder=lab, packages=packages)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [(["plan"], "local"), (["local.up"], "local"), (["autoscaler.simulate", "--plot", "week.svg"], "plots")],
+)
+def test_what_needs_an_extra_names_it(words: list[str], extra: str, lab: Path, packages: Path) -> None:
+    done = without_extras("invoke", *words, folder=lab, packages=packages)
+    assert done.returncode == 1
+    assert f"pip install 'causeway[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_pinned_moto_is_the_one_that_is_changed() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][
+        "local"
+    ]
+    assert declared == [f"moto[ec2,s3,server]>={MOTO},<{MOTO.split('.')[0]}.{int(MOTO.split('.')[1]) + 1}"]
+
+
+def test_another_moto_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "moto-5.9.0.dist-info").mkdir()
+    (tmp_path / "moto-5.9.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: moto\nVersion: 5.9.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match=r"5\.9\.0"):
+        localaws.start(tmp_path / "aws", "lab")
