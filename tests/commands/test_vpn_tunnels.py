@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -36,7 +37,7 @@ sites:
 images: {cpu: {}}
 """
 
-UP = TunnelState(True, "ESTABLISHED", 3 * 86400 + 4 * 3600, 1000, 2000, "Established", 1)
+UP = TunnelState(True, "ESTABLISHED", 1, 3 * 86400 + 4 * 3600, 1000, 2000, "Established", 1)
 THERE = CloudState(True, datetime(2031, 1, 1, tzinfo=UTC), 1, "")
 
 
@@ -79,6 +80,16 @@ def test_every_tunnel_as_both_ends_see_it(lab: Project, capsys: pytest.CaptureFi
     assert told["us-west-2-1"] == ["up", "3d", "4h", "established", "1", "up"]
 
 
+def test_a_tunnel_with_two_associations_says_so(
+    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, {"us-west-2-1": replace(UP, associations=2), "us-west-2-2": UP})
+    assert tunnels.status(lab, json=False) == 0
+    told = rows(capsys.readouterr().out)
+    assert told["us-west-2-1"][3:5] == ["2", "associations"]
+    assert "associations" not in told["us-west-2-2"]
+
+
 def test_a_tunnel_that_was_not_applied_yet_is_not_down(
     lab: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +106,7 @@ def test_a_tunnel_that_is_down_here(
 ) -> None:
     play(
         monkeypatch,
-        {"us-west-2-1": UP, "us-west-2-2": TunnelState(False, "CONNECTING", 0, 0, 0, "Active", 0)},
+        {"us-west-2-1": UP, "us-west-2-2": TunnelState(False, "CONNECTING", 0, 0, 0, 0, "Active", 0)},
     )
     assert tunnels.status(lab, json=False) == 1
     assert rows(capsys.readouterr().out)["us-west-2-2"][:3] == ["DOWN", "(connecting)", "active"]

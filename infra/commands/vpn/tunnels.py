@@ -199,6 +199,8 @@ def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
         ours, session, routes = "not applied yet", "", ""
     else:
         ours = f"up {_long(here['seconds'])}" if here["established"] else f"DOWN ({here['state'].lower()})"
+        if here["associations"] > 1:
+            ours += f", {here['associations']} associations"
         session = here["session"].lower() or "static"
         routes = str(here["routes"]) if here["session"] else ""
     if there is None:

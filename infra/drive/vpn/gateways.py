@@ -64,8 +64,11 @@ class TunnelState:
     """Its keys are agreed, and it carries traffic."""
     state: str
     """strongSwan's word: ``ESTABLISHED``, ``CONNECTING``; ``DOWN`` without an IKE SA."""
+    associations: int
+    """IKE SAs that carry traffic. Two where both ends began at once, each sending by its own, or while one
+    takes the place of another: the timer of ``site-tunnel revive`` leaves one."""
     seconds: int
-    """For how long."""
+    """For how long the oldest has been there."""
     bytes_in: int
     bytes_out: int
     session: str
@@ -74,7 +77,7 @@ class TunnelState:
     """Accepted from the peer; 0 with static routes."""
 
 
-DOWN: Final = TunnelState(False, "DOWN", 0, 0, 0, "", 0)
+DOWN: Final = TunnelState(False, "DOWN", 0, 0, 0, 0, "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +170,12 @@ def _each(events: Any, *, ignore: bool) -> None:
 def _state(tunnel: SiteTunnel, associations: list[tuple[str, Any]], peer: Mapping[str, Any]) -> TunnelState:
     session, routes = str(peer.get("state", "")), int(peer.get("pfxRcd", 0) or 0)
     own = [found for name, found in associations if name == tunnel.name]
-    # A tunnel that both ends began at once has two IKE SAs, and traffic of each direction takes either.
     if up := [found for found in own if found["state"] == b"ESTABLISHED" and _installed(found)]:
         children = [child for found in up for child in _installed(found)]
         return TunnelState(
             established=True,
             state="ESTABLISHED",
+            associations=len(up),
             seconds=max(int(found.get("established", 0)) for found in up),
             bytes_in=sum(int(child.get("bytes-in", 0)) for child in children),
             bytes_out=sum(int(child.get("bytes-out", 0)) for child in children),
@@ -181,9 +184,9 @@ def _state(tunnel: SiteTunnel, associations: list[tuple[str, Any]], peer: Mappin
         )
     longest = max(own, key=lambda found: int(found.get("established", 0)), default=None)
     if longest is None:
-        return TunnelState(False, DOWN.state, 0, 0, 0, session, routes)
+        return replace(DOWN, session=session, routes=routes)
     seconds = int(longest.get("established", 0))
-    return TunnelState(False, longest["state"].decode(), seconds, 0, 0, session, routes)
+    return replace(DOWN, state=longest["state"].decode(), seconds=seconds, session=session, routes=routes)
 
 
 def _installed(association: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -47,12 +47,14 @@ def test_two_associations_of_one_tunnel_are_counted_together() -> None:
         association("ESTABLISHED", 45, a=("INSTALLED", 0, 2348)),
         association("ESTABLISHED", 46, b=("INSTALLED", 1771, 0)),
     )
-    assert (state.established, state.seconds, state.bytes_in, state.bytes_out) == (True, 46, 1771, 2348)
+    assert (state.established, state.associations, state.seconds) == (True, 2, 46)
+    assert (state.bytes_in, state.bytes_out) == (1771, 2348)
 
 
 def test_one_that_works_makes_the_tunnel_work() -> None:
     state = state_of(association("CONNECTING", 0), association("ESTABLISHED", 3, a=("REKEYED", 5, 6)))
     assert (state.established, state.state, state.bytes_in) == (True, "ESTABLISHED", 5)
+    assert state.associations == 1
 
 
 def test_keys_without_a_child_carry_nothing() -> None:
