@@ -6,25 +6,35 @@ BIN    := $(VENV)/bin
 # Tests start hundreds of processes: each would compile all of infra again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: plan test nightly coverage lint site policy install dev packages clean
+.PHONY: plan test integration stale coverage lint site install dev tools clean
 
 plan: install ## an embedded AWS on this machine, and the plan of a hybrid cluster on it
 	$(BIN)/invoke plan
 
-# The network lab's daemons keep time by seconds, so nothing else runs beside it. What fails is tried once more, and
-# listed as RERUN where it passes then: hundreds of real daemons share two cores.
-test: dev packages lint policy ## everything that CI runs
-	$(BIN)/pytest --numprocesses 4 --durations=15 --reruns 1 --rerun-show-tracebacks -rfExX --ignore=tests/network
-	$(BIN)/pytest --numprocesses 2 --durations=5 --reruns 1 --rerun-show-tracebacks -rfExX tests/network
+test: lint tools ## style, types, layers, and every test that takes seconds and needs neither a VM nor a cluster
+	$(BIN)/pytest --numprocesses 4 --durations=10
+	@-$(BIN)/python tests/integration.py --stale
 
-# Files that are heavy run whole: some tests of theirs go on with what those before them made.
-nightly: dev packages ## what takes minutes of CPU: machines that boot, a whole cluster, all of the reference spec
-	$(BIN)/pytest -m "nightly or heavy" --numprocesses 2 --durations=15 --reruns 1 --rerun-show-tracebacks \
-	  --ignore=tests/cluster --ignore=tests/network
-	$(BIN)/pytest -m "nightly or not nightly" --numprocesses 2 --durations=5 --reruns 1 --rerun-show-tracebacks tests/network
-	$(BIN)/pytest -m nightly --durations=15 tests/cluster
+# AREA=network runs that area, ALL=1 all of them; else those whose files have changed since they last passed.
+# MINUTES=45 leaves an area stale that would not end by then.
+integration: dev ## the stale areas: real daemons, VMs, clusters; Terraform from apply to destroy
+	$(BIN)/python tests/integration.py $(if $(AREA),--area $(AREA)) $(if $(ALL),--all) $(if $(MINUTES),--minutes $(MINUTES))
 
-coverage: dev packages ## which lines of infra no test runs
+stale: dev ## which areas `make integration` would run, and their minutes
+	@$(BIN)/python tests/integration.py --stale
+
+# What an area needs beyond `make dev`. `make integration` asks for it before it runs the area.
+setup-%: dev
+	@tests/packages.sh $*
+setup-packages: dev
+	@tests/packages.sh
+setup-terraform: $(VENV)-checkov/.installed
+setup-kubernetes setup-autoscaler setup-kubelet setup-client: tools
+setup-kubernetes setup-client: $(VENV)-mlflow/.installed
+setup-client: $(VENV)-tensorflow/.installed $(VENV)-frameworks/.installed $(VENV)-jupyter/.installed
+setup-kubelet: $(VENV)-jupyter/.installed
+
+coverage: dev ## which lines of infra no test runs
 	$(BIN)/pytest --numprocesses 4 --cov --cov-report=term:skip-covered
 
 lint: dev site ## style, types, layers, and links of the documentation
@@ -35,11 +45,6 @@ lint: dev site ## style, types, layers, and links of the documentation
 
 site: $(VENV)/.docs ## the documentation as a site, in docs/.site/; a broken link or anchor is an error
 	$(BIN)/zensical build --config-file docs/zensical.toml --strict
-
-policy: install $(VENV)-checkov/.installed ## the rendered Terraform against checkov's rules
-	$(BIN)/invoke render --env research
-	$(VENV)-checkov/bin/checkov --config-file .checkov.yaml --directory build/research/terraform \
-	  --var-file build/research/terraform/terraform.tfvars.json
 
 install: $(VENV)/.installed ## a virtual environment with all that is needed to use it
 
@@ -65,9 +70,8 @@ $(VENV)-checkov/.installed:
 	$(VENV)-checkov/bin/pip install --quiet --prefer-binary 'checkov==3.3.30'
 	touch $@
 
-packages: install $(VENV)-tensorflow/.installed $(VENV)-frameworks/.installed $(VENV)-mlflow/.installed $(VENV)-jupyter/.installed ## what tests need: kubectl, helm, frameworks, MLflow, system packages where they may be installed
+tools: install ## kubectl and Helm
 	@tests/tools.sh $(VENV)-tools $(BIN)/python
-	@tests/packages.sh
 
 # 1.5 GB, so it has a virtual environment of its own. tf-keras asks for `tensorflow`, which is the same with CUDA.
 $(VENV)-tensorflow/.installed:

@@ -65,7 +65,7 @@ def figures(scratch: Path) -> Iterator[Figure]:
     from render.kubernetes.tracking_world import tracked
 
     if not PYTHON.exists():
-        raise BenchmarkError("no MLflow: `make packages` installs it into .venv-mlflow")
+        raise BenchmarkError("no MLflow: `make setup-kubernetes` makes .venv-mlflow")
     (scratch / "ours").mkdir()
     with tracked(scratch / "ours") as world:
         token = world.token(world.world.somebody("ada"), _NAMESPACE)

@@ -19,7 +19,7 @@ def chromium() -> Iterator[WebDriver]:
     binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     chromedriver = shutil.which("chromedriver")
     if binary is None or chromedriver is None:
-        pytest.skip("needs Chromium and its driver; `make packages` installs them")
+        pytest.skip("needs Chromium and its driver; `tests/packages.sh` installs them")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     for argument in ("--headless=new", "--hide-scrollbars", "--disable-dev-shm-usage", "--disable-gpu"):

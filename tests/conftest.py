@@ -8,11 +8,11 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import integration
 import kube_tools
 import pytest
-import pytest_timeout
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks` and `tasks`
 
@@ -56,48 +56,43 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 
 
 # A file's tests run on one worker, one after the other: what they share is set up once. Some files share more
-# and are one group: the beginnings of their names, the group, and the minutes that it takes. A VM with the
-# whole world of a spec in it, and a place for laptops, which asks less of a kernel; a real API server; a
-# cluster that takes runs.
-_TOGETHER = {
-    "tests/network/test_algorithms.py": ("algorithms", 0),
-    "tests/network/test_laptops_": ("laptops", 3),
-    "tests/network/": ("lab", 8),
-    "tests/client/test_run_in_cluster.py": ("runs in a cluster", 3),
-    "tests/client/test_packages_in_cluster.py": ("runs in a cluster", 3),
-    "tests/client/test_board.py": ("runs in a cluster", 3),
-    "tests/drive/kubernetes/": ("API server of the drive", 2),
-    "tests/autoscaler/kube/test_kube_": ("API server of the autoscaler", 2),
+# and are one group, by the beginnings of their names: a VM with the whole world of a spec in it, and a place
+# for laptops, which asks less of a kernel; a real API server; a cluster that takes runs.
+_TOGETHER: Final = {
+    "tests/network/test_laptops_": "laptops",
+    "tests/network/": "lab",
+    "tests/client/test_run_in_cluster.py": "runs in a cluster",
+    "tests/client/test_packages_in_cluster.py": "runs in a cluster",
+    "tests/client/test_board.py": "runs in a cluster",
+    "tests/drive/kubernetes/": "API server of the drive",
+    "tests/autoscaler/kube/test_kube_": "API server of the autoscaler",
 }
-_ALONE = "tests/test_shipped_specs.py"
+_ALONE: Final = "tests/test_shipped_specs.py"
 """A file whose tests share nothing, and take minutes each."""
 
+_FIRST: Final = "tests/test_minimal_lifecycle.py"
+"""The longest of `make test`: what waits for AWS's provider goes on beside the others."""
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The lab's daemons keep time by seconds, so what runs beside them stands back. And
-    pytest-timeout has one timer for all attempts at a test: without its own, a second could hang for ever."""
-    if getattr(item, "execution_count", 1) > 1:
-        item.ihook.pytest_timeout_cancel_timer(item=item)
-        item.ihook.pytest_timeout_set_timer(item=item, settings=pytest_timeout._get_item_settings(item))
-    if not item.nodeid.startswith("tests/network/") and "PYTEST_XDIST_WORKER" in os.environ:
-        os.nice(10 - os.nice(0))
+MOST_QUARANTINED: Final = 10
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups that take minutes come first, the longest before the others: none is left at the end."""
-    minutes: dict[str, float] = dict.fromkeys((_group(item.nodeid) for item in items), 0)
-    minutes.update((group, whole) for group, whole in _TOGETHER.values() if group in minutes)
+    """Mark integration tests, before ``-m`` chooses, and let those in quarantine fail."""
     for item in items:
-        if mark := item.get_closest_marker("heavy"):
-            group = _group(item.nodeid)
-            minutes[group] = max(minutes[group], mark.kwargs.get("minutes", 2))
-    place = {group: number for number, group in enumerate(sorted(minutes, key=lambda group: -minutes[group]))}
-    items.sort(key=lambda item: place[_group(item.nodeid)])
+        if integration.area_of(item.nodeid):
+            item.add_marker(pytest.mark.integration)
+    quarantined = [(item, mark) for item in items if (mark := item.get_closest_marker("quarantine"))]
+    if (count := len({item.nodeid.partition("[")[0] for item, _ in quarantined})) > MOST_QUARANTINED:
+        raise pytest.UsageError(f"{count} tests in quarantine, at most {MOST_QUARANTINED} may be")
+    for item, mark in quarantined:
+        reason = f"{integration.QUARANTINE} since {mark.kwargs['since']}: {mark.kwargs['reason']}"
+        item.add_marker(pytest.mark.xfail(strict=False, reason=reason))
+    items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Groups go to workers one by one, in our order.
+    """Groups go to workers one by one, in the order in which they were collected.
 
     xdist's own ``--dist loadgroup`` puts the group into a test's name, which pytest 9 does not read again.
     """
@@ -116,4 +111,4 @@ def _group(nodeid: str) -> str:
     if nodeid.startswith(_ALONE):
         return nodeid
     file = nodeid.partition("::")[0]
-    return next((group for start, (group, _) in _TOGETHER.items() if file.startswith(start)), file)
+    return next((group for start, group in _TOGETHER.items() if file.startswith(start)), file)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fresh.sh [COMMAND…]: runs a command (without one: tests/test_programs.py) on this machine as our own scripts alone would have
+# fresh.sh [COMMAND…]: runs a command (without one: tests/programs.py) on this machine as our own scripts alone would have
 # made it. What a person installed besides is out of sight, so a package that tests/packages.sh forgets is missed here
 # and not on somebody else's machine. Where a command fails for want of such a package, the package is named.
 #
@@ -76,8 +76,7 @@ run() {
     exec "$@"' sh "$work/layer" "$work/delete.py" "$work/deleted" "$@" </dev/null
 }
 
-[ $# -gt 0 ] || set -- "$here/../.venv/bin/pytest" -q -x -p no:cacheprovider "$here/test_programs.py"
-export CAUSEWAY_FRESH=1
+[ $# -gt 0 ] || set -- "$here/../.venv/bin/python" "$here/programs.py"
 see
 code=0
 run true <"$work/others" 2>"$work/log" || leave_out "no overlay on /usr here: $(tail -n 1 "$work/log")"

@@ -1,5 +1,5 @@
 """Kubernetes' own programs, where there are any: as KUBEBUILDER_ASSETS names them, the way controllers' tests
-do (kubebuilder, "envtest"), in ``.venv-tools`` (``make packages``), or on PATH."""
+do (kubebuilder, "envtest"), in ``.venv-tools`` (``make tools``), or on PATH."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def need(name: str) -> str:
     more than one minor away from the API server (Kubernetes, "Version Skew Policy")."""
     path = find(name)
     if path is None:
-        pytest.skip(f"{name} not found: 'make packages' installs it, or KUBEBUILDER_ASSETS names its folder")
+        pytest.skip(
+            f"{name} not found: KUBEBUILDER_ASSETS names its folder; 'make tools' for kubectl and Helm"
+        )
     if name in ("kubectl", "helm") and (problem := skew(name, version(path), server_minor())):
-        pytest.skip(f"{path}: {problem}; 'make packages' installs one that does")
+        pytest.skip(f"{path}: {problem}; 'make tools' installs one that does")
     return path
 
 

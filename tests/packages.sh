@@ -1,7 +1,9 @@
 #!/bin/sh
-# packages.sh: the system packages that tests need, installed where that may be done: on a Debian or Ubuntu, as root or
-# with a sudo that asks nothing. Elsewhere the tests that need them are skipped, and say so.
-# packages.sh --list: their names, a line each, and nothing is installed.
+# packages.sh [AREA…]: the system packages that an area of `make integration` needs, installed where that may be done: on a
+# Debian or Ubuntu, as root or with a sudo that asks nothing. Elsewhere the tests that need them are skipped, and say so.
+# AREA is a table of tests/integration.toml, or `test` for the tools with which `make test` reads what we render, where
+# they are installed. Without an area: all of them.
+# packages.sh --list [AREA…]: their names, a line each, and nothing is installed.
 #
 # What a role's machines have is read from its cookbook, so that tests run what machines run.
 set -eu
@@ -20,96 +22,112 @@ role() {
   printf '%s\n' "$@"
 }
 
-list() {
-  # The network lab: gateways, VPN servers, ...
-  role network_site
-  role network_access
-  # ... the rest is named here; a line's first words, up to #.
+# Packages, and the areas that need them; @NAME is what the cookbook NAME installs.
+table() {
   sed 's/ *#.*//; /^$/d' <<END
-iputils-ping
-iperf3
-socat
-tcpdump
-wireguard-go        # where this kernel has no WireGuard
-dnsutils
-easy-rsa
-openssl
-openssh-server
-openssh-client
-libnss-wrapper
-rsync
-util-linux
-procps
-network-manager          # on a bus of its own: a laptop
-network-manager-openvpn
-dbus-daemon
-apparmor                 # its parser: servers under a profile, in the lab's VM
+# What reads our files: swanctl, FRR, nftables, OpenVPN, dnsmasq.
+@network_site             test network
+@network_access           test network
+dnsutils                  test network
+openssl                   test network
+iproute2                  network machines client kubelet
+openssh-client            test network machines chef images client kubernetes kubelet
+openssh-server            test network machines chef images client kubernetes kubelet
+util-linux                test network machines chef images client kubernetes kubelet
+procps                    network machines client kubelet
+ruby                      test network chef kubernetes kubelet
+ruby-erubis               test network chef      # the Erubis that Chef renders with
+rubocop                   test
+shellcheck                test
+sudo                      test machines
+chrony                    test
+systemd                   test network client
+perl                      test
+xfsprogs                  test
+nfs-kernel-server         test network
+nfs-common                test network
+gnupg                     test chef images       # signatures of what images are made of
+curl                      test client
+packer                    test images machines
 
-# What researchers run: several processes that train together, and containers without root.
-python3-torch
-podman
-uidmap
+# The network lab.
+iputils-ping              network
+iperf3                    network
+socat                     network
+tcpdump                   network
+wireguard-go              network                # where this kernel has no WireGuard
+easy-rsa                  test network
+rsync                     test network machines client kubernetes
+network-manager           network                # on a bus of its own: a laptop
+network-manager-openvpn   network
+dbus-daemon               test network
+apparmor                  network                # its parser: servers under a profile, in the lab's VM
+prometheus                test network kubernetes # promtool reads metrics, alerts and dashboards
 
-# Pages in a browser.
-curl
-chromium
-chromium-driver
+# A VM, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
+qemu-system-x86           network machines chef kubelet
+qemu-utils                machines chef
+busybox-static            network machines chef kubelet
+kmod                      network machines chef kubelet
+linux-image-amd64         network machines chef kubelet
 
-# Signatures of what images are made of.
-gnupg
+# Machines behind instances of the embedded AWS, and images of our Dockerfiles.
+debootstrap               machines chef images
+e2fsprogs                 test machines chef images kubelet
+buildah                   images
 
-# Cookbooks: their Ruby and its style, the Erubis that Chef renders with, what reads the files they write.
-ruby
-ruby-erubis
-rubocop
-shellcheck
-sudo
-chrony
-systemd
-perl
-containerd
-nfs-kernel-server
-nfs-common
-xfsprogs
-rclone
+# Nodes of a cluster, with a real kubelet in the VM or on this kernel; a real API server's store.
+containerd                test kubelet
+runc                      kubelet
+iptables                  kubelet
+containernetworking-plugins kubelet
+dnsmasq-base              kubelet
+nftables                  kubelet
+etcd-server               kubernetes autoscaler client kubelet
+etcd-client               kubernetes autoscaler client kubelet
+postgresql                kubernetes client      # MLflow's database; tests start their own
+rclone                    test kubernetes
 
-# A real API server's store. Alerts and dashboards are read by promtool.
-etcd-server
-etcd-client
-prometheus
-
-# MLflow's database. Tests start their own.
-postgresql
-
-# Nodes with a real kubelet: in the lab's VM, and of a whole cluster on this kernel.
-runc
-iptables
-containernetworking-plugins
-dnsmasq-base
-nftables
-
-# A VM for the lab, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
-qemu-system-x86
-busybox-static
-kmod
-linux-image-amd64
-
-# Machines behind instances of the embedded AWS, and Packer, which bakes images on them.
-debootstrap
-qemu-utils
-e2fsprogs
-packer
-
-# Images of our own Dockerfiles.
-buildah
+# What researchers run: processes that train together, containers without root, pages in a browser.
+python3-torch             test client machines kubelet
+podman                    client
+uidmap                    client
+libnss-wrapper            test client
+chromium                  client terraform
+chromium-driver           client terraform
 END
 }
 
-packages=$(list)
+# list [AREA…]
+list() {
+  for area in "${@:-}"; do
+    table | awk -v area="$area" '{ for (i = 2; i <= NF; i++) if (area == "" || $i == area) { print $1; next } }'
+  done | while read -r package; do
+    case $package in
+      @*) role "${package#@}" ;;
+      *) echo "$package" ;;
+    esac
+  done
+}
+
+known() {
+  for area in "$@"; do
+    if ! table | cut -d' ' -f2- | grep -qw -- "$area"; then
+      echo "tests/packages.sh: no package is listed for the area '$area'" >&2
+      exit 1
+    fi
+  done
+}
+
 if [ "${1:-}" = --list ]; then
+  shift
+  known "$@"
+  packages=$(list "$@")
   printf '%s\n' "$packages" | sort -u
   exit 0
 fi
+known "$@"
+packages=$(list "$@")
 
 if ! command -v apt-get >/dev/null; then
   echo "tests/packages.sh: apt-get not found, so tests that need a package which is not installed are skipped" >&2

@@ -22,7 +22,7 @@ from infra.drive.lifecycle import Job
 from infra.drive.refresh import settle
 from infra.drive.undeclared.state import declared
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=3), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SPEC = """\
 version: 1

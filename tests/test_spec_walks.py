@@ -123,9 +123,6 @@ WALKS: Mapping[str, tuple[str, list[list[str]]]] = {
 }
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.heavy(minutes=6)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WALKS)
 def test_a_walk_through_edits(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -14,8 +14,6 @@ from invoke.collection import Collection
 
 from infra.drive.workspace import locked
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 ROOT = Path(__file__).parents[1]
 
 

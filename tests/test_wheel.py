@@ -19,8 +19,6 @@ from infra.drive.extras import MOTO
 from infra.errors import UsageError
 from infra.shipped_files import ROOT
 
-pytestmark = pytest.mark.slow
-
 _PROGRAM = """
 import runpy, sys
 packages, *sys.argv = sys.argv[1:]

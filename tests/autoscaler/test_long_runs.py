@@ -25,8 +25,6 @@ from infra.simulator.cloud import RefusedError
 from infra.simulator.policy import Decide
 from infra.simulator.world import World
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_work_is_done_and_nothing_is_left(seed: int) -> None:
@@ -69,7 +67,6 @@ def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -
     return bad
 
 
-@pytest.mark.nightly
 def test_what_must_not_be_would_be_seen() -> None:
     """A controller that forgets to end machines, one that ends busy ones, one that never grows a group."""
     lazy = _bad(lambda actions, _: tuple(each for each in actions if not isinstance(each, Terminate)))
@@ -96,7 +93,6 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert first.result.writes == second.result.writes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_a_longer_run(seed: int) -> None:
     run = chaos.run(seed, hours=24, jobs=150)

@@ -108,7 +108,6 @@ class Process:
         return self.process.wait(60)
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_at_any_moment_and_its_successors(
     stage: Stage, options: list[str], tmp_path: Path
 ) -> None:
@@ -144,7 +143,6 @@ def test_a_process_that_is_killed_at_any_moment_and_its_successors(
     assert not [line for line in last.lines() if line["level"] == "error"]
 
 
-@pytest.mark.slow
 def test_once(stage: Stage, options: list[str], tmp_path: Path) -> None:
     stage.pods(1)
     dry = Process(options, tmp_path / "dry", "--once", "--dry-run")

@@ -21,7 +21,7 @@ def need_jupyter() -> Path:
     said = subprocess.run([SYSTEM_PYTHON, "--version"], capture_output=True, text=True, check=True).stdout
     packages = JUPYTER / f"lib/python{said.split()[1].rpartition('.')[0]}/site-packages"
     if not (packages / "jupyterlab").exists():
-        pytest.skip("no .venv-jupyter for the system's Python: 'make packages' makes it")
+        pytest.skip("no .venv-jupyter for the system's Python: 'make setup-client' makes it")
     return packages
 
 

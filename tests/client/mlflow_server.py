@@ -1,4 +1,4 @@
-"""A real MLflow server, of the virtual environment that ``make packages`` makes. Who may see what is the
+"""A real MLflow server, of the virtual environment that ``make setup-client`` makes. Who may see what is the
 cluster's: here it asks for no token, and notes those that come (``Watched``)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORKSPACE = "user-ada"
 PYTHON = ROOT / ".venv-mlflow/bin/python"
 
 needs_mlflow = pytest.mark.skipif(
-    not PYTHON.exists(), reason="no MLflow: `make packages` installs it into .venv-mlflow"
+    not PYTHON.exists(), reason="no MLflow: `make setup-client` makes .venv-mlflow"
 )
 
 

@@ -48,7 +48,7 @@ def need_torch() -> None:
         [SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True, check=False
     )
     if found.returncode != 0:
-        pytest.skip("no python3-torch: 'make packages' installs it")
+        pytest.skip("no python3-torch: 'tests/packages.sh' installs it")
 
 
 def program(folder: Path, text: str) -> None:

@@ -25,12 +25,7 @@ from ports import reserved
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=2),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 _TRAIN = """
     import os, random, sys, time

@@ -95,7 +95,6 @@ def test_what_was_reported_becomes_events_once_and_lines_that_are_being_written_
     ]
 
 
-@pytest.mark.slow
 def test_runs_of_this_machine_are_on_a_board_of_this_machine(
     causeway: Causeway, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:

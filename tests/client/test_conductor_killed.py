@@ -20,7 +20,7 @@ from client.mlflow_server import needs_mlflow
 from causeway.cluster.sweeps import Order
 from causeway.tracking.searches import Ledger, Row
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2), needs_mlflow]
+pytestmark = needs_mlflow
 _TRIALS, _PARALLEL, _STEPS = 10, 3, 9
 _KILLS = 25
 
@@ -52,7 +52,6 @@ def conducted(world: ConductorWorld, name: str, draw: random.Random | None) -> t
     return Ledger(world.plain, whole.id).rows(whole.experiment, "loss"), kills
 
 
-@pytest.mark.nightly
 def test_killed_at_25_points_it_comes_to_the_same_end(world: ConductorWorld) -> None:
     undisturbed, _ = conducted(world, "calm", None)
     rows, kills = conducted(world, "shaken", random.Random(7))

@@ -12,13 +12,10 @@ from client.process import Causeway
 
 PYTHON = Path(__file__).parents[2] / ".venv-frameworks/bin/python"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not [*PYTHON.parents[1].glob("lib/python3*/site-packages/transformers")],
-        reason="no .venv-frameworks: 'make packages' makes it",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not [*PYTHON.parents[1].glob("lib/python3*/site-packages/transformers")],
+    reason="no .venv-frameworks: 'make setup-client' makes it",
+)
 
 _LIGHTNING = """
 import os, sys, warnings
@@ -102,7 +99,6 @@ print("weights", *(value.hex() for value in model.layer.weight[0].tolist()))
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("text", [_LIGHTNING, _TRAINER], ids=["lightning", "trainer"])
 def test_a_framework_goes_on_bit_for_bit(causeway: Causeway, folder: Path, text: str) -> None:
     """It writes a checkpoint each three steps, in place, and leaves before the ninth step."""

@@ -37,23 +37,15 @@ from infra.render.kubernetes import grafana
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
 from infra.render.kubernetes.charts.monitoring import NAMESPACE as MONITORING
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=5),
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif(bool(can_run()), reason=can_run())]
 
 _PATIENCE = 600
 """Seconds; the emulated processors may get few of the machine's."""
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    asked = any(
-        item.path == request.path and item.get_closest_marker("nightly") for item in request.session.items
-    )
-    real = asked and not real_node.missing()
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    real = not real_node.missing()
     with worlds(tmp_path_factory.mktemp("kubelets"), kubelet=real, queues=real) as found:
         if found.node is not None:
             found.node.sh("mkdir -m 700 /home/ada && chown 10001:10001 /home/ada")
@@ -137,9 +129,7 @@ def terminated(pod: Any, kind: str = "containerStatuses") -> Any:
     return pod["status"][kind][0]["state"]["terminated"]
 
 
-@pytest.fixture(
-    params=[NODE, pytest.param(real_node.NODE, marks=pytest.mark.nightly)], ids=["stand-in", "kubelet"]
-)
+@pytest.fixture(params=[NODE, real_node.NODE], ids=["stand-in", "kubelet"])
 def pods(world: World, request: pytest.FixtureRequest) -> Pods:
     if request.param == real_node.NODE and (lacking := real_node.missing()):
         pytest.skip(lacking)
@@ -322,7 +312,6 @@ _TRAINS = """
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("real")
 def test_a_run_from_its_folder_to_its_end(ada: Causeway, world: World, folder: Path) -> None:
     """Two nodes; the second fails and is named; the run starts again, is stopped, the code is edited, and the
@@ -377,7 +366,6 @@ def test_a_run_from_its_folder_to_its_end(ada: Causeway, world: World, folder: P
     assert max(shown["usage"]["worker-0"]["cpus"]) > 0
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("real")
 def test_a_terminal_in_a_worker_and_a_program_over_its_memory(
     ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
@@ -437,7 +425,6 @@ python3 -c 'import socket; socket.create_connection(("{0}", 3000))' 2>&1 || true
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("real")
 def test_people_open_grafana_though_its_node_refuses_every_packet_to_it(
     world: World, folder: Path, environment: Mapping[str, str], command: list[str]

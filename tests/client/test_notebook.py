@@ -18,10 +18,7 @@ from causeway.cluster.labels import API
 from causeway.commands import notebook
 from causeway.job import Job
 
-pytestmark = [
-    pytest.mark.heavy(minutes=2),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 _PATIENCE = 180
 
 

@@ -13,11 +13,7 @@ from client.pods import can_run
 from client.process import Causeway, program
 from client.wheels import wheel
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=1),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 
 def kept(world: World) -> dict[str, int]:
@@ -50,7 +46,6 @@ def test_the_first_worker_installs_for_all_and_the_next_start_takes_it(
     assert sorted(kept(world).values()) == [1, 1], "nothing was installed"
 
 
-@pytest.mark.nightly
 def test_packages_that_are_not_those_that_were_installed_do_not_run(
     ada: Causeway, world: World, folder: Path
 ) -> None:
@@ -82,7 +77,6 @@ def test_packages_that_are_not_those_that_were_installed_do_not_run(
     assert ada(*arguments).code == 0, "an archive that is gone is installed again"
 
 
-@pytest.mark.nightly
 def test_what_cannot_be_installed_ends_the_run_in_uvs_words(ada: Causeway, folder: Path) -> None:
     program(folder, "print('this must not run')")
     (folder / "requirements.txt").write_text("--no-index\nno-such-package==1\n")
@@ -105,7 +99,6 @@ def test_a_list_that_is_not_shipped_is_refused_before_anything_is_sent(ada: Caus
     assert (done.code, "job.yaml:2: python:" in done.err) == (2, True), done.err
 
 
-@pytest.mark.nightly
 def test_what_one_person_gives_uv_reaches_it_and_keeps_environments_apart(
     ada: Causeway, world: World, folder: Path
 ) -> None:

@@ -25,11 +25,7 @@ from infra.render.kubernetes.manifests import SYSTEM
 
 _TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=2),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +127,6 @@ def trained(steps: int) -> str:
     return state
 
 
-@pytest.mark.nightly
 def test_a_run_that_is_preempted_and_evicted_again_and_again_goes_on_where_it_was(
     ada: Causeway, world: World, folder: Path
 ) -> None:
@@ -383,7 +378,6 @@ def test_nobody_stops_anothers_run(
     ada("stop", name)
 
 
-@pytest.mark.nightly
 def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: World, folder: Path) -> None:
     """What is a third of ``keep_days`` old is copied onto itself; with no days, all is that old."""
     _keep_days(world, 0)

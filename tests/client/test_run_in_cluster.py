@@ -13,11 +13,7 @@ from client.jobset_world import World, person
 from client.pods import can_run, wait
 from client.process import Causeway, program
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=2),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-]
+pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 
 def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Causeway, folder: Path) -> None:
@@ -83,7 +79,6 @@ def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitte
     assert ada("run", "job.yaml").code == 0
 
 
-@pytest.mark.nightly
 def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
     ada: Causeway, world: World, folder: Path, tmp_path: Path
 ) -> None:
@@ -282,7 +277,6 @@ def test_a_cluster_that_does_not_answer_is_exit_code_3(
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.nightly
 def test_a_run_for_each_combination_is_submitted_by_one_command(ada: Causeway, folder: Path) -> None:
     program(folder, "import os, sys; print('from', os.environ['CAUSEWAY_RUN'], *sys.argv[1:])")
     each = ("--name", "grid", "--each", "lr=0.1,0.01", "--each", "seed=1..2")

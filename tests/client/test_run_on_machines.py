@@ -24,8 +24,6 @@ from client.ssh_hosts import ADDRESSES, Lab, labs
 from client.terminals import Terminal
 from ports import reserved
 
-pytestmark = pytest.mark.heavy(minutes=3)
-
 RUNS = ".local/share/causeway/machines/runs"
 
 
@@ -412,7 +410,6 @@ def notebook(folder: Path, ada: Causeway, *words: str) -> Iterator[tuple[str, su
         raise AssertionError(shown)
 
 
-@pytest.mark.nightly
 def test_a_notebook_on_leased_gpus_wants_its_token_goes_on_and_ends_when_idle(
     lab: Lab, ada: Causeway, bob: Causeway, folder: Path
 ) -> None:
@@ -494,6 +491,9 @@ def test_models_and_machines_without_gpus(lab: Lab, ada: Causeway, folder: Path)
     assert "titan-01" in ada("run", "job.yaml", "--on", "titan-02,titan-01").out.splitlines()
 
 
+@pytest.mark.quarantine(
+    reason="looks for a checkpoint before it is there; may wait 180 s", since="2026-11-27"
+)
 @pytest.mark.parametrize("lost", ["titan-02", "titan-01"])
 def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Causeway, folder: Path, lost: str) -> None:
     """Homes are apart here, so what the first worker saved has to be brought to the other."""
@@ -547,7 +547,6 @@ def _image(folder: Path) -> Path:
     return root.with_suffix(".tar")
 
 
-@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("podman") is None, reason="podman not found (package podman)")
 def test_a_container_by_podman_ends_with_its_unit(
     lab: Lab, ada: Causeway, folder: Path, tmp_path: Path
@@ -608,6 +607,7 @@ _SHARDED = """
     """
 
 
+@pytest.mark.quarantine(reason="two workers once saved nothing within 180 s", since="2026-11-27")
 def test_machines_with_one_home_share_checkpoints(
     folder: Path, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -635,6 +635,7 @@ def test_parts_of_checkpoints_need_one_home(ada: Causeway, folder: Path) -> None
     assert (done.code, "titan-01, titan-02 do not share a home" in done.err) == (1, True)
 
 
+@pytest.mark.quarantine(reason="failed once beside others, cause unknown", since="2026-11-27")
 def test_nothing_is_left_where_one_machine_fails(lab: Lab, ada: Causeway, folder: Path) -> None:
     results = "open(os.path.join(os.environ['CAUSEWAY_RESULTS'], 'out'), 'w').write(os.uname().nodename)"
     program(folder, f"import os; print('never'); {results}")

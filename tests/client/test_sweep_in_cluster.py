@@ -43,12 +43,9 @@ from strategies.outputs import outputs_for
 from infra.render.kubernetes import guards, sweeps, tracking
 
 pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=5),
     pytest.mark.skipif(bool(can_run()), reason=can_run()),
     pytest.mark.skipif(
-        not (VENV / "bin/mlflow").exists(), reason="no .venv-mlflow: 'make packages' makes it"
+        not (VENV / "bin/mlflow").exists(), reason="no .venv-mlflow: 'make setup-client' makes it"
     ),
 ]
 
@@ -233,6 +230,10 @@ def begins(who: Causeway, run: str) -> list[int]:
     return [int(step) for step in re.findall(r"goes on from (\d+)", who("logs", run).out)]
 
 
+@pytest.mark.quarantine(
+    reason="where all three trials reach step 3 within one round of the conductor, the best is never stopped",
+    since="2026-11-27",
+)
 def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
     ada: Causeway, world: World, folder: Path
 ) -> None:
@@ -283,7 +284,7 @@ def test_a_search_is_stopped_and_resumed_with_its_trials(ada: Causeway, world: W
     logs = [ada("logs", each["name"]).out for each in trials]
     assert any("goes on from" in text and "goes on from 0" not in text for text in logs), logs
     more = ada("sweep", "extend", name, "--trials", "2")
-    assert (more.code, "may have 2 already" in more.err) == (2, True)
+    assert (more.code, "may have 2 already" in more.err) == (2, True), more.err
 
 
 def state(who: Causeway, run: str) -> str:

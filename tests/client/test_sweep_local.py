@@ -64,7 +64,6 @@ def runs(home: Path) -> dict[str, Any]:
     return {path.parent.name: json.loads(path.read_text()) for path in found}
 
 
-@pytest.mark.slow
 def test_bad_trials_are_stopped_early_and_the_best_is_found(
     causeway: Causeway, search: Path, home: Path
 ) -> None:
@@ -93,8 +92,6 @@ def test_bad_trials_are_stopped_early_and_the_best_is_found(
     assert [each["sweep"] for each in listed] == ["toy-s1"]
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
 def test_a_conductor_that_is_killed_again_and_again_loses_no_trial_and_repeats_none(
     causeway: Causeway, search: Path, home: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
@@ -125,7 +122,6 @@ def test_a_conductor_that_is_killed_again_and_again_loses_no_trial_and_repeats_n
         assert all(start > 0 for start in starts[1:]), output
 
 
-@pytest.mark.slow
 def test_stopped_by_a_person_it_goes_on_where_it_was(
     causeway: Causeway, search: Path, home: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:

@@ -11,13 +11,10 @@ from client.process import Causeway
 
 PYTHON = Path(__file__).parents[2] / ".venv-tensorflow/bin/python"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not [*PYTHON.parents[1].glob("lib/python3*/site-packages/tf_keras")],
-        reason="no .venv-tensorflow: 'make packages' makes it",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not [*PYTHON.parents[1].glob("lib/python3*/site-packages/tf_keras")],
+    reason="no .venv-tensorflow: 'make setup-client' makes it",
+)
 
 _IMPORT = """
 import json, os, pathlib, sys
@@ -91,7 +88,6 @@ def test_of_two_workers_the_one_that_fails_is_named(causeway: Causeway, folder: 
     assert first["lines"][-1] == "ValueError: loss is nan"
 
 
-@pytest.mark.nightly
 def test_a_run_with_parameter_servers_ends_with_its_chief(causeway: Causeway, folder: Path) -> None:
     """Workers and parameter servers serve for ever."""
     write(folder, _PARAMETER_SERVER, "roles: {chief: 1, worker: 1, ps: {count: 1, gpus: 0}}\ngrace: 10s\n")
@@ -130,7 +126,6 @@ print("weights", *(value.hex() for value in model.get_weights()[0].ravel().astyp
 """
 
 
-@pytest.mark.nightly
 def test_keras_backup_and_restore_goes_on_bit_for_bit(causeway: Causeway, folder: Path) -> None:
     """Keras 3, which writes in place."""
     (folder / "train.py").write_text(_BACKUP)

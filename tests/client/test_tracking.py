@@ -26,7 +26,7 @@ from ports import reserved
 from causeway.tracking.forwarding import Forwarded
 from infra.drive import localaws
 
-pytestmark = [pytest.mark.slow, needs_mlflow]
+pytestmark = needs_mlflow
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,6 @@ def test_metrics_survive_the_server_and_the_sidecar_in_order_once_each(
     assert found["info"]["status"] == "FINISHED"
 
 
-@pytest.mark.nightly
 def test_a_run_that_begins_and_ends_without_the_server_is_sent_by_the_next_one(
     server: Mlflow, aws: str, tmp_path: Path
 ) -> None:
@@ -224,7 +223,6 @@ def test_a_later_start_goes_on_with_the_same_run(server: Mlflow, aws: str, tmp_p
     assert (tags(found)["causeway.restarts"], found["info"]["status"]) == ("1", "FINISHED")
 
 
-@pytest.mark.nightly
 def test_ranks_other_than_the_first_log_nothing_and_fail_at_nothing(
     server: Mlflow, aws: str, tmp_path: Path
 ) -> None:
@@ -292,7 +290,6 @@ def test_the_token_is_the_one_that_the_kubelet_has_written_last(
     assert server.history(found["info"]["run_id"], "loss") == [(1, 1.0), (2, 1.0)]
 
 
-@pytest.mark.nightly
 def test_runs_of_this_machine_are_in_a_database_of_their_own(
     causeway: Causeway, folder: Path, home: Path, environment: Mapping[str, str]
 ) -> None:

@@ -36,12 +36,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from causeway.tracking.forwarding import Forwarded
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=2),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-    needs_mlflow,
-]
+pytestmark = [pytest.mark.skipif(bool(can_run()), reason=can_run()), needs_mlflow]
 _OFFER = "/api/v1/namespaces/causeway-system/configmaps/research"
 
 
@@ -214,7 +209,7 @@ def test_ui_shows_the_run_in_a_browser_and_other_sites_get_nothing(
         binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
         driver = shutil.which("chromedriver")
         if binary is None or driver is None:
-            pytest.skip("needs Chromium and its driver; `make packages` installs them")
+            pytest.skip("needs Chromium and its driver; `tests/packages.sh` installs them")
         options = webdriver.ChromeOptions()
         options.binary_location = binary
         for argument in ("--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--no-sandbox",

@@ -39,12 +39,7 @@ from infra.autoscaler.reporting.news import News
 from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.heavy(minutes=1),
-    pytest.mark.skipif(bool(can_run()), reason=can_run()),
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.skipif(bool(can_run()), reason=can_run()), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"

@@ -2,7 +2,7 @@
 
 Three masters, a machine of a rack and a VPN server, each with containerd, an SSH server and file systems of
 its own. Stand-ins are Chef, systemd, flannel, kube-network-policies and DNS (``cluster_machines.py``). The
-machines want two processors for themselves, so ``make nightly`` runs this alone.
+machines want two processors for themselves, so the area ``kubelet`` has one worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infra.catalogue.tables import table
 from infra.drive.pki import Pki
 from infra.drive.secrets.local import LocalStore
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=12), pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.timeout(2400)
 
 ROOT = Path(__file__).parents[2]
 WORK_IMAGE = "docker.io/library/work:1"

@@ -18,8 +18,6 @@ from infra.drive.kubernetes.apply import Part
 from infra.drive.kubernetes.kubectl import Kubectl, Program
 from infra.errors import UsageError
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 find("kube-apiserver")  # it remembers, and tests are without the variable that names the folder
 
 JOB = """\

@@ -18,8 +18,6 @@ import pytest
 from drive.machines.hosts import CHEF, Hosts, running
 from machines.deb import with_client
 
-pytestmark = pytest.mark.heavy(minutes=2)
-
 ROOT = Path(__file__).parents[2]
 
 SPEC = """\

@@ -22,8 +22,6 @@ from infra.drive import localaws
 from infra.drive.aws import Aws
 from infra.drive.localaws import Server
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=4)]
-
 ROOT = Path(__file__).parents[2]
 BEFORE = """\
 version: 1

@@ -22,7 +22,7 @@ from infra.drive import localaws
 from infra.drive.aws import Aws
 from infra.drive.localaws import Server
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=2), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
 PEERED = """\

@@ -488,7 +488,6 @@ def joined(plane: Plane, name: str, instance: str, *, version: str = "v1.36.2") 
     return found
 
 
-@pytest.mark.slow
 def test_new_instances_of_pools_get_certificates(plane: Plane, token: str, machines: Machines) -> None:
     wanted = {
         machines.west[0].name: plane.ask(token, KUBELET),
@@ -503,7 +502,6 @@ def test_new_instances_of_pools_get_certificates(plane: Plane, token: str, machi
         assert plane.certificate(made).subject.rfc4514_string() == f"CN=system:node:{name},O=system:nodes"
 
 
-@pytest.mark.slow
 def test_other_names_are_denied(plane: Plane, token: str, machines: Machines) -> None:
     ended, there, stopped = machines.west[1], machines.west[2], machines.west[3]
     plane.client("autoscaling", "us-west-2").terminate_instance_in_auto_scaling_group(
@@ -537,7 +535,6 @@ def test_other_names_are_denied(plane: Plane, token: str, machines: Machines) ->
     assert not any("certificate" in plane.status(name) for name, _ in denied.values())
 
 
-@pytest.mark.slow
 def test_kubeadm_approves_no_request_of_pools(plane: Plane, token: str, machines: Machines) -> None:
     """As it does those of its own group, for any name."""
     ours = plane.ask(token, request(machines.west[4].name))
@@ -552,7 +549,6 @@ def test_kubeadm_approves_no_request_of_pools(plane: Plane, token: str, machines
     assert plane.answer(odd) is None, "what has another token is not ours to deny"
 
 
-@pytest.mark.slow
 def test_requests_wait_while_a_region_is_away(plane: Plane, token: str, machines: Machines) -> None:
     west = plane.ask(token, request(machines.west[5].name))
     east = plane.ask(token, request(machines.east[1].name))
@@ -570,7 +566,6 @@ def test_requests_wait_while_a_region_is_away(plane: Plane, token: str, machines
     assert plane.answer(west) == ("Approved", "CausewayPoolInstance")
 
 
-@pytest.mark.slow
 def test_a_machine_that_has_not_joined_may_try_again(plane: Plane, token: str, machines: Machines) -> None:
     machine = machines.west[6]
     first, second = (plane.ask(token, request(machine.name)) for _ in range(2))
@@ -589,7 +584,6 @@ def test_a_machine_that_has_not_joined_may_try_again(plane: Plane, token: str, m
     assert plane.answer(late) == ("Denied", "CausewayNodeHasJoined")
 
 
-@pytest.mark.slow
 def test_an_address_that_another_instance_had(plane: Plane, token: str, machines: Machines) -> None:
     machine = machines.west[7]
     old = joined(plane, machine.name, "i-0123456789abcdef0")
@@ -606,7 +600,6 @@ def test_an_address_that_another_instance_had(plane: Plane, token: str, machines
 # -- Serving certificates ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_nodes_get_serving_certificates_for_their_own_addresses(plane: Plane, machines: Machines) -> None:
     """And another one when they renew it."""
     instance = machines.east[1]
@@ -625,7 +618,6 @@ def test_nodes_get_serving_certificates_for_their_own_addresses(plane: Plane, ma
     assert [each.value for each in names] == ["master-1", ip_address(MASTER)]
 
 
-@pytest.mark.slow
 def test_names_and_addresses_of_others_are_denied(plane: Plane, machines: Machines) -> None:
     own = machines.west[0].name
     address = own.removeprefix("ip-").replace("-", ".")
@@ -662,7 +654,6 @@ def test_names_and_addresses_of_others_are_denied(plane: Plane, machines: Machin
     assert not any("certificate" in plane.status(name) for name, _ in denied.values())
 
 
-@pytest.mark.slow
 def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Machines) -> None:
     west, east = (each[0].name for each in (machines.west, machines.east))
     first, second = (plane.ask_as(each, request(each, NODES, each)) for each in (west, east))
@@ -685,7 +676,6 @@ def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Mach
     assert plane.answer(rack) == ("Approved", "CausewayOwnAddresses")
 
 
-@pytest.mark.slow
 def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Plane, tmp_path: Path) -> None:
     """The kubelet is a stand-in that answers with a log, first with a certificate of its own making."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -740,7 +730,6 @@ def private_text(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
-@pytest.mark.slow
 def test_kubeadm_joins_with_the_rights_of_the_group(plane: Plane, token: str, tmp_path: Path) -> None:
     """As far as it goes without a container runtime: it reads what it needs from the cluster."""
     cluster = json.loads((plane.root / "etc/kubernetes/admin.conf").read_text())["clusters"][0]["cluster"]
@@ -761,7 +750,6 @@ def test_kubeadm_joins_with_the_rights_of_the_group(plane: Plane, token: str, tm
     assert 'Reading configuration from the "kubeadm-config" ConfigMap' in done.stdout
 
 
-@pytest.mark.slow
 def test_the_service_goes_on_answering(plane: Plane, token: str, machines: Machines) -> None:
     command = [sys.executable, "-B", "-m", "kubernetes_node.approval", "--root", str(plane.root)]
     process = subprocess.Popen(command, env=plane.environment(), stdin=subprocess.DEVNULL)

@@ -23,8 +23,6 @@ from infra.drive.kubernetes import secrets
 from infra.drive.secrets.local import LocalStore
 from infra.localaws.faults import refused
 
-pytestmark = pytest.mark.slow
-
 BUCKET = "research-audit"
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",

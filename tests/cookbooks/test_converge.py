@@ -20,7 +20,7 @@ from machines import archive, boot, disk
 from machines.site import Site
 from network.machine import Unavailable, release
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(5400)]
+pytestmark = pytest.mark.timeout(5400)
 
 JOIN = f"""\
 token: abcdef.0123456789abcdef

@@ -15,8 +15,6 @@ from cookbooks.etcd_lab import Lab, Master
 
 from infra.drive import localaws
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2)]
-
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
@@ -97,7 +95,6 @@ def test_a_copy_is_put_back_and_nothing_is_thrown_away(begin: Callable[..., Lab]
     assert [each for each in master.data.iterdir() if each.name.startswith("member.before-")]
 
 
-@pytest.mark.nightly
 def test_one_of_three_copies_and_all_three_begin_anew(begin: Callable[..., Lab]) -> None:
     lab = begin("master-1", "master-2", "master-3")
     one, two, three = lab.masters
@@ -125,7 +122,6 @@ def test_one_of_three_copies_and_all_three_begin_anew(begin: Callable[..., Lab])
     assert sorted(each["name"] for each in members) == ["master-1", "master-2", "master-3"]
 
 
-@pytest.mark.nightly
 def test_those_that_are_left_begin_without_the_lost_one_and_take_it_in_later(
     begin: Callable[..., Lab],
 ) -> None:

@@ -25,7 +25,6 @@ def rspec(tmp_path_factory: pytest.TempPathFactory) -> str:
     return RSPEC
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cookbook", cookbooks(), ids=lambda each: each.name)
 def test_specs(rspec: str, cookbook: Path) -> None:
     done = subprocess.run([rspec], cwd=cookbook, capture_output=True, text=True, check=False, timeout=300)

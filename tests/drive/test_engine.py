@@ -76,14 +76,12 @@ def test_a_program_that_is_no_terraform(tmp_path: Path) -> None:
 EMBEDDED = [sys.executable, "-P", "-m", "infra.drive.embedded_terraform"]
 
 
-@pytest.mark.slow
 def test_embedded_engine_is_the_last_resort() -> None:
     found = find_engine({"PATH": ""})
     assert found.name == "embedded"
     assert parse_version(found.version) >= (1, 6)
 
 
-@pytest.mark.slow
 def test_embedded_engine_keeps_streams_and_exit_codes_apart(tmp_path: Path) -> None:
     bad = subprocess.run([*EMBEDDED, "nonsense"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert bad.returncode == 1
@@ -91,7 +89,6 @@ def test_embedded_engine_keeps_streams_and_exit_codes_apart(tmp_path: Path) -> N
     assert 'Terraform has no command named "nonsense"' in bad.stderr
 
 
-@pytest.mark.slow
 def test_embedded_engine_through_a_whole_life(make_job: object) -> None:
     assert callable(make_job)
     job: Job = make_job()
@@ -112,7 +109,6 @@ def test_embedded_engine_through_a_whole_life(make_job: object) -> None:
     assert in_state(job) == []
 
 
-@pytest.mark.slow
 def test_embedded_engine_saves_its_state_when_it_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "main.tf").write_text(
         'resource "terraform_data" "quick" {}\n'

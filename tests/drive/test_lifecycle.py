@@ -22,8 +22,6 @@ from infra.drive.state_backends import LocalPlace
 from infra.drive.terraform import Silence, StoppedError, Terraform, TerraformError
 from infra.errors import ProtectedError, StalePlanError, ToolError, UsageError
 
-pytestmark = pytest.mark.slow
-
 MakeJob: TypeAlias = Callable[..., Job]
 
 

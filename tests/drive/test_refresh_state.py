@@ -22,8 +22,6 @@ from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.localaws.faults import absent, slow
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=3)]
-
 ROOT = """\
 terraform {
   backend "local" {

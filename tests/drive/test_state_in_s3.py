@@ -20,8 +20,6 @@ from infra.drive.lifecycle import Job
 from infra.drive.terraform import TerraformError
 from infra.errors import StalePlanError
 
-pytestmark = pytest.mark.slow
-
 BACKEND = """\
   backend "s3" {
     bucket       = "BUCKET"

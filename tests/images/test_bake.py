@@ -12,8 +12,6 @@ from infra.drive.images.amis import BAKE, INPUTS, SOURCE
 from infra.drive.images.bake import BakeError
 from infra.localaws.faults import Fault, no_capacity, refused
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
-
 
 def test_an_image_in_every_region_and_nothing_else(world: World) -> None:
     amis = world.bake()
@@ -75,7 +73,6 @@ def test_a_spot_instance_does_it(world: World) -> None:
     assert {kind.split(".")[-1] for kind in world.left()} <= {"amis", "snapshots"}
 
 
-@pytest.mark.nightly
 def test_without_spot_capacity_one_on_demand_does_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +85,6 @@ def test_without_spot_capacity_one_on_demand_does_it(
     assert {kind.split(".")[-1] for kind in world.left()} <= {"amis", "snapshots"}
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("broken", "phase", "said"),
     [
@@ -109,7 +105,6 @@ def test_a_machine_that_fails_leaves_nothing(world: World, broken: str, phase: s
     world.assert_nothing_is_left()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

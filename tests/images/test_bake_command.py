@@ -17,8 +17,6 @@ from images.bake_environment import REGIONS, ROOT, World
 from infra.drive import localaws
 from infra.drive.images.journal import new_id
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=3)]
-
 LOCK = """\
 version: 1
 images:
@@ -145,7 +143,6 @@ def test_a_bake_that_is_stopped_leaves_nothing(project: Project, number: signal.
     project.world.assert_nothing_is_left()
 
 
-@pytest.mark.nightly
 def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
     project.world.break_machines("slow-chef")
     process = project.start("bake", "--image", "cpu", "--on-demand")
@@ -164,7 +161,6 @@ def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
         assert len(project.world.images_of(region)) == 2
 
 
-@pytest.mark.nightly
 def test_old_images_are_pruned_and_new_ones_stay(project: Project) -> None:
     baked = []
     for number in range(3):

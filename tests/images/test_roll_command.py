@@ -16,8 +16,6 @@ from images.test_roll import EAST, NEW, OLD, WEST, instances
 from infra.drive import localaws
 from infra.drive.aws import Aws
 
-pytestmark = [pytest.mark.slow]
-
 ROOT = Path(__file__).parents[2]
 SPEC = """\
 version: 1

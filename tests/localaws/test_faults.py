@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
-
 from infra.drive import localaws as process
 from infra.localaws.faults import no_capacity, refused, throttling
 from localaws.place import Place
-
-pytestmark = pytest.mark.heavy(minutes=1)
 
 
 def held(place: Place) -> set[str]:
@@ -28,7 +24,6 @@ def finished(place: Place, *, made: int) -> None:
     assert place.plan().code == 0
 
 
-@pytest.mark.slow
 def test_throttled_calls_are_tried_again(settle: Callable[..., Place]) -> None:
     place = settle("faults")
     place.server.control.order(throttling("CreateVpc", 2), throttling("CreateAutoScalingGroup", 1))
@@ -37,7 +32,6 @@ def test_throttled_calls_are_tried_again(settle: Callable[..., Place]) -> None:
     assert place.server.control.faults() == []
 
 
-@pytest.mark.slow
 def test_an_api_that_fails_half_way(settle: Callable[..., Place]) -> None:
     place = settle("faults")
     place.server.control.order(refused("CreateSubnet", "InternalError", "An internal error.", skip=1))
@@ -51,7 +45,6 @@ def test_an_api_that_fails_half_way(settle: Callable[..., Place]) -> None:
     assert process.inventory(place.server) == {}
 
 
-@pytest.mark.slow
 def test_a_group_that_gets_no_machines(settle: Callable[..., Place]) -> None:
     place = settle("faults", TF_VAR_patience="2s")
     place.server.control.order(no_capacity("p4d.24xlarge"))

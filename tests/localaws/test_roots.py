@@ -6,12 +6,8 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from infra.drive import localaws as process
 from localaws.place import Place
-
-pytestmark = [pytest.mark.nightly, pytest.mark.heavy(minutes=2)]
 
 ROOTS = ("storage", "services", "vpn", "interconnect", "network", "nodes")
 """Those that take longest go first."""
@@ -20,7 +16,6 @@ TOGETHER = 4
 """Roots that are applied at a time. They mostly sleep: Terraform's provider waits before it first asks."""
 
 
-@pytest.mark.slow
 def test_applied_then_no_changes_then_nothing_left(settle: Callable[..., Place]) -> None:
     """One test for all of them, so that they run beside each other."""
     with ThreadPoolExecutor(TOGETHER) as pool:

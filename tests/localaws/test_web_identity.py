@@ -41,8 +41,6 @@ from infra.resolve import lockfile
 from infra.resolve.cluster import resolve
 from localaws.place import Place
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
-
 MODULE = Path(__file__).parents[2] / "templates/terraform/modules/web_identity"
 OWN = "https://kubernetes.default.svc.cluster.local"
 
@@ -274,7 +272,6 @@ def test_tokens_of_the_issuer_before_are_good_for_the_api_still(world: World) ->
     assert not world.accepted(token), "a token for AWS is none for this API"
 
 
-@pytest.mark.nightly
 def test_another_key_signs_and_no_token_is_lost(world: World) -> None:
     """As `cluster.rotate-signing-key` has it, with one API server for all masters."""
     store = world.store
@@ -396,7 +393,6 @@ def test_everybody_reads_what_the_cluster_offers(world: World) -> None:
         world.alan.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps")
 
 
-@pytest.mark.nightly
 def test_the_issuer_moves_behind_cloudfront_and_no_token_is_lost(
     world: World, request: pytest.FixtureRequest
 ) -> None:
@@ -476,7 +472,6 @@ def unprotect(place: Place, *files: str) -> None:
         (place.folder / file).write_text(text.replace("prevent_destroy = true", "prevent_destroy = false"))
 
 
-@pytest.mark.nightly
 def test_applied_once_it_stays_as_it_is_and_goes_without_a_trace(
     world: World, request: pytest.FixtureRequest
 ) -> None:

@@ -26,7 +26,7 @@ from infra.drive.aws import Aws
 from infra.drive.images import packer
 from infra.errors import DriveError
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=5), pytest.mark.timeout(3000)]
+pytestmark = pytest.mark.timeout(3000)
 
 MORE = """\
 pools:

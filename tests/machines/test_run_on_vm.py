@@ -19,7 +19,7 @@ import pytest
 from client.process import Causeway, Finished
 from machines.vm import Vm
 
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=2), pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 _ADDRESS = "127.92.63.1"
 _TRAIN = """

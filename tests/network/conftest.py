@@ -13,6 +13,7 @@ from network.lab import Lab
 from network.laptops_place import Place, draw, place_machine
 from network.machine import Machine, Unavailable
 from network.machine import machine as made_machine
+from network.node import TEST_SECONDS
 from network.world import World, research
 
 _NEEDED = {
@@ -32,9 +33,7 @@ _NEEDED = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(
-                pytest.mark.timeout(1800)
-            )  # what is late says what it waited for, and has the logs
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
 
 
 def _check_packages() -> None:

@@ -10,8 +10,6 @@ from network.lab import Lab
 from network.machine import Machine
 from network.world import Site, World, research
 
-pytestmark = pytest.mark.nightly
-
 _FIRST, _SECOND = "198.51.100.10", "198.51.100.11"
 
 

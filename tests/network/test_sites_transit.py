@@ -10,8 +10,6 @@ from network.lab import Lab
 from network.machine import Machine
 from network.world import Site, World, research
 
-pytestmark = pytest.mark.nightly
-
 
 @pytest.fixture(scope="module")
 def transit(machine: Machine) -> Iterator[World]:

@@ -10,8 +10,6 @@ from network.machine import Machine
 from network.node import Node
 from network.world import World, research
 
-pytestmark = pytest.mark.nightly
-
 
 @pytest.fixture(scope="module")
 def variants(machine: Machine) -> Iterator[World]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -26,10 +25,7 @@ from golden_folders import (
     update,
 )
 
-from infra.load import load
-from infra.render import render
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
+from infra.drive.engine import find_engine
 
 MOST_LINES = 1200
 
@@ -161,19 +157,21 @@ def test_stale_folders_go_with_their_last_file(tmp_path: Path) -> None:
     assert differences(tmp_path, {f"{OUT}/c": "2"}) == []
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here")
-def test_terraform_finds_nothing_wrong_with_transit_gateways_and_static_routes(tmp_path: Path) -> None:
-    """The shipped specs are applied elsewhere, the torture has a test of its own."""
-    spec = load(FOLDER / "transit" / SPEC).spec
-    for path, text in render(resolve(spec, Lock(), "transit")[0]).items():
+@pytest.mark.parametrize("name", scenarios())
+def test_terraform_finds_every_root_valid_and_formatted(name: str, tmp_path: Path) -> None:
+    files, _ = rendered(FOLDER / name)
+    for path in (path for path in files if path.startswith("terraform/")):
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    for command in (["init", "-input=false"], ["validate"], ["fmt", "-check", "-recursive"]):
-        environment = {**os.environ, "CHECKPOINT_DISABLE": "1"}
+        file.write_text(files[path], encoding="utf-8")
+    environment = {**os.environ, "CHECKPOINT_DISABLE": "1"}
+    for command in (
+        ["init", "-input=false", "-backend=false", "-no-color"],
+        ["validate", "-no-color"],
+        ["fmt", "-check", "-recursive"],
+    ):
         ran = subprocess.run(
-            ["terraform", *command, *(["-no-color"] if command[0] != "fmt" else [])],
+            [*find_engine().argv, *command],
             cwd=tmp_path / "terraform", env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stdout + ran.stderr

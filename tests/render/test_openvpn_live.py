@@ -22,7 +22,7 @@ from infra.render.openvpn import profile, render
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import parse
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing())]
 
 SITE = "rack-a"
 

@@ -19,8 +19,6 @@ from selenium.webdriver.support.ui import WebDriverWait
 from infra.model import Cluster
 from infra.render.topology import render
 
-pytestmark = pytest.mark.slow
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

@@ -35,7 +35,6 @@ NASTY = (
 WRITABLE = st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t\r")
 """Control characters beside these three do not come out of a YAML file."""
 
-slow = pytest.mark.slow
 needs_terraform = pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here")
 
 
@@ -120,7 +119,6 @@ def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:
     assert values["regions"]["null"]["images"]["no"]["name"] == NASTY
 
 
-@slow
 @needs_terraform
 def test_terraform_reads_the_values_as_they_were_written(
     files: Files, values: dict[str, Any], tmp_path: Path
@@ -138,7 +136,6 @@ def test_terraform_reads_the_values_as_they_were_written(
     assert records == values["dns"]["records"]
 
 
-@slow
 @needs_terraform
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(WRITABLE), min_size=10, max_size=60))
@@ -150,7 +147,6 @@ def test_a_literal_says_what_the_text_says(tmp_path: Path, texts: list[str]) -> 
     assert found == [unicodedata.normalize("NFC", text) for text in [*texts, NASTY]]
 
 
-@slow
 @needs_terraform
 @settings(
     max_examples=8,

@@ -19,8 +19,6 @@ from infra.model import Cluster, to_json
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, dump, parse
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 WHOLE = settings(
     max_examples=50,
     deadline=None,

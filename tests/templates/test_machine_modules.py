@@ -22,7 +22,6 @@ from infra.drive.terraform import SILENT
 MODULES = Path(__file__).parents[2] / "templates" / "terraform" / "modules"
 NAMES = ("node_pool", "control_plane", "access")
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
 
 TAGS = {"cluster": "lab", "environment": "test", "site": "us-west-2"}
 USER_DATA = '#cloud-config\nwrite_files: [{path: /etc/é, content: "$${HOME} %%{if}"}]\n'

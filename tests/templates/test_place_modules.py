@@ -27,7 +27,6 @@ NAMES = (
     "transit_peering", "tracking_database",
 )  # fmt: skip
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
 
 TAGS = {"cluster": "lab", "environment": "test", "managed-by": "causeway"}
 ZONES = ("us-west-2a", "us-west-2b")

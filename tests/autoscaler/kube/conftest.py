@@ -46,7 +46,7 @@ def real(really: tuple[Server, Cluster]) -> Cluster:
     return really[1]
 
 
-@pytest.fixture(params=["here", pytest.param("real", marks=pytest.mark.slow)])
+@pytest.fixture(params=["here", "real"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """Each of them."""
     found: Cluster = request.getfixturevalue("near" if request.param == "here" else "real")

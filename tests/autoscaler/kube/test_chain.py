@@ -46,7 +46,7 @@ from infra.simulator.policy import Ours
 from infra.simulator.trace import Job, Trace
 from infra.simulator.world import World
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=5), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[3]
 MINE = "user-ada"
@@ -367,7 +367,6 @@ class Decided:
     """Jobs that began after others had ended."""
 
 
-@pytest.mark.nightly
 def test_a_burst_with_gangs_is_decided_as_in_the_simulator(chain: Chain) -> None:
     chain.exhausted("g5.xlarge", "us-west-2")
     chain.exhausted("g5.12xlarge", "us-west-2")

@@ -29,8 +29,6 @@ from infra.autoscaler.observed.snapshot import GPU
 from infra.localaws import faults
 from infra.render.kubernetes.manifests import SYSTEM
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=1)]
-
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -361,7 +359,6 @@ def test_a_day(lab: Lab) -> None:
     assert not [line for line in lab.lines() if line["level"] == "error"]
 
 
-@pytest.mark.nightly
 def test_a_day_of_processes_that_are_killed_at_any_moment(lab: Lab) -> None:
     random = Random(6)
     kills, left = 0, 0.0

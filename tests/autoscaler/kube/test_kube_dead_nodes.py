@@ -9,14 +9,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
 from autoscaler.kube.clusters import PODS, Cluster, fresh, until
 from autoscaler.kube.plane import planes
 
 from infra.autoscaler.decision import RemoveNode
 from infra.autoscaler.kube.writing import KubeWriter
-
-pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.heavy(minutes=2)]
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 

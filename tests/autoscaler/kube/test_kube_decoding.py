@@ -10,8 +10,6 @@ from autoscaler.kube.clusters import Cluster, Object, fresh
 from infra.autoscaler.kube.kinds import KINDS
 from infra.autoscaler.observed.decoding import Decoder, snapshot
 
-pytestmark = pytest.mark.slow
-
 PATHS = {each.name: each.paths[0] for each in KINDS}
 
 

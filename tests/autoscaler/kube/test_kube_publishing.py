@@ -21,8 +21,6 @@ from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Memory
 from infra.render.kubernetes.manifests import SYSTEM
 
-pytestmark = pytest.mark.slow
-
 PATH = f"/api/v1/namespaces/{SYSTEM}/configmaps/{NAME}"
 
 

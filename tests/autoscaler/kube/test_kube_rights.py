@@ -25,8 +25,6 @@ from infra.autoscaler.observed.decoding import Decoder
 from infra.autoscaler.reporting.news import News
 from infra.render.kubernetes.manifests import SYSTEM
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def account(real: Cluster) -> Iterator[Cluster]:

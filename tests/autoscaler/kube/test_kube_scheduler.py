@@ -18,8 +18,6 @@ from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.decoding import Decoder, snapshot
 from infra.autoscaler.placement import scale_up
 
-pytestmark = pytest.mark.slow
-
 DRIVER = "ebs.csi.aws.com"
 LIMITS: dict[str, int | None] = {"two": 2, "three": 3, "none": 0, "any": None}
 """Nodes by their names, and how many volumes the driver attaches there."""

@@ -302,7 +302,6 @@ def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Clust
         until(lambda: names(watcher, "Node") == {"a", "b"} and watcher.healthy)
 
 
-@pytest.mark.slow
 def test_a_real_server_that_is_restarted(really: tuple[Server, Cluster]) -> None:
     """It has forgotten all versions but the newest, and its own kinds for a moment."""
     server, cluster = really

@@ -351,7 +351,7 @@ def test_machines_that_boot_for_minutes_are_launched_once(spread: float) -> None
     assert found.launches == 31
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in (1, 2, 3))])
+@pytest.mark.parametrize("part", range(4))
 def test_what_boots_is_not_bought_again(part: int) -> None:
     """600 worlds. A loop that asks for nothing and sees nothing new is followed by equal ones, but for the
     time: so all 20 are run in one world of ten, and in the others the first three and the last."""

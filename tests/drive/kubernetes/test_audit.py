@@ -13,8 +13,6 @@ from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes.secrets import Keys
 
-pytestmark = pytest.mark.slow
-
 POLICY = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
 SECRETS = "/api/v1/namespaces/default/secrets"
 

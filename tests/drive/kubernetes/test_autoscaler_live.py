@@ -24,8 +24,6 @@ from infra.drive.secrets.local import LocalStore
 from infra.render.kubernetes import autoscaler
 from infra.render.kubernetes.manifests import SYSTEM
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[3]
 WORK = "autoscaler-live"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -24,8 +24,6 @@ from infra.drive.kubernetes.api import Api
 from infra.drive.secrets.local import LocalStore
 from infra.errors import UsageError
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[3]
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"

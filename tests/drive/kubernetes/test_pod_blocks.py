@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
-import pytest
 from drive.kubernetes.apiserver import node
 from golden_clusters import golden
 from msgspec.structs import replace
 
 from infra.drive.kubernetes import joining
 from infra.drive.kubernetes.api import Api
-
-pytestmark = pytest.mark.slow
 
 
 def test_servers_get_their_own_blocks_before_they_join(api: Api) -> None:

@@ -20,8 +20,6 @@ from infra.drive.kubernetes.refs import Ref
 from infra.drive.kubernetes.secrets import Keys
 from infra.errors import DriveError
 
-pytestmark = pytest.mark.slow
-
 NAMESPACE = "rollout"
 AGENTS = Ref("apps/v1", "DaemonSet", NAMESPACE, "agents")
 PAGE = Ref("apps/v1", "Deployment", NAMESPACE, "page")

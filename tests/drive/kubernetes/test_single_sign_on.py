@@ -32,8 +32,6 @@ from infra.model import Cluster
 from infra.model.platform import Oidc
 from infra.render.kubernetes import authentication
 
-pytestmark = pytest.mark.slow
-
 CLIENT = "kubectl"
 NASTY = """it's "$\\{n}" \\ 😀 é\t{}@lab.example"""
 CROWD = 2000

@@ -20,8 +20,6 @@ from infra.drive.ssh_connection import opened
 from infra.errors import DriveError
 from infra.model.software import Client
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 STATE = """\
 dpkg-query -W -f '${db:Status-Abbrev}${Version}' cinc chef 2>/dev/null
 readlink /usr/local/lib/causeway/client

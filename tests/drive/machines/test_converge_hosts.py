@@ -18,8 +18,6 @@ from infra.drive.machines.payload import payload, shared
 from infra.drive.machines.survey import everywhere, survey
 from infra.drive.ssh import CONFIG
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 NAMES = ("titan-01", "titan-02", "titan-03")
 
 

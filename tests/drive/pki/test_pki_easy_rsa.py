@@ -110,8 +110,6 @@ def test_the_numbers_of_revocation_lists_go_on(folder: Path, empty: Pki, later: 
     assert crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number == 0x2A + 1
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
 def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Clock) -> None:
     folder = make(tmp_path / "rsa", algorithm="rsa", bits="4096", passphrase=THEIRS)
     with pytest.raises(PkiError, match=r"ca\.key: the passphrase does not open it") as caught:

@@ -21,8 +21,6 @@ from infra.drive.pki import Pki, PkiError, encryption
 from infra.drive.secrets.local import LocalStore
 from infra.errors import DriveError
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 WRONG = "wrong horse battery"
 
 

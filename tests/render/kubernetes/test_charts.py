@@ -25,8 +25,6 @@ from infra.resolve.addons import nested
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
-pytestmark = pytest.mark.heavy(minutes=1)
-
 ENVIRONMENTS = Path(__file__).parents[3] / "environments"
 MINORS = [
     minor

@@ -17,8 +17,6 @@ from render.kubernetes.policy_world import RefusedError, World, until, world
 from infra.render.kubernetes import features
 from infra.render.kubernetes.manifests import of
 
-pytestmark = pytest.mark.slow
-
 NAMESPACE = "node-feature-discovery"
 AGENT = f"{NAMESPACE}-worker"
 GROUP = "nfd.k8s-sigs.io"

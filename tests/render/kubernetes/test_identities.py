@@ -20,8 +20,6 @@ from infra.model import Cluster
 from infra.render.kubernetes import guards, identities, namespaces
 from infra.render.kubernetes.tenants import GIDS, UID
 
-pytestmark = pytest.mark.slow
-
 ALAN = "user-alan"
 TEAM = "team-researchers"
 

@@ -33,8 +33,6 @@ from infra.model.kubernetes import PriorityClass
 from infra.render.kubernetes import grafana, guards, volumes
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
 
-pytestmark = pytest.mark.slow
-
 ADA, ALAN = "user-ada", "user-alan"
 CLASS, WITHOUT = "causeway.dev/gpu-class", "causeway.dev/without-gpus"
 FORMS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (lambda each: each, job)

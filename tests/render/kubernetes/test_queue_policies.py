@@ -14,8 +14,6 @@ from render.kubernetes.policy_world import RefusedError, World, collection, job,
 from infra.render.kubernetes import queue_policies
 from infra.render.kubernetes.queue_policies import PREFERRED
 
-pytestmark = pytest.mark.slow
-
 ADA = "user-ada"
 POOL, CLASS = "causeway.dev/pool", "causeway.dev/gpu-class"
 NEAR = {PREFERRED: "kubernetes.io/hostname"}

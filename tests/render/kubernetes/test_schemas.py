@@ -142,7 +142,6 @@ def test_kustomize_builds_every_object_that_was_rendered(scenario: str, tmp_path
     assert sorted(built) == sorted(each["metadata"]["name"] for _, each in objects(files))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("minor", MINORS)
 def test_kubectl_would_apply_it(minor: str, tmp_path: Path) -> None:
     files = rendered("research", minor)

@@ -16,8 +16,6 @@ from render.kubernetes.tracking_world import VENV, Tracking, found, now, pod_of,
 
 from infra.render.kubernetes import research, tracking
 
-pytestmark = [pytest.mark.slow, pytest.mark.heavy(minutes=2)]
-
 DAY = 86_400_000
 
 

@@ -132,7 +132,7 @@ def now() -> int:
 def tracked(folder: Path) -> Iterator[Tracking]:
     """MLflow with all that it needs, in a folder that is there. Skips where a program is missing."""
     if not (VENV / "bin/mlflow").exists():
-        pytest.skip("no .venv-mlflow: 'make packages' makes it")
+        pytest.skip("no .venv-mlflow: 'make setup-kubernetes' makes it")
     cluster = rendered()
     with ExitStack() as stack:
         port, database = stack.enter_context(reserved(2))
@@ -243,7 +243,7 @@ def postgres(folder: Path, port: int, password: str) -> Iterator[None]:
     """A real one, with the user and the database that the image makes of the rendered variables."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs and shutil.which("initdb") is None:
-        pytest.skip("no PostgreSQL: 'make packages' installs it")
+        pytest.skip("no PostgreSQL: 'tests/packages.sh' installs it")
     folder.mkdir()
     # It refuses to run as root.
     who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
