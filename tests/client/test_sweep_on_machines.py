@@ -166,7 +166,9 @@ def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(
     assert [each["number"] for each in more.json["trials"]] == [1, 2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.quarantine(reason="no trial runs for a moment after Ctrl-C", since="2026-11-27")
+@pytest.mark.quarantine(
+    reason="cause not known: failed without a real API server, passed with one", since="2026-11-27"
+)
 def test_ctrl_c_lets_go_and_stop_stops(lab: Lab, ada: Causeway, folder: Path) -> None:
     (folder / "job.yaml").write_text(_SEARCH.replace("name: toy", "name: held"))
     with held(lab):
