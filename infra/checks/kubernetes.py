@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from infra.catalogue import instances, releases
+from infra.catalogue import instances, ports, releases
 from infra.catalogue.labels import OURS
 from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant_one_of
@@ -245,3 +245,19 @@ def evicting_taint(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
                 )
+
+
+@check("K8S019", Level.ERROR, "A port that no pod may connect to.", waivable=False)
+def refused_egress(facts: Facts) -> Iterator[Finding]:
+    pods = facts.spec.kubernetes.pods
+    for index, each in enumerate(pods.egress):
+        for at, port in enumerate(each.ports):
+            if port in ports.refused(pods.backend)[each.protocol]:
+                what = (
+                    "NFS servers believe what a pod says of its user"
+                    if port == ports.NFS
+                    else (f"machines unpack what pods send there as a neighbour's {pods.backend}")
+                )
+                path = ("kubernetes", "pods", "egress", index, "ports", at)
+                hint = "mount it with storage.nfs" if port == ports.NFS else "leave it out"
+                yield Finding(path, f"{what}: pods do not reach port {port}", hint)

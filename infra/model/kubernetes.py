@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -82,6 +82,27 @@ class Overlay(Struct, frozen=True):
     """AWS site → the host name of the machine that its VPC's routes to pods and services lead to."""
 
 
+class AllowedEgress(Struct, frozen=True):
+    """Ports of a block that pods may connect to, though machines are near it."""
+
+    block: IPv4Network
+    protocol: Literal["tcp", "udp"]
+    ports: tuple[int, ...]
+
+
+class PodEgress(Struct, frozen=True):
+    """Where pods connect to nothing but what is named here, beside names (port 53)."""
+
+    machines: tuple[IPv4Network, ...]
+    """VPCs and LANs. Whole, as pools' machines have any address of theirs."""
+    endpoints: tuple[IPv4Network, ...]
+    """VPCs with interface endpoints, which serve HTTPS."""
+    refused: Mapping[str, tuple[int, ...]]
+    """Protocol → the ports that no pod connects to anywhere: NFS, and what the overlay unpacks."""
+    allowed: tuple[AllowedEgress, ...]
+    """What the spec allows."""
+
+
 class Kubernetes(Struct, frozen=True):
     """The cluster over all sites."""
 
@@ -91,6 +112,7 @@ class Kubernetes(Struct, frozen=True):
     """What machines get: ``1.36.2``; the minor alone where no patch release is pinned."""
     backend: Literal["vxlan", "host-gw", "wireguard"]
     overlay: Overlay
+    egress: PodEgress
     pods_per_node: int
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]

@@ -32,7 +32,7 @@ from infra.resolve.machines import resolve_images, resolve_machines, resolve_poo
 from infra.resolve.mounts import Joined
 from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
-from infra.resolve.overlay import PORTS, resolve_overlay
+from infra.resolve.overlay import overlay_ports, resolve_overlay
 from infra.resolve.places import (
     moved_regions,
     resolve_links,
@@ -50,6 +50,7 @@ from infra.resolve.platform import (
     resolve_ssh,
     resolve_storage,
 )
+from infra.resolve.pod_egress import resolve_pod_egress
 from infra.resolve.pool_names import plan_pool_names
 from infra.resolve.remote import resolve_vpn
 from infra.resolve.research import resolve_research, resolve_work
@@ -115,7 +116,9 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
     if masters and spec.research:
         storage = structs.replace(storage, work=resolve_work(spec, spec.research, environment, regions[0]))
     addons = resolve_addons(spec, offers(pools, sites, storage))
-    kubernetes = resolve_kubernetes(spec, overlay, addons, network.services)
+    kubernetes = resolve_kubernetes(
+        spec, overlay, resolve_pod_egress(spec, regions, sites), addons, network.services
+    )
     access = resolve_access(spec, zone, numbers.numbers, numbers.lock, ssh, vpn)
     cluster = Cluster(
         name=spec.name,
@@ -213,7 +216,7 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int], regions: tuple[
         peerings=resolve_peerings(spec),
         transit=resolve_transit(spec, regions),
         ipsec=resolve_ipsec(spec.network.hold),
-        overlay_ports=PORTS[spec.kubernetes.pods.backend],
+        overlay_ports=overlay_ports(spec.kubernetes.pods.backend),
     )
 
 

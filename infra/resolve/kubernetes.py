@@ -13,7 +13,11 @@ from infra.spec import Spec
 
 
 def resolve_kubernetes(
-    spec: Spec, overlay: made.Overlay, addons: tuple[made.AddOn, ...], services: IPv4Network
+    spec: Spec,
+    overlay: made.Overlay,
+    egress: made.PodEgress,
+    addons: tuple[made.AddOn, ...],
+    services: IPv4Network,
 ) -> made.Kubernetes:
     """The cluster's settings."""
     written = spec.kubernetes
@@ -22,6 +26,7 @@ def resolve_kubernetes(
         release=_release(written.version, written.patch),
         backend=written.pods.backend,
         overlay=overlay,
+        egress=egress,
         pods_per_node=written.pods.pods_per_node,
         labels=dict(sorted(written.labels.items())),
         priority_classes=priority_classes(spec),

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from infra.catalogue.ports import OVERLAY
 from infra.model.kubernetes import Overlay
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Port
 from infra.spec import Spec
 from infra.spec.lines import POD_OVERHEAD, most_for_pods, narrowest
-
-PORTS: Final[Mapping[str, tuple[Port, ...]]] = {
-    "vxlan": (Port("vxlan", "udp", 8472, 8472),),
-    "host-gw": (),
-    "wireguard": (Port("wireguard", "udp", 51820, 51821),),
-}
-"""flannel's backends → the ports they use (flannel, Documentation/backends.md)."""
 
 _INTERFACES: Final = {"vxlan": "flannel.1", "host-gw": None, "wireguard": "flannel-wg"}
 """What flannel calls its interface: with VXLAN by its network identifier, which is 1."""
@@ -24,6 +18,12 @@ _INTERFACES: Final = {"vxlan": "flannel.1", "host-gw": None, "wireguard": "flann
 _TAKEN_OFF: Final = {"vxlan": 50, "host-gw": 0, "wireguard": 80}
 """What flannel takes off the size it is told (pkg/backend, ``encapOverhead`` and ``overhead``): WireGuard's
 is for IPv6 between nodes, which we do not have."""
+
+
+def overlay_ports(backend: str) -> tuple[Port, ...]:
+    """What machines' firewalls open to each other for flannel."""
+    used = OVERLAY[backend]
+    return (Port(backend, "udp", used[0], used[-1]),) if used else ()
 
 
 def resolve_overlay(

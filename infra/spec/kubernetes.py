@@ -25,6 +25,19 @@ class ControlPlane(Part):
     """Their root volume, etcd's data on it."""
 
 
+class PodEgress(Part):
+    """A server of the lab's own in a LAN or a VPC, which pods may connect to."""
+
+    cidr: Annotated[Cidr, IN_PLACE]
+    """Its address, ``10.200.0.50/32``, or a block of the LAN or the VPC."""
+    ports: Annotated[
+        tuple[Annotated[Int, Field(ge=1, le=65535)], ...], Field(min_length=1, max_length=64), IN_PLACE
+    ]
+    """Its ports."""
+    protocol: Annotated[Literal["tcp", "udp"], IN_PLACE] = "tcp"
+    """Their protocol."""
+
+
 class PodNetwork(Part):
     """Flannel."""
 
@@ -38,6 +51,9 @@ class PodNetwork(Part):
     """The most pods on a node; decides each node's block."""
     mtu: Annotated[Int | None, Field(ge=576, le=9216), IN_PLACE("pods that start from now on have it")] = None
     """The largest packet of a pod, in bytes. Default: the most that gets from every node to every other."""
+    egress: Annotated[tuple[PodEgress, ...], IN_PLACE("each node's next run of Chef brings the rules")] = ()
+    """What pods may connect to in LANs and VPCs beyond names, the API and AWS's endpoints. Default:
+    nothing."""
 
 
 class AddOn(Part):

@@ -7,8 +7,8 @@ lines of Python: kube-network-policies itself is not here.
 from __future__ import annotations
 
 import pytest
-from cookbooks.kitchen import COOKBOOKS
 from golden_clusters import golden
+from network import pod_rules
 from network.lab import Lab
 from network.node import Node, wait_for
 
@@ -89,8 +89,7 @@ def test_the_metadata_service_answers_the_node_and_no_pod(nodes: tuple[Node, Nod
     paths = [(METADATA[0], "one"), (METADATA[1], "one"), (METADATA[0], "two")]
     for address, pod in paths:  # without the rules, it answers
         wait_for(lambda: reaches(worker, address, pod), f"{address} from {pod}")  # noqa: B023
-    worker.write("/etc/causeway/pods.nft", (COOKBOOKS / "kubernetes/files/pods.nft").read_text())
-    worker.check("nft", "--file", "/etc/causeway/pods.nft")
+    pod_rules.load(worker, golden("research"))
     for address, pod in paths:
         assert not reaches(worker, address, pod), (address, pod)
     assert all(reaches(worker, RESOLVER, pod) for pod in ("one", "two"))
@@ -101,13 +100,12 @@ def test_the_metadata_service_answers_the_node_and_no_pod(nodes: tuple[Node, Nod
 def test_a_service_leads_no_pod_around_the_rule(nodes: tuple[Node, Node]) -> None:
     """kube-proxy rewrites a service's address before packets are forwarded."""
     _, worker = nodes
-    worker.write("/etc/causeway/pods.nft", (COOKBOOKS / "kubernetes/files/pods.nft").read_text())
-    worker.check("nft", "--file", "/etc/causeway/pods.nft")
-    chain = "chain prerouting { type nat hook prerouting priority dstnat; ip daddr 10.96.0.%d dnat to %s; }"
+    pod_rules.load(worker, golden("research"))
+    chain = "chain prerouting { type nat hook prerouting priority dstnat; ip daddr 10.0.16.%d dnat to %s; }"
     for last, target in ((10, RESOLVER), (11, METADATA[0])):
         worker.check("nft", f"table ip service-{last} {{ {chain % (last, target)}; }}")
-    assert reaches(worker, "10.96.0.10", "one")
-    assert not reaches(worker, "10.96.0.11", "one")
+    assert reaches(worker, "10.0.16.10", "one")
+    assert not reaches(worker, "10.0.16.11", "one")
 
 
 def wait() -> Object:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from network import pod_rules
 from network.figures import figures
 from network.lab import service
 from network.laptops import Access, Laptop, Server, echoes, join_overlay, resolver
@@ -59,6 +60,7 @@ def reach(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
         server.install()
         server.start()
         server.start_names()
+        pod_rules.load(server.node, cluster)
     home = lab.nat("home", "203.0.113.200", "192.168.178.1/24")
     laptop = Laptop.behind(home, "laptop", "192.168.178.20/24", "192.168.178.1", _WORLD)
     yield Reach(world, access, servers, laptop)
@@ -69,6 +71,7 @@ def reach(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
         server.node.check("nft", "delete", "table", "ip", "cluster_dns")
         server.node.check("nft", "delete", "table", "ip", f"service_{_WEB.replace('.', '_')}")
         server.node.ip("link del flannel.1")
+        pod_rules.unload(server.node)
 
 
 def _dns_service(address: str, pod: str, pods: str) -> str:

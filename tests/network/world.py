@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
+from network import pod_rules
 from network.aws import AwsRegion
 from network.daemons import Charon, Frr, IkeSa
 from network.figures import figures
@@ -332,6 +333,7 @@ class World:
                     str(block[1]),
                     mtu,
                 )
+                pod_rules.load(node, self.cluster)
                 self._pods[name] = made, address
         return self._pods
 

@@ -29,6 +29,17 @@ default['kubernetes']['pods_per_node'] = 110
 # Whether the API server keeps an audit log.
 default['kubernetes']['audit'] = true
 
+# What pods may reach of machines: `machines` are the networks that machines are in, where pods reach names (port 53),
+# the API, port 443 in `endpoints`, and what is `allowed`: {'block', 'protocol', 'ports'}. Ports that are `refused` they
+# reach nowhere. `overlay` is the interface by which other machines' pods come; nil where they come as they are.
+default['kubernetes']['egress'] = {
+  'overlay' => 'flannel.1',
+  'refused' => { 'tcp' => [2049], 'udp' => [2049, 8472] },
+  'machines' => [],
+  'endpoints' => [],
+  'allowed' => [],
+}
+
 # The node's name in the cluster. nil: `node['causeway']['name']`, or the host's.
 default['kubernetes']['node_name'] = nil
 

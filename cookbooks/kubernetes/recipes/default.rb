@@ -112,9 +112,22 @@ directory '/etc/causeway' do
   mode '0755'
 end
 
-cookbook_file '/etc/causeway/pods.nft' do
-  source 'pods.nft'
+egress = settings['egress']
+template '/etc/causeway/pods.nft' do
+  source 'pods.nft.erb'
   mode '0644'
+  variables(
+    pods: node['causeway']['pods'],
+    services: node['causeway']['services'],
+    dns: node['causeway']['cluster_dns'],
+    api_port: (settings['endpoint'] || node['causeway']['api']).to_s[/\d+\z/] || 6443,
+    master: node.read('causeway', 'role') == 'control-plane',
+    overlay: egress['overlay'],
+    refused: egress['refused'].to_h,
+    machines: egress['machines'].to_a,
+    endpoints: egress['endpoints'].to_a,
+    allowed: egress['allowed'].to_a
+  )
   notifies :reload, 'systemd_unit[causeway-pods.service, now]', :delayed
 end
 

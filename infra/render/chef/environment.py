@@ -90,12 +90,27 @@ def _kubernetes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     kubernetes = cluster.kubernetes
     return {
         **kubeadm.attributes(cluster, outputs),
+        "egress": _egress(kubernetes),
         "version": kubernetes.version,
         "package_version": _package_version(kubernetes),
         "pods_per_node": kubernetes.pods_per_node,
         "endpoint": _endpoint(cluster),
         "audit": kubernetes.audit,
         "cluster_domain": cluster.access.vpn.cluster_domain,
+    }
+
+
+def _egress(kubernetes: Kubernetes) -> dict[str, Any]:
+    egress = kubernetes.egress
+    return {
+        "overlay": kubernetes.overlay.interface,
+        "refused": {protocol: list(ports) for protocol, ports in egress.refused.items()},
+        "machines": [str(block) for block in egress.machines],
+        "endpoints": [str(block) for block in egress.endpoints],
+        "allowed": [
+            {"block": str(each.block), "protocol": each.protocol, "ports": list(each.ports)}
+            for each in egress.allowed
+        ],
     }
 
 

@@ -15,6 +15,8 @@ PODS: Final[Object] = {
     "operations": ["CREATE"],
     "resources": ["pods"],
 }
+EPHEMERAL: Final[Object] = {**PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
+"""Containers that are added to a pod that is there already."""
 WORK: Final[tuple[Object, ...]] = tuple(
     {
         "apiGroups": [group],

@@ -3,8 +3,8 @@
 kube-network-policies (kubernetes-sigs) runs on every node where people's pods do. It sees the first packet
 of each connection to or from a pod that a policy selects, and lets it pass or not (nftables, NFQUEUE). Where
 it is too busy to answer, or has crashed, packets are dropped; on an upgrade of itself it takes its rules away
-first, and they pass. What must hold then as well is in the cookbook ``kubernetes``, ``pods.nft``. Until it
-has read the policies a node has no network for pods: ``flannel`` waits for ``QUEUE``.
+first, and they pass. What must hold then as well is in the cookbook ``kubernetes``, ``pods.nft.erb``. Until
+it has read the policies a node has no network for pods: ``flannel`` waits for ``QUEUE``.
 """
 
 from __future__ import annotations

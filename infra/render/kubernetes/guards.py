@@ -8,19 +8,25 @@ A claim on the paths of machines
 A place in a queue
     is what the queue gives: a person may take a workload out of it, and change nothing else of it. What a
     controller has made for work that was let in is let in with it, so nobody else may say that it has.
+Packets of one's own making
+    (``NET_RAW``) are nothing that a container needs: it is dropped from each. One that asks for it keeps it,
+    which Pod Security allows in namespaces of the level ``privileged`` alone.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.admission import validating
-from infra.render.kubernetes.manifests import Documents, Object
+from infra.render.kubernetes.admission import EPHEMERAL, PODS, validating
+from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.tenants import OF_TENANTS
 from infra.render.kubernetes.volumes import claims_made_beforehand
+
+_CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 SYSTEM: Final = (
     "request.userInfo.username.startsWith('system:')"
@@ -33,9 +39,14 @@ _ENGINEER: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues')
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """``names.yaml``, ``claims.yaml`` and ``queues.yaml``."""
+    """``names.yaml``, ``claims.yaml``, ``queues.yaml`` and ``packets.yaml``."""
     queued = [*_workloads(), *_owners()] if cluster.kubernetes.has("kueue") else []
-    return {"names.yaml": _names(cluster), "claims.yaml": _claims(cluster), "queues.yaml": queued}
+    return {
+        "names.yaml": _names(cluster),
+        "claims.yaml": _claims(cluster),
+        "queues.yaml": queued,
+        "packets.yaml": _packets(cluster),
+    }
 
 
 def _names(cluster: Cluster) -> list[Object]:
@@ -135,6 +146,48 @@ def _owners() -> list[Object]:
         f"({SYSTEM}) || {_ENGINEER} ||"
         f" {controller('object')} == (oldObject == null ? [] : {controller('oldObject')})",
         "only controllers make what a controller owns: leave ownerReferences with controller: true out",
+    )
+
+
+def _packets(cluster: Cluster) -> list[Object]:
+    name, api = f"packets.{OURS}", mutating_api(cluster.kubernetes.version)
+    patches = [patch for kind in _CONTAINERS for patch in _without_net_raw(kind)]
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [PODS, EPHEMERAL]},
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " + ".join(patches)}}],
+    }
+    binding = {"policyName": name, "matchResources": {"namespaceSelector": OF_TENANTS}}
+    return [
+        of(api, "MutatingAdmissionPolicy", name, spec=spec),
+        of(api, "MutatingAdmissionPolicyBinding", name, spec=binding),
+    ]
+
+
+def _without_net_raw(kind: str) -> Iterator[str]:
+    """In CEL: what each container of a kind lacks, from the outside in; JSON Patch makes no parents."""
+    pod = "object.spec"
+    every = f"lists.range(has({pod}.{kind}) ? size({pod}.{kind}) : 0)"
+    context = f"{pod}.{kind}[i].securityContext"
+    capabilities = f"{context}.capabilities"
+    path = f"'/spec/{kind}/' + string(i) + '/securityContext"
+    bare, unsaid = f"!has({context})", f"!has({capabilities})"
+    undropped = f"({unsaid} || !has({capabilities}.drop))"
+    asked = f"!{bare} && !{unsaid} && has({capabilities}.add) && {capabilities}.add.exists(c, c == 'NET_RAW')"
+    for missing, below, value in (
+        (bare, "", "{}"),
+        (f"{bare} || {unsaid}", "/capabilities", "{}"),
+        (f"{bare} || {undropped}", "/capabilities/drop", "[]"),
+    ):
+        yield (
+            f"{every}.filter(i, ({missing}) && !({asked}))"
+            f".map(i, JSONPatch{{op: 'add', path: {path}{below}', value: {value}}})"
+        )
+    kept = f"{bare} || {undropped} || !{capabilities}.drop.exists(c, c in ['ALL', 'NET_RAW'])"
+    yield (
+        f"{every}.filter(i, ({kept}) && !({asked}))"
+        f".map(i, JSONPatch{{op: 'add', path: {path}/capabilities/drop/-', value: 'NET_RAW'}})"
     )
 
 

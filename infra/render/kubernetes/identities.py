@@ -20,7 +20,7 @@ from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.admission import PODS, WORK, pod_specs, validating
+from infra.render.kubernetes.admission import EPHEMERAL, PODS, WORK, pod_specs, validating
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
 from infra.render.kubernetes.tenants import ENFORCE, GIDS, OF_TENANTS, UID
 from infra.render.kubernetes.volumes import claims_on_paths
@@ -37,8 +37,6 @@ _VOLUMES: Final = (
 )
 """Kinds of volumes that people may ask for: those of Pod Security's level ``restricted``, without ``csi``, by
 which a driver of NFS mounts whatever the pod names."""
-
-_EPHEMERAL: Final[Object] = {**PODS, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers"]}
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -64,7 +62,7 @@ def _written(cluster: Cluster, claims: list[str]) -> list[Object]:
     api = mutating_api(cluster.kubernetes.version)
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [PODS, _EPHEMERAL]},
+        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [PODS, EPHEMERAL]},
         "matchConditions": [
             {"name": "on-a-path", "expression": _on_a_path("object.spec", json.dumps(claims))}
         ],
@@ -206,7 +204,7 @@ _PINNED: Final[tuple[Object, ...]] = (
 
 
 def _refused(name: str, variables: list[Object], validations: tuple[Object, ...]) -> list[Object]:
-    rules = [PODS, _EPHEMERAL, *WORK]
+    rules = [PODS, EPHEMERAL, *WORK]
     return validating(
         f"{name}.{OURS}", rules, validations, variables=variables, namespaces=_guarded_namespaces()
     )

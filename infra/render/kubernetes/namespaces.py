@@ -7,8 +7,9 @@ itself, monitoring and internal pages, and laptops; ``firewall`` is what enforce
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, collapse_addresses
+from itertools import pairwise
 from typing import Any, Final
 
 from infra.catalogue import addons
@@ -20,12 +21,11 @@ from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_o
 _ADMISSION: Final = "pod-security.kubernetes.io"
 METADATA: Final = "169.254.169.254/32"
 """Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
-Hop limit 1 and the node's own rules (cookbook ``kubernetes``, ``pods.nft``) shut the way as well."""
+Hop limit 1 and the node's own rules (cookbook ``kubernetes``, ``pods.nft.erb``) shut the way as well."""
 _EVERYWHERE: Final = "0.0.0.0/0"
-_NFS: Final = 2049
-"""The port of NFS servers and of EFS's mount targets. They believe a client's word on who it is, which a
-machine's kernel gives truthfully and a program in a pod need not."""
 _LAST: Final = 65535
+_DNS: Final = 53
+_HTTPS: Final = 443
 
 _ASKED: Final = {"cpu": "500m", "memory": "1Gi"}
 """What a container asks for that does not say. No limits: whoever forgets one is not killed for it."""
@@ -144,16 +144,42 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
         "egress": [
             # Pods' side of the rule: whom they may reach is for the others' own policies to say.
             {"to": [{"namespaceSelector": {}}]},
-            {
-                "to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [METADATA]}}],
-                "ports": [
-                    {"protocol": protocol, "port": first, "endPort": last}
-                    for protocol in ("TCP", "UDP")
-                    for first, last in ((1, _NFS - 1), (_NFS + 1, _LAST))
-                ],
-            },
+            *_outside(cluster),
         ],
     }
+
+
+def _outside(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """What is no pod, as the rules of nodes have it, which hold also while policies are not in force."""
+    egress = cluster.kubernetes.egress
+    machines = [str(block) for block in egress.machines]
+    yield {
+        "to": [{"ipBlock": {"cidr": _EVERYWHERE, "except": [METADATA, *machines]}}],
+        "ports": [
+            {"protocol": protocol.upper(), "port": first, "endPort": last}
+            for protocol, refused in egress.refused.items()
+            for first, last in _between(refused)
+        ],
+    }
+    plane = cluster.control_plane
+    api = [("tcp", plane.port)] if plane is not None else []
+    rules: list[tuple[Sequence[IPv4Network], Iterable[tuple[str, int]]]] = [
+        (egress.machines, [("tcp", _DNS), ("udp", _DNS), *api]),
+        (egress.endpoints, [("tcp", _HTTPS)]),
+        *(([each.block], [(each.protocol, port) for port in each.ports]) for each in egress.allowed),
+    ]
+    for blocks, ports in rules:
+        if blocks:
+            yield {
+                "to": [{"ipBlock": {"cidr": str(block)}} for block in blocks],
+                "ports": [{"protocol": protocol.upper(), "port": port} for protocol, port in ports],
+            }
+
+
+def _between(refused: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The ranges of ports around some that are left out, in order."""
+    edges = [0, *refused, _LAST + 1]
+    return ((low + 1, high - 1) for low, high in pairwise(edges) if high - low > 1)
 
 
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:

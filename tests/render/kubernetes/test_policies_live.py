@@ -519,6 +519,45 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
     assert sites(made("x", "nfs-results", nodeAffinity=stated)) == [["b"]]
 
 
+def test_no_container_makes_packets_of_its_own(here: World, cluster: Cluster) -> None:
+    for each in guards.objects(cluster)["packets.yaml"]:
+        here.admin.apply(each)
+    alan = here.somebody("alan", "causeway:researchers")
+    said: list[tuple[dict[str, Any] | None, list[str]]] = [
+        (None, ["NET_RAW"]),
+        ({}, ["NET_RAW"]),
+        ({"capabilities": {}}, ["NET_RAW"]),
+        ({"capabilities": {"add": ["SYS_CHROOT"]}}, ["NET_RAW"]),
+        ({"capabilities": {"drop": ["KILL"]}}, ["KILL", "NET_RAW"]),
+        ({"capabilities": {"drop": ["NET_RAW"]}}, ["NET_RAW"]),
+        ({"capabilities": {"drop": ["ALL"]}}, ["ALL"]),
+    ]
+
+    def made(kind: str) -> list[list[str]]:
+        each = pod("x", ALAN)
+        each["spec"][kind] = [
+            {
+                "name": f"c{number}",
+                "image": "none",
+                **({} if context is None else {"securityContext": context}),
+            }
+            for number, (context, _) in enumerate(said)
+        ]
+        found = alan.create(each, dry=True)["spec"][kind]
+        return [one.get("securityContext", {}).get("capabilities", {}).get("drop", []) for one in found]
+
+    wanted = [drop for _, drop in said]
+    until(lambda: "" if made("containers") == wanted else None)
+    assert made("initContainers") == wanted
+    alan.create(pod("debugged", ALAN))
+    where = f"/api/v1/namespaces/{ALAN}/pods/debugged/ephemeralcontainers"
+    more = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "none"}]}}
+    debugged = here.admin.call("PATCH", where, more, "application/strategic-merge-patch+json")
+    (added,) = debugged["spec"]["ephemeralContainers"]
+    assert added["securityContext"]["capabilities"]["drop"] == ["NET_RAW"]
+    here.admin.delete(pod("debugged", ALAN))
+
+
 def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> None:
     for each in guards.objects(cluster)["names.yaml"]:
         here.admin.apply(each)

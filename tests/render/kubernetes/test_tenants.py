@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from infra.catalogue.identities import KUBECONFIGS
 from infra.model import NO_OUTPUTS, Cluster
+from infra.model.kubernetes import AllowedEgress
 from infra.render.kubernetes import access, firewall, namespaces
 
 
@@ -85,8 +87,37 @@ def test_pods_are_reached_by_their_own_by_ours_and_by_laptops_and_never_reach_cr
     assert kept.broadcast_address == research.network.pods.broadcast_address
     for region in research.regions:
         assert any(region.vpc.subnet_of(block) for block in namespaces.laptops(research))
-    outside = policy["egress"][1]["to"][0]["ipBlock"]
-    assert outside == {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}
+
+
+def test_pods_reach_the_internet_and_of_machines_names_and_the_api(research: Cluster) -> None:
+    blocks = [*(each.vpc for each in research.regions), *(each.lan for each in research.sites)]
+    allowed = AllowedEgress(IPv4Network("10.200.0.50/32"), "udp", (161, 5432))
+    egress = replace(research.kubernetes.egress, allowed=(allowed,), endpoints=(research.regions[0].vpc,))
+    changed = replace(research, kubernetes=replace(research.kubernetes, egress=egress))
+    policy = next(iter(of_kind(namespaces, changed, "NetworkPolicy").values()))["spec"]
+    pods, internet, machines, endpoints, stated = policy["egress"]
+    assert pods == {"to": [{"namespaceSelector": {}}]}
+    (outside,) = internet["to"]
+    assert outside["ipBlock"]["cidr"] == "0.0.0.0/0"
+    excepted = [IPv4Network(each) for each in outside["ipBlock"]["except"]]
+    assert IPv4Network("169.254.169.254/32") in excepted
+    assert all(any(block.subnet_of(each) for each in excepted) for block in blocks)
+
+    def ports(rule: Any) -> set[tuple[str, int]]:
+        return {
+            (each["protocol"], port)
+            for each in rule
+            for port in range(each["port"], each.get("endPort", each["port"]) + 1)
+        }
+
+    every = {(protocol, port) for protocol in ("TCP", "UDP") for port in range(1, 65536)}
+    assert every - ports(internet["ports"]) == {("TCP", 2049), ("UDP", 2049), ("UDP", 8472)}
+    assert ports(machines["ports"]) == {("TCP", 53), ("UDP", 53), ("TCP", 6443)}
+    assert machines["to"] == [{"ipBlock": {"cidr": str(each)}} for each in excepted[1:]]
+    assert endpoints["to"] == [{"ipBlock": {"cidr": str(research.regions[0].vpc)}}]
+    assert ports(endpoints["ports"]) == {("TCP", 443)}
+    assert stated["to"] == [{"ipBlock": {"cidr": "10.200.0.50/32"}}]
+    assert ports(stated["ports"]) == {("UDP", 161), ("UDP", 5432)}
 
 
 def test_quotas_are_the_specs(research: Cluster) -> None:

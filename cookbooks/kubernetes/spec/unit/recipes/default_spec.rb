@@ -34,8 +34,8 @@ describe 'kubernetes::default' do
         .with_content('"--config-dir=/etc/kubernetes/kubelet.conf.d --node-labels=gpu-class=old"')
     end
 
-    it 'keeps pods from NFS servers and the metadata service before the kubelet starts any' do
-      expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('dport 2049')
+    it 'keeps pods from machines and the metadata service before the kubelet starts any' do
+      expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('udp dport { 2049, 8472 }')
       expect(chef_run).to render_file('/etc/causeway/pods.nft').with_content('ip daddr 169.254.169.254')
       expect(chef_run).to enable_systemd_unit('causeway-pods.service')
       expect(chef_run).to start_systemd_unit('causeway-pods.service, now')
@@ -44,7 +44,7 @@ describe 'kubernetes::default' do
     end
 
     it 'loads changed rules without a restart, which would be one of the kubelet' do
-      expect(chef_run.cookbook_file('/etc/causeway/pods.nft'))
+      expect(chef_run.template('/etc/causeway/pods.nft'))
         .to notify('systemd_unit[causeway-pods.service, now]').to(:reload).delayed
     end
 
