@@ -80,7 +80,7 @@ class Code(Part):
     path: str = "."
     """The folder, relative to the job file."""
     include: tuple[str, ...] = Field(default=(), strict=False)
-    """Only these, as patterns of a `.gitignore`."""
+    """Only these, as patterns of a `.gitignore`. One without wildcards is shipped though git ignores it."""
     exclude: tuple[str, ...] = Field(default=(), strict=False)
     """Not these, as patterns of a `.gitignore`, besides those of `.causewayignore`."""
     limit: Size | None = None
@@ -205,8 +205,9 @@ class Job(Part):
     shm: Size | None = None
     """Shared memory at `/dev/shm`, a part of `memory`. Default: half of it."""
     launcher: Literal["auto", "none", "torchrun", "tensorflow"] = "auto"
-    """Starts the processes of a worker. `auto`: `torchrun` if the run has more than one GPU, its command is
-    `python …` and its image is not one for TensorFlow."""
+    """Starts the processes of a worker. `auto`: `torchrun` if the run has more than one GPU, its command ends
+    with a line `python …`, and the cluster does not say that its image is for something else. The plan says
+    which, and why."""
     priority: Label | None = None
     """A priority class of the cluster. Default: the cluster's default."""
     group: Label | None = None

@@ -26,6 +26,8 @@ _COMMAND = "a command goes after `--`: causeway run -- python train.py"
 """A hint for a person who named the program where the job file goes."""
 _SHORT = {"code": "path", "tracking": "record"}
 """Part → the field that it is written short as, where that is not ``count``."""
+_PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
+"""Dotted fields that may be written short."""
 _BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|form:.*")
 """Parts of pydantic's locations that name a type rather than a field."""
 _FORMS: Mapping[str, type[BaseModel]] = {
@@ -138,16 +140,25 @@ def _note_lines(
 
 
 def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
-    """Sets a field. A part that is written short, ``gpus: 4``, is written out first."""
-    first, *rest = keys
-    if not rest:
-        values[first] = value
-        return
-    inner = values.get(first)
-    if not isinstance(inner, dict):
-        short = {} if inner is None else {_SHORT.get(first, "count"): inner}
-        inner = values[first] = short
-    _put(inner, tuple(rest), value)
+    """Sets a field. A part that is written short, ``gpus: 4``, is written out first. A value that is short
+    for a part sets that field of it, and leaves the others: ``--gpus 4`` keeps their model."""
+    *outer, last = keys
+    for depth, key in enumerate(outer, 1):
+        inner = values.get(key)
+        if not isinstance(inner, dict):
+            short = {} if inner is None else {_short_of(keys[:depth]): inner}
+            inner = values[key] = short
+        values = inner
+    is_short = isinstance(value, str | int) and not (last == "code" and value is False)
+    if is_short and isinstance(values.get(last), dict) and _PARTS.fullmatch(".".join(keys)):
+        values[last] = {**values[last], _short_of(keys): value}
+    else:
+        values[last] = value
+
+
+def _short_of(keys: tuple[str, ...]) -> str:
+    """The field that a part is written short as."""
+    return _SHORT.get(keys[-1], "count")
 
 
 def _is_field(dotted: str) -> bool:

@@ -33,35 +33,42 @@ class Launch:
     launcher: Launcher
     script: str
     """Shell; ``$CAUSEWAY_RANK``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set where it runs."""
+    why: str = ""
+    """What it starts, and why so; empty where there is one process and could be no other."""
     note: str = ""
     """What a person should know about the choice."""
 
 
-def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str = "torchrun") -> Launch:
+def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str | None = "torchrun") -> Launch:
     """The launch of one role.
 
     ``gpus``: of one worker, and so the processes of ``torchrun`` (one without GPUs). ``image_launcher``: what
-    the image is for. InputError where ``torchrun`` was asked for and the command is not a Python program.
+    the image is for; None where nobody says. InputError where ``torchrun`` was asked for and the command is
+    not a Python program.
     """
     processes = max(gpus, 1)
-    if asked == "auto":
-        if image_launcher == "tensorflow":
-            return Launch("tensorflow", run)
-        if processes * nodes == 1 or image_launcher != "torchrun":
-            return Launch("none", run)
-        if _STARTS_PROCESSES.search(run):
-            return Launch("none", run, "the command starts its processes itself")
-    if asked in ("none", "tensorflow"):
-        return Launch("tensorflow" if asked == "tensorflow" else "none", run)
+    if asked == "tensorflow":
+        return Launch("tensorflow", run, "TF_CONFIG names the workers, as the job says")
+    if asked == "auto" and image_launcher == "tensorflow":
+        return Launch("tensorflow", run, "TF_CONFIG names the workers: its image is for TensorFlow")
+    if processes * nodes == 1 and asked != "torchrun":
+        return Launch("none", run)
+    if asked == "none":
+        return Launch("none", run, "one process a worker, as the job says")
+    if asked == "auto" and (image_launcher == "none" or (image_launcher is None and not gpus)):
+        return Launch("none", run, "one process a worker: its image is not known to be for PyTorch")
+    if asked == "auto" and _STARTS_PROCESSES.search(run):
+        return Launch("none", run, "the command starts its processes itself")
     script = under_torchrun(run, processes=processes, nodes=nodes)
     if script is None and asked == "auto":
-        return Launch(
-            "none", run, "its last line is not `python …`, so it runs once a worker, without torchrun"
-        )
+        note = "its last line is not `python …`, so it runs once a worker, without torchrun"
+        return Launch("none", run, note=note)
     if script is None:
         hint = "make `python …` its last line, or start torchrun in it and set launcher: none"
         raise InputError([Problem("launcher", "run", "torchrun can't start this command", hint)])
-    return Launch("torchrun", script)
+    many = f"{processes} processes a worker, one a GPU" if gpus > 1 else "one process a worker"
+    other = "" if asked == "torchrun" else "; `launcher: none` starts the command alone"
+    return Launch("torchrun", script, f"{many}{other}")
 
 
 def under_torchrun(run: str, *, processes: int, nodes: int) -> str | None:

@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -76,6 +77,8 @@ WAIT_FOR_FIRST = 600
 """Seconds until the name of the first worker must be known."""
 PART = 8 << 20
 """Bytes after which a new part of the output begins."""
+_NO_PROGRAM = re.compile(r"\S*python[\d.]*: (No module named |Error while finding module specification for )")
+"""What Python says of ``-m`` with a module that is not there: no exception."""
 _LIMIT = 4000
 _DUMPED = 5
 """Seconds that stacks take to be written."""
@@ -336,6 +339,8 @@ def summary(
     # is not done.
     if stopped is not None and (not code or first is None or first["at"] >= stopped):
         code = STOPPED
+    elif code and first is None and (missing := _NO_PROGRAM.match((said["lines"] or [""])[-1])):
+        code, said["reason"] = NEVER_WORKS, missing.string
     elif code and first is not None:
         said["at"], said["lines"] = first["at"], first["lines"]
         if "rank" in first:

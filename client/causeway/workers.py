@@ -29,8 +29,9 @@ class Workers:
     """In bytes. None, here and above: what goes with the GPUs."""
 
 
-def workers_of(job: Job, *, image_launcher: str = "torchrun") -> tuple[Workers, ...]:
-    """The roles of a job, in its order. ``image_launcher``: what its image is for."""
+def workers_of(job: Job, *, image_launcher: str | None = "torchrun") -> tuple[Workers, ...]:
+    """The roles of a job, in its order. ``image_launcher``: what its image is for; None where
+    nobody says."""
     if not job.roles:
         launch = choose(
             job.launcher, job.run, gpus=job.gpus.count, nodes=job.nodes, image_launcher=image_launcher

@@ -12,7 +12,8 @@ class ResearchImage(Struct, frozen=True):
 
     name: str
     image: str
-    launcher: Literal["torchrun", "tensorflow", "none"]
+    launcher: Literal["torchrun", "tensorflow", "none"] | None
+    """What starts the processes of jobs in it; None where nobody says."""
 
 
 class Research(Struct, frozen=True):

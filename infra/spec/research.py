@@ -16,8 +16,9 @@ class ResearchImage(Part):
 
     image: Annotated[ImageReference, IN_PLACE]
     """Its reference, best with a digest: ``pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime``."""
-    launcher: Annotated[Literal["torchrun", "tensorflow", "none"], IN_PLACE] = "none"
-    """What starts the processes of a job in it that names no launcher."""
+    launcher: Annotated[Literal["torchrun", "tensorflow", "none"] | None, IN_PLACE] = None
+    """What starts the processes of a job in it that names no launcher. Default: ``torchrun`` for ``python …``
+    on more than one GPU, else none."""
 
 
 class ResearchCode(Part):

@@ -37,6 +37,9 @@ from render.kubernetes.policy_world import Api, RefusedError
 from infra.drive.kubernetes import certificates
 
 NODE = "stand-in"
+NOWHERE = "nowhere.invalid/"
+"""A registry that has no images."""
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*")
 _TICK = 0.2
 _ADDRESS = "10.250.0.1"
 
@@ -248,6 +251,8 @@ class StandIn:
         statuses: Any,
     ) -> int:
         name = container["name"]
+        if self._never_starts(pod, container, own, statuses):
+            return 137
         command, env = self._prepared(pod, container, folder, volumes)
         with self._log(pod, name).open("ab") as log:
             process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -267,6 +272,44 @@ class StandIn:
         ended = _ending(code, (folder / f"message-{name}").read_text())
         own[-1] = {**_about(container), "state": {"terminated": ended}}
         return code
+
+    def _never_starts(self, pod: Any, container: Any, own: list[Any], statuses: Any) -> bool:
+        """Waits for what a container lacks, and says so, as a kubelet does, until the pod is deleted."""
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        while lacking := self._lacking(pod, container):
+            waiting = {**_about(container), "state": {"waiting": lacking}, "ready": False}
+            own[:] = [*(each for each in own if each["name"] != container["name"]), waiting]
+            self._patch(pod, {"phase": "Pending", **statuses})
+            time.sleep(1)
+            try:
+                if self._admin.call("GET", path)["metadata"].get("deletionTimestamp"):
+                    return True
+            except RefusedError:
+                return True
+        own[:] = [each for each in own if each["name"] != container["name"]]
+        return False
+
+    def _lacking(self, pod: Any, container: Any) -> dict[str, str]:
+        """``state.waiting``; empty where it lacks nothing. Images are all here but those of ``nowhere``."""
+        image = container["image"]
+        if not _IMAGE.fullmatch(image):
+            return {"reason": "InvalidImageName", "message": f'Failed to apply default image tag "{image}"'}
+        if image.startswith(NOWHERE):
+            said = f'failed to resolve reference "{image}": {image}: not found'
+            return {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}": {said}'}
+        space = pod["metadata"]["namespace"]
+        for each in container.get("env", ()):
+            if wanted := each.get("valueFrom", {}).get("secretKeyRef"):
+                reason = {"reason": "CreateContainerConfigError"}
+                try:
+                    path = f"/api/v1/namespaces/{space}/secrets/{wanted['name']}"
+                    data = self._admin.call("GET", path).get("data", {})
+                except RefusedError:
+                    return {**reason, "message": f'secret "{wanted["name"]}" not found'}
+                if wanted["key"] not in data:
+                    where = f"{space}/{wanted['name']}"
+                    return {**reason, "message": f"couldn't find key {wanted['key']} in Secret {where}"}
+        return {}
 
     def _prepared(
         self, pod: Any, container: Any, folder: Path, volumes: Mapping[str, str]
@@ -342,7 +385,8 @@ class StandIn:
         """All names of its run, as its service would give them."""
         names = []
         for container in pod["spec"]["containers"]:
-            hosts = json.loads(self._variables(pod, container).get("CAUSEWAY_HOSTS", "{}"))
+            written = {each["name"]: each.get("value", "") for each in container.get("env", ())}
+            hosts = json.loads(_expanded(written.get("CAUSEWAY_HOSTS", "{}"), {}))
             names += [host.rpartition(":")[0] for of_role in hosts.values() for host in of_role]
         own = f"127.0.0.1 localhost {NAME}"
         (folder / "hosts").write_text(f"{own}\n{_ADDRESS} {' '.join(names)}\n")

@@ -6,9 +6,10 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from hypothesis import strategies as some
 
 from causeway.code.archive import RefusedArchiveError, digest_of, unpack, write_archive
 from causeway.code.difference import changes, unified
+from causeway.code.imports import why_not_found
 from causeway.code.limit import check_limit, largest
 from causeway.code.secrets import find_secrets
-from causeway.code.tree import Entry, list_tree
+from causeway.code.tree import Entry, ignoring, list_tree, look
 from causeway.errors import InputError
+from causeway.job import Code
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -86,11 +89,82 @@ def test_without_git_all_is_shipped_but_caches_and_environments(folder: Path) ->
     assert paths(folder) == ["d/e.txt", "train.py"]
 
 
-def test_an_environment_that_git_tracks_is_not_shipped(folder: Path) -> None:
+def test_what_git_tracks_is_code_whatever_it_is_called(folder: Path) -> None:
     git(folder, "init", "-q")
-    write(folder, {"train.py": "", "env/pyvenv.cfg": "", "env/lib/x.py": ""})
-    git(folder, "add", ".")
+    tracked = ["src/integrations/wandb/__init__.py", "src/node_modules/x.js", "venv/a.py", "env/pyvenv.cfg"]
+    write(folder, dict.fromkeys(tracked, ""))
+    git(folder, "add", "-f", ".")
+    new = ["wandb/run-1/log", "a/mlruns/0/meta.yaml", "own/pyvenv.cfg", "own/lib/x.py", "a/__pycache__/x.pyc"]
+    write(folder, dict.fromkeys(new, ""))
+    assert paths(folder) == sorted(tracked)
+    assert [*look(folder).left_out] == ["a/mlruns/", "own/", "wandb/"]
+    write(folder, {".causewayignore": "/src/node_modules/\n!/wandb/\n"})
+    assert paths(folder) == sorted(
+        {*tracked, "wandb/run-1/log", ".causewayignore"} - {"src/node_modules/x.js"}
+    )
+
+
+def test_what_is_left_out_without_git_is_named(folder: Path) -> None:
+    files = ["train.py", "env/pyvenv.cfg", "env/lib/x.py", "node_modules/x/y.js", "__pycache__/a.pyc"]
+    write(folder, dict.fromkeys(files, ""))
+    assert [*look(folder).left_out] == ["env/", "node_modules/"]
+
+
+def test_an_ignored_file_is_shipped_by_those_who_name_it(folder: Path) -> None:
+    git(folder, "init", "-q")
+    ignored = ["gen/msg_pb2.py", "gen/deep/x_pb2.py", "build/lib.py", "gen/__pycache__/a.pyc"]
+    write(folder, {".gitignore": "gen/\nbuild/\n", "train.py": "", **dict.fromkeys(ignored, "")})
+    assert paths(folder) == [".gitignore", "train.py"]
+    assert paths(folder, include=["train.py", "gen/msg_pb2.py"]) == ["gen/msg_pb2.py", "train.py"]
+    assert paths(folder, include=["*.py"]) == ["train.py"], "a wildcard means code"
+    assert paths(folder, include=["*.py", "/gen/"], exclude=["deep/"]) == ["gen/msg_pb2.py", "train.py"]
+    write(folder, {".causewayignore": "!/gen/\n/.gitignore\n"})
+    assert paths(folder) == [".causewayignore", "gen/deep/x_pb2.py", "gen/msg_pb2.py", "train.py"]
+
+
+def broken_index(folder: Path) -> None:
+    (folder / ".git/index").write_bytes(b"x" * 64)
+
+
+def broken_head(folder: Path) -> None:
+    (folder / ".git/HEAD").unlink()
+
+
+def broken_worktree(folder: Path) -> None:
+    shutil.rmtree(folder / ".git")
+    (folder / ".git").write_text("gitdir: /nowhere/.git/worktrees/x\n")
+
+
+@pytest.mark.parametrize("broken", [broken_index, broken_head, broken_worktree])
+def test_a_repository_that_git_cannot_read_ships_nothing(
+    folder: Path, broken: Callable[[Path], None]
+) -> None:
+    git(folder, "init", "-q")
+    write(folder, {".gitignore": "secret\n", "secret": "", "a/train.py": ""})
+    broken(folder)
+    for each in (folder, folder / "a"):
+        with pytest.raises(InputError) as raised:
+            list_tree(each)
+        assert [(one.where, one.field) for one in raised.value.problems] == [(str(each), "code")]
+
+
+def test_a_repository_of_another_user_ships_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(folder, "init", "-q")
+    write(folder, {"train.py": ""})
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own tests do so
+    with pytest.raises(InputError, match=r"safe\.directory"):
+        list_tree(folder)
+
+
+def test_without_a_git_program_a_repository_ships_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, {"train.py": ""})
+    monkeypatch.setenv("PATH", str(folder))
     assert paths(folder) == ["train.py"]
+    (folder / ".git").mkdir()
+    with pytest.raises(InputError, match="git is not on PATH"):
+        list_tree(folder)
 
 
 def test_own_patterns_and_the_jobs(folder: Path) -> None:
@@ -112,6 +186,24 @@ def test_links_stay_links_and_those_that_leave_the_folder_are_refused(folder: Pa
     with pytest.raises(InputError) as raised:
         list_tree(folder)
     assert [problem.where.rpartition("project/")[2] for problem in raised.value.problems] == ["a/out", "home"]
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("gen.msg_pb2", "echo '!/gen/' >> .causewayignore"),
+        ("lab.data", "--env PYTHONPATH=src"),
+        ("lab", "--env PYTHONPATH=src"),
+        ("train", ""),
+        ("numpy", ""),
+    ],
+)
+def test_a_module_that_is_in_the_folder_is_not_one_to_install(folder: Path, module: str, said: str) -> None:
+    git(folder, "init", "-q")
+    files = ["gen/msg_pb2.py", "src/lab/__init__.py", "src/lab/data.py", "train.py"]
+    write(folder, {".gitignore": "gen/\n", **dict.fromkeys(files, "")})
+    hint = why_not_found(module, folder, Code())
+    assert said in hint if said else not hint
 
 
 # -- The archive --------------------------------------------------------------------------------------------
@@ -211,12 +303,32 @@ def test_over_the_limit_the_largest_paths_are_named() -> None:
     assert check_limit("project", found, 1502) == []
     (problem,) = check_limit("project", found, 1501)
     assert [line.split("echo ")[1] for line in problem.hint.splitlines()[1:]] == [
-        f"'/{path}' >> .causewayignore" for path in ("data/img/", "weights/old/a.bin", "src/a.py")
+        f"'/{path}' >> .causewayignore" for path in ("data/img/", "weights/old/a.bin")
     ]
 
 
+def test_a_folder_with_code_is_taken_apart() -> None:
+    shards = {f"src/shards/{n}.npz": 10 for n in range(300)}
+    beside = {f"src/{n}.Bin": 20 for n in range(20)}
+    found = dict(largest(entries({**shards, **beside, "src/train.py": 30, "src/model/net.py": 1})))
+    assert found == {"src/shards/": 3000, "src/*.Bin": 400, "src/train.py": 30, "src/model/net.py": 1}
+
+
 def test_ten_at_most() -> None:
-    assert len(largest(entries({f"{n}.bin": n for n in range(30)}))) == 10
+    assert len(largest(entries({f"{n}.{n}": n for n in range(30)}))) == 10
+
+
+@pytest.mark.parametrize(
+    "name", ["it's", "a b", "*.npz", "what?", "[x]", "back\\slash", "#x", "!x", "end ", "$HOME", "ß"]
+)
+def test_what_is_proposed_leaves_out_that_and_nothing_else(folder: Path, name: str) -> None:
+    """By any name, and in any shell."""
+    near = ["its", "ab", "x.npz", "what1", "x", "backslash", "end", "s"]
+    for shell in ("sh", "bash"):
+        write(folder, {f"{each}/data": "" for each in (name, *near)})
+        (folder / ".causewayignore").unlink(missing_ok=True)
+        subprocess.run([shell, "-c", ignoring(f"{name}/")], cwd=folder, check=True)
+        assert paths(folder) == sorted([".causewayignore", *(f"{each}/data" for each in near)])
 
 
 @pytest.mark.parametrize(
@@ -234,6 +346,17 @@ def test_ten_at_most() -> None:
         ("settings.py", "KEY = 'AKIA" + "ABCDEFGHIJKLMNOP'", True),
         ("settings.py", "token = 'ghp_" + "a" * 36 + "'", True),
         ("train.py", "akia = hf_model('x')", False),
+        ("settings.py", "OPENAI = 'sk-proj-" + "aB3_" * 12 + "'", True),
+        ("style.css", ".sk-folding-cube-with-a-very-long-name-of-its-own {}", False),
+        ("task.py", "name = 'task-" + "aB3" * 15 + "'", False),
+        ("run.sh", "export WANDB_API_KEY=" + "0a" * 20, True),
+        ("train.py", "wandb.login(key='" + "0a" * 20 + "')", True),
+        ("train.py", "wandb.init(project='x')  # commit " + "0a" * 20, False),
+        (".npmrc", "//registry.npmjs.org/:_authToken=npm_" + "a1" * 18, True),
+        (".npmrc", "//registry.npmjs.org/:_authToken=${NPM_TOKEN}", False),
+        (".npmrc", "registry=https://registry.npmjs.org/", False),
+        (".netrc", "", True),
+        ("setup.sh", "echo machine api.wandb.ai login user password " + "0a" * 20 + " >>~/.netrc", True),
     ],
 )
 def test_what_looks_like_a_secret_is_named(folder: Path, path: str, text: str, refused: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from causeway.errors import InputError, Problem
-from causeway.job import Code, Job, seeded, written
+from causeway.job import Code, Gpus, Job, seeded, written
 from causeway.jobfile import LoadedJob, load
 
 
@@ -161,6 +161,35 @@ def test_options_win_and_their_problems_name_them(folder: Path) -> None:
     ).job
     assert (job.gpus.count, job.gpus.model, job.env) == (4, "t4", {"A": "1", "B": "2"})
     assert problems(folder, "run: x\ntime: 1h\n", time="soon") == [("--time", "time")]
+
+
+@pytest.mark.parametrize("way", ["option", "set"])
+def test_a_short_value_leaves_the_other_fields_of_its_part(folder: Path, way: str) -> None:
+    """However it is given: ``--gpus 4`` or ``--set gpus=4``."""
+    file = folder / "job.yaml"
+    file.write_text(
+        "run: x\ngpus: {count: 1, model: t4, memory: 10 GiB, class: old, interconnect: efa}\n"
+        "code: {path: src, exclude: ['*.log']}\ntracking: {experiment: a}\n"
+        "roles: {worker: {count: 1, cpus: 2, gpus: {count: 1, model: t4}}}\n"
+    )
+    given = {"gpus": 4, "code": "lib", "tracking": False, "roles.worker": 3, "roles.worker.gpus": 2}
+    if way == "option":
+        del given["roles.worker.gpus"]  # options have one dot at most
+        job = load(file, given, {}).job
+    else:
+        job = load(file, {}, {name: str(value).lower() for name, value in given.items()}).job
+    gpus = job.gpus
+    assert (gpus.count, gpus.model, gpus.class_, gpus.interconnect) == (4, "t4", "old", "efa")
+    assert gpus.memory == 10 << 30
+    assert isinstance(job.code, Code)
+    assert (job.code.path, job.code.exclude) == ("lib", ("*.log",))
+    assert (job.tracking.record, job.tracking.experiment) == (False, "a")
+    worker = job.roles["worker"]
+    assert (worker.count, worker.cpus) == (3, 2)
+    assert worker.gpus is not None
+    assert (worker.gpus.count, worker.gpus.model) == (2 if way == "set" else 1, "t4")
+    assert load(file, {}, {"code": "false"}).job.code is False
+    assert load(file, {}, {"gpus": "{model: k80}"}).job.gpus == Gpus(model="k80")
 
 
 def test_set_fills_the_command_and_quotes(folder: Path) -> None:

@@ -25,12 +25,13 @@ import pytest
 import yaml
 from autoscaler.kube.clusters import fresh
 from client.jobset_world import World, person, worlds
-from client.pods import NODE, can_run, wait
+from client.pods import NODE, NOWHERE, can_run, wait
 from client.process import Causeway, program
 from client.terminals import Terminal
 from kube_tools import kubectl
 from ports import reserved
 
+from causeway.cluster.blocked import blocked
 from causeway.commands.shell import WAITS
 from client import real_node
 from infra.render.kubernetes import grafana
@@ -184,6 +185,42 @@ def test_after_an_init_container_that_fails_nothing_starts(pods: Pods) -> None:
     ended = terminated(pod, "initContainerStatuses")
     assert (pod["status"]["phase"], ended["exitCode"], ended["message"]) == ("Failed", 78, "why\n")
     assert "terminated" not in pod["status"]["containerStatuses"][0]["state"]
+
+
+_KEY = {"secretKeyRef": {"name": "given", "key": "KEY"}}
+
+
+def test_what_keeps_a_container_from_starting_is_named_until_it_is_there(world: World, pods: Pods) -> None:
+    """The kubelet's own words, of which ``causeway.cluster.blocked`` makes a person's."""
+    secrets, space = "/api/v1/namespaces/pods/secrets", {"name": "given", "namespace": "pods"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": space, "stringData": {"OTHER": "x"}}
+    image = f"{NOWHERE}none:1"
+    waits = pods.start("true", main={"env": [{"name": "KEY", "valueFrom": _KEY}]})
+    others = [pods.start("true", main={"image": each}) for each in (image, "No Image")]
+
+    def why(name: str) -> Any:
+        return blocked(pods.get(name))
+
+    try:
+        found = wait(lambda: why(waits), _PATIENCE)
+        assert (found.reason, found.lasts) == ("CreateContainerConfigError", True)
+        assert "pods has no Secret given" in str(found)
+        assert "--from-literal=KEY=" in found.fix
+        pulled, named = (wait(partial(why, each), _PATIENCE) for each in others)
+        assert pulled.reason in ("ErrImagePull", "ImagePullBackOff")
+        assert image in pulled.what
+        assert (named.reason, named.lasts) == ("InvalidImageName", True)
+        world.admin.create(secret)
+        wait(lambda: "has no key KEY" in str(why(waits)), _PATIENCE)
+        world.admin.call(
+            "PATCH", f"{secrets}/given", {"stringData": {"KEY": "x"}}, "application/merge-patch+json"
+        )
+        assert pods.ended(waits)["status"]["phase"] == "Succeeded"
+        assert why(waits) is None
+    finally:
+        for each in others:
+            pods.delete(each, 0)
+        world.admin.call("DELETE", f"{secrets}/given")
 
 
 _SAVES = """

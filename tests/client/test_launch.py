@@ -55,6 +55,10 @@ def test_several_nodes_meet_at_the_first() -> None:
         ("auto", "python t.py", 0, 2, "torchrun", "torchrun"),
         ("auto", "python t.py", 8, 1, "tensorflow", "tensorflow"),
         ("auto", "python t.py", 8, 1, "none", "none"),
+        ("auto", "python t.py", 8, 1, None, "torchrun"),
+        ("auto", "python t.py", 1, 2, None, "torchrun"),
+        ("auto", "python t.py", 0, 2, None, "none"),
+        ("auto", "bash t.sh", 8, 1, None, "none"),
         ("auto", "torchrun t.py", 8, 1, "torchrun", "none"),
         ("auto", "accelerate launch t.py", 8, 1, "torchrun", "none"),
         ("auto", "bash t.sh", 8, 1, "torchrun", "none"),
@@ -62,8 +66,15 @@ def test_several_nodes_meet_at_the_first() -> None:
         ("tensorflow", "python t.py", 1, 1, "torchrun", "tensorflow"),
     ],
 )
-def test_the_choice(asked: str, run: str, gpus: int, nodes: int, image: str, launcher: str) -> None:
+def test_the_choice(asked: str, run: str, gpus: int, nodes: int, image: str | None, launcher: str) -> None:
     assert choose(asked, run, gpus=gpus, nodes=nodes, image_launcher=image).launcher == launcher
+
+
+def test_the_plan_says_which_launcher_and_why_where_there_is_a_choice() -> None:
+    assert not choose("auto", "python t.py", gpus=1, nodes=1).why
+    assert "8 processes" in choose("auto", "python t.py", gpus=8, nodes=2, image_launcher=None).why
+    for asked, image in (("none", "torchrun"), ("auto", "none"), ("auto", "tensorflow"), ("torchrun", None)):
+        assert choose(asked, "python t.py", gpus=8, nodes=1, image_launcher=image).why, (asked, image)
 
 
 def test_a_command_that_runs_once_although_there_are_more_gpus_is_said() -> None:

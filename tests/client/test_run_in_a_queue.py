@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import yaml
 from client.jobset_world import World, person, worlds
-from client.pods import can_run, wait
+from client.pods import NOWHERE, can_run, wait
 from client.process import Causeway, program
 from drive.kubernetes.apiserver import NAME
 
+from causeway.cluster.connection import Cluster as Connection
+from causeway.end_blocked import Watch
 from infra.render.kubernetes import queues as queueing
 from infra.render.kubernetes import research
 from infra.render.kubernetes.manifests import SYSTEM
@@ -95,6 +97,37 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder:
     found = yaml.safe_load(ada("why", name, "--json").out)
     assert found["restarts"] == 0
     ada("stop", name)
+
+
+def test_a_run_that_cannot_start_says_so_is_stopped_and_goes_on_once_it_can(
+    ada: Causeway, world: World, folder: Path
+) -> None:
+    lacking = {"name": "keyed", "run": "true", "gpus": 0, "secrets": {"given": "KEY"}}
+    (folder / "job.yaml").write_text(yaml.safe_dump(lacking))
+    refused = ada("run", "job.yaml", "-d")
+    assert (refused.code, "kubectl create secret generic given -n user-ada" in refused.err) == (2, True)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given", "namespace": "user-ada"}}
+    world.admin.create({**secret, "stringData": {"OTHER": "x"}})
+    refused = ada("run", "job.yaml", "-d")
+    assert (refused.code, "no key KEY" in refused.err) == (2, True)
+    arguments = ("--gpus", "0", "--name", "lost", "--image", f"{NOWHERE}none:1", "--", "true")
+    name = ada("run", "-d", "--json", *arguments).json["run"]
+    wait(lambda: "there is no image" in ada("why", name).out)
+    assert "1 blocked" in ada("ps").out
+    watch = Watch(Connection(str(_of_account(world, research.BLOCKED))), patience=60)
+    assert (watch.look(0), watch.look(59)) == ([], [])
+    ((namespace, stopped, why),) = watch.look(60)
+    assert (namespace, stopped, why.reason) == ("user-ada", name, "ImagePullBackOff")
+    wait(lambda: state(ada, name) == "stopped")
+    said = ada("why", name).out
+    assert f"{NOWHERE}none:1" in said
+    assert f"causeway resume {name}" in said
+    assert watch.look(1000) == []
+    # What a person stops later, or another time, they need not be told.
+    assert ada("resume", name).code == 0
+    wait(lambda: state(ada, name) == "starting")
+    assert ada("stop", name).code == 0
+    wait(lambda: state(ada, name) == "stopped")
 
 
 _TRAINS = """
@@ -435,6 +468,17 @@ def _keep_days(world: World, days: int) -> None:
     offer["code"]["keep_days"] = days
     data = {"data": {"cluster.json": json.dumps(offer)}}
     world.admin.call("PATCH", path, data, "application/merge-patch+json")
+
+
+def _of_account(world: World, name: str) -> Path:
+    """The kubeconfig of a service account of ours: what it may do is what its pod may."""
+    account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{name}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    config = yaml.safe_load(world.kubeconfigs["ada"].read_text())
+    config["users"][0]["user"] = {"token": world.admin.call("POST", account, asked)["status"]["token"]}
+    path = world.folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
 
 
 def _written(world: World) -> dict[str, str]:

@@ -78,9 +78,23 @@ def test_an_import_that_fails_will_fail_again(tmp_path: Path) -> None:
     assert ended.status["reason"] == "ModuleNotFoundError: No module named 'nothing_of_the_sort'"
 
 
-def test_a_program_that_is_asked_to_stop_may_save_and_that_is_no_failure(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_will_fail_again(tmp_path: Path) -> None:
+    """Python says so without an exception."""
+    for module in ("nothing_of_the_sort", "nothing.of_the_sort"):
+        ended = run(tmp_path, f"{sys.executable} -m {module}")
+        assert ended.code == runtime.NEVER_WORKS
+        assert f"No module named '{module.partition('.')[0]}'" in ended.status["reason"].replace(
+            f"named {module}", f"named '{module}'"
+        )
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_program_that_is_asked_to_stop_may_save_and_is_neither_done_nor_failed(
+    tmp_path: Path, code: int
+) -> None:
     script = (
-        "trap 'test -e $CAUSEWAY_STOP && echo saved; exit 1' TERM; echo ready; while :; do sleep 0.05; done"
+        f"trap 'test -e $CAUSEWAY_STOP && echo saved; exit {code}' TERM; echo ready;"
+        " while :; do sleep 0.05; done"
     )
     process = start(tmp_path, script, CAUSEWAY_STOP=str(tmp_path / "stop"))
     assert process.stdout is not None

@@ -73,7 +73,7 @@ class Image:
     """A container image that jobs name."""
 
     reference: str
-    launcher: str
+    launcher: str | None
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from causeway.cluster.blocked import blocked
 from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.labels import (
     API,
+    BLOCKED,
     CODE,
     CONTINUES,
     EXACTLY,
@@ -44,6 +46,9 @@ _TIME_IS_UP = "MaximumExecutionTimeExceeded"
 """What Kueue's reason ends with where the declared time has passed."""
 
 
+_STOPS = 120
+"""Seconds that Kueue may take to stop what it is told to."""
+
 OVER = ("done", "failed", "timed-out")
 """States that Kueue 0.19 lets no run leave, whatever its Workload's ``active`` says."""
 
@@ -68,6 +73,8 @@ class Worker:
     """As the cluster calls it."""
     image: str = ""
     """What its container runs, as the kubelet says, with the digest; empty before it runs."""
+    blocked: str = ""
+    """Why it can't start, and what to do, of one whose image or Secret can't be had."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ class Run:
     image: str = ""
     """The reference of its image."""
     waits_for: str = ""
-    """Why it does not run, of one that is queued or stopped; in Kueue's words."""
+    """Why it does not run, of one that is queued, starts or was stopped."""
 
     @property
     def cost(self) -> float | None:
@@ -396,12 +403,16 @@ def _run(found: Any, pods: Sequence[Any], workload: Any, place: _Place) -> Run:
         parameters=json.loads(annotations.get(PARAMETERS, "{}")),
         repeats=annotations.get(EXACTLY, ""),
         image=_image(found),
-        waits_for=_waits_for(about, state, workload),
+        waits_for=_waits_for(about, state, reason, workload, workers),
     )
 
 
-def _waits_for(about: Any, state: str, workload: Any) -> str:
+def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequence[Worker]) -> str:
     """Why a run does not run; empty for one that does, or has ended."""
+    if state == "starting":
+        return next((f"{each.role}-{each.rank}: {each.blocked}" for each in workers if each.blocked), "")
+    if state == "stopped" and reason:
+        return f"{reason}; then causeway resume {about['name']}"
     if state == "stopped" and (search := about["labels"].get(SWEEP)):
         return f"its search stopped it early, or a person did; causeway sweep show {search}"
     return waiting_for(about["name"], workload) if state in ("queued", "stopped") else ""
@@ -432,11 +443,21 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
                 _changed(evicted),
                 f"it ran for all of its `time`, {exact_duration(int(time))}",
             )
-        return "stopped", _changed(evicted), ""
+        return "stopped", _changed(evicted), _could_not_start(found, evicted)
     started = [each.started for each in workers if each.state == "running" and each.started]
     if started:
         return "running", min(started), ""
     return "starting", _changed(_conditions(workload or {}).get("Admitted")), ""
+
+
+def _could_not_start(found: Any, evicted: Any) -> str:
+    """Why a run was stopped that could not start; empty for one that a person stopped, now or since."""
+    text = found["metadata"].get("annotations", {}).get(BLOCKED)
+    if text is None or evicted is None:
+        return ""
+    said = json.loads(text)
+    recent = abs(_time(evicted["lastTransitionTime"]).timestamp() - said["at"]) < _STOPS
+    return f"it could not start: {said['why']}" if recent else ""
 
 
 def has_ended(found: Any) -> bool:
@@ -513,6 +534,7 @@ def _worker(pod: Any, place: _Place) -> Worker:
         ended=_ended(terminated, status) if state in ("done", "failed") else None,
         gpu_model=model,
         image=main.get("imageID", ""),
+        blocked=str(blocked(pod) or "") if state == "starting" else "",
     )
 
 

@@ -95,7 +95,7 @@ def submission(
     any more."""
     job = of_trial(order.job, given)
     image = offer.images.get(job.image or offer.default_image)
-    workers = workers_of(job, image_launcher=image.launcher if image else "none")
+    workers = workers_of(job, image_launcher=image.launcher if image else None)
     return Submission(
         f"{order.name}-{number}", namespace, order.person, job, [fit(job, each, offer) for each in workers],
         offer, order.code, given={name: plain(value) for name, value in given.items()}, source=order.source,
@@ -342,8 +342,9 @@ class ClusterBench:
             if state in ("done", "failed"):
                 over[row.number] = (why or "it failed") if state == "failed" else ""
             elif row.state == "running" and run.suspended and run.state in ("stopped", "timed-out"):
-                self.ledger.note(row, state="stopped", cause=run.why or "a person stopped it")
-                self.say(f"trial {row.number} stopped: {row.cause}")
+                state = "failed" if run.state == "stopped" and run.why else "stopped"
+                self.ledger.note(row, state=state, cause=run.why or "a person stopped it")
+                self.say(f"trial {row.number} {row.state}: {row.cause}")
         if over:
             self._note_ends([self._rows[number] for number in over], over)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
-from causeway.code.tree import IGNORE_FILE, Entry
+from causeway.code.tree import Entry, appending, ignoring
 from causeway.errors import Problem
 from causeway.units import format_size
 
@@ -13,24 +14,41 @@ DEFAULT_LIMIT = 256 << 20
 """Bytes before compression, where no cluster says otherwise."""
 _SHOWN = 10
 _MOST = 0.8
-"""A folder stands for what is in it unless one entry holds more than this share of it."""
+"""A folder stands for what is in it unless one entry holds more than this share of it, or code is beside."""
+_CODE = (".py", ".ipynb", ".sh", ".yaml", ".yml", ".toml", ".cfg", ".txt", ".md", ".cu", ".cpp", ".h")
+_ALIKE = 4
+"""So many files of one folder and ending, which is not code's, are one pattern."""
 
 
 def check_limit(where: str, entries: Iterable[Entry], limit: int) -> list[Problem]:
-    """One problem that names the ten largest paths, or none."""
+    """One problem that names what is largest, or none."""
     entries = list(entries)
     total = sum(entry.size for entry in entries)
     if total <= limit:
         return []
-    rows = [f"  {format_size(size):>9}  echo '/{path}' >> {IGNORE_FILE}" for path, size in largest(entries)]
+    found = largest(entries)
+    # What is small helps nobody, and is code.
+    large = [row for row in found if row[1] * 100 >= total] or found
+    rows = [f"  {format_size(size):>9}  {_leaving_out(path)}" for path, size in large]
     what = f"{format_size(total)} in {len(entries)} files, more than {format_size(limit)}"
     return [Problem(where, "code", what, "leave out what is not code:\n" + "\n".join(rows))]
 
 
+def _leaving_out(path: str) -> str:
+    folder, _, pattern = path.rpartition("/")
+    if not pattern.startswith("*."):
+        return ignoring(path)
+    return appending(f"/{folder}/{pattern}" if folder else f"/{pattern}")
+
+
 def largest(entries: Iterable[Entry], count: int = _SHOWN) -> list[tuple[str, int]]:
-    """The largest paths, of folders and files: a folder ends with ``/``."""
+    """The largest of files, folders (``data/``) and files of a folder that are alike (``src/*.npz``).
+
+    What is code is in none of them while anything else is large: a folder with code in it is taken apart.
+    """
     sizes: defaultdict[str, int] = defaultdict(int)
     children: defaultdict[str, set[str]] = defaultdict(set)
+    with_code = {""}
     for entry in entries:
         parent = ""
         for part in entry.path.split("/")[:-1]:
@@ -38,16 +56,43 @@ def largest(entries: Iterable[Entry], count: int = _SHOWN) -> list[tuple[str, in
             children[parent].add(child)
             sizes[child] += entry.size
             parent = child
+        if _suffix(entry.path).lower() in _CODE:
+            with_code.update(_folders(entry.path))
         children[parent].add(entry.path)
         sizes[entry.path] += entry.size
 
-    def narrowed(path: str) -> str:
-        while path.endswith("/"):
-            heaviest = max(children[path], key=lambda child: sizes[child])
-            if sizes[heaviest] < _MOST * sizes[path]:
-                break
-            path = heaviest
-        return path
+    def parts(folder: str) -> Iterable[tuple[str, int]]:
+        """What a folder is shown as: its folders, the same way, and its files."""
+        alike: defaultdict[str, list[str]] = defaultdict(list)
+        for child in children[folder]:
+            if not child.endswith("/"):
+                alike[_suffix(child)].append(child)
+            elif child in with_code or max(sizes[each] for each in children[child]) > _MOST * sizes[child]:
+                yield from parts(child)
+            else:
+                yield child, sizes[child]
+        for suffix, files in alike.items():
+            total = sum(sizes[each] for each in files)
+            if (
+                len(files) >= _ALIKE
+                and suffix
+                and suffix.lower() not in _CODE
+                and not _WILD & set(folder + suffix)
+            ):
+                yield f"{folder}*{suffix}", total
+            else:
+                yield from ((each, sizes[each]) for each in files)
 
-    found = {narrowed(path) for path in children[""]}
-    return sorted(((path, sizes[path]) for path in found), key=lambda row: (-row[1], row[0]))[:count]
+    return sorted(parts(""), key=lambda row: (-row[1], row[0]))[:count]
+
+
+_WILD = frozenset("*?[\\")
+
+
+def _suffix(path: str) -> str:
+    return PurePosixPath(path).suffix
+
+
+def _folders(path: str) -> Iterable[str]:
+    parts = path.split("/")[:-1]
+    return ("/".join(parts[: at + 1]) + "/" for at in range(len(parts)))

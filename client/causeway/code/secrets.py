@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from causeway.code.tree import IGNORE_FILE, Entry
+from causeway.code.tree import Entry, ignoring
 from causeway.errors import Problem
 
 _NAMES = (
-    ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", ".netrc", ".pypirc",
-    ".pgpass", ".htpasswd", "*.p12", "*.pfx", "*.kdbx", "*.ovpn", "kubeconfig", "*.kubeconfig",
+    ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", ".netrc", "_netrc",
+    ".pypirc", ".pgpass", ".htpasswd", "*.p12", "*.pfx", "*.kdbx", "*.ovpn", "kubeconfig", "*.kubeconfig",
 )  # fmt: skip
 _EXAMPLES = (".env.example", ".env.sample", ".env.template")
 _CONTENTS = {
@@ -22,6 +22,14 @@ _CONTENTS = {
     "a Hugging Face token": rb"\bhf_[A-Za-z]{34}\b",
     "a Slack token": rb"\bxox[abprs]-[A-Za-z0-9-]{20,}",
     "a Google API key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
+    # Of OpenAI, Anthropic and others: letters of both cases and digits, which names of styles have not.
+    "an API key": rb"\bsk-(?=[\w-]*[0-9])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{32,}",
+    "a key of Weights & Biases": (
+        rb"(?i:wandb[\w.]{0,20}[\"']?\s*[=:(,]\s*(?:key\s*=\s*)?[\"']?)(?:[0-9a-f]{40}\b|wandb_v1_\w{30,})"
+        rb"|\bwandb_v1_\w{60,}"
+    ),
+    "a token of npm": rb"(?m:^//\S+:_(?:authToken|auth|password)\s*=\s*[^\s$]{8,})|\bnpm_[A-Za-z0-9]{36}\b",
+    "a password of a .netrc": rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+[^\s$<]{8,}",
 }
 _BEGINNINGS = (
     b"PRIVATE KEY-----",
@@ -36,6 +44,13 @@ _BEGINNINGS = (
     b"hf_",
     b"xox",
     b"AIza",
+    b"sk-",
+    b"wandb",
+    b"WANDB",
+    b"npm_",
+    b":_auth",
+    b":_password",
+    b"machine",
 )
 """A file without any of these has none of the above: a search that costs next to nothing."""
 _PATTERN = re.compile(b"|".join(b"(" + pattern + b")" for pattern in _CONTENTS.values()))
@@ -49,7 +64,7 @@ def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
     for entry in entries:
         what = _by_name(entry.path) or _by_contents(folder, entry)
         if what:
-            hint = f"ignore it: echo '/{entry.path}' >> {IGNORE_FILE}; or ship it with --allow-secrets"
+            hint = f"ignore it: {ignoring(entry.path)}; or ship it with --allow-secrets"
             found.append(Problem(str(folder / entry.path), "", f"looks like {what}", hint))
     return found
 

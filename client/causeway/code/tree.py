@@ -1,8 +1,9 @@
-"""Which files of a folder are shipped: as git sees it, less what is never code."""
+"""Which files of a folder are shipped: what git tracks, and what is new and neither ignored nor data."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,15 @@ from pathspec import GitIgnoreSpec
 from causeway.errors import InputError, Problem
 
 IGNORE_FILE = ".causewayignore"
-NEVER = (
-    ".git", "__pycache__/", "*.py[co]", ".venv/", "venv/", "node_modules/", ".ipynb_checkpoints/",
-    ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/", ".DS_Store", "*.egg-info/", "wandb/",
-    "mlruns/",
+_CACHES = (
+    ".git", "__pycache__/", "*.py[co]", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/",
+    ".ruff_cache/", ".tox/", ".DS_Store",
 )  # fmt: skip
-"""Patterns of a `.gitignore`. A folder with a ``pyvenv.cfg`` is a virtual environment, whatever its name."""
+_MADE = (".venv/", "venv/", "node_modules/", "*.egg-info/", "wandb/", "mlruns/")
+"""What tools make. With a folder that has a ``pyvenv.cfg``, whatever its name.
+
+Both are patterns of a `.gitignore`, and hold for files that git does not track."""
+_WILDCARDS = frozenset("*?[!")
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,35 @@ class Entry:
     """Where a symbolic link points."""
 
 
+@dataclass(frozen=True)
+class Tree:
+    """A folder, as it is shipped."""
+
+    entries: Sequence[Entry]
+    """By path."""
+    left_out: Sequence[str]
+    """What was made by tools, and nobody said whether it is code: ``wandb/``."""
+
+
 def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Entry]:
     """What is shipped, sorted by path. InputError for what can't be."""
+    return [*look(folder, include=include, exclude=exclude).entries]
+
+
+def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Tree:
+    """What is shipped, and what is not though it could be. InputError for what can't be."""
     if not folder.is_dir():
         raise InputError([Problem(str(folder), "code", "not a folder")])
-    spec = GitIgnoreSpec.from_lines([*NEVER, *_own_patterns(folder), *exclude])
-    wanted = GitIgnoreSpec.from_lines(include) if include else None
+    rules = _Rules([*_own_patterns(folder), *exclude], include)
     environments = set[str]()
-    entries, problems = [], []
-    for path in sorted(set(_paths(folder))):
-        if spec.match_file(path) or (wanted and not wanted.match_file(path)):
+    entries, problems, left_out = [], [], dict[str, None]()
+    for path, kind in sorted(set(_paths(folder, ignored=rules.take_ignored))):
+        if not rules.ship(path, kind):
+            if kind == _NEW and (made := rules.made_by_tools(path)):
+                left_out[made] = None
             continue
-        if _in_environment(folder, path, environments):
+        if kind == _NEW and (environment := _in_environment(folder, path, environments)):
+            left_out[environment] = None
             continue
         full = folder / path
         try:
@@ -55,7 +76,7 @@ def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[st
             continue  # tracked by git, and deleted
         if link is not None:
             if _leaves(path, link):
-                hint = f"ignore it: echo '/{path}' >> {IGNORE_FILE}"
+                hint = f"ignore it: {ignoring(path)}"
                 problems.append(Problem(str(full), "", f"a link out of the folder, to {link}", hint))
             entries.append(Entry(path, 0, executable=False, link=link))
         elif full.is_file():
@@ -63,7 +84,59 @@ def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[st
         # Sockets, pipes and devices are not code.
     if problems:
         raise InputError(problems)
-    return entries
+    return Tree(entries, [*left_out])
+
+
+def ignoring(path: str) -> str:
+    """The command that has a path, or a pattern below one, left out (gitignore(5), for what is escaped)."""
+    line = "/" + "".join(f"\\{each}" if each in "\\*?[" else each for each in path)
+    return appending(line[:-1] + "\\ " if line.endswith(" ") else line)
+
+
+def appending(pattern: str) -> str:
+    """The command that adds a line to the file of patterns. Some shells' echo reads backslashes."""
+    say = "printf '%s\\n'" if "\\" in pattern else "echo"
+    quoted = f"'{pattern}'" if "'" not in pattern else shlex.quote(pattern)
+    return f"{say} {quoted} >> {IGNORE_FILE}"
+
+
+_TRACKED, _NEW, _IGNORED = "tracked", "new", "ignored"
+"""What git says of a file. Without git all are new."""
+
+
+class _Rules:
+    """Which files are code."""
+
+    def __init__(self, own: Sequence[str], include: Sequence[str]) -> None:
+        """``own``: patterns of what is not, or is all the same (``!``)."""
+        self._own = GitIgnoreSpec.from_lines(own)
+        self._caches = GitIgnoreSpec.from_lines(_CACHES)
+        self._never = GitIgnoreSpec.from_lines([*_CACHES, *_MADE, *own])
+        self._made = GitIgnoreSpec.from_lines(_MADE)
+        self._wanted = GitIgnoreSpec.from_lines(include) if include else None
+        named = [each for each in include if not _WILDCARDS & set(each)]
+        self._named = GitIgnoreSpec.from_lines(named)
+        self.take_ignored = bool(named) or any(line.startswith("!") for line in own)
+        """Whether a file that git ignores may be code."""
+
+    def ship(self, path: str, kind: str) -> bool:
+        if self._wanted and not self._wanted.match_file(path):
+            return False
+        if kind == _TRACKED:
+            return not self._own.match_file(path)
+        if self._named.match_file(path):  # whoever names it means it
+            return not self._own.match_file(path) and not self._caches.match_file(path)
+        if kind == _NEW:
+            return not self._never.match_file(path)
+        return self._never.check_file(path).include is False
+
+    def made_by_tools(self, path: str) -> str:
+        """The folder of that kind that the path is in; empty where another rule leaves it out."""
+        if self._caches.match_file(path) or self._own.match_file(path):
+            return ""
+        parts = path.split("/")
+        heads = ("/".join(parts[:count]) + "/" for count in range(1, len(parts)))
+        return next((head for head in heads if self._made.match_file(head)), "")
 
 
 def _own_patterns(folder: Path) -> list[str]:
@@ -71,58 +144,93 @@ def _own_patterns(folder: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
 
 
-def _paths(folder: Path) -> Iterator[str]:
-    """Paths as git sees them; all where git does not know the folder."""
-    listed = _of_git(folder)
+def _paths(folder: Path, *, ignored: bool) -> Iterator[tuple[str, str]]:
+    """Paths, and what git says of each. ``ignored``: with those that git ignores."""
+    listed = _of_git(folder, ignored=ignored)
     if listed is None:
-        yield from _walk(folder)
+        yield from ((path, _NEW) for path in _walk(folder))
         return
-    for path in listed:
+    for path, kind in listed:
         full = folder / path
         if full.is_dir() and not full.is_symlink():  # a submodule, or a repository of its own
-            yield from (f"{path.rstrip('/')}/{inner}" for inner in _paths(full))
+            inner = _paths(full, ignored=ignored)
+            yield from ((f"{path.rstrip('/')}/{name}", its_kind) for name, its_kind in inner)
         else:
-            yield path
+            yield path, kind
 
 
-def _of_git(folder: Path) -> list[str] | None:
-    """Tracked, and untracked but not ignored. None where git is not there, or knows nothing of the folder."""
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+def _of_git(folder: Path, *, ignored: bool) -> list[tuple[str, str]] | None:
+    """What git knows of the folder; None where it is in no repository. InputError where git can't say.
+
+    Without that, a repository that git does not read for one reason or another would be shipped with all
+    that it ignores.
+    """
+    if (repository := _repository(folder)) is None:
+        return None
+    tags = {"?": _NEW}
+    listed = _git(folder, repository, "-t", "--cached", "--others", "--exclude-standard")
+    found = [(line[2:], tags.get(line[0], _TRACKED)) for line in listed]
+    if not found:
+        # A folder that its repository ignores has no files in git's eyes. It was named, so it is meant.
+        return None
+    if ignored:
+        more = _git(folder, repository, "--others", "--ignored", "--exclude-standard")
+        found += [(path, _IGNORED) for path in more]
+    return found
+
+
+def _repository(folder: Path) -> Path | None:
+    """The folder with the ``.git`` that it is in: a folder, or a file that names one."""
+    whole = folder.resolve()
+    return next((each for each in (whole, *whole.parents) if (each / ".git").exists()), None)
+
+
+def _git(folder: Path, repository: Path, *options: str) -> list[str]:
+    """Paths that ``git ls-files`` prints."""
     # Git's hooks set these for the processes that they start: the folder's own repository is meant.
     environ = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_INDEX_FILE")}
+    environ["LC_ALL"] = "C"
     try:
-        done = subprocess.run(command, capture_output=True, env=environ, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(folder), "ls-files", "-z", *options],
+            capture_output=True,
+            env=environ,
+            check=False,
+        )
     except FileNotFoundError:
-        return None
+        what, hint = "it is in a git repository, and git is not on PATH", "install git"
+        raise InputError([Problem(str(folder), "code", what, hint)]) from None
     if done.returncode != 0:
-        return None
-    paths = [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
-    # A folder that its repository ignores has no files in git's eyes. It was named, so it is meant.
-    return paths or None
+        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        cure = [line.strip() for line in said if line.startswith("\t")]
+        what = f"git can't list its files: {said[0] if said else f'exit code {done.returncode}'}"
+        hint = cure[0] if cure else f"git -C {shlex.quote(str(repository))} status says more"
+        raise InputError([Problem(str(folder), "code", what, hint)])
+    return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
 
 
 def _walk(folder: Path) -> Iterator[str]:
     for parent, folders, files in os.walk(folder):
         if "pyvenv.cfg" in files:
             folders.clear()
-            continue
-        folders[:] = [name for name in folders if name not in (".git", "__pycache__", "node_modules")]
+            files = ["pyvenv.cfg"]
+        folders[:] = [name for name in folders if name not in (".git", "__pycache__")]
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in (*files, *links):
             yield Path(parent, name).relative_to(folder).as_posix()
 
 
-def _in_environment(folder: Path, path: str, known: set[str]) -> bool:
-    """Whether the path lies in a virtual environment; ``known``: those found so far."""
+def _in_environment(folder: Path, path: str, known: set[str]) -> str:
+    """The virtual environment that the path lies in, if it does; ``known``: those found so far."""
     head = ""
     for part in path.split("/")[:-1]:
         head = f"{head}{part}/"
         if head in known:
-            return True
+            return head
         if path == f"{head}pyvenv.cfg" or (folder / head / "pyvenv.cfg").is_file():
             known.add(head)
-            return True
-    return False
+            return head
+    return ""
 
 
 def _leaves(path: str, link: str) -> bool:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
 from causeway.cluster.runs import Run, Worker
+
+if TYPE_CHECKING:
+    from causeway.job import Code
 
 _STYLES = {
     "done": "green", "failed": "red", "timed-out": "red", "running": "cyan", "queued": "yellow",
@@ -30,7 +33,7 @@ def coloured(text: str, state: str) -> Text:
 
 def counted(workers: Sequence[Worker]) -> str:
     """``3 running, 1 failed``."""
-    states = [worker.state for worker in workers]
+    states = ["blocked" if worker.blocked else worker.state for worker in workers]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
 
 
@@ -44,6 +47,16 @@ def first(worker: Worker | None) -> dict[str, Any] | None:
     if worker is None:
         return None
     return {"role": worker.role, "rank": worker.rank, "node": worker.node, **(worker.ended or {})}
+
+
+def code_of(run: Run) -> Code | Literal[False]:
+    """Which files were shipped with it."""
+    from causeway.job import Job  # its library takes a tenth of a second
+
+    try:
+        return Job.model_validate(run.job).code
+    except ValueError:  # of another version of this program
+        return False
 
 
 def plain(run: Run) -> dict[str, Any]:

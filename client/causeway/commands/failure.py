@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from causeway.job import Code
+
 
 _CURES = {
     "OOMKilled": "more memory is asked for with `memory:`",
     78: "it would fail again: install what is missing (`python:`), or use another `image:`",
 }
+_MODULE = re.compile(r"No module named '?(?P<name>\w[\w.]*)")
+_NO_TORCH = (
+    "torchrun starts `python …` on more than one GPU, and the image has no PyTorch: set `launcher: none`,"
+    " or use another `image:`"
+)
 
 
-def show_failure(out: Console, first: Mapping[str, Any]) -> None:
-    """``first``: what the runtime wrote down of the worker that failed first, with ``role`` and ``rank``."""
+def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[False] = False) -> None:
+    """``first``: what the runtime wrote down of the worker that failed first, with ``role`` and ``rank``.
+
+    ``code``: what was shipped, from this folder as it is most of the time.
+    """
     process = f", rank {first['process']}" if "process" in first else ""
     how = first.get("signal") or f"exit code {first.get('exit', '?')}"
     at = f" at {time.strftime('%H:%M:%S', time.localtime(first['at']))}" if "at" in first else ""
@@ -26,6 +40,24 @@ def show_failure(out: Console, first: Mapping[str, Any]) -> None:
         out.print(Text(f"  {reason}", style="bold"))
     for line in first.get("lines", ()):
         out.print(Text(f"  {line}"))
-    cure = _CURES.get(str(reason)) or _CURES.get(first.get("exit", 0))
+    cure = (
+        _cure_of_import(str(reason or ""), code)
+        or _CURES.get(str(reason))
+        or _CURES.get(first.get("exit", 0))
+    )
     if cure:
         out.print(f"  {cure}", style="yellow")
+
+
+def _cure_of_import(reason: str, code: Code | Literal[False]) -> str:
+    """Of a module that was not found; empty where it is one to install."""
+    found = _MODULE.search(reason)
+    if found is None:
+        return ""
+    if found["name"].startswith("torch") and "torch.distributed.run" in reason:
+        return _NO_TORCH
+    if code is False:
+        return ""
+    from causeway.code.imports import why_not_found
+
+    return why_not_found(found["name"], Path(), code)

@@ -15,7 +15,7 @@ from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.runs import Run, Worker
 from causeway.cluster.started import remember, started
 from causeway.cluster.store import Store
-from causeway.commands.describing import counted, first, plain, short, state_of
+from causeway.commands.describing import code_of, counted, first, plain, short, state_of
 from causeway.commands.failure import show_failure
 from causeway.commands.run import printer
 from causeway.errors import CausewayError, DetachedError
@@ -95,7 +95,7 @@ def follow(out: Console, cluster: Cluster, namespace: str, name: str, *, as_json
     failed = runs.first_failed(run)
     out.print(state_of(run))
     if failed is not None and run.state == "failed":
-        show_failure(out, first(failed) or {})
+        show_failure(out, first(failed) or {}, code_of(run))
     elif run.state != "done" and (run.reason or run.waits_for):
         out.print(Text(f"  {run.reason or run.waits_for}"))
     if as_json:

@@ -10,7 +10,7 @@ from typing import IO
 from causeway.code.archive import digest_of, write_archive
 from causeway.code.limit import DEFAULT_LIMIT, check_limit
 from causeway.code.secrets import find_secrets
-from causeway.code.tree import Entry, list_tree
+from causeway.code.tree import Entry, look
 from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Code
 from causeway.jobfile import LoadedJob
@@ -26,12 +26,15 @@ class Packed:
     entries: Sequence[Entry]
     digest: str
     """The archive's name; empty where a job has no code."""
+    left_out: Sequence[str] = ()
+    """Folders that tools made, which git neither tracks nor ignores."""
 
     @property
     def described(self) -> str:
-        """``42 files, 1.3 MiB, 33f67facf9dc``."""
+        """``42 files, 1.3 MiB, 33f67facf9dc; without wandb/``."""
         size = format_size(sum(entry.size for entry in self.entries))
-        return f"{len(self.entries)} files, {size}, {self.digest[:12]}"
+        without = f"; without {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{len(self.entries)} files, {size}, {self.digest[:12]}{without}"
 
 
 def write(packed: Packed, archive: IO[bytes]) -> int:
@@ -57,7 +60,8 @@ def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) 
             )
         return Packed(loaded.folder, (), "")
     root = loaded.folder / code.path
-    entries = list_tree(root, include=code.include, exclude=code.exclude)
+    tree = look(root, include=code.include, exclude=code.exclude)
+    entries = tree.entries
     problems = check_limit(str(root), entries, min(code.limit or limit, limit))
     if loaded.job.python:
         shipped = {entry.path for entry in entries}
@@ -66,4 +70,4 @@ def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) 
         problems += find_secrets(root, entries)
     if problems:
         raise InputError(problems)
-    return Packed(root, entries, digest_of(root, entries))
+    return Packed(root, entries, digest_of(root, entries), tree.left_out)

@@ -75,7 +75,7 @@ def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
 
 def _run(out: Console, job: Job, workers: Sequence[Workers], folder: Path, *, as_json: bool) -> int:
     ended = run_here(job, workers, folder, _printer(out, workers))
-    _show_end(out, ended)
+    _show_end(out, ended, job)
     if as_json:
         print(json.dumps({"run": ended.run, "state": ended.state, "folder": str(ended.folder),
                           "seconds": round(ended.seconds, 3), "first_failure": ended.first}))  # fmt: skip
@@ -89,6 +89,8 @@ def show_plan(out: Console, loaded: LoadedJob, workers: Sequence[Workers], packe
     for each in workers:
         many = f"{each.count} x " if each.count > 1 else ""
         out.print(Text(f"  {each.role:<8} {many}{each.launch.script.splitlines()[-1]}"))
+        if each.launch.why:
+            out.print(Text(f"  {'launcher':<8} {each.launch.launcher}: {each.launch.why}"))
         if each.launch.note:
             out.print(f"           {each.launch.note}", style="yellow")
     for note in loaded.notes:
@@ -115,12 +117,12 @@ def printer(out: Console, names: Sequence[str]) -> Callable[[str, str], None]:
     return show
 
 
-def _show_end(out: Console, ended: Ended) -> None:
+def _show_end(out: Console, ended: Ended, job: Job) -> None:
     after = f"after {format_duration(ended.seconds)}" if ended.seconds >= 1 else f"in {ended.seconds:.1f}s"
     style = {"done": "green", "stopped": "yellow"}.get(ended.state, "red")
     results = f"results in {ended.folder / 'results'}"
     out.print(Text.assemble((f"{ended.run} {ended.state}", style), f" {after}; {results}"))
     if ended.first is not None and ended.state == "failed":
-        show_failure(out, ended.first)
+        show_failure(out, ended.first, job.code)
     if ended.state != "done" and ended.resumable:
         out.print(Text(f"  causeway resume --local {ended.run} goes on from its last checkpoint"))

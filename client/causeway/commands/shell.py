@@ -29,6 +29,9 @@ def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool) ->
     """
     from causeway.commands.submit import submit_detached
 
+    if not _at_terminal():  # before it takes a GPU
+        hint = "for a command alone: causeway run -- COMMAND"
+        raise InputError([Problem("causeway shell", "", "there is no terminal", hint)])
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     job = {"name": "shell", "launcher": "none", "restarts": 0, "run": WAITS, **options}
     cluster, namespace, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
@@ -65,7 +68,7 @@ def _enter(
     out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None, command: Sequence[str]
 ) -> int:
     run, found = running(out, cluster, namespace, name, worker)
-    terminal = not command and sys.stdin.isatty() and sys.stdout.isatty()
+    terminal = not command and _at_terminal()
     if not command and not terminal:
         raise InputError(
             [Problem("causeway shell", "", "there is no terminal", "write a command after `--`")]
@@ -77,6 +80,10 @@ def _enter(
         return execute(cluster, namespace, found.name, words, terminal=terminal)
     except UnreachableError as error:
         raise UnreachableError(f"{error}; causeway shell {run.name} takes it up again") from None
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def running(

@@ -15,7 +15,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from causeway.cluster.connection import Cluster
+from causeway.cluster.blocked import missing_key, missing_secret
+from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.fit import Fit, fit
 from causeway.cluster.jobset import Repeated, Submission, jobset
 from causeway.cluster.offer import Machine, Offer, mounts_of
@@ -354,9 +355,26 @@ def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
     job, offer = loaded.job, cluster.offer
     namespace = cluster.namespace(job.group)
     mounts_of(job, namespace, offer)
+    if lacking := [*_lacking_secrets(cluster, namespace, job)]:
+        raise InputError(lacking)
     image = offer.images.get(job.image or offer.default_image)
-    workers = workers_of(job, image_launcher=image.launcher if image else "none")
+    workers = workers_of(job, image_launcher=image.launcher if image else None)
     return namespace, [fit(job, each, offer) for each in workers]
+
+
+def _lacking_secrets(cluster: Cluster, namespace: str, job: Job) -> Iterator[Problem]:
+    """Secrets, or keys of them, without which no worker starts. What may not be read is not looked at."""
+    for secret, variable in job.secrets.items():
+        try:
+            found = cluster.find(f"/api/v1/namespaces/{namespace}/secrets/{secret}")
+        except RefusedError as error:
+            if error.code != 403:
+                raise
+            continue
+        if found is None:
+            yield Problem("job", f"secrets.{secret}", *missing_secret(namespace, secret, [variable]))
+        elif variable not in found.get("data", {}):
+            yield Problem("job", f"secrets.{secret}", *missing_key(namespace, secret, variable))
 
 
 def _show(

@@ -88,7 +88,7 @@ def _fits(cluster: Cluster, run: Run) -> list[Fit]:
     try:
         job = Job.model_validate(run.job)
         image = offer.images.get(job.image or offer.default_image)
-        workers = workers_of(job, image_launcher=image.launcher if image else "none")
+        workers = workers_of(job, image_launcher=image.launcher if image else None)
         return [fit(job, each, offer) for each in workers]
     except (CausewayError, ValueError):
         return []

@@ -17,7 +17,7 @@ from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run, Trials, places
 from causeway.cluster.started import remember
-from causeway.commands.describing import counted, first, gone, jsonable, plain, state_of
+from causeway.commands.describing import code_of, counted, first, gone, jsonable, plain, state_of
 from causeway.commands.failure import show_failure
 from causeway.commands.tables import table
 from causeway.errors import CausewayError, UnreachableError
@@ -108,8 +108,8 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     if failed is not None:
         if run.state != "failed":
             out.print(f"  it was started again {run.restarts} times; the last failure:")
-        show_failure(out, failed)
-    elif run.reason:
+        show_failure(out, failed, code_of(run))
+    elif run.reason and not run.waits_for:
         out.print(Text(f"  {run.reason}"))
     return 0
 

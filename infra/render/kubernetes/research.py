@@ -18,8 +18,9 @@ from infra.model.places import Gpus
 from infra.model.research import Research
 from infra.render.kubernetes import grafana, rights, tracking_service
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD, GRAFANA_PORT, NAMESPACE
+from infra.render.kubernetes.charts.release import ON_MASTERS
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.pods import requests
+from infra.render.kubernetes.pods import HARDENED, requests
 from infra.render.kubernetes.tenants import members, role_of, subject
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
@@ -31,6 +32,9 @@ AUDIENCE: Final = "sts.amazonaws.com"
 
 RENEWAL: Final = "code-renewal"
 """The service account, and the CronJob, that keep code from expiring while runs need it."""
+
+BLOCKED: Final = "blocked-runs"
+"""The service account, and the Deployment, that stop runs which can't start."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -47,6 +51,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
             for each in _account(cluster, namespace, outputs, _renewer(cluster.research))
         ],
         "renewal.yaml": list(_renewal(cluster.research.tools)) if cluster.research.tools else [],
+        "blocked.yaml": list(_blocked(cluster.research.tools)) if cluster.research.tools else [],
     }
 
 
@@ -224,6 +229,13 @@ def _binding(namespace: str, who: Sequence[dict[str, str]], role: str = NAME) ->
     return of(f"{_RBAC}/v1", "RoleBinding", role, namespace=namespace, roleRef=reference, subjects=list(who))
 
 
+_BOUND: Final[Object] = {
+    **HARDENED,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
 # -- What keeps code of runs from expiring ----------------------------------------------------------------
 
 
@@ -242,13 +254,7 @@ def _renewal(tools: str) -> Iterator[Object]:
         "image": tools,
         "command": ["python", "-m", "causeway.renew"],
         "resources": requests("50m", "256Mi", limit="1Gi"),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _BOUND,
     }
     labels = {"app.kubernetes.io/name": RENEWAL}
     pod = {
@@ -278,5 +284,45 @@ def _renewal(tools: str) -> Iterator[Object]:
                     "template": {"metadata": {"labels": labels}, "spec": pod},
                 }
             },
+        },
+    )
+
+
+# -- What stops runs that can't start ---------------------------------------------------------------------
+
+
+def _blocked(tools: str) -> Iterator[Object]:
+    """``causeway.end_blocked``: lists pods that wait, and stops runs by their Workloads."""
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "patch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},
+    ]
+    yield from rights.everywhere(BLOCKED, SYSTEM, rules, role=f"causeway:{BLOCKED}")
+    labels = {"app.kubernetes.io/name": BLOCKED}
+    container = {
+        "name": "end-blocked",
+        "image": tools,
+        "command": ["python", "-m", "causeway.end_blocked"],
+        "resources": requests("10m", "64Mi", limit="512Mi"),
+        "securityContext": _BOUND,
+    }
+    pod = {
+        **ON_MASTERS,
+        "serviceAccountName": BLOCKED,
+        "enableServiceLinks": False,
+        "containers": [container],
+    }
+    yield of(
+        "apps/v1",
+        "Deployment",
+        BLOCKED,
+        namespace=SYSTEM,
+        labels=labels,
+        spec={
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     )
