@@ -225,7 +225,7 @@ def connects(name: str, host: str, port: int, by: str = "tcp") -> dict[str, Any]
 def packed(
     by: str, at: str, target: tuple[str, int] = (SERVER, NFS), source: str = "10.4.1.2"
 ) -> dict[str, Any]:
-    mac = {OWN: "0e:00:00:00:00:01", "10.4.1.1": "0e:00:00:00:00:01"}.get(at, "0e:00:00:00:00:02")
+    mac = "0e0000000001" if at in (OWN, "10.4.1.1") else "0e0000000002"
     name = f"{by} to {at} for {target[0]}"
     return {"name": name, "by": by, "at": at, "mac": mac, "target": list(target), "source": source}
 
