@@ -1393,6 +1393,45 @@ def autoscaler_secret(_: Context, way: str, env: str = "") -> int:
     return secrets.keep(_load_project(env), way)
 
 
+@task(
+    name="tracking-backup",
+    help={
+        **ENV,
+        **JSON,
+        "file": "where the copy goes, of a database in a pod; by default a new file here",
+        "snapshots": "show those that RDS has",
+    },
+)
+@reported
+def cluster_tracking_backup(
+    _: Context, env: str = "", file: str = "", snapshots: bool = False, json: bool = False
+) -> int:
+    """Copy MLflow's database: into a file where it runs in a pod, as a snapshot at RDS.
+
+    Example: invoke cluster.tracking-backup --env research
+    """
+    from infra.commands.cluster import tracking
+
+    return tracking.backup(_load_project(env), file, listed=snapshots, json=json)
+
+
+@task(
+    name="tracking-restore",
+    help={**ENV, **JSON, "file": "a copy that cluster.tracking-backup made", "yes": "without asking"},
+)
+@reported
+def cluster_tracking_restore(
+    _: Context, file: str, env: str = "", yes: bool = False, json: bool = False
+) -> int:
+    """Put a copy of MLflow's database back, and start its servers anew.
+
+    Example: invoke cluster.tracking-restore --env research --file research-mlflow-20261127-0300.dump
+    """
+    from infra.commands.cluster import tracking
+
+    return tracking.restore(_load_project(env), file, yes=yes, json=json)
+
+
 namespace = Collection(
     new,
     validate, spec, schema, addresses, catalogue,
@@ -1407,6 +1446,7 @@ namespace = Collection(
         cluster_up, cluster_status, cluster_upgrade,
         cluster_add_node, cluster_drain, cluster_remove, cluster_restore,
         cluster_rotate_encryption, cluster_rotate_signing_key, cluster_change_issuer,
+        cluster_tracking_backup, cluster_tracking_restore,
     ),
     kubeconfig=Collection(kubeconfig_write, kubeconfig_credential),
     pool=Collection(pool_drain),

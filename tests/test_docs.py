@@ -457,6 +457,7 @@ CALLS = {
     "s3:GetBucketObjectLockConfiguration": "GetObjectLockConfiguration",
     "s3:GetBucketPublicAccessBlock": "GetPublicAccessBlock",
     "s3:GetEncryptionConfiguration": "GetBucketEncryption",
+    "s3:GetInventoryConfiguration": "ListBucketInventoryConfigurations",
     "s3:GetLifecycleConfiguration": "GetBucketLifecycleConfiguration",
     "s3:GetReplicationConfiguration": "GetBucketReplication",
     "s3:ListBucket": "ListObjectsV2",
@@ -464,6 +465,7 @@ CALLS = {
     "s3:PutBucketCORS": "PutBucketCors",
     "s3:PutBucketPublicAccessBlock": "PutPublicAccessBlock",
     "s3:PutEncryptionConfiguration": "PutBucketEncryption",
+    "s3:PutInventoryConfiguration": "DeleteBucketInventoryConfiguration",
     "s3:PutLifecycleConfiguration": "PutBucketLifecycleConfiguration",
     "s3:PutReplicationConfiguration": "PutBucketReplication",
 }

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-INTERCONNECT: Final = "efa"
-"""Of a node's label, and of what jobs ask for."""
 RESOURCE: Final = "vpc.amazonaws.com/efa"
 """What the device plugin counts adapters as."""
 HUGE_PAGES: Final = 5128

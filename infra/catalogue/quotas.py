@@ -2,7 +2,8 @@
 
 Running instances are counted in vCPUs, by kind of family and by market
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html and, of the same guide,
-``using-spot-limits.html``); codes are those of ``aws service-quotas list-service-quotas``.
+``using-spot-limits.html``); codes are those of ``aws service-quotas list-service-quotas``. What a VPC may
+have is in the VPC User Guide, "Amazon VPC quotas", and its VPN in the Site-to-Site VPN User Guide, "Quotas".
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class Quota:
     """For vCPU quotas, the letters of the instance families that count: ``p``; ``g``, ``gr``, ``vt``."""
 
     @property
+    def named(self) -> str:
+        """What to ask AWS for: ``VPCs per Region (L-F678F1CE)``."""
+        return f"{self.title} ({self.code})"
+
+    @property
     def vcpus(self) -> bool:
         """Whether it counts vCPUs of instances."""
         return bool(self.families)
@@ -56,6 +62,13 @@ def find(name: str) -> Quota | None:
         default=row["default"],
         families=tuple(row.get("families", ())),
     )
+
+
+def known(name: str) -> Quota:
+    """The quota of a name that this code states."""
+    found = find(name)
+    assert found is not None, name
+    return found
 
 
 @cache

@@ -23,6 +23,12 @@ PROVIDER: Final = "5.100"
 UNKNOWN_TO_THE_PROVIDER: Final = frozenset({"ap-southeast-6"})
 """Regions that are younger: the provider refuses them in a zone's VPCs and finds no such region."""
 
+WITHOUT_NAT_GATEWAYS: Final = frozenset({"apne1-az3"})
+"""Ids of zones where AWS makes no NAT gateway: NotAvailableInZone, of zones that it can hardly expand (VPC
+User Guide, "Troubleshoot NAT gateways", Availability Zone is unsupported). AWS lists them nowhere, and no
+call tells them; Tokyo's is known from reports
+(https://github.com/sysdiglabs/terraform-aws-secure-for-cloud/pull/52)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Region:

@@ -23,6 +23,7 @@ from infra.checks import (
     images,
     kubernetes,
     launch,
+    limits,
     links,
     machines,
     names,
@@ -46,7 +47,7 @@ __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"
 MODULES: Final = (
     external_codes, blocks, links, block_sizes, sites, egress, autoinstall, pools, launch, images, sharing,
     software, machines, kubernetes, workloads, addons, storage, dns, access, autoscaler, research, names,
-    quotas, waivers,
+    quotas, limits, waivers,
 )  # fmt: skip
 """The modules whose import fills ``CHECKS``."""
 

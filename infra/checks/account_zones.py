@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from infra.catalogue.regions import is_zone_id
+from infra.catalogue.regions import WITHOUT_NAT_GATEWAYS, is_zone_id
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding
+from infra.checks.sites import no_nat_gateway
 from infra.errors import Level, Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.model.machines import Instance, NodePool
@@ -21,6 +22,7 @@ from infra.spec import Spec
 from infra.spec.sites import AwsSite
 
 NO_ZONE: Final = "SITE034"
+NO_NAT: Final = "SITE040"
 NO_OFFER: Final = "POOL049"
 SOME_OFFER: Final = "POOL050"
 MACHINE: Final = "ACC029"
@@ -44,15 +46,17 @@ def problems(
     zones: Mapping[str, Collection[str]],
     offers: Mapping[str, Mapping[str, Collection[str]]],
     position_of: Callable[[Path], Position | None],
+    ids: Mapping[str, str] | None = None,
 ) -> tuple[Problem, ...]:
     """Everything that does not fit the account, in the order of the file.
 
     ``zones``: AWS region → the zones that the account has, by name and by id. ``offers``: AWS region →
     instance type → the zones that offer it, likewise. A region that did not answer is in neither, and nothing
-    is said about it.
+    is said about it. ``ids``: a zone's name → its id in this account.
     """
     findings = [
         *_missing_zones(spec, cluster, zones),
+        *_nat_gateways(spec, cluster, ids or {}),
         *_pools(spec, cluster, zones, offers),
         *_named_machines(cluster, zones, offers),
     ]
@@ -89,6 +93,20 @@ def _missing_zones(
                     message += f", which {region.name} uses by default"
                     hint += "; name those to use with 'zones:'"
                 yield NO_ZONE, Finding(path, message, hint)
+
+
+def _nat_gateways(spec: Spec, cluster: Cluster, ids: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
+    """Those that would stand where AWS makes none. Zones that the spec has by their ids, its checks know."""
+    for region in cluster.regions:
+        for zone in sorted(set(region.nat.values())):
+            if ids.get(zone) in WITHOUT_NAT_GATEWAYS:
+                site = spec.sites[region.name]
+                assert isinstance(site, AwsSite)
+                path: Path = ("sites", region.name)
+                if site.zones is not None:
+                    path = (*path, "zones", site.zones.index(zone))
+                message, hint = no_nat_gateway(f"{zone}, which is {ids[zone]} in this account")
+                yield NO_NAT, Finding(path, message, hint)
 
 
 def _pools(

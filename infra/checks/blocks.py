@@ -43,6 +43,9 @@ _HOME: Final = tuple(
 """What home routers give out as they come: there the laptop's own network wins over the VPN's routes."""
 
 
+LAPTOPS: Final = IPv4Network("100.64.0.0/10")
+"""Where laptops' ranges are allocated (RFC 6598)."""
+
 LARGEST_LAN: Final = 12
 """The shortest prefix that a site of ours could have."""
 
@@ -65,6 +68,11 @@ def _laptop_blocks(facts: Facts) -> Iterator[Stated]:
         yield ("access", "vpn", "clients"), facts.spec.access.vpn.clients
     if facts.spec.access.vpn.wireguard.clients is not None:
         yield ("access", "vpn", "wireguard", "clients"), facts.spec.access.vpn.wireguard.clients
+
+
+def stated_blocks(facts: Facts) -> tuple[Stated, ...]:
+    """Of sites, pods, services and laptops."""
+    return (*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts))
 
 
 def _subnets(place: Place) -> Iterator[Stated]:
@@ -96,8 +104,9 @@ def _within(block: IPv4Network, ranges: Iterable[IPv4Network]) -> bool:
     "NET001", Level.ERROR, "Two stated blocks of sites, pods, services or laptops overlap.", waivable=False
 )
 def blocks_overlap(facts: Facts) -> Iterator[Finding]:
-    stated = [*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts)]
-    yield from _clashes(stated, "take a block that is free, or leave it out to have one allocated")
+    yield from _clashes(
+        stated_blocks(facts), "take a block that is free, or leave it out to have one allocated"
+    )
 
 
 @check("NET002", Level.ERROR, "Two stated subnets of a VPC overlap.", waivable=False)

@@ -17,8 +17,10 @@ from infra.spec.platform import Record
 LABEL: Final = 63
 NAME: Final = 253
 """RFC 1035, 2.3.4."""
-TXT: Final = 255
-"""A string of a TXT record (RFC 1035, 3.3)."""
+TXT: Final = 4000
+"""Characters of a TXT record's value, quotes counted (Route 53 Developer Guide, "TXT record type")."""
+_STRING: Final = 255
+"""A string of a TXT record (RFC 1035, 3.3); the module cuts longer values into several."""
 _TARGET: Final = re.compile(r"([a-z0-9_]([a-z0-9_-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]\.?", re.IGNORECASE)
 _ZONE_ID: Final = re.compile(r"Z[A-Z0-9]{1,31}")
 _TAKEN: Final = ("amazonaws.com", "cluster.local", "compute.internal", "ec2.internal")
@@ -135,9 +137,17 @@ def value(facts: Facts) -> Iterator[Finding]:
             elif record.type == "CNAME" and not _TARGET.fullmatch(text):
                 hint = "an address wants 'type: A'" if _address(text) else f"as in {name}.example.org"
                 yield Finding(path, f"{text!r} is no full domain name", hint)
-            elif record.type == "TXT" and len(text.encode()) > TXT:
-                message = f"{len(text.encode())} bytes; a string of a TXT record has {TXT}"
-                yield Finding(path, message, "cut it into several values")
+            elif record.type == "TXT" and not (text.isascii() and text.isprintable()):
+                message = "Route 53 takes printable ASCII in a TXT record"
+                yield Finding(path, message, "write any other byte as its octal code, as in \\303\\251")
+            elif record.type == "TXT" and _written(text) > TXT:
+                message = f"{_written(text):,} characters in quotes; Route 53 takes {TXT:,}"
+                yield Finding(path, message, "shorten it; several values would be several records")
+
+
+def _written(text: str) -> int:
+    """The length of a TXT value as the module writes it: in quoted strings, quotes in it escaped."""
+    return len(text) + text.count('"') + 2 * -(-len(text) // _STRING)
 
 
 def _address(text: str) -> IPv4Address | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -12,10 +13,16 @@ from infra.checks.facts import Facts, Place
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level
+from infra.spec import addons
 from infra.spec.sites import Nat
 
 _DEFAULT: Final = "_default"
 """The registry mirror of every registry without an entry."""
+_ECR: Final = re.compile(
+    r"(https://)?\d{12}\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(amazonaws\.com(\.cn)?|on\.(aws|amazonwebservices\.com\.cn))"
+    r"(/.*)?"
+)
+"""A private registry (ECR User Guide, "Private registries"). ``public.ecr.aws`` has no endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +62,52 @@ def _enclosed(facts: Facts) -> Iterator[Enclosed]:
 
 
 def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
-    """Endpoint → what calls the service: what cookbooks, add-ons and the autoscaler ask of AWS."""
+    """Endpoint → what calls the service: what cookbooks, add-ons, the autoscaler and pods ask of AWS."""
     spec = facts.spec
     wanted: dict[Word, str] = {}
     if spec.secrets.store == "ssm" and (enclosed.pools or enclosed.masters):
         wanted["ssm"] = "the token to join"
     if any(bucket.path for bucket in spec.storage.s3.values()) or spec.storage.copies:
         wanted["s3"] = "buckets"
+    if _ecr(facts, enclosed):
+        wanted["ecr"] = "container images"
+        # Their layers (ECR User Guide, "Amazon ECR interface VPC endpoints").
+        wanted.setdefault("s3", "container images")
+    if enclosed.pools and _pods_have_roles(facts):
+        wanted["sts"] = "roles of pods"
+        wanted.setdefault("s3", "files of pods")
     if enclosed.masters:
         wanted["s3"] = "copies of etcd"
+        if any(group.bounds.max for group in facts.groups):
+            # Of whom a certificate is requested is asked of EC2 (``kubernetes_node/approval.py``).
+            wanted["ec2"] = "machines that join"
         if spec.autoscaler.enabled and spec.autoscaler.image:
             wanted["autoscaling"] = wanted["ec2"] = "the autoscaler"
         if spec.storage.efs:
             wanted["elasticfilesystem"] = "volumes"
     return wanted
+
+
+def _pods_have_roles(facts: Facts) -> bool:
+    """As ``resolve`` decides: for code and results of research, and for buckets as volumes."""
+    spec = facts.spec
+    volumes = any(bucket.volumes for bucket in spec.storage.s3.values())
+    return spec.research is not None or (volumes and addons.is_on(spec, "s3-csi-driver"))
+
+
+def _ecr(facts: Facts, enclosed: Enclosed) -> bool:
+    """Whether an image or a mirror is in the region's own ECR: an endpoint leads to no other region's."""
+    spec = facts.spec
+    sources = [address for addresses in spec.machines.registry_mirrors.values() for address in addresses]
+    if enclosed.pools and spec.research:
+        tools = [spec.research.tools] if spec.research.tools else []
+        sources += [*tools, *(each.image for each in spec.research.images.values())]
+    if enclosed.pools or enclosed.masters:
+        sources += [spec.kubernetes.tracking.image] if spec.kubernetes.tracking else []
+    if enclosed.masters and spec.autoscaler.enabled:
+        sources += [spec.autoscaler.image] if spec.autoscaler.image else []
+    found = (_ECR.fullmatch(source) for source in sources)
+    return any(match is not None and match["region"] == enclosed.place.region for match in found)
 
 
 @check("SITE030", Level.ERROR, "Machines without a way out lack an endpoint of what they call.")
@@ -109,6 +148,8 @@ def masters_enclosed(facts: Facts) -> Iterator[Finding]:
             reasons.append("scale groups")
         if facts.spec.secrets.store == "ssm":
             reasons.append("hand out tokens")
+        if any(group.bounds.max and group.place is not enclosed.place for group in facts.groups):
+            reasons.append("let machines join")
         if enclosed.masters and others and reasons:
             message = (
                 f"the masters in {enclosed.place.name} (nat: none) {' and '.join(reasons)} in "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
+from infra.catalogue import quotas
 from infra.checks.facts import Facts, Place
 from infra.checks.phrases import count
 from infra.checks.registry import Finding, check
@@ -37,15 +38,11 @@ _RESERVED_ASNS: Final = {23456: "AS_TRANS (RFC 6793)", 65535: "reserved (RFC 730
 
 _LEAVE_OUT: Final = "leave it out: one is allocated"
 
-VPN_CONNECTIONS: Final = {
-    "peering": (10, "a virtual private gateway has", "L-B91E5754"),
-    "transit-gateway": (50, "an account has in a region", "L-3E6EC3A3"),
+_VPN_CONNECTIONS: Final = {
+    "peering": ("vpn-connections-per-gateway", "a virtual private gateway has"),
+    "transit-gateway": ("vpn-connections", "an account has in a region"),
 }
-"""By what joins regions: how many there are unless AWS raises it, and that quota (Site-to-Site VPN User
-Guide, "Quotas")."""
-
-PEERINGS: Final = 50
-"""Of a VPC, unless AWS raises it (VPC User Guide, "Amazon VPC quotas")."""
+"""By what joins regions: the quota of connections, and whose it is."""
 
 
 @check(
@@ -126,23 +123,58 @@ def asn_private(facts: Facts) -> Iterator[Finding]:
 
 @check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows without asking.")
 def vpn_connections(facts: Facts) -> Iterator[Finding]:
-    most, whose, quota = VPN_CONNECTIONS[defaults.interconnect(facts.spec)]
+    name, whose = _VPN_CONNECTIONS[defaults.interconnect(facts.spec)]
+    quota = quotas.known(name)
     for place in facts.places.values():
         wanted = _connections(facts, place)
-        if wanted > most:
+        if wanted > quota.default and not too_many_propagated(facts, place):
             yield Finding(
                 place.at("vpn"),
-                f"{wanted} VPN connections; {whose} {most} unless AWS raises it",
-                f"name fewer sites in vpn, or ask AWS for more (quota {quota})",
+                f"{wanted} VPN connections; {whose} {quota.default} unless AWS raises it",
+                f"name fewer sites in vpn, or ask AWS for more (quota {quota.code})",
+            )
+
+
+PROPAGATED: Final = 100
+"""Routes that a route table learns from a virtual private gateway, which AWS does not raise (VPC User Guide,
+"Amazon VPC quotas", BGP advertised routes per route table). One customer gateway may announce as many
+(Site-to-Site VPN User Guide, "Quotas"); ours announces one."""
+
+
+def too_many_propagated(facts: Facts, place: Place) -> int:
+    """The routes that a region's tables learn, where those are more than they take; else 0. A gateway
+    announces its site's LAN and no more."""
+    if defaults.interconnect(facts.spec) != "peering":
+        return 0
+    routes = sum(1 for _ in facts.linked(place))
+    return routes if routes > PROPAGATED else 0
+
+
+@check(
+    "QUOTA008",
+    Level.ERROR,
+    "A VPC's route tables would learn more routes over VPN than AWS takes.",
+    waivable=False,
+)
+def propagated_routes(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        routes = too_many_propagated(facts, place)
+        if routes:
+            message = (
+                f"route tables of {place.name} would learn the LANs of {routes} sites; AWS takes "
+                f"{PROPAGATED} (BGP advertised routes per route table), and does not raise it"
+            )
+            yield Finding(
+                place.at("vpn"), message, "'network.interconnect: transit-gateway', or fewer in vpn"
             )
 
 
 @check("NET024", Level.WARNING, "More peerings of a VPC than AWS allows without asking.")
 def peerings(facts: Facts) -> Iterator[Finding]:
-    each = len(facts.places) - 1
-    if defaults.interconnect(facts.spec) == "peering" and each > PEERINGS:
-        message = f"each VPC has {each} peerings; AWS allows {PEERINGS} unless it raises that"
-        yield Finding(("network", "interconnect"), message, "take transit-gateway, or raise L-7E9ECCDB")
+    each, quota = len(facts.places) - 1, quotas.known("peerings-per-vpc")
+    if defaults.interconnect(facts.spec) == "peering" and each > quota.default:
+        message = f"each VPC has {each} peerings; AWS allows {quota.default} unless it raises that"
+        yield Finding(("network", "interconnect"), message, f"take transit-gateway, or raise {quota.code}")
 
 
 def _gateway_addresses(facts: Facts) -> Iterator[tuple[Path, IPv4Address, Gateway]]:

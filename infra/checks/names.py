@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -15,8 +15,9 @@ from infra.spec.defaults import AUTOSCALER_TAG
 
 OURS: Final = frozenset({"cluster", "environment", "managed-by", "name", "pool", "role", "site"})
 """Tags that we set on what we create."""
-_TAG: Final = re.compile(r"[\w\s+\-=.:/@]*")
-"""What every service of AWS takes in tags (Tag Editor User Guide, "Tag naming limits")."""
+_TAG_SIGNS: Final = frozenset("_.:/=+-@")
+"""Beside letters, digits and spaces of any script, what every service of AWS takes in tags. A line's end and
+a tab are no spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
 _LABEL_TAG: Final = f"{AUTOSCALER_TAG}/node-template/label/"
 _TAINT_TAG: Final = f"{AUTOSCALER_TAG}/node-template/taint/"
 _DERIVED_LABELS: Final = 7
@@ -24,6 +25,8 @@ _DERIVED_LABELS: Final = 7
 fewer; they are counted all the same, as leaving one out must not make a spec unsound."""
 _GPU_LABELS: Final = 5
 _RESOURCES: Final = 3
+_EFA_TAGS: Final = 3
+"""The label, adapters and huge pages."""
 _AUTOSCALER_TAGS: Final = 2
 
 
@@ -77,13 +80,36 @@ def our_tags(facts: Facts) -> Iterator[Finding]:
             yield Finding(("tags", key), message, "take another name; filters and policies go by ours")
 
 
-@check("NAME005", Level.ERROR, "A tag with characters that not every service of AWS takes.")
+@check("NAME005", Level.ERROR, "A text becomes a tag, and not every service of AWS takes its characters.")
 def tag_characters(facts: Facts) -> Iterator[Finding]:
-    for key, text in facts.spec.tags.items():
-        wrong = sorted(set(_TAG.sub("", key + text)))
+    for path, key, text in _tags_stated(facts):
+        wrong = sorted({sign for sign in key + text if not _taken(sign)})
         if wrong:
-            message = f"AWS's services do not all take {' '.join(wrong)} in tags"
-            yield Finding(("tags", key), message, "letters, digits, spaces and + - = . _ : / @")
+            signs = " ".join(sign if sign.isprintable() else repr(sign) for sign in wrong)
+            message = f"AWS's services do not all take {signs} in tags"
+            yield Finding(path, message, "letters, digits, spaces and + - = . _ : / @")
+
+
+def _taken(sign: str) -> bool:
+    return sign in _TAG_SIGNS or unicodedata.category(sign)[0] in "LNZ"
+
+
+def _tags_stated(facts: Facts) -> Iterator[tuple[Path, str, str]]:
+    """Each text of the spec that becomes a tag, with the tag's name and value: on everything we create, or on
+    Auto Scaling groups, for the autoscaler."""
+    spec = facts.spec
+    if spec.owner:
+        yield ("owner",), "owner", spec.owner
+    for key, text in spec.tags.items():
+        yield ("tags", key), key, text
+    for key, text in spec.kubernetes.labels.items():
+        yield ("kubernetes", "labels", key), f"{_LABEL_TAG}{key}", text
+    for one in facts.machines:
+        for key, text in one.pool.labels.items():
+            yield one.at("labels", key), f"{_LABEL_TAG}{key}", text
+        for index, taint in enumerate(one.pool.taints):
+            path = one.at("taints", index, "key")
+            yield path, f"{_TAINT_TAG}{taint.key}", f"{taint.value}:{taint.effect.value}"
 
 
 @check("NAME006", Level.ERROR, "Two tags that differ only in case.")
@@ -102,7 +128,7 @@ def tag_count(facts: Facts) -> Iterator[Finding]:
         if wanted > TAGS_PER_RESOURCE:
             message = (
                 f"its groups would have {wanted} tags, one for each label, taint and tag; "
-                f"AWS takes {TAGS_PER_RESOURCE}"
+                f"AWS takes {TAGS_PER_RESOURCE} (tags per resource, which it does not raise)"
             )
             yield Finding(one.at(), message, "give it fewer labels or taints, or the cluster fewer tags")
 
@@ -116,23 +142,15 @@ def _tags(facts: Facts, one: Machines) -> int:
     gpus = (_GPU_LABELS + 1 + shared) if one.with_gpus else 0
     taints = Counter(taint.key for taint in one.pool.taints)
     owner = 1 if facts.spec.owner else 0
-    derived = _DERIVED_LABELS + _RESOURCES + _AUTOSCALER_TAGS + gpus
+    derived = _DERIVED_LABELS + _RESOURCES + _AUTOSCALER_TAGS + gpus + (_EFA_TAGS if one.pool.efa else 0)
     return len(OURS) + owner + len(facts.spec.tags) + len(labels) + len(taints) + derived
 
 
-@check("NAME008", Level.ERROR, "A label or taint whose tag for the autoscaler is longer than AWS takes.")
+@check("NAME008", Level.ERROR, "A text becomes a tag that is longer than AWS takes.")
 def tag_length(facts: Facts) -> Iterator[Finding]:
-    room = NAMES["tag-key"].characters
-    stated: list[tuple[Path, str]] = [
-        (("kubernetes", "labels", key), f"{_LABEL_TAG}{key}") for key in facts.spec.kubernetes.labels
-    ]
-    for one in facts.machines:
-        stated += [(one.at("labels", key), f"{_LABEL_TAG}{key}") for key in one.pool.labels]
-        stated += [
-            (one.at("taints", index, "key"), f"{_TAINT_TAG}{taint.key}")
-            for index, taint in enumerate(one.pool.taints)
-        ]
-    for path, tag in stated:
-        if len(tag) > room:
-            message = f"the tag for it has {len(tag)} characters; AWS takes {room}"
-            yield Finding(path, message, f"shorten it by {len(tag) - room}")
+    for path, key, text in _tags_stated(facts):
+        for part, kind in ((key, "tag-key"), (text, "tag-value")):
+            room = NAMES[kind].characters
+            if len(part) > room:
+                message = f"the tag for it has {len(part)} characters; AWS takes {room}"
+                yield Finding(path, message, f"shorten it by {len(part) - room}")

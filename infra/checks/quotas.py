@@ -8,7 +8,7 @@ from math import ceil
 
 from infra.catalogue import quotas
 from infra.catalogue.quotas import Market
-from infra.checks.facts import Facts, Group
+from infra.checks.facts import Facts, Group, Place
 from infra.checks.phrases import listed, meant, meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level
@@ -62,7 +62,7 @@ def passed(facts: Facts) -> Iterator[Finding]:
 
 @check("QUOTA005", Level.WARNING, "More elastic addresses in a region than AWS gives without asking.")
 def elastic_addresses(facts: Facts) -> Iterator[Finding]:
-    known = quotas.find("elastic-ips")
+    quota = quotas.known("elastic-ips")
     wanted: defaultdict[str, int] = defaultdict(int)
     for place in facts.places.values():
         wanted[place.name] += {Nat.NONE: 0, Nat.ONE: 1, Nat.ONE_PER_ZONE: len(place.zones)}[place.site.nat]
@@ -70,13 +70,19 @@ def elastic_addresses(facts: Facts) -> Iterator[Finding]:
     primary = facts.primary.name if facts.primary else ""
     for node in facts.spec.access.ssh_nodes.values():
         wanted[node.site or primary] += node.count if node.public else 0
-    for site, addresses in wanted.items():
-        if known is not None and site in facts.places and addresses > known.default:
+    # The quota is a region's, and sites may share one: said of the site that has most.
+    regions: defaultdict[str, list[Place]] = defaultdict(list)
+    for place in facts.places.values():
+        regions[place.region].append(place)
+    for region, places in regions.items():
+        addresses = sum(wanted[place.name] for place in places)
+        if addresses > quota.default:
             message = (
                 f"NAT gateways, VPN servers and public SSH nodes take {addresses} elastic addresses in "
-                f"{site}; an account has {known.default} unless AWS raises it"
+                f"{region}; an account has {quota.default} unless AWS raises it"
             )
-            yield Finding(facts.places[site].at("nat"), message, f"ask AWS for more ({known.code})")
+            most = max(places, key=lambda place: wanted[place.name])
+            yield Finding(most.at("nat"), message, f"ask AWS for more: {quota.named}")
 
 
 def may_run(facts: Facts) -> Mapping[tuple[str, str], Mapping[str, int]]:

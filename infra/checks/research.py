@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
+from infra.catalogue import bucket_names
 from infra.checks.facts import Facts
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level
 from infra.spec import defaults
 from infra.spec.addons import RESEARCH
-
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-"""Without dots: S3's certificate is for one label."""
 
 
 @check("RES001", Level.ERROR, "The default image of research is none of its images.", waivable=False)
@@ -51,15 +47,18 @@ def missing_addon(facts: Facts) -> Iterator[Finding]:
     "The bucket of research or of the cluster's issuer has a name that S3 or its certificate refuses.",
     waivable=False,
 )
-def bucket_names(facts: Facts) -> Iterator[Finding]:
+def names_of_buckets(facts: Facts) -> Iterator[Finding]:
     research = facts.spec.research
     written = {
         ("research", "bucket"): research.bucket if research is not None else None,
         ("kubernetes", "issuer_bucket"): facts.spec.kubernetes.issuer_bucket,
     }
     for path, name in written.items():
-        if name is not None and not _BUCKET.fullmatch(name):
-            message = f"{name} can't be a bucket's name here"
+        why = bucket_names.refused(name) if name is not None else ""
+        if name is not None and not why and "." in name:
+            why = "AWS's certificate does not cover a bucket with dots in its name"
+        if why:
+            message = f"{name} can't be a bucket's name here: {why}"
             yield Finding(path, message, "3 to 63 lower-case letters, digits and hyphens")
 
 

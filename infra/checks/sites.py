@@ -10,7 +10,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec.sites import NodeRole
+from infra.spec.sites import Nat, NodeRole
 
 ROOT_MODULES: Final = frozenset({"identity", "dns"})
 """Module calls of the rendered root beside those of regions and of what joins them."""
@@ -70,6 +70,24 @@ def zones_by_name_and_id(facts: Facts) -> Iterator[Finding]:
         if named and len(named) < len(zones):
             message = f"{zones[named[0]]} is a name, and others have ids: two may be the same zone"
             yield Finding(place.at("zones", named[0]), message, "name all zones, or give the ids of all")
+
+
+@check("SITE040", Level.ERROR, "A NAT gateway would stand in a zone where AWS makes none.")
+def nat_gateway_zone(facts: Facts) -> Iterator[Finding]:
+    for place in facts.places.values():
+        zones = place.zones if place.site.nat is Nat.ONE_PER_ZONE else place.zones[:1]
+        for zone in zones if place.site.nat is not Nat.NONE else ():
+            if zone in regions.WITHOUT_NAT_GATEWAYS:
+                path = place.at("zones", (place.site.zones or ()).index(zone))
+                yield Finding(path, *no_nat_gateway(zone))
+
+
+def no_nat_gateway(zone: str) -> tuple[str, str]:
+    """What is wrong with a NAT gateway in a zone that has none, and what would mend it."""
+    return (
+        f"AWS makes no NAT gateway in {zone}",
+        "'nat: one' with another zone first serves this one too; or leave the zone out",
+    )
 
 
 @check("SITE006", Level.ERROR, "Subnets are stated for a zone that the site does not use.")

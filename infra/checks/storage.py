@@ -7,18 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from infra.catalogue import regions
+from infra.catalogue import bucket_names, regions
 from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
 from infra.spec.sites import NodeRole
-
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_ADDRESS: Final = re.compile(r"\d+\.\d+\.\d+\.\d+")
-_BUCKET_STARTS: Final = ("xn--", "sthree-", "amzn-s3-demo-")
-_BUCKET_ENDS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-"""S3 User Guide, "General purpose bucket naming rules"."""
 
 _SYSTEM: Final = frozenset(
     {
@@ -168,28 +162,15 @@ def bucket_name(facts: Facts) -> Iterator[Finding]:
     if facts.spec.state.bucket is not None:
         stated.append((("state", "bucket"), facts.spec.state.bucket))
     for path, name in stated:
-        why = _refused(name)
+        why = bucket_names.refused(name)
         if why:
             yield Finding(path, f"S3 does not take {name!r}: {why}", "take another, as in lab-datasets")
-
-
-def _refused(name: str) -> str:
-    """Why S3 takes no bucket of that name, or the empty string."""
-    if not 3 <= len(name) <= 63:
-        return f"it has {len(name)} characters, and may have 3 to 63"
-    if not _BUCKET.fullmatch(name):
-        return "lower-case letters, digits, dots and hyphens, with a letter or digit at both ends"
-    if ".." in name or _ADDRESS.fullmatch(name):
-        return "two dots in a row" if ".." in name else "it looks like an address"
-    if name.startswith(_BUCKET_STARTS) or name.endswith(_BUCKET_ENDS):
-        return "AWS keeps names that begin or end so for itself"
-    return ""
 
 
 @check("STO011", Level.WARNING, "A bucket's name has dots, which its certificate does not cover.")
 def bucket_dots(facts: Facts) -> Iterator[Finding]:
     for name, bucket in facts.spec.storage.s3.items():
-        if bucket.name is not None and "." in bucket.name and not _refused(bucket.name):
+        if bucket.name is not None and "." in bucket.name and not bucket_names.refused(bucket.name):
             message = "AWS's certificate does not cover a bucket with dots in its name"
             yield Finding(("storage", "s3", name, "name"), message, "take hyphens")
 

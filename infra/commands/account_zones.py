@@ -40,7 +40,9 @@ def examined(project: Project, env: Mapping[str, str]) -> tuple[tuple[Problem, .
 
     loaded, cluster = project.loaded, project.cluster
     answers = ask(env, judging.instance_types(cluster))
-    problems = judging.problems(loaded.spec, cluster, answers.zones, answers.offers, loaded.position)
+    problems = judging.problems(
+        loaded.spec, cluster, answers.zones, answers.offers, loaded.position, answers.ids
+    )
     notes = tuple(
         f"not checked against the account in {listed(regions, most=8)}: {reason}"
         for reason, regions in answers.refusals.items()

@@ -223,7 +223,14 @@ def _show(
     if json:
         found = planned.undeclared
         say_json(
-            summary.to_json(planned.plan, environment=name, cost=planned.cost, notes=notes, undeclared=found)
+            summary.to_json(
+                planned.plan,
+                environment=name,
+                cost=planned.cost,
+                notes=notes,
+                undeclared=found,
+                lasting=planned.lasting,
+            )
         )
     else:
         say(
@@ -234,6 +241,7 @@ def _show(
                 notes=notes,
                 named=named,
                 undeclared=planned.undeclared,
+                lasting=planned.lasting,
             )
         )
 

@@ -29,6 +29,8 @@ class Answers:
     """AWS region → instance type → the zones that offer it; by name alone where ``zones`` is not known."""
     refusals: Mapping[str, tuple[str, ...]]
     """Why a question was not answered → the AWS regions where it was not."""
+    ids: Mapping[str, str]
+    """A zone's name → its id in this account."""
 
 
 def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers:
@@ -44,18 +46,20 @@ def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers
         return _attempt(lambda: _zones(aws, region)), _attempt(lambda: _offers(aws, region, types[region]))
 
     zones, offers, refusals = {}, {}, dict[str, tuple[str, ...]]()
+    every: dict[str, str] = {}
     for region, (has, offered) in each_region(types, asked).items():
         ids: Mapping[str, str] = {}
         if isinstance(has, DriveError):
             refusals[str(has)] = (*refusals.get(str(has), ()), region)
         else:
             ids = has
+            every |= has
             zones[region] = _both(has, ids)
         if isinstance(offered, DriveError):
             refusals[str(offered)] = (*refusals.get(str(offered), ()), region)
         else:
             offers[region] = {kind: _both(there, ids) for kind, there in offered.items()}
-    return Answers(zones, offers, refusals)
+    return Answers(zones, offers, refusals, every)
 
 
 def _both(names: Iterable[str], ids: Mapping[str, str]) -> frozenset[str]:

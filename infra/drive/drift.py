@@ -3,18 +3,25 @@
 A plan compares twice: the world with the state (``resource_drift``), and with the configuration
 (``resource_changes``). The second is drift too where the configuration is the one that was applied, because
 an apply writes into the state what it reads, no matter who changed it.
+
+What neither shows once an apply has read it (Terraform ignores the attribute, or AWS decides it) is noted as
+rows before that apply, and compared from then on: what was named once is named until it is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from infra.drive.plan import UNKNOWN, Attribute, Change, parse
 
+Row: TypeAlias = Mapping[str, Any]
+"""An attribute that is not as it was left, as JSON: ``{"type", "id", "attribute", "was"}``."""
+
 ECHOES: Final[Mapping[str, frozenset[str]]] = {
     "aws_autoscaling_group": frozenset({"desired_capacity", "predicted_capacity", "warm_pool_size"}),
+    "aws_db_instance": frozenset({"latest_restorable_time"}),
     "aws_efs_file_system": frozenset({"number_of_mount_targets", "size_in_bytes"}),
     "aws_eip": frozenset({"association_id", "instance", "network_interface", "private_dns", "private_ip"}),
     "aws_iam_role": frozenset({"inline_policy", "managed_policy_arns"}),
@@ -60,6 +67,130 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
             attributes = (*before.attributes, *kept.attributes) if before else kept.attributes
             found[one.address] = replace(before or kept, attributes=attributes)
     return tuple(found[address] for address in sorted(found))
+
+
+def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
+    """What is not as it was left, and what applying this very plan leaves so; ``known`` are earlier rows.
+
+    Secrets are not noted: the ledger is no place for them.
+    """
+    planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
+    there = _there(shown)
+    rows = {(row["type"], row["id"], row["attribute"]): row for row in known}
+    found = {key: row for key, row in rows.items() if _differs(there.get((row["type"], row["id"])), row)}
+    for one in shown.get("resource_drift", ()):
+        change = one["change"]
+        if change["actions"] != ["update"] or one.get("mode") == "data":
+            continue
+        before, after = change["before"], change["after"]
+        plan = planned.get(one["address"], {"actions": ["no-op"]})
+        echoes = ECHOES.get(one["type"], frozenset())
+        for name in sorted(before):
+            told = name not in echoes | {"tags_all"} and not _same(before[name], after.get(name))
+            secret = any(
+                _marked((change.get(f"{side}_sensitive") or {}), name) for side in ("before", "after")
+            )
+            if told and not secret and not _restored(plan, name):
+                key = one["type"], before.get("id"), name
+                if key not in rows:  # else it was left otherwise, longer ago
+                    found[key] = {"type": key[0], "id": key[1], "attribute": name, "was": before[name]}
+    return tuple(found[key] for key in sorted(found, key=str))
+
+
+def named(shown: Mapping[str, Any], sites: Mapping[str, str], rows: Iterable[Row]) -> tuple[Change, ...]:
+    """The rows that still hold, as changes: attributes as they were, and as they are."""
+    there = _there(shown)
+    told: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        one = there.get((row["type"], row["id"]))
+        if one is None or not _differs(one, row):
+            continue
+        module = one["address"].rpartition(f"{one['type']}.")[0].rstrip(".")
+        change = {"actions": ["update"], "before": {}, "after": {}}
+        entry = told.setdefault(one["address"], {**one, "module_address": module, "change": change})
+        entry["change"]["before"][row["attribute"]] = row["was"]
+        entry["change"]["after"][row["attribute"]] = one["values"].get(row["attribute"])
+    return parse({"resource_drift": [told[address] for address in sorted(told)]}, sites).drift
+
+
+def without_undone(
+    changes: Iterable[Change], shown: Mapping[str, Any], rows: Iterable[Row]
+) -> tuple[Change, ...]:
+    """The changes without those that set what a row tells back to what it was: they are the end of one."""
+    there = _there(shown)
+    undone = {
+        (one["address"], row["attribute"])
+        for row in rows
+        if (one := there.get((row["type"], row["id"]))) is not None and not _differs(one, row)
+    }
+    kept = []
+    for change in changes:
+        attributes = tuple(each for each in change.attributes if (change.address, _top(each)) not in undone)
+        if attributes or change.action != "update":
+            kept.append(replace(change, attributes=attributes))
+    return tuple(kept)
+
+
+def together(some: Iterable[Change], more: Iterable[Change]) -> tuple[Change, ...]:
+    """``some``, and of ``more`` the attributes that are not in it, by address."""
+    found = {one.address: one for one in some}
+    for one in more:
+        before = found.get(one.address)
+        if before is None:
+            found[one.address] = one
+            continue
+        seen = {_top(each) for each in before.attributes}
+        fresh = tuple(each for each in one.attributes if _top(each) not in seen)
+        if before.action == "update" and fresh:
+            found[one.address] = replace(before, attributes=(*before.attributes, *fresh))
+    return tuple(found[address] for address in sorted(found))
+
+
+def _there(shown: Mapping[str, Any]) -> dict[tuple[str, Any], Mapping[str, Any]]:
+    """Type and id → the resource, as it is in AWS now."""
+    modules = [shown.get("prior_state", {}).get("values", {}).get("root_module", {})]
+    found = {}
+    for module in modules:
+        modules += module.get("child_modules", ())
+        for one in module.get("resources", ()):
+            if one["mode"] == "managed":
+                found[one["type"], one["values"].get("id")] = one
+    return found
+
+
+def _differs(one: Mapping[str, Any] | None, row: Row) -> bool:
+    """Whether a resource is there and is not as the row has it. One that was made anew is as it should be."""
+    return one is not None and not _same(one["values"].get(row["attribute"]), row["was"])
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other or (one in _EMPTY and other in _EMPTY)
+
+
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+
+
+def _marked(marks: Any, name: str) -> bool:
+    """Whether an attribute is sensitive, or anything in it."""
+    if marks is True:
+        return True
+    marks = [marks.get(name)] if isinstance(marks, dict) else []
+    for one in marks:
+        if one is True:
+            return True
+        marks += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return False
+
+
+def _restored(planned: Mapping[str, Any], name: str) -> bool:
+    """Whether a planned change makes the resource anew, takes it away, or sets the attribute."""
+    if "delete" in planned["actions"] or "forget" in planned["actions"]:
+        return True
+    if planned["actions"] != ["update"]:
+        return False
+    # What AWS decides anew with the update, as a version's number, is the update's.
+    decided = (planned.get("after_unknown") or {}).get(name) is True
+    return decided or planned["before"].get(name) != planned["after"].get(name)
 
 
 def _telling(change: Change) -> Iterator[Change]:

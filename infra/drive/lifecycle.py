@@ -127,6 +127,8 @@ class Planned:
     """What is in AWS on resources of ours and nobody declared; the apply removes what can be removed."""
     untainted: tuple[str, ...] = ()
     """Stateful resources whose creation had not finished: the plan completes them in place."""
+    lasting: tuple[plans.Change, ...] = ()
+    """What was changed outside of Terraform, and what the apply leaves so."""
 
     @property
     def exit_code(self) -> int:
@@ -168,15 +170,17 @@ def plan(
         fresh = folders.plan / "fresh.tfplan"
         terraform = job.terraform(listener, root=root)
         guards = unprotected.guarded(folders.root)
+        known = () if destroy else _drifted(folders)
 
         def attempt() -> tuple[bool, Mapping[str, Any], plans.Plan]:
-            has_changes = _believed(lambda: terraform.plan(fresh, destroy=destroy, targets=narrowed))
+            ran = _believed(lambda: terraform.plan(fresh, destroy=destroy, targets=narrowed))
             # Reading a plan costs as much as starting the provider: not for a plan that is empty.
-            shown = terraform.show(fresh) if has_changes else {"terraform_version": job.engine.version}
-            return has_changes, shown, plans.parse(shown, job.sites, guarded=guards)
+            tells = ran.has_changes or bool(ran.drifted) or bool(known)
+            shown = terraform.show(fresh) if tells else {"terraform_version": job.engine.version}
+            return ran.has_changes, shown, plans.parse(shown, job.sites, guarded=guards)
 
         untainted: tuple[str, ...] = ()
-        with _explained(job, named, only, listener):
+        with _explained(job, named, only, jobs, listener):
             if destroy:
                 has_changes, shown, parsed = attempt()
             else:
@@ -184,11 +188,8 @@ def plan(
         position = saved_plan.state_position(folders)
         foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
-        ending = pool_instances.ending(shown)
-        if ending:
-            ending = pool_instances.count(_aws(job), ending)
-            new = pool_instances.started(shown)
-            parsed = pool_instances.protect(parsed, ending, new=new, jobs=jobs, options=job.named)
+        parsed, ending = _with_instances(job, parsed, shown, jobs)
+        drifted = () if destroy else drifts.lasting(shown, known)
         if out is not None:
             _copy(fresh, out)
         kept = saved_plan.save(
@@ -211,6 +212,8 @@ def plan(
                 pending=pending,
                 undeclared=removed,
                 leaving=parsed.leaving,
+                absent=_absent(parsed),
+                drifted=drifted,
                 ending=ending,
             ),
             fresh,
@@ -218,22 +221,29 @@ def plan(
         money = None
         if prices is not None and has_changes:
             money = costs.monthly(shown, prices, sites=job.sites, regions=job.regions)
-        return Planned(parsed, kept, money, foreign, untainted)
+        return Planned(
+            parsed,
+            kept,
+            money,
+            foreign,
+            untainted,
+            drifts.named(shown, job.sites, drifted) if drifted else (),
+        )
 
 
 _LOOKS: Final = (3.0, 9.0)
 """Seconds before a plan is made again that did not find a stateful resource."""
 
 
-def _believed(plan: Callable[[], Ran]) -> bool:
-    """Whether the plan has changes. One that did not find a stateful resource is made again: AWS is
-    eventually consistent, and to create a second VPC costs more than a moment of patience."""
+def _believed(plan: Callable[[], Ran]) -> Ran:
+    """The plan's end. One that did not find a stateful resource is made again: AWS is eventually consistent,
+    and to create a second VPC costs more than a moment of patience."""
     for pause in _LOOKS:
         ran = plan()
         if not any(one.action == "delete" and stateful.loss(one.type, None) for one in ran.drifted):
-            return ran.has_changes
+            return ran
         time.sleep(pause)
-    return plan().has_changes
+    return plan()
 
 
 _T = TypeVar("_T", bound=tuple[Any, Any, plans.Plan])
@@ -255,9 +265,18 @@ def _without_taints(
         problem = error
         losing = list(diagnostics.prevented(error.diagnostics))
     losing = [address for address in losing if not stateful.covers(named, address)]
-    if losing and (repaired := repair.untaint(terraform.pull(), losing)):
-        terraform.push(repaired.state)
-        return attempt(), repaired.untainted
+    # One that would replace itself is untainted in any case: in the end it would be gone.
+    if planned is not None:
+        losing += [
+            one.address
+            for one in planned[2].changes
+            if one.type in repair.SAME_AGAIN and one.action == "replace"
+        ]
+    if losing:
+        state = terraform.pull()
+        if repaired := repair.untaint(state, {*losing, *repair.tainted(state)}):
+            terraform.push(repaired.state)
+            return attempt(), repaired.untainted
     if planned is None:
         assert problem is not None
         raise problem
@@ -320,6 +339,8 @@ def apply(
             # First: a rule that somebody added may be the one that Terraform is about to make again.
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
+            if plan.kind != "destroy":
+                _note_drift(job, plan)
             terraform = job.terraform(listener, root=root)
             before = _state(job)
             database_protection.lift(job.aws(), before, plan.leaving)
@@ -359,6 +380,7 @@ def apply(
                     "lock": job.lock,
                     "account": job.account,
                     "state": position,
+                    "drifted": list(plan.drifted),
                 },
             )
         settled = Settled()
@@ -406,15 +428,34 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
         terraform = job.terraform(listener)
         look = job.folders.state / "drift.tfplan"
         try:
-            changed = terraform.plan(look, refresh_only=not _is_applied(job)).has_changes
+            ran = terraform.plan(look, refresh_only=not _is_applied(job))
             foreign = _undeclared(job, ())
-            changes = drifts.changes(terraform.show(look), job.sites) if changed else ()
-            return Drift(changes, foreign)
+            known = _drifted(job.folders)
+            # A plan that would change nothing has drift all the same, where Terraform ignores the attribute.
+            if not (ran.has_changes or ran.drifted or known):
+                return Drift((), foreign)
+            shown = terraform.show(look)
+            changes = drifts.without_undone(drifts.changes(shown, job.sites), shown, known)
+            return Drift(drifts.together(changes, drifts.named(shown, job.sites, known)), foreign)
         finally:
             look.unlink(missing_ok=True)
 
 
 # -- parts -----------------------------------------------------------------------------------------------
+
+
+def _drifted(folders: Folders) -> tuple[drifts.Row, ...]:
+    """What earlier applies have found otherwise than it was left, and left so."""
+    return tuple((last_applied.about(folders) or {}).get("drifted", ()))
+
+
+def _note_drift(job: Job, plan: SavedPlan) -> None:
+    """Keep what this apply writes into the state as it found it: also one that fails half-way does."""
+    before = last_applied.recall(job.folders)
+    if before is not None and plan.drifted != _drifted(job.folders):
+        about = {**before.about, "drifted": list(plan.drifted)}
+        last_applied.remember(job.folders, before.files, about)
+        share(job)
 
 
 def _is_applied(job: Job) -> bool:
@@ -443,7 +484,7 @@ def _copy(plan_file: Path, out: Path) -> None:
 
 def _repair(job: Job, plan: SavedPlan, before: repair.State) -> Repaired:
     """Undo in the state what an apply did to it and no plan says: see `infra.drive.repair`."""
-    repaired = repair.repair(before, _state(job), plan.leaving)
+    repaired = repair.repair(before, _state(job), {*plan.leaving, *plan.absent})
     if repaired:
         job.terraform().push(repaired.state)
     return repaired
@@ -493,18 +534,18 @@ def _repair_after(problem: DriveError, job: Job, plan: SavedPlan, before: repair
 
 @contextmanager
 def _explained(
-    job: Job, named: tuple[str, ...], only: tuple[str, ...], listener: Listener | None
+    job: Job, named: tuple[str, ...], only: tuple[str, ...], jobs: Jobs | None, listener: Listener | None
 ) -> Iterator[None]:
     try:
         yield
     except TerraformError as problem:
         if not diagnostics.prevented(problem.diagnostics):
             raise
-        raise _refused(job, named, only, listener) from None
+        raise _refused(job, named, only, jobs, listener) from None
 
 
 def _refused(
-    job: Job, named: tuple[str, ...], only: tuple[str, ...], listener: Listener | None
+    job: Job, named: tuple[str, ...], only: tuple[str, ...], jobs: Jobs | None, listener: Listener | None
 ) -> ProtectedError:
     """What a plan that Terraform refused would take away.
 
@@ -516,7 +557,9 @@ def _refused(
     terraform = job.terraform(listener, root=unprotected.unprotect(folders))
     try:
         terraform.plan(look, targets=targets(job.sites, only, job.retired))
-        plan = plans.parse(terraform.show(look), job.sites, guarded=unprotected.guarded(folders.root))
+        shown = terraform.show(look)
+        plan = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
+        plan, _ = _with_instances(job, plan, shown, jobs)
     finally:
         look.unlink(missing_ok=True)
         unprotected.discard(folders)
@@ -531,6 +574,25 @@ def _refused(
         f"  invoke plan {job.named}{narrowing} {destroying([*named, *addresses])}",
     ]
     return ProtectedError("\n".join(lines))
+
+
+def _with_instances(
+    job: Job, plan: plans.Plan, shown: Mapping[str, Any], jobs: Jobs | None
+) -> tuple[plans.Plan, tuple[pool_instances.Ending, ...]]:
+    """The plan with groups that have instances as stateful, and the groups that it ends."""
+    ending = pool_instances.ending(shown)
+    if not ending:
+        return plan, ()
+    ending = pool_instances.count(_aws(job), ending)
+    new = pool_instances.started(shown)
+    return pool_instances.protect(plan, ending, new=new, jobs=jobs, options=job.named), ending
+
+
+def _absent(plan: plans.Plan) -> tuple[str, ...]:
+    """The addresses at which there is nothing in AWS: what is created, and what somebody deleted."""
+    created = (one.previous_address or one.address for one in plan.changes if one.action == "create")
+    deleted = (one.address for one in plan.drift if one.action == "delete")
+    return tuple(sorted({*created, *deleted}))
 
 
 def leaving(job: Job, plan: plans.Plan) -> list[str]:

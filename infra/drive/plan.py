@@ -35,12 +35,19 @@ _REASONS: Mapping[str, str] = {
 }
 
 
+_NAMES: Final[Mapping[str, str]] = {"rule": "id", "tag": "key"}
+"""Lists of blocks → what tells a block from the others, whatever its place: rules of a bucket's life cycle,
+tags of Auto Scaling groups."""
+_WHOLE: Final = frozenset({"rule"})
+"""Of these, blocks that are read as a whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One value that changes. Sensitive values never get in here: `SENSITIVE` stands for them."""
 
     path: str
-    """``tags.Name``, ``ingress[0].cidr_blocks``."""
+    """``tags.Name``, ``ingress[0].cidr_blocks``, ``tag[team].value``."""
     before: Any
     after: Any
     """`UNKNOWN` when only AWS can tell."""
@@ -238,8 +245,19 @@ def _attributes(change: Mapping[str, Any], replacing: set[str]) -> Iterator[Attr
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A step into a list, to a block that has a name."""
+
+    name: str
+    place: int
+
+
+_Step: TypeAlias = "str | int | _Block"
+
+
 def _walk(
-    path: tuple[str | int, ...],
+    path: tuple[_Step, ...],
     before: Any,
     after: Any,
     hidden_before: Any,
@@ -251,6 +269,10 @@ def _walk(
         return
     secret = hidden_before is True or hidden_after is True
     if not secret and unknown is not True:
+        found = list(_by_name(path, before, after, hidden_before, hidden_after, unknown, replacing))
+        if found:
+            yield from found
+            return
         if isinstance(before, dict) and isinstance(after, dict):
             keys: list[str | int] = sorted(before.keys() | after.keys() | _keys(unknown))
         elif _same_shape(before, after):
@@ -269,15 +291,70 @@ def _walk(
             )
         if keys:
             return
-        # What is shown as a whole must not take a secret along in its depths.
-        secret = _any(hidden_before) or _any(hidden_after)
-    text = _path(path)
-    yield Attribute(
-        path=text,
+    yield _whole(path, before, after, hidden_before, hidden_after, unknown, replacing)
+
+
+def _whole(
+    path: tuple[_Step, ...],
+    before: Any,
+    after: Any,
+    hidden_before: Any,
+    hidden_after: Any,
+    unknown: Any,
+    replacing: set[str],
+) -> Attribute:
+    # What is shown as a whole must not take a secret along in its depths.
+    secret = _any(hidden_before) or _any(hidden_after)
+    by_place = _path(step.place if isinstance(step, _Block) else step for step in path)
+    return Attribute(
+        path=_path(path),
         before=SENSITIVE if secret and before is not None else before,
         after=SENSITIVE if secret and after is not None else UNKNOWN if unknown is True else after,
-        replaces=any(_within(text, one) for one in replacing),
+        replaces=any(_within(by_place, one) for one in replacing),
     )
+
+
+def _by_name(
+    path: tuple[_Step, ...],
+    before: Any,
+    after: Any,
+    hidden_before: Any,
+    hidden_after: Any,
+    unknown: Any,
+    replacing: set[str],
+) -> Iterator[Attribute]:
+    """What changes in blocks that are told apart by a name; nothing where they are not, or change places."""
+    name = _NAMES.get(path[-1]) if path and isinstance(path[-1], str) else None
+    first, second = _places(before, name), _places(after, name)
+    if first is None or second is None:
+        return
+    for each in dict.fromkeys((*first, *second)):
+        was, now = first.get(each), second.get(each)
+        place = was if now is None else now
+        assert place is not None, "it is in one of them"
+        values = (
+            (*path, _Block(each, place)),
+            None if was is None else before[was],
+            None if now is None else after[now],
+            None if was is None else _get(hidden_before, was),
+            None if now is None else _get(hidden_after, now),
+            None if now is None else _get(unknown, now),
+            replacing,
+        )
+        if path[-1] not in _WHOLE and was is not None and now is not None:
+            yield from _walk(*values)
+        elif values[1] != values[2] or _any(values[5]):
+            yield _whole(*values)
+
+
+def _places(blocks: Any, name: str | None) -> dict[str, int] | None:
+    """A block's name → its place; None where not each has one of its own."""
+    if name is None or not isinstance(blocks, list):
+        return None
+    names = [block.get(name) if isinstance(block, dict) else None for block in blocks]
+    if not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
+        return None
+    return {str(each): place for place, each in enumerate(names)}
 
 
 def _same_shape(before: Any, after: Any) -> bool:
@@ -310,10 +387,13 @@ def _any(marks: Any) -> bool:
     return marks is True
 
 
-def _path(parts: Iterable[str | int]) -> str:
+def _path(parts: Iterable[_Step]) -> str:
     text = ""
     for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, _Block):
+            text += f"[{part.name}]"
+        else:
+            text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 

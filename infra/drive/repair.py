@@ -5,7 +5,8 @@ Two things go wrong while Terraform works, and neither is a decision that anyone
 - AWS is eventually consistent. A provider that updates a resource reads it again, and one "not found" then
   takes the resource out of the state, though it is still there.
 - A creation that is stopped or fails after the resource exists leaves it tainted, and the next plan would
-  replace it. For a stateful thing that means to destroy it, which nobody asked for.
+  replace it. For a stateful thing that means to destroy it, which nobody asked for; for one of `SAME_AGAIN`
+  that it is gone in the end.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from infra.drive import stateful
 
 State: TypeAlias = dict[str, Any]
 """As ``terraform state pull`` prints it."""
+
+
+SAME_AGAIN: Final = frozenset({"aws_customer_gateway"})
+"""Types of which AWS answers a second request like the first with the resource that exists (EC2 API
+Reference, CreateCustomerGateway). Created before it is destroyed, a tainted one would replace itself and then
+be deleted: the taint goes, whoever set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class Repaired:
     restored: tuple[str, ...]
     """Addresses that had been dropped although no plan destroyed them."""
     untainted: tuple[str, ...]
-    """Addresses of stateful resources whose creation did not finish."""
+    """Addresses of resources whose creation did not finish: stateful ones, and those of `SAME_AGAIN`."""
 
     def __bool__(self) -> bool:
         return bool(self.restored or self.untainted)
@@ -56,8 +63,9 @@ class _Instance:
 def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
     """``after`` with everything that was in ``before`` and is not in ``leaving``.
 
-    ``leaving`` are the addresses that the plan destroys, replaces or forgets. A resource that was tainted in
-    ``before`` was marked by a person, and stays so.
+    ``leaving`` are the addresses that the plan destroys, replaces or forgets, and those at which it found
+    nothing in AWS, for somebody had deleted it. A resource that was tainted in ``before`` was marked by a
+    person, and stays so.
     """
     fixed = copy.deepcopy(after)
     earlier = {one.address: one for one in _instances(before)}
@@ -70,7 +78,7 @@ def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
             _put(fixed, one)
             restored.append(one.address)
     marked = {one.key for one in earlier.values() if one.is_tainted}
-    untainted = _untaint(fixed, lambda one: one.key not in marked)
+    untainted = _untaint(fixed, lambda one: one.key not in marked or one.resource["type"] in SAME_AGAIN)
     return _numbered(fixed, restored, untainted)
 
 
@@ -80,12 +88,19 @@ def untaint(state: State, wanted: Container[str]) -> Repaired:
     return _numbered(fixed, [], _untaint(fixed, lambda one: one.address in wanted))
 
 
+def tainted(state: State) -> tuple[str, ...]:
+    """Addresses of tainted resources of `SAME_AGAIN`."""
+    found = (one for one in _instances(state) if one.is_tainted)
+    return tuple(one.address for one in found if one.resource["type"] in SAME_AGAIN)
+
+
 def _untaint(state: State, may: Any) -> list[str]:
     found = []
     for one in _instances(state):
-        values = one.values.get("attributes", {})
+        values, kind = one.values.get("attributes", {}), one.resource["type"]
+        kept = kind in SAME_AGAIN or stateful.loss(kind, values)
         # Without an id nothing was made.
-        if one.is_tainted and values.get("id") and stateful.loss(one.resource["type"], values) and may(one):
+        if one.is_tainted and values.get("id") and kept and may(one):
             del one.values["status"]
             found.append(one.address)
     return found

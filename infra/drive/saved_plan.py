@@ -81,6 +81,10 @@ class SavedPlan:
     """What nobody declared and this apply takes away."""
     leaving: tuple[str, ...] = ()
     """The addresses at which the state holds a resource that is destroyed, replaced or forgotten."""
+    absent: tuple[str, ...] = ()
+    """The addresses at which AWS had nothing when it was made, whatever the state says."""
+    drifted: tuple[Mapping[str, Any], ...] = ()
+    """What is not as it was left, and that it leaves so (`infra.drive.drift.Row`)."""
     ending: tuple[Ending, ...] = ()
     """The groups that it destroys or replaces, with the instances that were in them."""
     sha256: str = ""
@@ -121,6 +125,8 @@ def load(folders: Folders) -> SavedPlan | None:
             Undeclared(**{**one, "removal": Call(**one["removal"])}) for one in told["undeclared"]
         )
         told["leaving"] = tuple(told["leaving"])
+        told["absent"] = tuple(told.get("absent", ()))
+        told["drifted"] = tuple(told.get("drifted", ()))
         return SavedPlan(**told)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from infra.drive.cost import Cost, Range
@@ -30,6 +30,14 @@ _ATTRIBUTES = 4
 _DIFFERENCES = 8
 """Lines of a structural difference that are shown of one attribute."""
 _WIDTH = 100
+_LIFE_CYCLE: Final = {
+    "transition": "moves objects",
+    "expiration": "deletes objects",
+    "noncurrent_version_transition": "moves old versions",
+    "noncurrent_version_expiration": "deletes old versions",
+    "abort_incomplete_multipart_upload": "ends unfinished uploads",
+}
+"""Blocks of a rule of a bucket's life cycle → what they do."""
 _TELLING: Final = frozenset(
     {
         "aws_autoscaling_group",
@@ -57,19 +65,23 @@ def text(
     notes: Sequence[str] = (),
     named: Iterable[str] = (),
     undeclared: Sequence[Undeclared] = (),
+    lasting: Sequence[Change] = (),
 ) -> str:
     """The summary, without colours and without a line end.
 
     ``notes`` are sentences that come first: what the spec's update policies have to say. ``named`` are the
-    addresses that a person agreed to lose; ``undeclared`` is what nobody declared.
+    addresses that a person agreed to lose; ``undeclared`` is what nobody declared, and ``lasting`` what was
+    changed outside of Terraform and an apply leaves so.
     """
     if not plan.has_changes and not undeclared:
-        lines = [f"No changes: {environment} is as its spec says."]
-        return "\n".join([*lines, *_notes(notes), *_cost(cost)])
+        but = ", but for what an apply leaves as it is" if lasting else ""
+        lines = [f"No changes: {environment} is as its spec says{but}."]
+        return "\n".join([*lines, *_notes(notes), *_lasting(lasting), *_cost(cost)])
     lines = [f"{environment}: {_headline(plan, undeclared)}"]
     lines += _notes(notes)
     lines += _losses(plan, tuple(named))
     lines += undeclared_lines(undeclared)
+    lines += _lasting(lasting)
     lines += _table(plan)
     for site in plan.sites:
         lines += _site(plan, site)
@@ -85,6 +97,7 @@ def to_json(
     cost: Cost | None = None,
     notes: Sequence[str] = (),
     undeclared: Sequence[Undeclared] = (),
+    lasting: Sequence[Change] = (),
 ) -> dict[str, Any]:
     """The same for programs. Keys are only ever added.
 
@@ -92,7 +105,7 @@ def to_json(
     "sites": {site: counts}, "protected": [address], "changes": [{"address", "previous_address", "type",
     "name", "module", "site", "action", "reason", "loss", "attributes": [{"path", "before", "after",
     "replaces", "difference": [str]}]}], "undeclared": [{"address", "kind", "id", "what", "removed"}],
-    "outputs": [{"name", "action", "sensitive"}], "cost": null or {"currency",
+    "lasting": [as in changes], "outputs": [{"name", "action", "sensitive"}], "cost": null or {"currency",
     "dated", "before": {"low", "high"}, "after": {"low", "high"}, "sites", "unknown"}}``.
     The root module's site is the empty string. Sensitive values are masked.
     """
@@ -114,6 +127,7 @@ def to_json(
             }
             for one in undeclared
         ],
+        "lasting": [change_json(one) for one in lasting],
         "outputs": [
             {"name": one.name, "action": one.action, "sensitive": one.sensitive} for one in plan.outputs
         ],
@@ -360,6 +374,16 @@ def _listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_ATTRIBUTES]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def _lasting(lasting: Sequence[Change]) -> list[str]:
+    if not lasting:
+        return []
+    lines = ["", "Changed outside of Terraform, and left so by an apply; to undo it, set it back in AWS:"]
+    for one in lasting:
+        lines.append(f"  ~ {one.address}")
+        lines += [f"      {line}" for line in _attributes(one.attributes, at_most=len(one.attributes))]
+    return lines
+
+
 def _attributes(attributes: Sequence[Attribute], *, at_most: int = _ATTRIBUTES) -> list[str]:
     lines = [line for one in attributes[:at_most] for line in _attribute(one)]
     if len(attributes) > at_most:
@@ -368,6 +392,11 @@ def _attributes(attributes: Sequence[Attribute], *, at_most: int = _ATTRIBUTES) 
 
 
 def _attribute(one: Attribute) -> list[str]:
+    if one.path.startswith("rule[") and (told := [_life_cycle(one.before), _life_cycle(one.after)]) != [
+        "",
+        "",
+    ]:
+        return [f"{one.path}: {' → '.join(each or 'none' for each in told)}"]
     found = difference(one.before, one.after)
     before, after = _value(one.before), _value(one.after)
     short = isinstance(one.before, list) and not (before + after).count("…")
@@ -382,6 +411,53 @@ def _attribute(one: Attribute) -> list[str]:
         for line in found.lines[:_DIFFERENCES]
     ]
     return [*lines, f"  and {rest} more"] if rest > 0 else lines
+
+
+def _life_cycle(rule: Any) -> str:
+    """What a rule of a bucket's life cycle does, in words; empty for what is none."""
+    if not isinstance(rule, dict) or not {"id", "status", "filter"} <= rule.keys():
+        return ""
+
+    def blocks(name: str) -> list[dict[str, Any]]:
+        return [each for each in rule.get(name) or () if each]
+
+    conditions = [*map(_condition, blocks("filter")), _prefix(rule.get("prefix"))]
+    where = "".join(f" {each}" for each in conditions if each)
+    done = [
+        f"{verb}{where}{_to(each)}{_when(each)}"
+        for name, verb in _LIFE_CYCLE.items()
+        for each in blocks(name)
+        if not each.get("expired_object_delete_marker")
+    ]
+    if any(each.get("expired_object_delete_marker") for each in blocks("expiration")):
+        done.append(f"removes delete markers{where} that stand alone")
+    return f"{', '.join(done) or 'does nothing'}{'' if rule['status'] == 'Enabled' else ' (off)'}"
+
+
+def _to(block: Mapping[str, Any]) -> str:
+    return f" to {block['storage_class']}" if block.get("storage_class") else ""
+
+
+def _when(block: Mapping[str, Any]) -> str:
+    days = block.get("days") or block.get("noncurrent_days") or block.get("days_after_initiation")
+    newer = block.get("newer_noncurrent_versions")
+    kept = f", beyond the newest {newer}" if newer else ""
+    if block.get("date"):
+        return f" on {str(block['date'])[:10]}{kept}"
+    return f" after {_many(int(days), 'day')}{kept}" if days else kept
+
+
+def _condition(block: Mapping[str, Any]) -> str:
+    """``under runs/``; what a person rarely writes, as it is."""
+    others = {
+        name: value for name, value in block.items() if name != "prefix" and value not in (None, "", [], {})
+    }
+    said = [_prefix(block.get("prefix")), f"where {_value(others)}" if others else ""]
+    return " ".join(each for each in said if each)
+
+
+def _prefix(prefix: Any) -> str:
+    return f"under {prefix}" if prefix else ""
 
 
 def _value(value: Any) -> str:

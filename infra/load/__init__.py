@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from infra.catalogue import bucket_names
 from infra.catalogue.limits import NAMES
 from infra.checks import examine
 from infra.collector import paused
@@ -24,6 +25,9 @@ ENVIRONMENT_LENGTH: Final = NAMES["iam-role"].characters - len("-access-gateway"
 """Characters of an environment's name: the longest name that is not cut is that of a role of machines."""
 
 _ENVIRONMENT: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+_KEPT: Final = {"internal": "the names of its own load balancers", "sg": "the ids of security groups"}
+"""How no name may begin (ELB API Reference, CreateLoadBalancer; EC2 API Reference, CreateSecurityGroup)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +105,17 @@ def _empty(root: Value) -> Problem:
 
 
 def _file_name(path: Path, root: Value) -> list[Problem]:
-    """What is wrong with the environment's name: buckets take no capitals, balancers no ``internal-``."""
+    """What is wrong with the environment's name, which begins every name in AWS: buckets take no capitals."""
     name, most = path.stem, ENVIRONMENT_LENGTH
     if len(name) > most:
         message = f"{name} has {len(name)} characters; an environment's name has at most {most}"
     elif not _ENVIRONMENT.fullmatch(name):
         message = f"{name} is not lower-case letters, digits and single hyphens, starting with a letter"
-    elif name.partition("-")[0] == "internal":
-        message = f"{name} begins with internal, which AWS keeps for the names of its own load balancers"
+    elif name.partition("-")[0] in _KEPT:
+        first = name.partition("-")[0]
+        message = f"{name} begins with {first}, which AWS keeps for {_KEPT[first]}"
+    elif why := bucket_names.refused(f"{name}-bucket"):
+        message = f"{name} can't begin the names of buckets: {why}"
     else:
         return []
     return [

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from infra.catalogue import efa as fabric
 from infra.catalogue import labels
 from infra.catalogue.instances import InstanceType
 from infra.catalogue.roles import WAYS_IN
@@ -66,14 +65,17 @@ def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False)
 
 
 def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
-    """The fastest way for cards to talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``, ``efa``."""
-    return {f"{labels.OURS}/interconnect": how}
+    """How cards of one machine talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``."""
+    return {labels.INTERCONNECT: how}
 
 
-def interconnect(types: Sequence[InstanceType], *, efa: bool) -> str:
-    """``efa`` where a pool has its adapters; else how cards of one machine are joined, if so in all types."""
-    if efa:
-        return fabric.INTERCONNECT
+def efa_label(*, efa: bool) -> dict[str, str]:
+    """Of nodes with Elastic Fabric Adapters; how cards are joined within such a node, the other one says."""
+    return {labels.EFA: "true"} if efa else {}
+
+
+def interconnect(types: Sequence[InstanceType]) -> str:
+    """How cards of one machine are joined, if so in all types."""
     joined = {kind.interconnect for kind in types}
     return (joined.pop() if len(joined) == 1 else None) or ETHERNET
 

@@ -10,7 +10,7 @@ from infra.catalogue.labels import CAPACITY, POOL
 from infra.model import machines as made
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus, Region
-from infra.resolve.labels import gpu_labels, interconnect, interconnect_label, place_labels
+from infra.resolve.labels import efa_label, gpu_labels, interconnect, interconnect_label, place_labels
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, identifier, thing_tags
 from infra.resolve.reservations import allocatable, of_adapters
@@ -126,7 +126,8 @@ def _pool(
         **spec.kubernetes.labels,
         POOL: name,
         CAPACITY: pool.market.kind,
-        **interconnect_label(interconnect(types, efa=pool.efa)),
+        **interconnect_label(interconnect(types)),
+        **efa_label(efa=pool.efa),
         **gpu_labels(cards, counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1),
         **sharing_labels(cards),
         **pool.labels,

@@ -216,7 +216,12 @@ Name: TypeAlias = Annotated[
 
 UserName: TypeAlias = Annotated[
     str,
-    _text(r"[a-z_][a-z0-9_-]*", "a Unix user or group name", limit=32),
+    _text(
+        r"[a-z_][a-z0-9_-]*",
+        "a Unix user or group name: lower-case letters, digits, - and _, a letter or _ first, "
+        "at most 32 characters",
+        limit=32,
+    ),
     WithJsonSchema({"type": "string", "pattern": "^[a-z_][a-z0-9_-]*$", "maxLength": 32}),
 ]
 """A portable Unix name (useradd(8))."""

@@ -194,6 +194,35 @@ def test_a_zone_without_any_type_of_a_pool_is_a_warning(lab: Project) -> None:
     assert not [each for each in found if "eu-west-1" in each.path]
 
 
+@pytest.mark.parametrize(
+    ("nat", "zones", "path"),
+    [
+        ("one", "[ap-northeast-1a, ap-northeast-1c]", "sites.ap-northeast-1.zones[0]"),
+        ("one-per-zone", "[ap-northeast-1c, ap-northeast-1a]", "sites.ap-northeast-1.zones[1]"),
+        ("one", "[ap-northeast-1c, ap-northeast-1a]", None),
+        ("none", "[ap-northeast-1a]", None),
+    ],
+)
+def test_a_nat_gateway_stands_where_the_account_may_have_one(
+    lab: Project, nat: str, zones: str, path: str | None
+) -> None:
+    """Letters are each account's own: here ap-northeast-1a is the zone that has no NAT gateways."""
+    text = SPEC.replace(
+        "  eu-west-1: {kind: aws}\n",
+        f"  eu-west-1: {{kind: aws}}\n  ap-northeast-1: {{kind: aws, nat: {nat}, zones: {zones}}}\n",
+    )
+    lab.environment.spec_file.write_text(text, encoding="utf-8")
+    project = load_project(find("lab"))
+    ids = {"ap-northeast-1a": "apne1-az3", "ap-northeast-1c": "apne1-az1"}
+    found = judging.problems(project.loaded.spec, project.cluster, {}, {}, project.loaded.position, ids)
+    assert [(each.code, each.path) for each in found] == ([("SITE040", path)] if path else [])
+
+
+def test_the_account_tells_which_zone_has_which_id(lab: Project) -> None:
+    answers = ask(dict(os.environ), {"us-west-2": ["m5.xlarge"]})
+    assert answers.ids["us-west-2a"] == "usw2-az2"
+
+
 class Denying(BaseHTTPRequestHandler):
     """An EC2 that lets nobody list instance type offerings, and knows one zone."""
 

@@ -177,3 +177,25 @@ def test_what_can_not_be_copied_is_copied_later(master: Master) -> None:
     assert master.metrics() == {**good, "causeway_audit_ship_failed": "1"}
     assert master.ship().returncode == 0
     assert sorted(event for events in master.shipped().values() for event in events) == master.events()
+
+
+def test_how_far_back_copies_are_whole_is_measured(master: Master) -> None:
+    """Nothing was lost; then the file that the API server wrote to last is gone with what was in it."""
+    assert master.ship().returncode == 0
+    before = master.metrics()
+    since, total = "causeway_audit_ship_since_time_seconds", "causeway_audit_ship_bytes_total"
+    events = [line for file in sorted(master.log.iterdir()) for line in file.read_text().splitlines()]
+    assert int(before[total]) >= sum(len(line.encode()) + 1 for line in events)
+    stamps = [datetime.fromisoformat(json.loads(line)["stageTimestamp"]).timestamp() for line in events]
+    assert int(before["causeway_audit_ship_oldest_time_seconds"]) in map(int, stamps)
+    assert master.ship().returncode == 0
+    assert {key: master.metrics()[key] for key in (since, total)} == {
+        key: before[key] for key in (since, total)
+    }
+    memory = master.root / "var/lib/causeway/audit-shipped.json"
+    # As if the newest file of the last run had been another, which is gone.
+    memory.write_text(json.dumps({**json.loads(memory.read_text()), "gone": 1}))
+    measured = memory.with_name("audit-measured.json")
+    measured.write_text(json.dumps({**json.loads(measured.read_text()), "since": 1000}))
+    assert master.ship().returncode == 0
+    assert master.metrics()[since] == master.metrics()["causeway_audit_ship_oldest_time_seconds"]

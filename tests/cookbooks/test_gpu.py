@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ import pytest
 from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
 
 GPU = COOKBOOKS / "gpu"
+SAID = Path(__file__).parents[1] / "gpu"
 XIDS = [46, 48, 62, 64, 74, 79, 95]
 
 
@@ -371,6 +373,27 @@ def test_one_card_missing(machine: Machine) -> None:
     assert report["healthy"] is False
     assert [card["healthy"] for card in report["gpus"]] == [True, False]
     assert reasons(report, 1) == "the card is not on the bus: 1 of 2 answer"
+
+
+@pytest.mark.parametrize("said", sorted(SAID.glob("*.json")), ids=lambda path: path.stem)
+def test_what_real_drivers_say_is_read(machine: Machine, said: Path) -> None:
+    """As ``benchmarks/gpu_check.py`` kept it on machines with these cards."""
+    text = json.loads(said.read_text())["-q -x"]
+    place = re.search(r'<gpu id="0000(\S+)">', text)
+    assert place is not None
+    machine.bus(1)
+    (machine.root / "pci/0000:01:00.0").rename(machine.root / "pci" / place[1].lower())
+    machine.says("nvidia-smi", text)
+    report = machine.check(count=1)
+    assert report["healthy"] is True
+    ((name, healthy, reasons_),) = (
+        (each["name"], each["healthy"], each["reasons"]) for each in report["gpus"]
+    )
+    assert (name.lower().replace(" ", "-"), healthy, reasons_) == (said.stem, True, [])
+    # The same card, with what it says of the worst day.
+    broken = text.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<")
+    machine.says("nvidia-smi", broken)
+    assert machine.check(count=1)["gpus"][0]["healthy"] is (broken == text)
 
 
 def test_a_card_on_the_bus_that_the_driver_does_not_have(machine: Machine) -> None:

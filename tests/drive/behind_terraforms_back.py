@@ -201,6 +201,17 @@ def logs_for_a_day(world: World) -> object:
     )
 
 
+@behind("aws_cloudwatch_log_group.flow", "metric filter by-hand")
+def a_metric_of_flow_logs(world: World) -> object:
+    metric = {"metricName": "by-hand", "metricNamespace": "by-hand", "metricValue": "1"}
+    return world.client("logs").put_metric_filter(
+        logGroupName=world.get("aws_cloudwatch_log_group", "name"),
+        filterName="by-hand",
+        filterPattern="REJECT",
+        metricTransformations=[metric],
+    )
+
+
 @behind('aws_vpc_endpoint.gateway["s3"]', "policy")
 def an_endpoint_policy(world: World) -> object:
     return world.client("ec2").modify_vpc_endpoint(
@@ -363,6 +374,25 @@ def a_website(world: World) -> object:
         Bucket=world.get("aws_s3_bucket", "bucket", '.this["datasets"]'),
         WebsiteConfiguration={"IndexDocument": {"Suffix": "index.html"}},
     )
+
+
+@behind('aws_s3_bucket.this["datasets"]', "bucket inventory everything")
+def an_inventory(world: World) -> object:
+    return world.client("s3").put_bucket_inventory_configuration(
+        Bucket=world.get("aws_s3_bucket", "bucket", '.this["datasets"]'),
+        Id="everything",
+        InventoryConfiguration=inventory("everything", "somebodys-bucket"),
+    )
+
+
+def inventory(name: str, to: str) -> dict[str, Any]:
+    return {
+        "Id": name,
+        "IsEnabled": True,
+        "IncludedObjectVersions": "All",
+        "Schedule": {"Frequency": "Daily"},
+        "Destination": {"S3BucketDestination": {"Bucket": f"arn:aws:s3:::{to}", "Format": "CSV"}},
+    }
 
 
 @behind('aws_s3_bucket_public_access_block.this["datasets"]', "block_public_policy")

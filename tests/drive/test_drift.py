@@ -52,3 +52,91 @@ def test_what_differs_from_what_was_applied_is_drift_too() -> None:
     said = text(resource_changes=[planned])
     assert said[1] == "  ~ module.us_west_2.aws_sns_topic.this"
     assert said[2] == '      display_name: "as we said" → "by hand"'
+
+
+def world(**values: Any) -> dict[str, Any]:
+    """A plan's JSON with one topic, as it is in AWS now."""
+    one = {
+        "address": "module.us_west_2.aws_sns_topic.this",
+        "mode": "managed",
+        "type": "aws_sns_topic",
+        "name": "this",
+        "provider_name": "registry.terraform.io/hashicorp/aws",
+        "values": {"id": "t-1", **values},
+    }
+    modules = [{"address": "module.us_west_2", "resources": [one]}]
+    return {
+        "terraform_version": "1.11.0",
+        "prior_state": {"values": {"root_module": {"child_modules": modules}}},
+    }
+
+
+def drifted(before: dict[str, Any], after: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The same with what the refresh found."""
+    changed = row("aws_sns_topic", ["update"], {"id": "t-1", **before}, {"id": "t-1", **after})
+    changed["change"] |= more
+    return {**world(**after), "resource_drift": [changed]}
+
+
+ROW = {"type": "aws_sns_topic", "id": "t-1", "attribute": "display_name", "was": "ours"}
+
+
+def test_what_an_apply_leaves_as_it_found_it_is_noted_and_named_until_it_is_gone() -> None:
+    shown = drifted({"display_name": "ours"}, {"display_name": "by hand"})
+    assert drift.lasting(shown, ()) == (ROW,)
+    later = world(display_name="by hand")  # the apply has written it into the state
+    assert drift.lasting(later, (ROW,)) == (ROW,)
+    (told,) = drift.named(later, SITES, (ROW,))
+    assert (told.address, told.site, told.action) == (
+        "module.us_west_2.aws_sns_topic.this",
+        "us-west-2",
+        "update",
+    )
+    assert [(each.path, each.before, each.after) for each in told.attributes] == [
+        ("display_name", "ours", "by hand")
+    ]
+    again = drifted({"display_name": "by hand"}, {"display_name": "once more"})
+    assert drift.lasting(again, (ROW,)) == (ROW,)
+    back = drifted({"display_name": "by hand"}, {"display_name": "ours"})
+    assert drift.lasting(back, (ROW,)) == ()
+    assert drift.named(back, SITES, (ROW,)) == ()
+    anew = world(display_name="other")
+    anew["prior_state"]["values"]["root_module"]["child_modules"][0]["resources"][0]["values"]["id"] = "t-2"
+    assert drift.lasting(anew, (ROW,)) == ()
+
+
+def test_what_an_apply_restores_is_not_noted() -> None:
+    shown = drifted({"display_name": "ours"}, {"display_name": "by hand"})
+    for actions, after in (
+        (["update"], {"display_name": "ours"}),
+        (["delete", "create"], {}),
+        (["delete"], {}),
+    ):
+        planned = row("aws_sns_topic", actions, {"display_name": "by hand"}, after)
+        assert drift.lasting({**shown, "resource_changes": [planned]}, ()) == ()
+    other = row("aws_sns_topic", ["update"], {"name": "a"}, {"name": "b"})
+    assert drift.lasting({**shown, "resource_changes": [other]}, ()) == (ROW,)
+
+
+def test_no_secret_is_noted() -> None:
+    shown = drifted({"policy": "a"}, {"policy": "b"}, after_sensitive={"policy": True})
+    assert drift.lasting(shown, ()) == ()
+    within = drifted(
+        {"rule": [{"key": "a"}]}, {"rule": [{"key": "b"}]}, before_sensitive={"rule": [{"key": True}]}
+    )
+    assert drift.lasting(within, ()) == ()
+
+
+def test_an_attribute_is_told_once() -> None:
+    shown = drifted({"display_name": "by hand"}, {"display_name": "once more", "name": "n"})
+    found = drift.together(drift.changes(shown, SITES), drift.named(shown, SITES, (ROW,)))
+    assert [each.path for one in found for each in one.attributes] == ["display_name", "name"]
+
+
+def test_what_is_set_back_is_no_drift_of_its_own() -> None:
+    """The state has what was found by the apply, and AWS what was left before."""
+    back = drifted({"display_name": "by hand", "name": "a"}, {"display_name": "ours", "name": "b"})
+    (left,) = drift.without_undone(drift.changes(back, SITES), back, (ROW,))
+    assert [each.path for each in left.attributes] == ["name"]
+    alone = drifted({"display_name": "by hand"}, {"display_name": "ours"})
+    assert drift.without_undone(drift.changes(alone, SITES), alone, (ROW,)) == ()

@@ -107,6 +107,40 @@ def test_nested_values_are_named_by_path() -> None:
     ]
 
 
+def test_a_tag_of_a_group_is_named_by_its_key_wherever_it_stands() -> None:
+    def tag(key: str, value: str) -> dict[str, Any]:
+        return {"key": key, "value": value, "propagate_at_launch": True}
+
+    plan = one_change(
+        {
+            "actions": ["update"],
+            "before": {
+                "tag": [tag("Name", "cpu"), tag("team", "vision"), tag("old", "x"), tag("secret", "a")]
+            },
+            "after": {
+                "tag": [tag("team", "speech"), tag("secret", "b"), tag("Name", "cpu"), tag("k8s.io/new", "y")]
+            },
+            "before_sensitive": {"tag": [{}, {}, {}, {"value": True}]},
+            "after_sensitive": {"tag": [{}, {"value": True}, {}, {}]},
+            "after_unknown": {"tag": [{}, {}, {}, {}]},
+            "replace_paths": [["tag", 0, "value"]],
+        }
+    )
+    told = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
+    assert told == [
+        ("tag[team].value", "vision", "speech", True),
+        ("tag[old]", tag("old", "x"), None, False),
+        ("tag[secret].value", SENSITIVE, SENSITIVE, False),
+        ("tag[k8s.io/new]", None, tag("k8s.io/new", "y"), False),
+    ]
+
+
+def test_blocks_that_only_change_places_are_a_change_too() -> None:
+    rules = [{"id": "a", "status": "Enabled"}, {"id": "b", "status": "Enabled"}]
+    plan = one_change({"actions": ["update"], "before": {"rule": rules}, "after": {"rule": rules[::-1]}})
+    assert plan.changes[0].attributes
+
+
 @pytest.mark.parametrize(
     ("actions", "action"),
     [

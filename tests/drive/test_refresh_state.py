@@ -20,7 +20,8 @@ from infra.drive.engine import Engine
 from infra.drive.lifecycle import Job
 from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
-from infra.localaws.faults import absent, slow
+from infra.errors import ProtectedError
+from infra.localaws.faults import absent, refused, slow
 
 ROOT = """\
 terraform {
@@ -245,3 +246,174 @@ def applied_under_faults(before: Job, job: Job, server: Server) -> None:
     # Tags of launch templates stay as they were created in the embedded AWS: that would change again.
     left = {one.type for one in lifecycle.plan(job).plan.changes}
     assert left <= {"aws_launch_template", "aws_autoscaling_group"}
+
+
+HEAD = ROOT[: ROOT.index('resource "aws_vpc"')].replace("TEXT", "one")
+
+GATEWAY = """\
+resource "aws_customer_gateway" "this" {
+  type        = "ipsec.1"
+  ip_address  = "198.51.100.7"
+  bgp_asn     = 65010
+  device_name = "lab"
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+"""
+
+
+def of(build: Path, server: Server, engine: Engine, resources: str) -> Job:
+    files = {"terraform/main.tf": HEAD + resources}
+    workspace.write(build, files)
+    env = localaws.environment(server, "us-west-2")
+    return Job("lab", build, engine, files, spec="", lock="", env=env)
+
+
+def test_a_tainted_customer_gateway_does_not_delete_itself(
+    tmp_path: Path, server: Server, engine: Engine
+) -> None:
+    job = of(tmp_path / "lab", server, engine, GATEWAY)
+    lifecycle.plan(job)
+    apply_saved(job)
+    state = job.terraform().pull()
+    (gateway,) = state["resources"]
+    gateway["instances"][0]["status"] = "tainted"
+    job.terraform().push({**state, "serial": state["serial"] + 1})
+    planned = lifecycle.plan(job)
+    assert planned.untainted == ("aws_customer_gateway.this",)
+    assert planned.plan.changes == ()
+    apply_saved(job)
+    identifier = gateway["instances"][0]["attributes"]["id"]
+    ec2 = job.aws().client("ec2", "us-west-2")
+    rows = ec2.describe_customer_gateways(CustomerGatewayIds=[identifier])["CustomerGateways"]
+    assert [row["State"] for row in rows] == ["available"]
+
+
+def test_what_somebody_deleted_and_could_not_be_made_again_is_not_put_back(
+    tmp_path: Path, server: Server, engine: Engine
+) -> None:
+    job = of(
+        tmp_path / "lab",
+        server,
+        engine,
+        """\
+resource "aws_vpc" "this" {
+  cidr_block = "10.72.0.0/16"
+}
+
+resource "aws_subnet" "this" {
+  vpc_id     = aws_vpc.this.id
+  cidr_block = "10.72.0.0/20"
+}
+""",
+    )
+    lifecycle.plan(job)
+    apply_saved(job)
+    state = job.terraform().pull()
+    subnet = next(one for one in state["resources"] if one["type"] == "aws_subnet")
+    job.aws().client("ec2", "us-west-2").delete_subnet(SubnetId=subnet["instances"][0]["attributes"]["id"])
+    lifecycle.plan(job)
+    server.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
+    with pytest.raises(TerraformError) as caught:
+        apply_saved(job)
+    server.control.clear_faults()
+    assert "AWS did not find" not in str(caught.value)
+    assert in_state(job) == ["aws_vpc.this"]
+    planned = lifecycle.plan(job)
+    assert [(one.action, one.address) for one in planned.plan.changes] == [("create", "aws_subnet.this")]
+
+
+INSTANCES = """\
+resource "aws_vpc" "this" {
+  cidr_block = "10.BLOCK.0.0/16"
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+
+resource "aws_subnet" "this" {
+  vpc_id     = aws_vpc.this.id
+  cidr_block = "10.BLOCK.0.0/20"
+}
+
+resource "aws_launch_template" "this" {
+  name          = "refusing"
+  image_id      = "ami-0123456789abcdef0"
+  instance_type = "m5.large"
+}
+
+resource "aws_autoscaling_group" "this" {
+  name                = "refusing-BLOCK"
+  min_size            = 1
+  max_size            = 1
+  vpc_zone_identifier = [aws_subnet.this.id]
+  launch_template {
+    id      = aws_launch_template.this.id
+    version = aws_launch_template.this.latest_version
+  }
+}
+"""
+
+
+def test_a_refusal_names_groups_with_instances_too(tmp_path: Path, server: Server, engine: Engine) -> None:
+    """What Terraform refuses is the VPC; whoever names that alone would be refused again."""
+    build = tmp_path / "lab"
+    job = of(build, server, engine, INSTANCES.replace("BLOCK", "73"))
+    lifecycle.plan(job)
+    apply_saved(job)
+    with pytest.raises(ProtectedError) as caught:
+        lifecycle.plan(of(build, server, engine, INSTANCES.replace("BLOCK", "74")))
+    (command,) = (line for line in str(caught.value).splitlines() if "invoke plan" in line)
+    assert {"aws_vpc.this", "aws_autoscaling_group.this"} <= set(command.split())
+
+
+DRIFTS = """\
+resource "aws_vpc" "this" {
+  cidr_block           = "10.75.0.0/16"
+  enable_dns_hostnames = true
+  tags                 = { edit = "EDIT" }
+  lifecycle {
+    ignore_changes = [enable_dns_hostnames]
+  }
+}
+"""
+
+
+def test_drift_that_an_apply_leaves_is_named_until_it_is_gone(
+    tmp_path: Path, server: Server, engine: Engine
+) -> None:
+    def edited(text: str) -> Job:
+        return of(tmp_path / "lab", server, engine, DRIFTS.replace("EDIT", text))
+
+    job = edited("one")
+    lifecycle.plan(job)
+    apply_saved(job)
+    assert lifecycle.drift(job).exit_code == 0
+    ec2 = job.aws().client("ec2", "us-west-2")
+    (row,) = (one for one in job.terraform().pull()["resources"] if one["type"] == "aws_vpc")
+    vpc = row["instances"][0]["attributes"]["id"]
+
+    def told() -> list[str]:
+        found = lifecycle.drift(edited("two"))
+        assert found.exit_code == (2 if found.changes else 0)
+        return [each.path for one in found.changes for each in one.attributes]
+
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": False})
+    assert [each.path for one in lifecycle.drift(job).changes for each in one.attributes] == [
+        "enable_dns_hostnames"
+    ]
+    job = edited("two")
+    planned = lifecycle.plan(job)
+    assert [(one.address, one.attributes[0].path) for one in planned.lasting] == [
+        ("aws_vpc.this", "enable_dns_hostnames")
+    ]
+    apply_saved(job)
+    assert told() == ["enable_dns_hostnames"], "though the state has it now"
+    planned = lifecycle.plan(job)
+    assert (planned.exit_code, len(planned.lasting)) == (0, 1)
+    apply_saved(job)
+    assert told() == ["enable_dns_hostnames"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    assert told() == []
+    assert lifecycle.plan(job).lasting == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.drive.repair import State, repair, untaint
+from infra.drive.repair import State, repair, tainted, untaint
 
 
 def state(*resources: State, serial: int = 4) -> State:
@@ -71,3 +71,12 @@ def test_what_a_person_marked_stays_marked() -> None:
     assert not repair(before, before, ())
     assert untaint(before, ["aws_vpc.this"]).untainted == ("aws_vpc.this",)
     assert not untaint(before, ["aws_vpc.other"])
+
+
+def test_a_customer_gateway_is_never_left_tainted() -> None:
+    """It would be replaced by itself, and then be deleted: also where a person marked it."""
+    gateway = state(resource("aws_customer_gateway", instance("cgw-1", status="tainted")))
+    assert repair(state(), gateway, ()).untainted == ("aws_customer_gateway.this",)
+    assert repair(gateway, gateway, ()).untainted == ("aws_customer_gateway.this",)
+    assert tainted(gateway) == ("aws_customer_gateway.this",)
+    assert tainted(state(resource("aws_subnet", instance("subnet-1", status="tainted")))) == ()

@@ -273,3 +273,87 @@ def test_drift_in_words() -> None:
         "      a: 1 → 2",
     ]
     assert summary.drift_text((), environment="lab", options="") == "No drift: lab is as it was last left."
+
+
+def rule(name: str, **blocks: Any) -> dict[str, Any]:
+    """A rule of a bucket's life cycle, as the provider shows it."""
+    return {
+        "id": name,
+        "status": "Enabled",
+        "prefix": "",
+        "filter": [{"and": [], "object_size_greater_than": None, "prefix": "", "tag": []}],
+        "expiration": [],
+        "transition": [],
+        "noncurrent_version_expiration": [],
+        "noncurrent_version_transition": [],
+        "abort_incomplete_multipart_upload": [],
+        **blocks,
+    }
+
+
+def test_rules_of_a_buckets_life_cycle_are_told_in_words() -> None:
+    old = rule("old-versions", noncurrent_version_expiration=[{"noncurrent_days": 30}])
+    leftovers = rule(
+        "left",
+        abort_incomplete_multipart_upload=[{"days_after_initiation": 7}],
+        expiration=[{"days": 0, "expired_object_delete_marker": True, "date": None}],
+    )
+    runs = rule("expire", filter=[{"prefix": "runs/"}], expiration=[{"days": 90}])
+    archive = rule("archive", transition=[{"days": 1, "storage_class": "GLACIER"}])
+    change = {
+        "address": "aws_s3_bucket_lifecycle_configuration.x",
+        "mode": "managed",
+        "type": "aws_s3_bucket_lifecycle_configuration",
+        "name": "x",
+        "change": {
+            "actions": ["update"],
+            "before": {"rule": [old, leftovers, runs]},
+            "after": {
+                "rule": [
+                    {**runs, "expiration": [{"days": 30}]},
+                    {**old, "status": "Disabled"},
+                    archive,
+                ]
+            },
+        },
+    }
+    drifted = parse({"resource_drift": [change]}, {}).drift
+    lines = summary.drift_text(drifted, environment="lab", options="--env lab").splitlines()[2:-1]
+    assert sorted(line.strip() for line in lines) == [
+        "rule[archive]: none → moves objects to GLACIER after 1 day",
+        "rule[expire]: deletes objects under runs/ after 90 days → deletes objects under runs/ after 30 days",
+        "rule[left]: ends unfinished uploads after 7 days, removes delete markers that stand alone → none",
+        "rule[old-versions]: deletes old versions after 30 days → deletes old versions after 30 days (off)",
+    ]
+    planned = summary.text(parse({"resource_changes": [change]}, {}), environment="lab")
+    assert "rule[archive]: none → moves objects to GLACIER after 1 day" in planned
+
+
+def test_drift_that_an_apply_leaves_is_in_the_plan_with_what_to_do() -> None:
+    was = {
+        "terraform_version": "1.11.0",
+        "resource_drift": [
+            {
+                "address": "module.us_west_2.aws_vpc.this",
+                "module_address": "module.us_west_2",
+                "mode": "managed",
+                "type": "aws_vpc",
+                "name": "this",
+                "change": {
+                    "actions": ["update"],
+                    "before": {"dhcp_options_id": "dopt-1"},
+                    "after": {"dhcp_options_id": "dopt-2"},
+                },
+            }
+        ],
+    }
+    lasting = parse(was, SITES).drift
+    empty = parse({"terraform_version": "1.11.0"}, SITES)
+    text = summary.text(empty, environment="lab", lasting=lasting)
+    assert "module.us_west_2.aws_vpc.this" in text
+    assert 'dhcp_options_id: "dopt-1" → "dopt-2"' in text
+    assert text != summary.text(empty, environment="lab")
+    told = summary.to_json(empty, environment="lab", lasting=lasting)["lasting"]
+    assert [(one["address"], one["attributes"][0]["path"]) for one in told] == [
+        ("module.us_west_2.aws_vpc.this", "dhcp_options_id")
+    ]

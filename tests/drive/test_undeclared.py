@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from drive.behind_terraforms_back import inventory
 
 from infra.drive import localaws, undeclared
 from infra.drive.aws import Aws
@@ -275,6 +276,107 @@ def test_settings_of_a_bucket(aws: Aws) -> None:
         "replication",
     }
     is_fixed(aws, state)
+
+
+def test_an_inventory_of_a_bucket(aws: Aws) -> None:
+    s3, state = aws.client("s3", REGION), State()
+    s3.create_bucket(Bucket="listed", CreateBucketConfiguration={"LocationConstraint": REGION})
+    s3.put_object(Bucket="listed", Key="one", Body=b"1")
+    state.add("aws_s3_bucket", "b", bucket="listed")
+    assert state.found(aws) == ()
+    s3.put_bucket_inventory_configuration(
+        Bucket="listed", Id="all", InventoryConfiguration=inventory("all", "somebodys")
+    )
+    assert [(one.kind, one.id) for one in state.found(aws)] == [("bucket inventory", "all")]
+    assert "somebodys" in state.found(aws)[0].what
+    is_fixed(aws, state)
+    assert s3.get_object(Bucket="listed", Key="one")["Body"].read() == b"1"
+
+
+def test_who_else_reads_logs(aws: Aws) -> None:
+    logs, state = aws.client("logs", REGION), State()
+    for name in ("flows", "gone"):
+        state.add("aws_cloudwatch_log_group", name, name=name)
+    logs.create_log_group(logGroupName="flows")
+    assert state.found(aws) == ()
+    logs.put_metric_filter(
+        logGroupName="flows",
+        filterName="m",
+        filterPattern="REJECT",
+        metricTransformations=[{"metricName": "n", "metricNamespace": "s", "metricValue": "1"}],
+    )
+    assert [(one.kind, one.id) for one in state.found(aws)] == [("metric filter", "m")]
+    is_fixed(aws, state)
+
+
+def test_blocks_and_dhcp_options_of_a_vpc(aws: Aws) -> None:
+    ec2, state = aws.client("ec2", REGION), State()
+    vpc = ec2.create_vpc(CidrBlock="10.3.0.0/16")["Vpc"]["VpcId"]
+    state.add("aws_vpc", "v", id=vpc, cidr_block="10.3.0.0/16")
+    assert state.found(aws) == ()
+    added = ec2.associate_vpc_cidr_block(VpcId=vpc, CidrBlock="10.4.0.0/16")["CidrBlockAssociation"]
+
+    def options(server: str) -> str:
+        made = ec2.create_dhcp_options(
+            DhcpConfigurations=[
+                {"Key": "domain-name", "Values": ["us-west-2.compute.internal"]},
+                {"Key": "domain-name-servers", "Values": [server]},
+            ]
+        )["DhcpOptions"]["DhcpOptionsId"]
+        ec2.associate_dhcp_options(DhcpOptionsId=made, VpcId=vpc)
+        return str(made)
+
+    theirs = options("198.51.100.53")
+    found = {one.kind: one for one in state.found(aws)}
+    assert {kind: one.id for kind, one in found.items()} == {
+        "VPC block": added["AssociationId"],
+        "DHCP options": theirs,
+    }
+    assert "198.51.100.53" in found["DHCP options"].what
+    options("AmazonProvidedDNS")
+    ec2.disassociate_vpc_cidr_block(AssociationId=added["AssociationId"])
+    assert state.found(aws) == ()
+
+
+def test_a_second_interface_of_an_instance(aws: Aws) -> None:
+    ec2, state = aws.client("ec2", REGION), State()
+    vpc = ec2.create_vpc(CidrBlock="10.5.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.5.0.0/24")["Subnet"]["SubnetId"]
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    [instance] = ec2.run_instances(
+        ImageId=image, InstanceType="t3.medium", MinCount=1, MaxCount=1, SubnetId=subnet
+    )["Instances"]
+    state.add("aws_instance", "m", id=instance["InstanceId"])
+    assert state.found(aws) == ()
+    more = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    ec2.attach_network_interface(NetworkInterfaceId=more, InstanceId=instance["InstanceId"], DeviceIndex=1)
+    assert [(one.kind, one.id) for one in state.found(aws)] == [("network interface", more)]
+
+
+def test_doors_into_a_file_system(aws: Aws) -> None:
+    """Those that the driver of volumes makes are its own business, but for one to all of the file system."""
+    efs, state = aws.client("efs", REGION), State()
+    system = efs.create_file_system(CreationToken="doors")["FileSystemId"]
+
+    def door(path: str, uid: int, tags: list[dict[str, str]]) -> str:
+        made = efs.create_access_point(
+            ClientToken=f"{path}{uid}{len(tags)}",
+            FileSystemId=system,
+            PosixUser={"Uid": uid, "Gid": uid},
+            RootDirectory={"Path": path},
+            Tags=tags,
+        )
+        return str(made["AccessPointId"])
+
+    state.add("aws_efs_file_system", "f", id=system)
+    state.add("aws_efs_access_point", "a", id=door("/home", 0, []))
+    driver = [{"Key": "efs.csi.aws.com/cluster", "Value": "true"}]
+    door("/volumes/team/data", 50000, driver)
+    assert state.found(aws) == ()
+    wide = {door("/", 0, []), door("/", 0, driver)}
+    found = state.found(aws)
+    assert {one.id for one in found} == wide
+    assert all(" / as uid 0" in one.what and one.removal is None for one in found)
 
 
 def test_nothing_is_asked_of_what_is_not_there(aws: Aws) -> None:

@@ -153,7 +153,21 @@ def test_problems_in_a_base_point_at_the_base(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Lab", "my_lab", "2lab", "lab-", "a--b", "internal", "internal-lab", "e" * (ENVIRONMENT_LENGTH + 1)],
+    [
+        "Lab",
+        "my_lab",
+        "2lab",
+        "lab-",
+        "a--b",
+        "internal",
+        "internal-lab",
+        "sg",
+        "sg-lab",
+        "sthree",
+        "sthree-lab",
+        "amzn-s3-demo",
+        "e" * (ENVIRONMENT_LENGTH + 1),
+    ],
 )
 def test_an_environment_is_named_as_aws_takes_it(tmp_path: Path, name: str) -> None:
     assert problems(tmp_path / f"{name}.yaml", GOOD + "owner: [x]\n") == [

@@ -164,6 +164,33 @@ def test_an_identical_customer_gateway_is_the_one_that_exists(client: Callable[[
     assert made() != first
 
 
+@pytest.mark.parametrize("deleted_as", ["*.dns.example", r"\052.dns.example."])
+def test_a_deleted_record_can_be_created_again(client: Callable[[str], Any], deleted_as: str) -> None:
+    dns = client("route53")
+    zone = dns.create_hosted_zone(Name="dns.example", CallerReference=deleted_as)["HostedZone"]["Id"]
+
+    def change(action: str, name: str, address: str = "192.0.2.1") -> None:
+        record = {"Name": name, "Type": "A", "TTL": 60, "ResourceRecords": [{"Value": address}]}
+        batch = {"Changes": [{"Action": action, "ResourceRecordSet": record}]}
+        dns.change_resource_record_sets(HostedZoneId=zone, ChangeBatch=batch)
+
+    change("CREATE", "www.dns.example")
+    change("CREATE", "*.dns.example")
+    with pytest.raises(ClientError, match="InvalidChangeBatch"):
+        change("CREATE", "*.dns.example", "192.0.2.2")
+    if deleted_as.startswith("*"):
+        change("DELETE", deleted_as)
+    else:
+        change("UPSERT", deleted_as)  # names it so, as Terraform's provider does after a read
+        change("DELETE", deleted_as)
+    change("CREATE", "*.dns.example")
+    there = dns.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
+    assert sorted(each["Name"] for each in there if each["Type"] == "A") == [
+        "*.dns.example.",
+        "www.dns.example.",
+    ]
+
+
 def test_a_network_load_balancers_arn_says_so_and_keeps_its_tags(client: Callable[[str], Any]) -> None:
     ec2, elb = client("ec2"), client("elbv2")
     vpc = ec2.create_vpc(CidrBlock="10.90.0.0/16")["Vpc"]["VpcId"]

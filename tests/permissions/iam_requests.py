@@ -26,6 +26,7 @@ ACTIONS = {
     "s3": {
         "DeleteBucketCors": "PutBucketCORS",
         "DeleteBucketEncryption": "PutEncryptionConfiguration",
+        "DeleteBucketInventoryConfiguration": "PutInventoryConfiguration",
         "DeleteBucketLifecycle": "PutLifecycleConfiguration",
         "DeleteBucketOwnershipControls": "PutBucketOwnershipControls",
         "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
@@ -39,6 +40,7 @@ ACTIONS = {
         "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
         "HeadBucket": "ListBucket",
         "HeadObject": "GetObject",
+        "ListBucketInventoryConfigurations": "GetInventoryConfiguration",
         "ListObjects": "ListBucket",
         "ListObjectsV2": "ListBucket",
         "PutBucketAccelerateConfiguration": "PutAccelerateConfiguration",

@@ -235,7 +235,7 @@ def test_what_all_machines_have_in_common_is_said_once() -> None:
     assert common["base"]["time_servers"] == ["10.120.0.2", "ntp.transit.example"]
     assert common["base"]["unattended_upgrades"] is False
     # Neighbours first, for every registry; then the spec's own mirrors.
-    mirrors, neighbours = common["container_runtime"]["registry_mirrors"], "http://127.0.0.1:30020"
+    mirrors, neighbours = common["container_runtime"]["registry_mirrors"], "http://127.0.0.1:29020"
     assert mirrors["_default"] == [neighbours, "https://mirror.transit.example"]
     assert mirrors["lab.example:5000"] == [neighbours, "https://mirror.transit.example:8443"]
     # An attribute of a node replaces the environment's: an image's packages include those of all machines.

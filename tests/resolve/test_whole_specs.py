@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from strategies.reading import read, unchecked
 from strategies.specs import Plain, specs
 
 from infra.errors import SpecError
+from infra.load import load
 from infra.model import Cluster, to_json
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, dump, parse
@@ -53,6 +55,25 @@ def numbers(cluster: Cluster) -> dict[str, int]:
         **{f"gid of {group.name}": group.gid for group in cluster.access.groups},
         **{f"uid of {user.login}": user.uid for user in cluster.access.users},
     }
+
+
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+SHIPPED = sorted(file.name.removesuffix(".lock.yaml") for file in ENVIRONMENTS.glob("*.lock.yaml"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_lock_file_is_complete(name: str) -> None:
+    """So that the first plan in a fresh clone changes nothing that git knows."""
+    file = ENVIRONMENTS / f"{name}.lock.yaml"
+    text = file.read_text(encoding="utf-8")
+    _, lock = resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, parse(text, file.name), name)
+    assert dump(lock) == text
+
+
+def test_each_shipped_environment_has_a_lock_file() -> None:
+    """``base.yaml`` is there for others to extend."""
+    specs = (file for file in ENVIRONMENTS.glob("*.yaml") if not file.name.endswith(".lock.yaml"))
+    assert sorted(file.stem for file in specs if file.stem != "base") == SHIPPED
 
 
 @WHOLE

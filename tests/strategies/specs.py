@@ -67,6 +67,9 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
     gateways = tuple(name for name, site in places.items() if "gateway" in site)
     for number, region in enumerate(aws):
         places[region] = draw(aws_sites(region, number, primary=number == 0, gateways=gateways))
+    if len(aws) > 1 and places[aws[0]].get("nat") == "none":
+        # Its masters would reach the other regions by no endpoint.
+        places[aws[0]]["nat"] = "one"
     order = draw(st.permutations(list(places)))
     mirrors = {"docker.io": ["https://mirror.lab.example"]}
     # Machines that nothing leads out from have their images from inside.
@@ -174,7 +177,7 @@ def aws_sites(
         subnets=written(**sizes),
         explicit_subnets=stated or None,
         nat=nat,
-        endpoints=["s3", "ssm", "ec2", "autoscaling", "elasticfilesystem"] if nat == "none" else None,
+        endpoints=["s3", "ssm", "ec2", "autoscaling", "elasticfilesystem", "sts"] if nat == "none" else None,
         flow_logs=draw(maybe(st.sampled_from([{"enabled": True}, {"enabled": False}]))),
         asn=draw(maybe(st.just(65300 + number))),
         vpn=draw(st.lists(st.sampled_from(gateways), unique=True)) if gateways and number % 2 else None,

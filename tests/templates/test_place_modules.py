@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 from permissions.policy import Request, allowing, read
 
-from infra.catalogue import regions
+from infra.catalogue import regions, security_groups
+from infra.catalogue.policies import MOST, of_nodes
 from infra.drive.engine import Engine, find_engine
 from infra.drive.terraform import SILENT
 
@@ -285,19 +287,13 @@ UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no-such-key": (VPN, {"tunnel_keys": {"a/1": "one.pre_shared.key"}}, "tunnel_keys lacks a key"),
     "efs-without-group": (STORAGE, {"security_group_ids": []}, "mount targets without a group of their own"),
     "no-public-zone": (DNS, {"public": None}, "vpn.example.org needs a public zone"),
-    "too-many-rules": (
-        NETWORK,
-        {"overlay_ports": {f"port-{n}": {"protocol": "udp", "from": n, "to": n} for n in range(9000, 9030)}},
-        "need more than 60 rules (ssh 70)",
-    ),
     "another-zone": (
         DNS,
         {"public": {"zone": "example.net", "id": "${var.existing_zone}"}, "public_records": {}},
         "is adopted.example, not the public example.net",
     ),
 }
-"""Calls whose values are each good, but not together: refused by the plan. Too many rules are a warning, as
-the quota can be raised: ssh has 5 + 30 of each block."""
+"""Calls whose values are each good, but not together: refused by the plan."""
 
 
 def root() -> dict[str, Any]:
@@ -563,6 +559,19 @@ def test_every_block_of_the_inside_reaches_the_api(planned: Planned) -> None:
     api = [rule for name, rule in rules.items() if "control-plane-api" in name]
     assert sorted(rule["cidr_ipv4"] for rule in api) == INSIDE
     assert {(rule["from_port"], rule["to_port"]) for rule in api} == {(6443, 6443)}
+
+
+@pytest.mark.parametrize(("module", "world"), [("network", 2), ("closed", 0)])
+def test_the_rules_of_each_group_are_as_many_as_checks_count(
+    planned: Planned, module: str, world: int
+) -> None:
+    counted = security_groups.inbound(len(INSIDE), 1, world)
+    rules = Counter(
+        "vpn" if name.startswith("world") else next(one for one in counted if f'["{one}-' in name)
+        for name in planned.all(module, "aws_vpc_security_group_ingress_rule")
+        if not name.startswith("endpoints")
+    )
+    assert rules == counted
 
 
 def test_prometheus_on_a_master_reaches_what_it_asks_machines_for(planned: Planned) -> None:
@@ -877,7 +886,23 @@ def test_a_roles_policies_fit_into_iams_limit_in_thirty_regions(planned: Planned
     ]
     size = sum(len("".join(policy.split())) for policy in policies)
     assert len(EVERYWHERE) == 30
-    assert 0 < size <= 10_240, f"{size} characters"
+    assert 0 < size <= MOST, f"{size} characters"
+
+
+@pytest.mark.parametrize("module", ["identity", "everywhere", "no_buckets"])
+def test_the_length_of_nodes_policies_is_as_checks_reckon_it(planned: Planned, module: str) -> None:
+    size = sum(
+        len("".join(policy["policy"].split()))
+        for policy in planned.all(module, "aws_iam_role_policy").values()
+        # No spec names repositories of images.
+        if policy["role"] == "lab-node" and policy["name"] != "pull-images"
+    )
+    everywhere, none = module == "everywhere", module == "no_buckets"
+    buckets = [] if none else [(each["bucket"], each["read_only"]) for each in IDENTITY["buckets"].values()]
+    reckoned = of_nodes(
+        EVERYWHERE if everywhere else IDENTITY["regions"], buckets, [KEY] if everywhere else []
+    )
+    assert abs(size - reckoned) <= 20
 
 
 def test_groups_and_file_systems_of_another_cluster_are_out_of_reach(planned: Planned) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from infra.autoscaler.config import Config
 from infra.autoscaler.memory import Backoff
+from infra.autoscaler.node_properties import Resources
 from infra.autoscaler.observed.cluster_state import ClusterState, GroupView
 from infra.autoscaler.observed.node_affinity import HOSTNAME
 from infra.autoscaler.observed.snapshot import Snapshot
@@ -64,6 +65,12 @@ class Packer:
         self.units: list[list[Unit]] = [[] for _ in self.groups]
         """What is on its way, by group; of a plan that is not fresh, nothing."""
         machines = list(view.machines)
+        self.offered: Sequence[Resources] = (
+            *(each.group.allocatable for each in self.groups),
+            *(each.template.allocatable for each in self.groups),
+            *(each.allocatable for each in machines),
+        )
+        """Of all machines that are there or may be, also those on which nothing is placed."""
         if not config.owned:
             machines = [each for each in machines if each.group is not None]
         there: list[list[tuple[str, int]]] = [[] for _ in self.groups]

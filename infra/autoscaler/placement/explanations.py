@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from infra.autoscaler.decision import Obstacle, Verdict
 from infra.autoscaler.observed.node_affinity import readable
-from infra.autoscaler.observed.snapshot import GPU, PODS, Pod, Snapshot
+from infra.autoscaler.observed.snapshot import DEVICES, GPU, PODS, Pod, Snapshot
 from infra.autoscaler.placement.bin_packing import Packer
 from infra.autoscaler.placement.blockers import Blockers, clock, passes
 from infra.autoscaler.placement.demand import Item, Kind
@@ -101,9 +101,8 @@ def _unplaced(packer: Packer, item: Item, pods: tuple[Pod, ...], obstacles: tupl
         obstacles = ()
     elif not possible(packer, kind):
         outcome = "never"
-        text = (
-            f"fits nowhere as it stands: {_summary(packer, obstacles, temporary=False) or _no_groups(kind)}"
-        )
+        why = _lacking(packer, kind) or _summary(packer, obstacles, temporary=False) or _no_groups(kind)
+        text = f"fits nowhere as it stands: {why}"
     elif item.low:
         text, obstacles = f"waits for {asked} among what is free: {_LOW}", ()
     else:
@@ -195,8 +194,9 @@ def never(packer: Packer, item: Item) -> str:
         if each.kind.lost or packer.choose.misfits.bars(each.kind):
             return ""
         if not possible(packer, each.kind):
-            asked = _asked(packer, each.kind, 1)
-            return f"no group's machines and none of ours have {asked}"
+            return _lacking(packer, each.kind) or (
+                f"no group's machines and none of ours have {_asked(packer, each.kind, 1)}"
+            )
     if len(item.wanted) == 1:
         most = packer.choose.most(item.wanted[0].kind, item.gang is not None and item.gang.across)
         if most < item.least:
@@ -204,6 +204,49 @@ def never(packer: Packer, item: Item) -> str:
             more = f" more than {most}" if where == "no site has" else f" {most}"
             return f"needs {item.least} places at once, and {where} ever{more}"
     return ""
+
+
+_EVERY: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS, DEVICES})
+"""What each machine has; and claims, of which no machine says how many it has."""
+
+
+def unknown(packer: Packer, item: Item) -> str:
+    """What it asks for that nothing of the cluster has any of, whatever its labels and taints; else empty.
+
+    Other than `never`, this holds for all flavours that Kueue might give it. What a node's plugin does not
+    report for a while, its group's configuration has.
+    """
+    for each in item.wanted:
+        told = [
+            readable(name, amount)
+            for name, amount in each.kind.shape.requests
+            if name not in _EVERY and amount and not any(have.get(name) for have in packer.offered)
+        ]
+        if told:
+            return f"nothing in this cluster has {' and '.join(told)}"
+    return ""
+
+
+def _lacking(packer: Packer, kind: Kind) -> str:
+    """The resources without which there would be a machine for it; empty where it is not for them."""
+    if any(name == DEVICES for name, _ in kind.shape.requests):
+        return ""
+    matrix = packer.matrix
+    request, columns = matrix.request(kind)
+    groups = {*matrix.template_group[matrix.fits_templates(kind)].tolist()}
+    there = [matrix.offers[place] for place in sorted(groups) if packer.groups[place].group.max > 0]
+    rows = matrix.fits(kind)[: matrix.whole.shape[1]]
+    there += [*matrix.whole[:, rows].T]
+    short = [tuple(column for column in columns if have[column] < request[column]) for have in there]
+    fewest = min(short, key=len, default=())
+    if not fewest:
+        return ""
+    told = []
+    for column in fewest:
+        most = max(int(have[column]) for have, lacks in zip(there, short, strict=True) if lacks == fewest)
+        what = readable(matrix.resources[column], int(request[column]))
+        told.append(what + (f" (at most {readable(matrix.resources[column], most)})" if most > 0 else ""))
+    return f"no machine that it may be on has {' and '.join(told)}"
 
 
 def _summary(packer: Packer, obstacles: tuple[Obstacle, ...], *, temporary: bool) -> str:

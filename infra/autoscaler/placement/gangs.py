@@ -162,7 +162,9 @@ class Standing:
     started: bool
     """Whether machines are started for it now."""
     never: str
-    """Why it will never have its places; empty where it may."""
+    """Why it will never have its places, with the flavour that it has; empty where it may."""
+    unknown: str = ""
+    """What it asks for that nothing has, with whatever flavour."""
     machines: tuple[str, ...] = ()
 
 
@@ -221,7 +223,11 @@ def settle(
             case "Accepted":
                 if standing_of is None:
                     continue
-                if standing_of.never:
+                if standing_of.unknown:
+                    # A request that has failed is made again, a thousand times; work whose capacity was
+                    # revoked, Kueue deactivates.
+                    answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", standing_of.unknown))
+                elif standing_of.never:
                     answers.append(_answer(gang, "Failed", "NeverFits", standing_of.never))
                 elif not standing_of.placed and (
                     why := exhausted.get(resource_flavors.of(gang, snapshot.flavors))

@@ -362,6 +362,7 @@ def _standing(found: Plan, result: Result) -> gangs.Standing:
         up=bool(result.count) and all(tier <= READY for tier, _ in whats),
         started=any(tier == NEW for tier, _ in whats),
         never=never,
+        unknown=explanations.unknown(found.packer, result.item) if never else "",
         machines=tuple(sorted({name for _, name in whats})),
     )
 

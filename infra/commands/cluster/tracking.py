@@ -1,17 +1,30 @@
-"""What MLflow needs that no rendered file has: its database's password, and who signs its certificate."""
+"""What MLflow needs that no rendered file has: its database's password, and who signs its certificate; and
+copies of that database."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from infra.errors import DriveError
+from infra.commands import cluster_access
+from infra.commands.cluster.steps import Steps
+from infra.commands.environment import Project
+from infra.commands.terminal import ask, columns, note, say, say_json
+from infra.errors import DriveError, UsageError
 
 if TYPE_CHECKING:
+    from infra.drive.aws import Aws
+    from infra.drive.database_backup import Postgres, Snapshot
     from infra.drive.kubernetes.api import Api
     from infra.drive.secrets import Store
-    from infra.model.tracking import ManagedDatabase
+    from infra.model.tracking import ManagedDatabase, Tracking
+
+_SNAPSHOT_SECONDS: Final = 3600.0
+_START_SECONDS: Final = 600
 
 PART: Final = "tracking"
 """The part whose servers wait for it; its namespace comes with an earlier one."""
@@ -40,3 +53,134 @@ def bring_access(
             values[AUTHORITIES] = base64.b64decode(had).decode()
             note = f"; authorities as before: {problem}"
     return secret_objects.put(api, NAMESPACE, SECRET, values) + note
+
+
+# -- Copies of the database ---------------------------------------------------------------------------------
+
+
+def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
+    """Of a database in a pod, into a file; of one at RDS, a snapshot. ``listed``: show those of RDS."""
+    from infra.drive import clock, database_backup
+
+    managed = _tracking(project).managed
+    if managed is None:
+        if listed:
+            raise UsageError("the database is in a pod, and its copies are files: without --snapshots")
+        path = Path(file or f"{project.environment.name}-mlflow-{clock.now():%Y%m%d-%H%M%S}.dump")
+        with cluster_access.reach(project) as there:
+            note(f"{path}: a copy of MLflow's database; servers go on meanwhile")
+            size = _inside(there).dump(path.absolute())
+        if json:
+            say_json({"file": str(path), "bytes": size})
+        else:
+            say(f"{path}: {size / 2**20:.1f} MiB. Put it back: {_restore_with(project, str(path))}")
+        return 0
+    if file:
+        raise UsageError("the database is at RDS, which keeps copies as snapshots: without --file")
+    aws = _aws(project)
+    if listed:
+        _tell(database_backup.snapshots(aws, managed.name, managed.region), json=json)
+        return 0
+    note(f"a snapshot of {managed.name} in {managed.region}; RDS takes some minutes")
+    made = database_backup.take(
+        aws, managed.name, managed.region, clock.now(), _SNAPSHOT_SECONDS, managed.tags
+    )
+    if json:
+        say_json({"snapshot": made.name, "state": made.state})
+    else:
+        say(f"{made.name} is {made.state}. It stays until you delete it; how to restore: docs/tracking.md")
+    return 0
+
+
+def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
+    """Put a file's copy in the place of a pod's database, and start MLflow's servers anew."""
+    managed = _tracking(project).managed
+    if managed is not None:
+        raise UsageError(
+            f"{managed.name} is at RDS, which restores into another database: docs/tracking.md says how"
+        )
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise UsageError(f"there is no file {file}; invoke cluster.tracking-backup makes one")
+    name = project.environment.name
+    note(f"What was logged since {file} was made is lost to MLflow, and stays beside it as `mlflow_before`.")
+    if not yes and ask(f"Type the environment's name to go on ({name}):") != name:
+        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+    steps = Steps(_restore_with(project, file))
+    with steps, cluster_access.reach(project) as there:
+        steps.step(f"restore {path.name}", lambda: _restored(there, path))
+        # Their first container brings the database to their version.
+        steps.step("start MLflow anew", lambda: _restarted(there))
+    if json:
+        say_json({"file": file, "steps": steps.done})
+    else:
+        say(f"MLflow has what {file} has.")
+    return 0
+
+
+def _tracking(project: Project) -> Tracking:
+    found = project.cluster.tracking
+    if found is None:
+        raise UsageError(f"{project.environment.spec_file} has no kubernetes.tracking: there is no MLflow")
+    return found
+
+
+def _inside(there: cluster_access.Reach) -> Postgres:
+    """PostgreSQL's programs in the database's pod: its socket wants no password."""
+    from infra.drive.database_backup import Postgres
+    from infra.render.kubernetes.tracking_database import DATABASE
+    from infra.render.kubernetes.tracking_service import NAMESPACE
+
+    words = ("exec", "--stdin", f"--namespace={NAMESPACE}", f"{DATABASE}-0", "--")
+    return Postgres(*there.kubectl.command(*words))
+
+
+def _restored(there: cluster_access.Reach, path: Path) -> str:
+    _inside(there).restore(path)
+    return f"{path.stat().st_size / 2**20:.1f} MiB are there"
+
+
+def _restarted(there: cluster_access.Reach) -> str:
+    from infra.render.kubernetes.tracking_service import NAME, NAMESPACE
+
+    of_server = (f"deployment/{NAME}", f"--namespace={NAMESPACE}")
+    there.kubectl.run("rollout", "restart", *of_server)
+    there.kubectl.run(
+        "rollout", "status", *of_server, f"--timeout={_START_SECONDS}s", timeout=_START_SECONDS + 60
+    )
+    return "its servers are there"
+
+
+def _restore_with(project: Project, file: str) -> str:
+    return f"invoke cluster.tracking-restore {project.environment.options} --file {shlex.quote(file)}"
+
+
+def _aws(project: Project) -> Aws:
+    from infra.commands import session
+    from infra.drive.aws import Aws
+
+    return Aws({**os.environ, **session.credentials(project.environment, project.cluster)})
+
+
+def _tell(rows: Sequence[Snapshot], *, json: bool) -> None:
+    if json:
+        say_json(
+            [
+                {
+                    "name": each.name,
+                    "taken": each.taken.isoformat() if each.taken else None,
+                    "state": each.state,
+                    "kept": each.is_ours,
+                    "gib": each.gib,
+                }
+                for each in rows
+            ]
+        )
+        return
+    if not rows:
+        say("RDS has no snapshot of the database.")
+        return
+    taken = [f"{each.taken:%Y-%m-%d %H:%M}" if each.taken else "" for each in rows]
+    kept = ["until deleted" if each.is_ours else "by the nightly backup" for each in rows]
+    cells = [(each.name, when, each.state, how) for each, when, how in zip(rows, taken, kept, strict=True)]
+    say(columns(("snapshot", "taken", "state", "kept"), cells))

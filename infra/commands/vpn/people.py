@@ -241,6 +241,14 @@ def take_over(project: Project, folder: str) -> int:
     certificates = pki.certificates()
     valid = sum(each.valid(clock.now()) for each in certificates)
     say(f"Imported {folder} into {kept}: {len(certificates)} certificates, {valid} of them valid.")
+    strangers = pki_store.leavers(project, certificates)
+    for login in strangers:
+        names = [each for each in certificates if each.user == login and each.valid(clock.now())]
+        held = ", ".join(f"{each.name} (serial {each.id})" for each in names)
+        note(f"warning: nobody in the spec is {login!r}, and the VPN lets in whoever holds {held}")
+    if strangers:
+        options = project.environment.options
+        note(f"Add them to the spec, or take each back: invoke vpn.revoke {options} --user <login>")
     return 0
 
 

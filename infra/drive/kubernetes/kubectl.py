@@ -156,6 +156,10 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise DriveError(f"kubectl {words[0]}: no end within {timeout:.0f} s") from None
 
+    def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
+        """The words and the environment of a command, for who gives it a file or takes one."""
+        return self._command(words), self._env()
+
     def _command(self, words: Sequence[str]) -> list[str]:
         return [self.program.path, "--kubeconfig", str(self.access.kubeconfig), *words]
 

@@ -228,10 +228,17 @@ def certificate_text(
 
 def imported_text(certificate: x509.Certificate, now: datetime) -> str:
     """The record of a certificate that another program issued."""
-    name = x509_builder.common_name(certificate)
-    user, _, device = ("", "", "") if x509_builder.kind_of(certificate) == "server" else name.partition("@")
+    user, device = _holder(certificate)
     issued = min(certificate.not_valid_before_utc, now)
     return certificate_text(certificate, user=user, device=device, issued=issued)
+
+
+def _holder(certificate: x509.Certificate) -> tuple[str, str]:
+    """User and device of a client's certificate, by its common name; empty for a server's."""
+    if x509_builder.kind_of(certificate) != "client":
+        return "", ""
+    user, _, device = x509_builder.common_name(certificate).partition("@")
+    return user, device
 
 
 def certificate_of(
@@ -268,6 +275,9 @@ def certificate_of(
                     "the servers' key does not open its tls-crypt-v2 key",
                 )
             entry = revoked.get(certificate.serial_number)
+            if not user:
+                # Of a certificate for both server and client that was imported as a server's.
+                user, device = _holder(certificate)
             return Certificate(
                 serial=certificate.serial_number,
                 kind=kind,

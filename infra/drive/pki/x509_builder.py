@@ -166,14 +166,18 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def kind_of(certificate: x509.Certificate) -> Kind | None:
-    """What the certificate may be used as; None for neither."""
+    """Whose the certificate is; None for nobody's who speaks TLS.
+
+    One for both server and client is a client's: servers let its holder in, so it has to be known by a
+    person's name, and revoked with that person.
+    """
     try:
         usages = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
     except x509.ExtensionNotFound:
         return None
-    if _EKU["server"] in usages:
-        return "server"
-    return "client" if _EKU["client"] in usages else None
+    if _EKU["client"] in usages:
+        return "client"
+    return "server" if _EKU["server"] in usages else None
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:

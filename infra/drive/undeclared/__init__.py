@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
-from infra.drive.undeclared import balancing, buckets, dns, links, network, scaling
+from infra.drive.undeclared import balancing, buckets, dns, links, logs, network, scaling
 from infra.drive.undeclared.model import Call, Declared, Find, Undeclared
 from infra.errors import DriveError
 
@@ -28,6 +28,8 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
         ("aws_vpc",),
         ("ec2:DescribeVpcPeeringConnections", "ec2:DescribeVpcEndpoints", "ec2:DescribeSubnets"),
     ),
+    (network.blocks, ("aws_vpc",), ("ec2:DescribeVpcs", "ec2:DescribeDhcpOptions")),
+    (network.interfaces, ("aws_instance",), ("ec2:DescribeNetworkInterfaces",)),
     (balancing.listeners, ("aws_lb",), ("elasticloadbalancing:DescribeListeners",)),
     (balancing.targets, ("aws_lb_target_group",), ("elasticloadbalancing:DescribeTargetHealth",)),
     (scaling.policies, ("aws_autoscaling_group",), ("autoscaling:DescribePolicies",)),
@@ -45,6 +47,12 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
             "s3:GetBucketRequestPayment",
         ),
     ),
+    (buckets.inventories, ("aws_s3_bucket",), ("s3:GetInventoryConfiguration",)),
+    (
+        logs.filters,
+        ("aws_cloudwatch_log_group",),
+        ("logs:DescribeMetricFilters", "logs:DescribeSubscriptionFilters"),
+    ),
     (
         links.vpn_connections,
         ("aws_vpn_gateway", "aws_ec2_transit_gateway"),
@@ -52,6 +60,7 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (links.transit_routes, ("aws_ec2_transit_gateway",), ("ec2:SearchTransitGatewayRoutes",)),
     (links.mount_targets, ("aws_efs_file_system",), ("elasticfilesystem:DescribeMountTargets",)),
+    (links.access_points, ("aws_efs_file_system",), ("elasticfilesystem:DescribeAccessPoints",)),
 )  # fmt: skip
 """What looks, the types of which there must be one in the region, and the IAM actions that it takes."""
 

@@ -80,6 +80,28 @@ def settings(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
                 )  # fmt: skip
 
 
+def inventories(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Lists of all objects of our buckets, which are written to somebody's bucket every day or week."""
+    s3 = aws.client("s3", region)
+    for bucket, holder in declared.by("bucket", "aws_s3_bucket", region).items():
+        asked = {"Bucket": bucket}
+        while asked:
+            try:
+                answer = s3.list_bucket_inventory_configurations(**asked)
+            except s3.exceptions.ClientError as problem:
+                if problem.response["Error"]["Code"] == "NoSuchBucket":
+                    break
+                raise
+            for each in answer.get("InventoryConfigurationList", ()):
+                target = each["Destination"]["S3BucketDestination"]["Bucket"]
+                yield on(
+                    holder, "bucket inventory", each["Id"], f"{each['Id']} to {target}",
+                    "s3", "delete_bucket_inventory_configuration", Bucket=bucket, Id=each["Id"],
+                )  # fmt: skip
+            more = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
+            asked = {"Bucket": bucket, "ContinuationToken": more} if more else {}
+
+
 def _shown(said: Mapping[str, Any]) -> str:
     import json
 

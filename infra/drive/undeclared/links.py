@@ -1,4 +1,4 @@
-"""Routes of VPN connections and transit gateways, others' VPN connections, mount targets of file systems."""
+"""Routes of VPN connections and transit gateways, others' VPN connections, ways into file systems."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from infra.drive.aws import Aws
 from infra.drive.undeclared.model import Declared, Undeclared, chunks, on, pages
 
 _GONE = ("deleted", "deleting")
+_VOLUMES = "efs.csi.aws.com/cluster"
+"""The tag of access points that the driver has made (aws-efs-csi-driver, ``DefaultTagKey``)."""
 
 _VPN_GATEWAYS = (
     ("aws_vpn_gateway", "VpnGatewayId", "vpn-gateway-id"),
@@ -80,3 +82,26 @@ def mount_targets(aws: Aws, region: str, declared: Declared) -> Iterator[Undecla
             if (target["MountTargetId"],) not in ours:
                 what = f"{target['MountTargetId']} in {target['SubnetId']}"
                 yield on(holder, "mount target", target["MountTargetId"], what)
+
+
+def access_points(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Doors into our file systems, which are only reported: somebody may have one mounted.
+
+    The driver of EFS volumes makes one for each volume, tags it, and gives it a directory of its own; the
+    root of the file system is none.
+    """
+    efs = aws.client("efs", region)
+    ours = declared.values("aws_efs_access_point", "id")
+    for name, holder in declared.by("id", "aws_efs_file_system", region).items():
+        try:
+            answer = list(pages(efs, "describe_access_points", FileSystemId=name))
+        except efs.exceptions.FileSystemNotFound:
+            continue
+        for point in (each for page in answer for each in page["AccessPoints"]):
+            identifier, path = point["AccessPointId"], point.get("RootDirectory", {}).get("Path", "/")
+            of_a_volume = any(tag["Key"] == _VOLUMES for tag in point.get("Tags", ())) and path != "/"
+            if (identifier,) in ours or of_a_volume or point.get("LifeCycleState") in _GONE:
+                continue
+            user = point.get("PosixUser")
+            who = f"as uid {user['Uid']}, gid {user['Gid']}" if user else "as whoever mounts it"
+            yield on(holder, "access point", identifier, f"{identifier} to {path} {who}")

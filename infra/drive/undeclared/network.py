@@ -139,6 +139,61 @@ def ways_in(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
             yield on(vpcs[subnet["VpcId"]], "subnet", name, f"{name} ({subnet['CidrBlock']})")
 
 
+def blocks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Second blocks of our VPCs, and DHCP options that are not AWS's own: both are only reported. Subnets of
+    somebody may be in a block; what to go back to is AWS's own set, which has no name."""
+    vpcs = declared.by("id", "aws_vpc", region)
+    extra = declared.values("aws_vpc_ipv4_cidr_block_association", "id")
+    chosen = declared.values("aws_vpc_dhcp_options_association", "vpc_id", "dhcp_options_id")
+    options: dict[str, list[Resource]] = {}
+    for vpc in _in_vpcs(aws, region, vpcs, "describe_vpcs", "Vpcs"):
+        holder = vpcs[vpc["VpcId"]]
+        for field, key in (("CidrBlock", "CidrBlockState"), ("Ipv6CidrBlock", "Ipv6CidrBlockState")):
+            for each in vpc.get(f"{field}AssociationSet", ()):
+                block, name = each[field], each["AssociationId"]
+                there = each[key]["State"] in ("associating", "associated")
+                if there and block != vpc.get("CidrBlock") and (name,) not in extra:
+                    yield on(holder, "VPC block", name, f"{block} ({name})")
+        if (vpc["VpcId"], vpc["DhcpOptionsId"]) not in chosen:
+            options.setdefault(vpc["DhcpOptionsId"], []).append(holder)
+    for ids in chunks(options):
+        asked = [{"Name": "dhcp-options-id", "Values": ids}]
+        for page in pages(aws.client("ec2", region), "describe_dhcp_options", Filters=asked):
+            for row in page["DhcpOptions"]:
+                said = {
+                    each["Key"]: [value["Value"] for value in each["Values"]]
+                    for each in row["DhcpConfigurations"]
+                }
+                name = row["DhcpOptionsId"]
+                for holder in [] if said == _own_options(region) else options.get(name, ()):
+                    shown = ", ".join(f"{key} {' '.join(values)}" for key, values in sorted(said.items()))
+                    yield on(holder, "DHCP options", name, f"{name}: {shown}")
+
+
+def _own_options(region: str) -> dict[str, list[str]]:
+    """What a new VPC has (VPC User Guide, "Default DHCP option set")."""
+    domain = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+    return {"domain-name": [domain], "domain-name-servers": ["AmazonProvidedDNS"]}
+
+
+def interfaces(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
+    """Second interfaces of our instances: ways in that no security group of ours is on. Only reported."""
+    instances = declared.by("id", "aws_instance", region)
+    ours = declared.values("aws_network_interface", "id")
+    ours |= declared.values("aws_network_interface_attachment", "network_interface_id")
+    for ids in chunks(instances):
+        asked = [{"Name": "attachment.instance-id", "Values": ids}]
+        for page in pages(aws.client("ec2", region), "describe_network_interfaces", Filters=asked):
+            for each in page["NetworkInterfaces"]:
+                name, attachment = each["NetworkInterfaceId"], each.get("Attachment", {})
+                holder = instances.get(attachment.get("InstanceId", ""))
+                first = holder is not None and holder.values.get("primary_network_interface_id")
+                if holder is None or name == first or attachment.get("DeviceIndex") == 0 or (name,) in ours:
+                    continue
+                what = f"{name} ({each.get('PrivateIpAddress')}) in {each['SubnetId']}"
+                yield on(holder, "network interface", name, what)
+
+
 def _vpc(side: Mapping[str, Any]) -> str:
     return " ".join(str(side[key]) for key in ("VpcId", "Region", "OwnerId") if side.get(key))
 

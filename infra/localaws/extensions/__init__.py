@@ -56,6 +56,7 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "ModifyDBParameterGroup": "parameter_groups",
     },
     "s3": {
+        "DeleteBucketInventoryConfiguration": "bucket_inventories",
         "PutBucketPolicy": "bucket_policies",
     },
     "sts": {

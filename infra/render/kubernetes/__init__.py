@@ -43,6 +43,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "problems",
     "access",
     "guards",
+    "mirror",
     "identities",
     "research",
     "tracking",

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.catalogue.efa import INTERCONNECT
-from infra.catalogue.labels import INTERCONNECT as LABEL
+from infra.catalogue.labels import EFA, INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object
-from infra.render.kubernetes.pods import EVERYWHERE, daemons, host, nodes, requests
+from infra.render.kubernetes.pods import EVERYWHERE, daemons, host, requests
 
 NAME: Final = "efa-device-plugin"
 
@@ -40,7 +39,7 @@ def _plugin(image: str) -> Object:
         ],
     }
     spec = {
-        "affinity": nodes([{"key": LABEL, "operator": "In", "values": [INTERCONNECT]}]),
+        "affinity": _with_adapters(),
         "automountServiceAccountToken": False,
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
@@ -54,3 +53,12 @@ def _plugin(image: str) -> Object:
         ],
     }
     return daemons(NAME, SYSTEM, {"app.kubernetes.io/name": NAME}, spec)
+
+
+def _with_adapters() -> Object:
+    """Nodes with the label; and those that joined when the other one said it, until they are replaced."""
+    terms = [
+        {"matchExpressions": [{"key": EFA, "operator": "In", "values": ["true"]}]},
+        {"matchExpressions": [{"key": INTERCONNECT, "operator": "In", "values": ["efa"]}]},
+    ]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

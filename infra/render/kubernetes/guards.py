@@ -7,7 +7,11 @@ A claim on the paths of machines
     stays (``volumes.py``): the volume behind it is kept for it alone, and would have to be freed for another.
 A place in a queue
     is what the queue gives: a person may take a workload out of it, and change nothing else of it. What a
-    controller has made for work that was let in is let in with it, so nobody else may say that it has.
+    controller has made for work that was let in is let in with it, so nobody else may say that it has. Nor
+    does anybody else begin what the queue holds back: by the time Kueue stops it, it may be on a node.
+Parts of a GPU
+    are nothing that a container may ask for. Kubernetes refuses them in pods and jobs; in a JobSet nothing
+    looks, and no job would ever come of it.
 Packets of one's own making
     (``NET_RAW``) are nothing that a container needs: it is dropped from each. One that asks for it keeps it,
     which Pod Security allows in namespaces of the level ``privileged`` alone.
@@ -21,8 +25,9 @@ from typing import Final
 
 from infra.catalogue.labels import OURS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.admission import EPHEMERAL, PODS, validating
+from infra.render.kubernetes.admission import EPHEMERAL, PODS, pod_specs, validating
 from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
+from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import OF_TENANTS
 from infra.render.kubernetes.volumes import claims_made_beforehand
 
@@ -39,12 +44,13 @@ _ENGINEER: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues')
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """``names.yaml``, ``claims.yaml``, ``queues.yaml`` and ``packets.yaml``."""
-    queued = [*_workloads(), *_owners()] if cluster.kubernetes.has("kueue") else []
+    """``names.yaml``, ``claims.yaml``, ``queues.yaml``, ``gpus.yaml`` and ``packets.yaml``."""
+    queued = [*_workloads(), *_gates(), *_owners()] if cluster.kubernetes.has("kueue") else []
     return {
         "names.yaml": _names(cluster),
         "claims.yaml": _claims(cluster),
         "queues.yaml": queued,
+        "gpus.yaml": _whole_gpus() if cluster.kubernetes.has("jobset") else [],
         "packets.yaml": _packets(cluster),
     }
 
@@ -120,6 +126,37 @@ def _workloads() -> list[Object]:
     )
 
 
+def _gates() -> list[Object]:
+    """All work of tenants is queued, so nothing of theirs is suspended or gated by Kueue but what waits."""
+
+    def gates(of: str) -> str:
+        return (
+            f"(has({of}.spec.schedulingGates) ? {of}.spec.schedulingGates"
+            ".map(g, g.name).filter(n, n.startsWith('kueue.x-k8s.io/')) : [])"
+        )
+
+    def suspended(of: str) -> str:
+        return f"(has({of}.spec.suspend) && {of}.spec.suspend)"
+
+    old, new = "dyn(oldObject)", "dyn(object)"
+    return _policy(
+        f"gates.{OURS}",
+        [
+            {
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "operations": ["UPDATE"],
+                "resources": [resource],
+            }
+            for group, resource in (("", "pods"), ("batch", "jobs"), ("jobset.x-k8s.io", "jobsets"))
+        ],
+        f"({SYSTEM}) || {_ENGINEER} || ({new}.kind == 'Pod'"
+        f" ? {gates(old)}.all(n, n in {gates(new)}) : !{suspended(old)} || {suspended(new)})",
+        "only its queue lets work begin: leave suspend: true, and scheduling gates of kueue.x-k8s.io, as they"
+        " are",
+    )
+
+
 def _owners() -> list[Object]:
     def controller(of: str) -> str:
         return (
@@ -146,6 +183,29 @@ def _owners() -> list[Object]:
         f"({SYSTEM}) || {_ENGINEER} ||"
         f" {controller('object')} == (oldObject == null ? [] : {controller('oldObject')})",
         "only controllers make what a controller owns: leave ownerReferences with controller: true out",
+    )
+
+
+def _whole_gpus() -> list[Object]:
+    def whole(of: str) -> str:
+        asked = f"c.resources.{of}[{json.dumps(GPU_TAINT)}]"
+        there = f"has(c.resources.{of}) && {json.dumps(GPU_TAINT)} in c.resources.{of}"
+        return f"(!({there}) || string({asked}).matches('^[0-9]+$'))"
+
+    containers = " + ".join(f"(has(s.{kind}) ? s.{kind} : [])" for kind in _CONTAINERS[:2])
+    return _policy(
+        f"whole-gpus.{OURS}",
+        [
+            {
+                "apiGroups": ["jobset.x-k8s.io"],
+                "apiVersions": ["v1alpha2"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["jobsets"],
+            }
+        ],
+        f"({pod_specs('dyn(object)')}).all(s, ({containers}).all(c, !has(c.resources)"
+        f" || ({whole('limits')} && {whole('requests')})))",
+        f"{GPU_TAINT} is a whole number: a container has GPUs, and no part of one",
     )
 
 

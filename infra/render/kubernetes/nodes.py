@@ -11,8 +11,9 @@ from infra.model import Cluster
 _WORKERS: Final = frozenset({"worker", roles.GPU_WORKER})
 _KUBELET: Final = frozenset({"kubernetes::worker", "kubernetes::control_plane"})
 """Recipes that make a machine a node."""
-MIRROR: Final = "http://127.0.0.1:30020"
-"""Where containerd asks for image layers of neighbours: the site's own mirror, on the node."""
+MIRROR: Final = "http://127.0.0.1:29020"
+"""Where containerd asks for image layers of neighbours: the site's own mirror, on the node. The port is below
+those that Kubernetes gives to Services, 30000 to 32767, and below those of outgoing connections."""
 
 
 def is_node(its_roles: Collection[str]) -> bool:

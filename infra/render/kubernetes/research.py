@@ -24,7 +24,7 @@ from infra.render.kubernetes.pods import HARDENED, requests
 from infra.render.kubernetes.tenants import members, role_of, subject
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
-VERSION: Final = 1
+VERSION: Final = 2
 NAME: Final = "research"
 WORK: Final = "work"
 """The service account of each namespace that may take the namespace's role at AWS."""

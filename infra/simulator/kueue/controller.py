@@ -116,6 +116,9 @@ class Kueue:
             workload.until = self._calendar.now + wait
             workload.since = self._calendar.now
             self._evict(workload, condition)
+        elif condition == "CapacityRevoked":
+            # Deactivated: it is asked for no more.
+            self._evict(workload, condition, again=False)
 
     def hold(self, flavor: str, *, on: bool) -> None:
         """A flavor gets or loses the taint that no work tolerates."""
@@ -206,7 +209,7 @@ class Kueue:
         workload.since, workload.until = self._calendar.now, self._calendar.now + wait
         self._evict(workload, "not ready")
 
-    def _evict(self, workload: Workload, why: str) -> None:
+    def _evict(self, workload: Workload, why: str, *, again: bool = True) -> None:
         if workload not in self._jobs:
             return
         workload.leaving = True
@@ -218,7 +221,8 @@ class Kueue:
                 return  # its pods were done before they had left
             workload.begun = False
             self.admission.release(workload)
-            self.admission.waiting.append(workload)
+            if again:
+                self.admission.waiting.append(workload)
             self._changed()
             if workload.until > self._calendar.now:
                 self._calendar.at(workload.until, self._cycle)

@@ -26,13 +26,16 @@ from infra.model import Cluster as Spec
 from infra.render.kubernetes import access, charts, guards, identities, namespaces, queues, scheduling
 from infra.render.kubernetes.charts.queues import configuration
 
+ACCOUNT = "system:serviceaccount:kueue-system:kueue-controller-manager"
+RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _APPLY = "application/apply-patch+yaml"
 
 
 @contextmanager
 def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
-    """The controller, its kinds, and all that is rendered for it. Skips without it, or its chart."""
+    """The controller with the rights of its chart, its kinds, and all that is rendered for it. Skips without
+    it, or its chart."""
     program = need("kueue")
     now, life = datetime.now(UTC), timedelta(hours=12)
     authority = certificates.authority("kueue", now)
@@ -53,6 +56,10 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
             if each["kind"] == "CustomResourceDefinition":
                 each["spec"].pop("conversion", None)  # We speak one version.
                 apply(admin, each)
+        admin.ensure("/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
+        for each in chart:
+            if each["kind"] in RIGHTS:
+                until(partial(applied, admin, each))
         config = configuration(spec) | {
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "metrics": {"bindAddress": f"127.0.0.1:{metrics}"},
@@ -66,7 +73,7 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
         process = subprocess.Popen(
             [*alone, program, "--config=kueue.yaml", "--feature-gates=VisibilityOnDemand=false"],
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder,
-            env={**os.environ, "KUBECONFIG": str(admin.kubeconfig)}, start_new_session=True,
+            env={**os.environ, "KUBECONFIG": str(_as_itself(admin))}, start_new_session=True,
         )  # fmt: skip
         stack.callback(process.wait)
         stack.callback(os.killpg, process.pid, signal.SIGKILL)
@@ -81,6 +88,16 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
             path = f"{collection(one)}/{one['metadata']['name']}"
             until(partial(_active, admin, path))
         yield
+
+
+def _as_itself(admin: Cluster) -> Path:
+    """A kubeconfig of Kueue's account, whose tokens nobody makes here: beside the files that it names."""
+    found = yaml.safe_load(admin.kubeconfig.read_text())
+    for each in found["users"]:
+        each["user"] |= {"as": ACCOUNT, "as-groups": ["system:serviceaccounts", "system:authenticated"]}
+    path = admin.kubeconfig.with_name("kueue.yaml")
+    path.write_text(yaml.safe_dump(found))
+    return path
 
 
 def _active(admin: Cluster, path: str) -> bool:

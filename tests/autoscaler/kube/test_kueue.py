@@ -142,7 +142,7 @@ class Real:
             ]
         return found
 
-    def _fail(self, request: Object) -> None:
+    def _fail(self, request: Object, condition: str = "Failed", message: str = "") -> None:
         """As the autoscaler does where no region has machines of the pool."""
         meta = request["metadata"]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -151,8 +151,8 @@ class Real:
             f"/provisioningrequests/{meta['name']}/status"
         )
         conditions = [
-            {"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": now}
-            for kind in ("Accepted", "Failed")
+            {"type": kind, "status": "True", "reason": "Test", "message": message, "lastTransitionTime": now}
+            for kind in ("Accepted", condition)
         ]
         self.cluster.client.call("PATCH", path, body={"status": {"conditions": conditions}}, content=MERGE)
 
@@ -230,6 +230,33 @@ def test_what_queues_do_not_count_keeps_nobody_waiting(real: Real) -> None:
     body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": inside}}}
     real.cluster.create(jobs("ada"), body)
     until(lambda: real.have("ada/adapters") == "fours")
+
+
+def test_work_that_asks_for_what_nothing_has_is_given_up_and_says_why(real: Real) -> None:
+    resources = {"limits": {"nvidia.com/gpu": "4", "example.com/fpga": "1"}}
+    inside = {
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+        "restartPolicy": "Never",
+    }
+    meta = {"name": "fpga", "labels": {"kueue.x-k8s.io/priority-class": "normal"}}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": inside}}}
+    real.cluster.create(jobs("ada"), body)
+    until(lambda: real._requests("fours"))
+    (request,) = real._requests("fours")
+    why = "nothing in this cluster has 1 example.com/fpga"
+    real._fail(request, "CapacityRevoked", why)
+    until(lambda: real._workload("ada", "fpga")["spec"].get("active") is False)
+    until(lambda: not real.have("ada/fpga"))
+    work = real._workload("ada", "fpga")
+    evicted = next(each for each in work["status"]["conditions"] if each["type"] == "Evicted")
+    assert evicted["reason"].startswith("Deactivated")
+    said = [each.get("message", "") for each in work["status"].get("admissionChecks", ())]
+    assert any(why in each for each in (evicted["message"], *said))
+    # Whoever has changed the cluster deletes the Workload, as members may, and its job is asked for anew. One
+    # that is only made active again, Kueue leaves out of its queue.
+    real.cluster.delete(f"{KUEUE}/namespaces/user-ada/workloads/{work['metadata']['name']}")
+    until(lambda: real._requests("fours"))
+    assert real._workload("ada", "fpga")["metadata"]["uid"] != work["metadata"]["uid"]
 
 
 MARY = "user-mary"

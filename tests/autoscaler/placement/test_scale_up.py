@@ -649,6 +649,61 @@ def test_12_a_request_that_can_never_be_met_fails() -> None:
     assert growth.sizes == {}
 
 
+EFA, PAGES = "vpc.amazonaws.com/efa", "hugepages-2Mi"
+OTHERS = group(
+    pool="gpu-p4d",
+    labels={"causeway.dev/gpu-model": "a100-40gb"},
+    allocatable={**P3, EFA: 4, PAGES: 10 * GI},
+)
+
+
+@pytest.mark.parametrize("asked", [{EFA: 1}, {PAGES: GI}, {"example.com/fpga": 2}], ids=str)
+def test_a_request_for_what_nothing_has_is_revoked_and_says_what(asked: dict[str, int]) -> None:
+    of = config(WEST)
+    request = gang(like=shape(gpus=1, extra=asked), kind="ProvisioningRequest", condition="Accepted")
+    growth = plan(snapshot(of=of, gangs=[request]), of)
+    (answer,) = growth.answers
+    # Kueue makes a request that has failed again, and gives up work whose capacity was revoked.
+    assert (answer.condition, answer.reason) == ("CapacityRevoked", "NothingHasIt")
+    (name,) = asked
+    assert name in answer.message
+    assert "nvidia.com/gpu" not in answer.message
+    assert name in only(growth).text
+    assert growth.sizes == {}
+
+
+@pytest.mark.parametrize("asked", [{EFA: 1}, {PAGES: GI}], ids=str)
+def test_what_other_machines_have_is_named_and_asked_for_again(asked: dict[str, int]) -> None:
+    """Kueue may give it another flavour."""
+    of = config(WEST, OTHERS)
+    v100 = (("causeway.dev/gpu-model", "v100"),)
+    request = gang(
+        like=shape(gpus=1, extra=asked, selector=v100), kind="ProvisioningRequest", condition="Accepted"
+    )
+    (answer,) = plan(snapshot(of=of, gangs=[request]), of).answers
+    assert (answer.condition, answer.reason) == ("Failed", "NeverFits")
+    (name,) = asked
+    assert name in answer.message
+    assert "GPU" not in answer.message
+
+
+def test_a_pod_is_told_which_resource_no_machine_has() -> None:
+    of = config(WEST, CPUS)
+    text = only(plan(snapshot(pods=pods(1, gpus=1, extra={EFA: 1}), of=of), of)).text
+    assert EFA in text
+    assert "v100" not in text
+
+
+def test_what_a_node_does_not_report_yet_is_not_unknown() -> None:
+    """A plugin comes up after its node."""
+    of = config(OTHERS)
+    bare = {name: amount for name, amount in OTHERS.allocatable.items() if name != EFA}
+    request = gang(like=shape(gpus=4, extra={EFA: 4}), kind="ProvisioningRequest", condition="Accepted")
+    nodes = [node(OTHERS, allocatable=bare)]
+    growth = plan(snapshot(nodes, groups=[state(OTHERS, 1, 1)], of=of, gangs=[request]), of)
+    assert "CapacityRevoked" not in {each.condition for each in growth.answers}
+
+
 def test_14_a_group_in_backoff_is_passed_over_and_wins_again_after_it() -> None:
     of = config(WEST, EAST)
     memory = Memory(backoffs={WEST.name: backoff()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from cryptography import x509
 from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
 
-from infra.drive.pki import Pki, PkiError
+from infra.drive.pki import Pki, PkiError, records
 
 EASY_RSA = shutil.which("easyrsa") or "/usr/share/easy-rsa/easyrsa"
 pytestmark = pytest.mark.skipif(not Path(EASY_RSA).exists(), reason="needs the package easy-rsa")
@@ -137,6 +138,33 @@ def test_revoking_what_the_old_ca_issued_takes_the_passphrase(folder: Path, empt
     assert {one.reason for one in gone} == {"cessationOfOperation"}
     assert [len(each) for each in listed(empty.crl())] == [3, 1]
     assert empty.revoke("ada") == ()
+
+
+def test_a_certificate_for_both_server_and_client_is_a_persons(folder: Path, empty: Pki) -> None:
+    """OpenVPN's ``remote-cert-tls client`` lets its holder in."""
+    easy_rsa(folder.parent, "build-serverClient-full", "grace@both", "nopass", EASYRSA_ALGO="ec")
+    empty.import_easy_rsa(folder, "", PASSPHRASE)
+    both = next(one for one in empty.certificates() if one.name == "grace@both")
+    assert (both.kind, both.user, both.device) == ("client", "grace", "both")
+    assert [one.serial for one in empty.revoke("grace", passphrase=PASSPHRASE)] == [both.serial]
+    assert both.serial in listed(empty.crl())[0]
+
+
+def test_one_that_was_imported_as_a_servers_has_its_person(
+    folder: Path, later: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was imported before certificates for both counted as a person's."""
+    easy_rsa(folder.parent, "build-serverClient-full", "grace", "nopass", EASYRSA_ALGO="ec")
+    pki = Pki(Memory(), domain="lab.internal", clock=later)
+    written = records.imported_text
+
+    def as_a_servers(certificate: x509.Certificate, now: datetime) -> str:
+        nobody = {"user": "", "device": ""}
+        return json.dumps({**json.loads(written(certificate, now)), **nobody})
+
+    monkeypatch.setattr(records, "imported_text", as_a_servers)
+    pki.import_easy_rsa(folder, "", PASSPHRASE)
+    assert [one.name for one in pki.revoke("grace", passphrase=PASSPHRASE)] == ["grace"]
 
 
 def sign_anew(folder: Path, days: int, extension: str) -> None:

@@ -6,7 +6,7 @@ from golden_clusters import golden
 from msgspec import structs
 
 from infra.catalogue import efa
-from infra.catalogue.labels import INTERCONNECT
+from infra.catalogue.labels import EFA, INTERCONNECT
 from infra.render.kubernetes import efa as adapters
 from infra.render.kubernetes import kubeadm
 from infra.render.packer import render
@@ -16,16 +16,15 @@ def test_the_plugin_is_on_nodes_of_pools_with_adapters_alone() -> None:
     cluster = golden("research")
     (plugin,) = adapters.objects(cluster)["device-plugin.yaml"]
     spec = plugin["spec"]["template"]["spec"]
-    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]
-    assert term["matchExpressions"] == [{"key": INTERCONNECT, "operator": "In", "values": ["efa"]}]
-    here = {
-        pool.name
-        for pool in cluster.pools
-        for group in pool.groups
-        if group.labels[INTERCONNECT] == efa.INTERCONNECT
-    }
+    # Nodes that joined under an older release have the adapters as well.
+    assert [each["matchExpressions"] for each in terms] == [
+        [{"key": EFA, "operator": "In", "values": ["true"]}],
+        [{"key": INTERCONNECT, "operator": "In", "values": ["efa"]}],
+    ]
+    here = {pool.name for pool in cluster.pools for group in pool.groups if group.labels.get(EFA) == "true"}
     assert here == {pool.name for pool in cluster.pools if pool.efa_interfaces} == {"gpu-p4d", "gpu-p5"}
     # Their taint keeps work without a use for GPUs away, and not the plugin.
     assert {"operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from golden_clusters import golden
 from kube_tools import templated
-from render.kubernetes.policy_world import Api, RefusedError, World, job, pod, until, world
+from render.kubernetes.policy_world import CARDS, Api, RefusedError, World, collection, job, pod, until, world
 from render.kubernetes.test_queue_policies import job_set
 
 from infra.model import Cluster
@@ -105,6 +106,31 @@ def refusal(who: Api, each: dict[str, Any]) -> str:
         who.create(each, dry=True)
     except RefusedError as problem:
         return str(problem)
+    return ""
+
+
+def suspended(each: dict[str, Any]) -> dict[str, Any]:
+    return {**each, "spec": {**each["spec"], "suspend": True}}
+
+
+@contextmanager
+def created(here: World, each: dict[str, Any]) -> Iterator[None]:
+    here.admin.create(each)
+    try:
+        yield
+    finally:
+        # A Job goes at once, as nobody is there to orphan its pods.
+        options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        here.admin.call("DELETE", f"{collection(each)}/{each['metadata']['name']}", options)
+
+
+def refused_change(who: Api, each: dict[str, Any], spec: dict[str, Any]) -> str:
+    """The API server's words on a change of an object that is there; empty where it takes it."""
+    path = f"{collection(each)}/{each['metadata']['name']}?dryRun=All"
+    try:
+        who.call("PATCH", path, {"spec": spec}, "application/merge-patch+json")
+    except RefusedError as refused:
+        return str(refused)
     return ""
 
 
@@ -322,3 +348,98 @@ def test_people_take_their_work_out_of_a_queue_and_do_not_move_it(
         assert patch(here.somebody("ada"), changed)
     finally:
         here.admin.call("DELETE", where)
+
+
+KUEUE = "kueue.x-k8s.io/admission"
+JOBSETS = "system:serviceaccount:jobset-system:jobset-controller-manager"
+POD_OF_HIS = f"system:serviceaccount:{ALAN}:default"
+
+
+@pytest.fixture(scope="module")
+def controllers(here: World) -> None:
+    """They may change work in the namespace, and no queues."""
+    here.admin.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "controllers", "namespace": ALAN},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "causeway:member",
+            },
+            "subjects": [
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+                for name in (JOBSETS, POD_OF_HIS)
+            ],
+        }
+    )
+    # The API server hears of it a moment later.
+    probe = home()
+    until(lambda: None if refusal(here.somebody(POD_OF_HIS), probe) else "")
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        (pod("g", ALAN, schedulingGates=[{"name": KUEUE}]), {"schedulingGates": None}),
+        (
+            pod("g", ALAN, schedulingGates=[{"name": KUEUE}, {"name": "kueue.x-k8s.io/topology"}]),
+            {"schedulingGates": [{"name": KUEUE}]},
+        ),
+        (suspended(job(pod("g", ALAN))), {"suspend": False}),
+        (suspended(job(pod("g", ALAN))), {"suspend": None}),
+        (suspended(job_set(pod("g", ALAN))), {"suspend": False}),
+        (suspended(job_set(pod("g", ALAN))), {"suspend": None}),
+    ],
+    ids=["a pod", "a pod of two gates", "a Job", "a Job by omission", "a JobSet", "a JobSet by omission"],
+)
+@pytest.mark.usefixtures("controllers")
+def test_people_do_not_begin_what_a_queue_holds_back(
+    here: World, alan: Api, made: dict[str, Any], change: dict[str, Any]
+) -> None:
+    with created(here, made):
+        assert "its queue" in refused_change(alan, made, change)
+        assert "its queue" in refused_change(here.somebody(POD_OF_HIS), made, change)
+        # The controllers of jobs and of queues, and who runs the cluster.
+        for each in (JOBSETS, "ada"):
+            assert refused_change(here.somebody(each), made, change) == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        (job(pod("g", ALAN)), {"suspend": True}),
+        (job_set(pod("g", ALAN)), {"suspend": True}),
+        (suspended(job(pod("g", ALAN))), {"suspend": True, "backoffLimit": 3}),
+        (
+            pod("g", ALAN, schedulingGates=[{"name": KUEUE}, {"name": "x.example/mine"}]),
+            {"schedulingGates": [{"name": KUEUE}]},
+        ),
+        (pod("g", ALAN, schedulingGates=[{"name": KUEUE}]), {"activeDeadlineSeconds": 60}),
+    ],
+    ids=["suspends a Job", "suspends a JobSet", "changes a Job", "a gate of one's own", "changes a pod"],
+)
+def test_people_hold_their_work_back_and_change_it(
+    here: World, alan: Api, made: dict[str, Any], change: dict[str, Any]
+) -> None:
+    with created(here, made):
+        assert refused_change(alan, made, change) == ""
+
+
+# -- Parts of a GPU -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["a pod", "a Job", "a JobSet"])
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_nobody_asks_for_a_part_of_a_gpu(alan: Api, form: Any, kind: str) -> None:
+    def asks(amount: object) -> dict[str, Any]:
+        found = pod("x", ALAN)
+        container = {"name": "c", "image": "none", "resources": {"limits": {CARDS: amount}}}
+        found["spec"][kind] = [container]
+        return dict(form(found))
+
+    for part in ("500m", "0.5"):
+        assert CARDS in refusal(alan, asks(part))
+    for whole in ("1", 1):
+        assert refusal(alan, asks(whole)) == ""

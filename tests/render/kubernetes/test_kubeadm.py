@@ -220,7 +220,9 @@ def test_a_group_of_one_zone_and_one_type_says_so() -> None:
     labels = pool.groups[0].labels
     assert labels["topology.kubernetes.io/zone"] == "us-west-2b"
     assert labels["node.kubernetes.io/instance-type"] == "p4d.24xlarge"
-    assert labels["causeway.dev/interconnect"] == "efa"
+    # Its GPUs are joined within the machine, and reach those of others by adapters.
+    assert labels["causeway.dev/interconnect"] == "nvswitch"
+    assert labels["causeway.dev/efa"] == "true"
     assert labels["causeway.dev/gpu-count"] == "8"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from golden_clusters import golden
-from kube_tools import need
+from kube_tools import need, templated
 from msgspec.structs import replace
 from render.kubernetes.policy_world import (
     CARDS,
@@ -30,8 +31,9 @@ from strategies.outputs import outputs_for
 from infra.drive.kubernetes.apply import Part, without
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
-from infra.render.kubernetes import grafana, guards, volumes
+from infra.render.kubernetes import charts, grafana, guards, mirror, volumes
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
+from infra.render.kubernetes.nodes import MIRROR
 
 ADA, ALAN = "user-ada", "user-alan"
 CLASS, WITHOUT = "causeway.dev/gpu-class", "causeway.dev/without-gpus"
@@ -628,3 +630,39 @@ def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) 
     assert refused(alan, "checkpoints"), "a folder of a bucket"
     assert not refused(alan, "own")
     assert not refused(here.admin, "home")
+
+
+def test_the_mirror_of_images_has_no_port_on_machines(here: World, cluster: Cluster) -> None:
+    """The chart's Service, made and changed, and one from before the policy."""
+    namespace = "spegel"
+    here.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    made = templated("spegel", charts.values(cluster)["spegel-rack-a"], f"--namespace={namespace}")
+    (service,) = [
+        each for each in made if each["kind"] == "Service" and each["spec"].get("type") == "NodePort"
+    ]
+    service["spec"]["ports"][0].pop("nodePort")
+    before = {**service, "metadata": {**service["metadata"], "name": "before", "annotations": {}}}
+    assert here.admin.apply(before)["spec"]["ports"][0]["nodePort"]
+    for each in mirror.objects(cluster)["services.yaml"]:
+        here.admin.apply(each)
+    probe = {**service, "metadata": {**service["metadata"], "name": "probe"}}
+    until(lambda: "" if here.admin.create(probe, dry=True)["spec"]["type"] == "ClusterIP" else None)
+    again = {**service, "metadata": {**service["metadata"], "name": "before"}}
+    for each in (service, service, again):
+        found = here.admin.apply(each)["spec"]
+        assert found["type"] == "ClusterIP"
+        assert "nodePort" not in found["ports"][0]
+    elsewhere = {**service, "metadata": {**service["metadata"], "namespace": "kube-system"}}
+    assert here.admin.create(elsewhere, dry=True)["spec"]["type"] == "NodePort"
+
+
+def test_the_mirror_listens_below_the_ports_of_services(cluster: Cluster) -> None:
+    (daemons,) = [
+        each
+        for each in templated("spegel", charts.values(cluster)["spegel-rack-a"])
+        if each["kind"] == "DaemonSet"
+    ]
+    (container,) = daemons["spec"]["template"]["spec"]["containers"]
+    ports = [each["hostPort"] for each in container["ports"] if "hostPort" in each]
+    assert ports == [urlsplit(MIRROR).port]
+    assert all(1024 < port < 30000 for port in ports)

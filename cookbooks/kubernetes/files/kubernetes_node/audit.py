@@ -4,7 +4,9 @@ Complete lines are copied, compressed, as objects that do not change:
 ``<prefix><cluster>/<master>/<year>/<month>/<day>/<time>-<file>-<offset>.log.gz``. ``<file>`` is a digest of
 the file's first line, which no other file has (``auditID``), and which stays the same when the API server
 renames the file. A run that was cut off copies the same lines to the same name again. Masters can write to
-the bucket, and neither read nor delete.
+the bucket, and neither read nor delete: so what is measured, of the 30 days in the bucket, is since when each
+event was copied. That begins anew when the file that was newest in one run is gone in the next: the API
+server has deleted what nobody had copied.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from kubernetes_node import bucket, figures
-from kubernetes_node.settings import Failed, Paths, Settings, read
+from kubernetes_node.settings import UTC, Failed, Paths, Settings, read
 
 MOST = 64 << 20
 """Bytes of the log in one object; an event is at most some megabytes (etcd's limit of a request, twice)."""
@@ -29,22 +32,37 @@ MOST = 64 << 20
 _STAMP = re.compile(rb'"stageTimestamp":"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)')
 
 
-def ship(paths: Paths, settings: Settings) -> int:
-    """Copy what is new; how many bytes of the log that was."""
+class Shipped(NamedTuple):
+    """What a run has done, and what is there after it."""
+
+    bytes: int
+    """Of the log, copied by this run."""
+    total: int
+    """By all runs of this master."""
+    since: float
+    """From when on each event was copied; seconds since 1970, as the others. Zero before the first event."""
+    oldest: float
+    """When the oldest event happened that is on the master. Zero where there is none."""
+
+
+def ship(paths: Paths, settings: Settings) -> Shipped:
+    """Copy what is new."""
     kept = settings.audit
     if kept is None:
         raise Failed("no bucket is named: the audit log stays on this master")
     memory = paths.state / "audit-shipped.json"
     before = _remembered(memory)
     done: dict[str, int] = {}
-    total = 0
+    total, oldest = 0, 0.0
     folder = f"{kept.prefix}{settings.cluster}/{settings.name}"
     # Renamed files have the time in their names (lumberjack); the one that is written to comes last.
     for file in (*sorted(paths.audit.glob("audit-*.log")), *paths.audit.glob("audit.log")):
         with file.open("rb") as log:
-            name = _name(log.readline())
+            first = log.readline()
+            name = _name(first)
             if name is None:
                 continue
+            oldest = oldest or _seconds(first)
             done[name] = before.get(name, 0)
             for lines in _new(log, done[name]):
                 key = f"{folder}/{_moment(lines)}-{name}-{done[name]:012}.log.gz"
@@ -54,7 +72,18 @@ def ship(paths: Paths, settings: Settings) -> int:
                 _remember(memory, {**before, **done})
     # Without files that are gone.
     _remember(memory, done)
-    return total
+    # Files are listed from the oldest to the newest.
+    whole = not before or list(before)[-1] in done
+    return _measured(paths.state / "audit-measured.json", total, oldest, whole=whole)
+
+
+def _measured(memory: Path, copied: int, oldest: float, *, whole: bool) -> Shipped:
+    """``whole``: whether nothing was deleted uncopied since the last run."""
+    known = _remembered(memory)
+    since = known.get("since", 0) if whole else 0
+    found = Shipped(copied, known.get("total", 0) + copied, since or int(oldest), oldest)
+    _remember(memory, {"since": int(found.since), "total": found.total})
+    return found
 
 
 def _name(first: bytes) -> str | None:
@@ -71,6 +100,12 @@ def _new(log: BinaryIO, offset: int) -> Iterator[bytes]:
             return
         yield piece
         offset += len(piece)
+
+
+def _seconds(line: bytes) -> float:
+    """When an event happened; zero where it does not say."""
+    found = _STAMP.search(line)
+    return datetime(*map(int, found.groups()), tzinfo=UTC).timestamp() if found else 0.0
 
 
 def _moment(lines: bytes) -> str:
@@ -102,13 +137,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("/"), help="where the system is, if not at /")
     paths = Paths(parser.parse_args(arguments).root)
     try:
-        total = ship(paths, read(paths))
+        done = ship(paths, read(paths))
     except (Failed, OSError) as problem:
         figures.record(paths.metrics, "causeway_audit_ship", failed=True)
         print(f"causeway-audit-ship: {problem}", file=sys.stderr)
         return 1
-    figures.record(paths.metrics, "causeway_audit_ship", failed=False, time_seconds=f"{time.time():.0f}")
-    print(f"{total} bytes of the audit log copied")
+    figures.record(
+        paths.metrics,
+        "causeway_audit_ship",
+        failed=False,
+        time_seconds=f"{time.time():.0f}",
+        bytes_total=f"{done.total}",
+        **({"since_time_seconds": f"{done.since:.0f}"} if done.since else {}),
+        **({"oldest_time_seconds": f"{done.oldest:.0f}"} if done.oldest else {}),
+    )
+    print(f"{done.bytes} bytes of the audit log copied")
     return 0
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from infra.catalogue.labels import GPU_MODEL, SITE
+from infra.catalogue.labels import GPU_MODEL, OURS, SITE
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.nodes import MIRROR, sites_of_nodes
@@ -14,6 +14,7 @@ from infra.render.kubernetes.pods import EVERYWHERE, nodes, requests
 
 AUTHORITY: Final = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 """In each pod: the cluster's authority, which signs kubelets' serving certificates."""
+NO_NODE_PORT: Final = f"{OURS}/no-node-port"
 
 
 def releases(cluster: Cluster) -> list[Release]:
@@ -69,7 +70,9 @@ def _mirrors(cluster: Cluster) -> list[Release]:
         "service": {
             "registry": {
                 "hostPort": urlsplit(MIRROR).port,
+                # `mirror.py` takes the Service's away, as soon as something of it changes.
                 "nodePort": None,
+                "annotations": {NO_NODE_PORT: "true"},
                 "topologyAwareHintsEnabled": False,
             }
         },

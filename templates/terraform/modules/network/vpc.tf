@@ -14,6 +14,10 @@ resource "aws_vpc" "this" {
 resource "aws_default_security_group" "this" {
   vpc_id = aws_vpc.this.id
 
+  # Said, not left out: Terraform then closes what somebody opens.
+  ingress = []
+  egress  = []
+
   tags = merge(var.tags, { Name = "${var.name}-default-closed" })
 }
 
