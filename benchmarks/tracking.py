@@ -31,6 +31,7 @@ _BATCH: Final = 1_000
 """Points of a request: MLflow's own limit."""
 _THREADS: Final = 4
 _LOOKS: Final = 5
+_SEARCHES: Final = 20
 _NAMESPACE: Final = "user-ada"
 
 Figure: TypeAlias = tuple[str, float]
@@ -87,6 +88,10 @@ def _of(name: str, server: _Server) -> Iterator[Figure]:
     with ThreadPoolExecutor(_THREADS) as together:
         runs = [*together.map(lambda number: _log(server, experiment, number), range(RUNS))]
     yield f"MLflow: {RUNS} runs log {METRICS * STEPS:,} metrics each; {name}", time.perf_counter() - start
+    yield (
+        f"MLflow: the ten best of {RUNS} runs, by a metric and a parameter; {name}",
+        _searched(server, experiment),
+    )
     for page, path in (
         ("the list of runs, until it is", f"/#/experiments/{experiment}"),
         ("a run's charts, until they are", f"/#/experiments/{experiment}/runs/{runs[-1]}/model-metrics"),
@@ -113,10 +118,30 @@ def _log(server: _Server, experiment: str, number: int) -> str:
         for step in range(STEPS)
         for metric in range(METRICS)
     ]
+    parameter = {"run_id": run, "key": "lr", "value": f"{10 ** -(1 + number % 4):g}"}
+    server.call("POST", "/api/2.0/mlflow/runs/log-parameter", parameter)
     for at in range(0, len(points), _BATCH):
         batch = {"run_id": run, "metrics": points[at : at + _BATCH]}
         server.call("POST", "/api/2.0/mlflow/runs/log-batch", batch)
     return run
+
+
+def _searched(server: _Server, experiment: str) -> float:
+    """Seconds of a search as a person asks for it; the median of several."""
+    wanted = {
+        "experiment_ids": [experiment],
+        "filter": "params.lr = '0.01' AND metrics.`metric-0` < 1",
+        "order_by": ["metrics.`metric-1` ASC"],
+        "max_results": 10,
+    }
+    seconds = []
+    for _ in range(_SEARCHES):
+        start = time.perf_counter()
+        found = server.call("POST", "/api/2.0/mlflow/runs/search", wanted)["runs"]
+        seconds.append(time.perf_counter() - start)
+        if len(found) != 10:
+            raise BenchmarkError(f"a search finds {len(found)} runs")
+    return median(seconds)
 
 
 def _painted(server: _Server, path: str) -> float:

@@ -64,6 +64,25 @@ class Part:
     files: tuple[File, ...]
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What was reported for its step."""
+    sequence: int = 0
+    """Its place among those that its worker wrote in this start, from 1; clocks jump. 0 of older programs."""
+    site: str = ""
+    """Where its worker ran; empty where that is not known."""
+
+    @property
+    def step(self) -> int:
+        """The step that its name says."""
+        return step_of(self.name) or 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(each.size for each in self.files)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Later ones of its worker have a higher one."""
+        return self.start, self.sequence, self.written
 
     @property
     def written(self) -> int:
@@ -73,7 +92,7 @@ class Part:
     @property
     def id(self) -> str:
         """What its worker calls it in the store: names sort as the parts were written."""
-        return f"{self.start:06d}-{self.written:020d}-{self.name}"
+        return f"{self.start:06d}-{self.sequence or self.written:020d}-{self.name}"
 
     def text(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -96,9 +115,14 @@ class Checkpoint:
         return self.parts[0].name
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> tuple[int, int, int]:
         """Later ones have a higher one."""
-        return self.parts[0].start, max(part.written for part in self.parts)
+        return max(part.order for part in self.parts)
+
+    @property
+    def written(self) -> int:
+        """When the last of its files was, in nanoseconds since the epoch."""
+        return max(part.written for part in self.parts)
 
     def value(self, metric: str) -> float | None:
         """What was reported; None if nothing was, or NaN."""
@@ -142,7 +166,16 @@ def step_of(name: str) -> int | None:
 
 def is_checkpoint(name: str) -> bool:
     """Whether something of this name in the folder of checkpoints is one, or becomes one."""
-    return not name.startswith(".") and step_of(name) is not None
+    return not name.startswith(".") and is_text(name) and step_of(name) is not None
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written down: on a disk it is bytes, in a manifest and in a store it is UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_whole(entry: Entry, alive: int | None) -> bool:
@@ -153,21 +186,25 @@ def is_whole(entry: Entry, alive: int | None) -> bool:
     """
     if entry.name.endswith(".tmp") or not is_checkpoint(entry.name) or not entry.files:
         return False
+    if not all(map(is_text, entry.files)):
+        return False
     return entry.renamed or (alive is not None and alive - entry.modified >= SETTLED * 10**9)
 
 
-def next_to_send(
-    entries: Iterable[Entry], after: int, resumed: tuple[str, int], *, in_order: bool
-) -> Entry | None:
-    """The newest of the entries, all of them whole, that is newer than ``after``, when what was sent last was
-    written: where a program is faster than the way to the store, some are passed over.
+def next_to_send(new: Iterable[Entry], *, in_order: bool) -> Entry | None:
+    """The newest of the entries, all of them whole and not in the store: where a program is faster than the
+    way to the store, some are passed over.
 
-    ``in_order``: the oldest instead, as all workers have to send the same ones. ``resumed``: the name of what
-    this start resumed from, and when that was written: the store has it.
+    ``in_order``: the oldest instead, as all workers have to send the same ones.
     """
-    new = (each for each in entries if each.written > after and (each.name, each.written) != resumed)
     ordered = sorted(new, key=lambda each: (each.written, each.name))
     return next(iter(ordered if in_order else reversed(ordered)), None)
+
+
+def passed_over(entry: Entry, sent: Part) -> bool:
+    """Whether an entry was passed over for what was sent later, when this program was another process: it is
+    older, and of an earlier step. Of a later step, and older, it is of a clock that was put back."""
+    return entry.written <= sent.written and (step_of(entry.name) or 0) <= sent.step
 
 
 def whole(parts: Iterable[Part], workers: Sequence[str]) -> list[Checkpoint]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
 from causeway import __version__
-from causeway.errors import CausewayError
+from causeway.errors import CausewayError, InputError, UnreachableError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -26,7 +30,17 @@ class _AfterDashes(click.Command):
         return super().parse_args(ctx, args[:at])
 
 
-@click.group(context_settings=_CONTEXT)
+class _Commands(click.Group):
+    """Its help has the whole first sentence of each command's."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, each.get_short_help_str(1_000)) for name, each in found if each and not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=_Commands, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="causeway")
 def cli() -> None:
     """Run code from this folder on GPUs.
@@ -76,6 +90,21 @@ def _hosts(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     return list(dict.fromkeys(filter(None, (value or "").split(","))))
 
 
+def _known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
+    """For the shell's completion: names of runs, and of searches of the cluster."""
+    from causeway.commands.completing import run_names
+
+    local = _is_local(bool(ctx.params.get("local")), ctx.params.get("group"), ctx.params.get("on") or ())
+    return [*run_names(incomplete, ctx.params.get("group"), local=local)]
+
+
+def _files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
+    """For the shell's completion: it knows files itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 _on = click.option(
     "--on", callback=_hosts, metavar="HOST,…", help="Machines that ssh knows, in place of a cluster."
 )
@@ -84,8 +113,8 @@ _yes = click.option(
 )
 
 
-@cli.command(cls=_AfterDashes, context_settings=_CONTEXT, epilog="Fields of the file: docs/job.md.")
-@click.argument("file", required=False, metavar="[JOB.yaml]")
+@cli.command(cls=_AfterDashes, context_settings=_CONTEXT, epilog="Fields of the file: causeway help job.")
+@click.argument("file", required=False, metavar="[JOB.yaml]", shell_complete=_files)
 @click.option("--name", help="What the run is called. Default: the file's, else the folder's name.")
 @click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs of each worker.")
 @click.option("--nodes", type=click.IntRange(1), metavar="N", help="How many workers.")
@@ -114,6 +143,7 @@ _yes = click.option(
 @_on
 @click.option("--dry-run", is_flag=True, help="Print the object, and submit nothing.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@click.option("--no-wait", is_flag=True, help="With --on: an error where others have the GPUs.")
 @_yes
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object at the end; output of workers on stderr."
@@ -130,6 +160,7 @@ def run(
     on: list[str],
     dry_run: bool,
     detach: bool,
+    no_wait: bool,
     yes: bool,
     as_json: bool,
     env: dict[str, str],
@@ -153,9 +184,11 @@ def run(
     if local and on:
         raise click.UsageError("--local is this machine, --on are others")
     if on and each:
-        raise click.UsageError("--each is for a cluster: machines have no queue")
+        raise click.UsageError("--each is for a cluster; on machines: causeway sweep FILE --on")
     if local and (dry_run or detach or each):
         raise click.UsageError("--local runs at once and here: without --dry-run, --detach and --each")
+    if no_wait and not on:
+        raise click.UsageError("--no-wait is for machines: --on")
     if local:
         from causeway.commands.run import run_local
 
@@ -163,40 +196,50 @@ def run(
     if on:
         from causeway.commands.machines import run_on
 
-        shown = {"detach": detach, "dry_run": dry_run, "as_json": as_json}
+        shown = {"detach": detach, "dry_run": dry_run, "waits": not no_wait, "as_json": as_json}
         sys.exit(run_on(on, file, options, parameters, allow_secrets=allow_secrets, **shown))
     from causeway.commands.submit import run_each, run_in_cluster
 
-    if each:
-        sys.exit(
-            run_each(
-                file,
-                options,
-                parameters,
-                each,
-                allow_secrets=allow_secrets,
-                as_json=as_json,
-                dry_run=dry_run,
-                yes=yes,
-            )
-        )
-    sys.exit(
-        run_in_cluster(
-            file,
-            options,
-            parameters,
-            allow_secrets=allow_secrets,
-            as_json=as_json,
-            dry_run=dry_run,
-            detach=detach,
-            yes=yes,
-        )
-    )
+    given = {"allow_secrets": allow_secrets, "as_json": as_json, "dry_run": dry_run, "yes": yes}
+    try:
+        if each:
+            sys.exit(run_each(file, options, parameters, each, **given))
+        sys.exit(run_in_cluster(file, options, parameters, detach=detach, **given))
+    except UnreachableError as error:
+        from causeway.cluster import kubeconfig
+
+        if kubeconfig.exists():
+            raise
+        raise UnreachableError(f"{error}; on this machine, without a cluster: causeway run --local") from None
 
 
 _group = click.option("--group", help="The group whose namespace is meant. Default: your own.")
-_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _local = click.option("--local", is_flag=True, help="Of this machine: what causeway run --local ran.")
+
+
+_here = click.option(
+    "--local", is_flag=True, help="Of this machine; that is so, too, where there is no kubeconfig."
+)
+
+
+def _has_cluster() -> bool:
+    """Whether this laptop has a kubeconfig, or is told where one is."""
+    return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().exists()
+
+
+def _is_local(local: bool, group: str | None, on: Sequence[str] = ()) -> bool:
+    """Whether runs are those of this machine: as the person says, or because there is no cluster."""
+    if local and (group or on):
+        raise click.UsageError("--local is this machine: without --group and --on")
+    return local or not (group or on or _has_cluster())
+
+
+def _where(runs: Sequence[str], local: bool, on: list[str], group: str | None) -> str:
+    """``machines``, ``here`` or ``cluster``: where runs of these names ran."""
+    if not local and _on_machines(runs, on, group):
+        return "machines"
+    return "here" if _is_local(local, group, on) else "cluster"
 
 
 def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
@@ -218,7 +261,7 @@ def _is_here(search: str, group: str | None) -> bool:
     return group is None and records.is_search(search)
 
 
-class _Sweep(click.Group):
+class _Sweep(_Commands):
     """``sweep FILE`` submits a search: a word that is not a command is a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -247,7 +290,7 @@ def sweep() -> None:
 
 
 @sweep.command(_SUBMIT, context_settings=_CONTEXT)
-@click.argument("file", metavar="JOB.yaml")
+@click.argument("file", metavar="JOB.yaml", shell_complete=_files)
 @click.option("--name", help="What the search is called. Default: the file's.")
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="How many at most.")
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="How many at once.")
@@ -259,7 +302,7 @@ def sweep() -> None:
 @_on
 @click.option("--dry-run", is_flag=True, help="Print the conductor and a trial, and submit nothing.")
 @_yes
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def sweep_submit(
     file: str,
     name: str | None,
@@ -393,29 +436,42 @@ def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json
 @cli.command(context_settings=_CONTEXT)
 @click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C.")
 @click.option("--sweep", "search", metavar="NAME", help="The trials of a search.")
+@_here
 @_group
 @_on
 @_json
-def ps(watch: bool, search: str | None, group: str | None, on: list[str], as_json: bool) -> None:
+def ps(watch: bool, search: str | None, local: bool, group: str | None, on: list[str], as_json: bool) -> None:
     """List runs, the newest first; a search is one line.
 
     \b
     causeway ps --group vision
     causeway ps --sweep resnet-s1          its trials
     causeway ps --watch
+    causeway ps --local                    runs of this machine
     causeway ps --on titan-01,titan-02     runs of these machines, whichever laptop started them
     """
-    from causeway.cluster import kubeconfig
     from causeway.machines import records
 
-    here = search is not None and _is_here(search, group)
+    here = search is not None and _is_here(search, group) and not local
     if watch and (as_json or on or here):
         raise click.UsageError("--watch is for people, and a cluster: without --json and --on")
-    used = bool(records.names())
+    used = bool(records.names()) and not local
     if on or used or here:  # most people have no runs there, and need not wait for what they need
         from causeway.commands import machines
-    if on or here or (used and not (group or watch or search or kubeconfig.exists())):
+    if on or here:
         sys.exit(machines.ps(on, search, as_json=as_json))
+    if _is_local(local, group, on):
+        from causeway.commands import here as runs_here
+
+        own = runs_here.listed(search) if as_json else []
+        if used and not (watch or search):
+            if not as_json:
+                runs_here.ps(search)
+            sys.exit(machines.ps((), as_json=as_json, more=own))
+        if as_json:
+            click.echo(json.dumps(own))
+            return
+        sys.exit(runs_here.ps(search, watch=watch))
     from causeway.commands import watching
 
     try:
@@ -427,7 +483,7 @@ def ps(watch: bool, search: str | None, group: str | None, on: list[str], as_jso
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @_local
 @_group
 @_json
@@ -440,11 +496,11 @@ def show(run: str, local: bool, group: str | None, as_json: bool) -> None:
     """
     from causeway.commands.show import show as show_run
 
-    sys.exit(show_run(run, group, local=local, as_json=as_json))
+    sys.exit(show_run(run, group, local=_is_local(local, group), as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("runs", nargs=-1, required=True)
+@click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
 @click.option("--diff", is_flag=True, help="Show the lines of the code that differ, too.")
 @_local
 @_group
@@ -460,36 +516,82 @@ def compare(runs: tuple[str, ...], diff: bool, local: bool, group: str | None, a
 
     if len(runs) < 2:
         raise click.UsageError("two runs at least")
+    local = _is_local(local, group)
     sys.exit(compare_runs(runs, group, local=local, shows_code=diff, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("runs", nargs=-1, shell_complete=_known_runs)
+@click.option("--experiment", metavar="NAME", help="Runs of this experiment of MLflow.")
+@click.option("--sweep", "search", metavar="NAME", help="The trials of a search.")
+@click.option("-o", "--output", "to", metavar="FILE", help="Write it there, and print nothing.")
+@click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, which is the default.")
+@_here
+@_group
+@_json
+def export(
+    runs: tuple[str, ...],
+    experiment: str | None,
+    search: str | None,
+    to: str | None,
+    as_csv: bool,
+    local: bool,
+    group: str | None,
+    as_json: bool,
+) -> None:
+    """Write a table of runs, by default of all: state, cost, code, image, parameters, last metrics.
+
+    \b
+    causeway export -o runs.csv
+    causeway export 'resnet-*' --json
+    causeway export --sweep resnet-s1             its trials
+    causeway export --local
+    """
+    from causeway.commands.export import export as export_runs
+
+    if as_csv and as_json:
+        raise click.UsageError("one of --csv and --json")
+    local = _is_local(local, group)
+    if local and search:
+        raise click.UsageError("--sweep is for a cluster: without --local")
+    given = {"experiment": experiment, "search": search, "to": to}
+    sys.exit(export_runs(runs, group, local=local, as_json=as_json, **given))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run", shell_complete=_known_runs)
+@_here
 @_group
 @_on
 @_json
-def why(run: str, group: str | None, on: list[str], as_json: bool) -> None:
+def why(run: str, local: bool, group: str | None, on: list[str], as_json: bool) -> None:
     """Say why a run waits, or which worker failed first, and with which words.
 
     \b
     causeway why resnet-3
     """
-    from causeway.commands import machines, watching
-
-    if _is_here(run, group):
+    if not local and _is_here(run, group):
         from causeway.commands.sweep_local import show_local
 
         sys.exit(show_local(run, everything=False, watch=False, page=None, as_json=as_json))
-    if _on_machines([run], on, group):
+    where = _where([run], local, on, group)
+    if where == "here":
+        from causeway.commands import here
+
+        sys.exit(here.why(run, as_json=as_json))
+    from causeway.commands import machines, watching
+
+    if where == "machines":
         sys.exit(machines.why(run, on, as_json=as_json))
     sys.exit(watching.why(run, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, through its restarts.")
 @click.option("--worker", metavar="worker-3", help="Only this one.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Of an earlier start; 0 is the first.")
+@_here
 @_group
 @_on
 @_json
@@ -498,6 +600,7 @@ def logs(
     follow: bool,
     worker: str | None,
     attempt: int | None,
+    local: bool,
     group: str | None,
     on: list[str],
     as_json: bool,
@@ -508,7 +611,16 @@ def logs(
     causeway logs -f resnet-3
     causeway logs resnet-3 --worker worker-1 --attempt 0
     """
-    if _on_machines([run], on, group):
+    where = _where([run], local, on, group)
+    if where == "here":
+        from causeway.commands import here
+
+        if attempt is not None:
+            raise click.UsageError(
+                "a run of this machine keeps the output of all its starts in one: no --attempt"
+            )
+        sys.exit(here.logs(run, follows=follow, worker=worker, as_json=as_json))
+    if where == "machines":
         from causeway.commands import machines
 
         sys.exit(machines.logs(run, on, follows=follow, worker=worker, start=attempt, as_json=as_json))
@@ -518,25 +630,31 @@ def logs(
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("runs", nargs=-1, required=True)
+@click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
+@_here
 @_group
 @_on
 @_json
-def stop(runs: tuple[str, ...], group: str | None, on: list[str], as_json: bool) -> None:
+def stop(runs: tuple[str, ...], local: bool, group: str | None, on: list[str], as_json: bool) -> None:
     """Stop runs: SIGTERM, their grace, SIGKILL. They keep their record, and can be resumed.
 
     \b
     causeway stop resnet-3 resnet-4
     """
+    where = _where(runs, local, on, group)
+    if where == "here":
+        from causeway.commands import here
+
+        sys.exit(here.stop(runs, as_json=as_json))
     from causeway.commands import machines, watching
 
-    if _on_machines(runs, on, group):
+    if where == "machines":
         sys.exit(machines.stop(runs, on, as_json=as_json))
     sys.exit(watching.stop(runs, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("runs", nargs=-1, required=True)
+@click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
 @click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
 @_yes
 @_group
@@ -551,7 +669,8 @@ def resume(
     causeway resume resnet-3             stopped: queued again. Failed or timed out: a new run goes on
     causeway resume --local project-1
     """
-    if local:
+    where = _where(runs, local, on, group)
+    if where == "here":
         from causeway.commands.run import resume_local
 
         if len(runs) > 1:
@@ -559,13 +678,13 @@ def resume(
         sys.exit(resume_local(runs[0], as_json=as_json))
     from causeway.commands import machines, watching
 
-    if _on_machines(runs, on, group):
+    if where == "machines":
         sys.exit(machines.resume(runs, on, as_json=as_json))
     sys.exit(watching.resume(runs, group, as_json=as_json, yes=yes))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @click.option("--exact", is_flag=True, help="Also with its image by digest, its packages, its model of GPU.")
 @click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
@@ -584,7 +703,7 @@ def rerun(
     causeway rerun resnet-3 --exact
     causeway rerun --local project-1
     """
-    if local:
+    if _is_local(local, group):
         from causeway.commands.run import rerun_local
 
         if detach:
@@ -596,7 +715,7 @@ def rerun(
 
 
 @cli.command(cls=_AfterDashes, context_settings=_CONTEXT)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=_known_runs)
 @click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
 @click.option("--node", metavar="NAME", help="Log in to an SSH node instead.")
 @click.option("--stdio", is_flag=True, help="Serve one ssh connection: the ProxyCommand of ssh-config.")
@@ -610,6 +729,12 @@ def rerun(
 @_yes
 @_group
 @_on
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON, for programs: how the command ended, its output on stderr; or where a new shell runs.",
+)
 @click.pass_context
 def shell(
     ctx: click.Context,
@@ -622,6 +747,7 @@ def shell(
     allow_secrets: bool,
     group: str | None,
     on: list[str],
+    as_json: bool,
     **fields: Any,
 ) -> None:
     """Open a terminal on a GPU with this folder's code, in a worker of RUN, or on an SSH node.
@@ -636,6 +762,8 @@ def shell(
     from causeway.commands import shell as shells
 
     command: tuple[str, ...] = ctx.meta["after dashes"]
+    if as_json and (node is not None or stdio or on or (run is not None and not command)):
+        raise click.UsageError("--json is for a command in a run of the cluster, or for a new shell there")
     if node is not None:
         sys.exit(shells.log_in(node, command))
     if stdio:
@@ -647,9 +775,12 @@ def shell(
     if run is not None and _on_machines([run], on, group):
         from causeway.commands import entering
 
+        if as_json:
+            raise click.UsageError("--json is for runs of the cluster")
+
         sys.exit(entering.enter(run, worker, on, command))
     if run is not None:
-        sys.exit(shells.enter(run, worker, group, command))
+        sys.exit(shells.enter(run, worker, group, command, as_json=as_json))
     if command or worker:
         raise click.UsageError("a command and --worker need the name of a run; for a new one: causeway run")
     options = {name: value for name, value in fields.items() if value is not None}
@@ -658,11 +789,11 @@ def shell(
 
         sys.exit(entering.open_shell(on, options, allow_secrets=allow_secrets))
     options |= {"group": group} if group else {}
-    sys.exit(shells.open_shell(options, allow_secrets=allow_secrets, yes=yes))
+    sys.exit(shells.open_shell(options, allow_secrets=allow_secrets, yes=yes, as_json=as_json))
 
 
 @cli.command("ssh-config", context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
 @_group
 @_on
@@ -678,7 +809,7 @@ def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=_known_runs)
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
 @click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
 @click.option("--idle", default="1h", show_default=True, help="It ends when nothing was run for so long.")
@@ -731,12 +862,13 @@ def notebook(
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @click.argument("folder", required=False, default="")
 @click.option("--diff", is_flag=True, help="Show what is different in FOLDER, by default this one.")
+@_here
 @_group
 @_json
-def code(run: str, folder: str, diff: bool, group: str | None, as_json: bool) -> None:
+def code(run: str, folder: str, diff: bool, local: bool, group: str | None, as_json: bool) -> None:
     """Write the code of a run into a new folder, by default of the run's name.
 
     \b
@@ -745,24 +877,49 @@ def code(run: str, folder: str, diff: bool, group: str | None, as_json: bool) ->
     """
     from causeway.commands import files
 
-    sys.exit((files.diff if diff else files.code)(run, group, folder, as_json=as_json))
+    local = _is_local(local, group)
+    sys.exit((files.diff if diff else files.code)(run, group, folder, local=local, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
 @click.argument("path", required=False, default="")
 @click.option("--to", "folder", default="", metavar="FOLDER", help="Default: the run's name.")
+@click.option("--checkpoint", metavar="NAME", help="This checkpoint instead, of `causeway checkpoints`.")
+@_here
 @_group
 @_on
 @_json
-def get(run: str, path: str, folder: str, group: str | None, on: list[str], as_json: bool) -> None:
+def get(
+    run: str,
+    path: str,
+    folder: str,
+    checkpoint: str | None,
+    local: bool,
+    group: str | None,
+    on: list[str],
+    as_json: bool,
+) -> None:
     """Fetch what a run wrote below $CAUSEWAY_RESULTS: all of it, or a file or folder of it.
 
     \b
     causeway get resnet-3
     causeway get resnet-3 plots --to today
+    causeway get resnet-3 --checkpoint step-1200
     """
-    if _on_machines([run], on, group):
+    where = _where([run], local, on, group)
+    if checkpoint is not None:
+        from causeway.commands import checkpoints as commands
+
+        if path or where == "machines":
+            raise click.UsageError("--checkpoint is for runs of a cluster and of this machine, without PATH")
+        at_home = where == "here"
+        sys.exit(commands.fetched(run, group, checkpoint, folder, local=at_home, as_json=as_json))
+    if where == "here":
+        from causeway.commands import here
+
+        sys.exit(here.get(run, path, folder, as_json=as_json))
+    if where == "machines":
         from causeway.commands import machines
 
         sys.exit(machines.get(run, on, path, folder, as_json=as_json))
@@ -772,7 +929,24 @@ def get(run: str, path: str, folder: str, group: str | None, on: list[str], as_j
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run")
+@click.argument("run", shell_complete=_known_runs)
+@_here
+@_group
+@_json
+def checkpoints(run: str, group: str | None, local: bool, as_json: bool) -> None:
+    """List a run's checkpoints: step, size, age, site, and which one it would resume from.
+
+    \b
+    causeway checkpoints resnet-3
+    causeway get resnet-3 --checkpoint step-1200
+    """
+    from causeway.commands import checkpoints as commands
+
+    sys.exit(commands.listed(run, group, local=_is_local(local, group), as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("run", shell_complete=_known_runs)
 @click.argument("paths", nargs=-1, required=True)
 @_group
 @_json
@@ -802,16 +976,52 @@ def doctor(group: str | None, as_json: bool) -> None:
 
 
 @cli.command(context_settings=_CONTEXT)
+@_on
 @_json
-def gpus(as_json: bool) -> None:
-    """List GPUs: what there is, what is free now, what it costs.
+def gpus(on: list[str], as_json: bool) -> None:
+    """List GPUs: what there is, what is free now, what it costs; of machines, who has them until when.
 
     \b
     causeway gpus
+    causeway gpus --on titan-01,titan-02
     """
+    if on:
+        from causeway.commands.leases import gpus_on
+
+        sys.exit(gpus_on(on, as_json=as_json))
     from causeway.commands.gpus import gpus as show
 
     sys.exit(show(as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("hosts", metavar="HOST,…", callback=_hosts)
+@click.option("--for", "duration", metavar="8h", help="How long.")
+@click.option("--gpus", type=click.IntRange(1), metavar="N", help="Of each machine. Default: all.")
+@click.option("--end", is_flag=True, help="End your reservations there.")
+@_json
+def reserve(hosts: list[str], duration: str | None, gpus: int | None, end: bool, as_json: bool) -> None:
+    """Reserve GPUs of machines without a cluster: your runs take them, others' wait.
+
+    \b
+    causeway reserve titan-01 --for 8h
+    causeway reserve titan-01,titan-02 --for 1d --gpus 2
+    causeway reserve titan-01 --end
+    """
+    from causeway.commands import leases
+    from causeway.units import parse_duration
+
+    if end:
+        if duration or gpus:
+            raise click.UsageError("--end ends all of yours there: without --for and --gpus")
+        sys.exit(leases.unreserve(hosts, as_json=as_json))
+    try:
+        seconds = parse_duration(duration) if duration else 0
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from None
+    if not seconds:
+        raise click.UsageError("--for says how long: --for 8h")
+    sys.exit(leases.reserve(hosts, seconds, gpus, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -830,9 +1040,9 @@ def dashboards(port: int) -> None:
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("runs", nargs=-1)
+@click.argument("runs", nargs=-1, shell_complete=_known_runs)
 @click.option("--stop", is_flag=True, help="End the board.")
-@click.option("--local", is_flag=True, help="Of this machine: TensorBoard here, over what ran here.")
+@_here
 @click.option("--here", is_flag=True, help="Of the cluster: TensorBoard here, over a copy that follows them.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Of this machine."
@@ -867,7 +1077,7 @@ def board(
         raise click.UsageError("--local and --here run until Ctrl-C: without --detach and --json")
     if stop:
         sys.exit(boards.stop(group, as_json=as_json))
-    if local:
+    if not (here or detach or as_json) and _is_local(local, group):
         sys.exit(boards.here(runs, port=port))
     if here:
         sys.exit(boards.copied(runs, group, port=port))
@@ -875,12 +1085,12 @@ def board(
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=_known_runs)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Of this machine."
 )
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
-@click.option("--local", is_flag=True, help="What runs of this machine logged; with this machine's MLflow.")
+@_here
 @_group
 def ui(run: str | None, port: int, no_browser: bool, local: bool, group: str | None) -> None:
     """Open MLflow: parameters, metrics and files of all runs, at RUN if it is given.
@@ -893,7 +1103,7 @@ def ui(run: str | None, port: int, no_browser: bool, local: bool, group: str | N
     from causeway.commands.ui import ui as show
     from causeway.commands.ui import ui_local
 
-    if local:
+    if _is_local(local, group):
         sys.exit(ui_local(run, port))
     sys.exit(show(run, group, port, browser=not no_browser))
 
@@ -911,13 +1121,53 @@ def env(group: str | None) -> None:
     sys.exit(show(group))
 
 
+@cli.command("help", context_settings=_CONTEXT)
+@click.argument("words", nargs=-1, metavar="[COMMAND]")
+@click.pass_context
+def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of a command; `job` shows all fields of a job file.
+
+    \b
+    causeway help run
+    causeway help job
+    """
+    if words == ("job",):
+        from causeway.commands.helping import job_fields
+
+        click.echo_via_pager(job_fields()) if sys.stdout.isatty() else click.echo(job_fields())
+        return
+    assert ctx.parent is not None
+    command, where = ctx.parent.command, ctx.parent
+    for word in words:
+        found = command.get_command(where, word) if isinstance(command, click.Group) else None
+        if found is None:
+            raise click.UsageError(f"there is no command {' '.join(words)}; causeway --help lists them")
+        where = click.Context(found, info_name=word, parent=where)
+        command = found
+    click.echo(command.get_help(where))
+
+
 def main() -> None:
-    """The program. Errors are one text on stderr, and the exit code says which kind."""
+    """The program. Errors are one text on stderr, and the exit code says which kind; with ``--json`` they are
+    on stdout as well: its last line."""
     # A list of runs is hundreds of thousands of objects that stay: by default, looking for garbage among them
     # takes as long as reading them.
     gc.set_threshold(50_000)
+    words = sys.argv[1:]
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        cli(prog_name="causeway")
+        # Else click ends the program by itself where it is used in a wrong way.
+        sys.exit(cli(prog_name="causeway", standalone_mode=not as_json))
     except CausewayError as error:
         click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
-        sys.exit(error.exit_code)
+        problems = [asdict(each) for each in error.problems] if isinstance(error, InputError) else []
+        code, message = error.exit_code, str(error)
+    except click.ClickException as error:
+        error.show()
+        problems, code, message = [], error.exit_code, error.format_message()
+    except click.Abort:
+        click.echo("Aborted!", err=True)
+        problems, code, message = [], 1, "aborted"
+    if as_json:
+        click.echo(json.dumps({"error": {"code": code, "message": message, "problems": problems}}))
+    sys.exit(code)

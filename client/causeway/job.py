@@ -13,7 +13,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -21,6 +23,7 @@ from causeway.part import Part
 from causeway.search.fields import Sweep
 from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_duration, parse_size
 
+_YEAR = 365 * 86400
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = (
@@ -47,10 +50,18 @@ def _variable(text: str) -> str:
 
 
 def _text(value: object) -> object:
-    """Numbers and booleans of YAML as the text that a program gets."""
+    """Numbers and booleans as the text that a program gets. A file's come as they are written."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
+
+
+def _within_a_year(seconds: int) -> int:
+    if not 0 < seconds <= _YEAR:
+        raise ValueError(
+            f"{exact_duration(seconds)} is not more than 0s, and at most {exact_duration(_YEAR)}"
+        )
+    return seconds
 
 
 Label = Annotated[str, AfterValidator(_label)]
@@ -65,12 +76,14 @@ Duration = Annotated[
     int,
     BeforeValidator(parse_duration),
     PlainSerializer(exact_duration, return_type=str, when_used="json"),
-    Field(gt=0),
+    AfterValidator(_within_a_year),
     WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION.pattern}),
 ]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Cpus = Annotated[float, Field(gt=0, le=1024)]
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[
+    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean", "null"]})
+]
 Variable = Annotated[str, AfterValidator(_variable)]
 
 
@@ -174,7 +187,7 @@ def joined(value: Any) -> Any:
     import shlex
 
     if isinstance(value, list) and all(isinstance(word, str | int | float) for word in value):
-        return shlex.join(str(word) for word in value)
+        return shlex.join(str(_text(word)) for word in value)
     return value
 
 
@@ -186,7 +199,9 @@ class Job(Part):
     name: Label
     """What runs are called: `resnet` gives `resnet-1`, `resnet-2`. Default: the folder's name."""
     run: Annotated[str, BeforeValidator(joined), Field(min_length=1)]
-    """The command: a shell script of one or more lines, or a list of words. Also what follows `--`."""
+    """The command: a shell script of one or more lines, or a list of words. Also what follows `--`.
+    `bash -eo pipefail` runs it, or `sh -e` where there is no bash: the first line that fails ends it, and a
+    variable that is not set is empty."""
     code: Annotated[Code | Literal[False], BeforeValidator(_code)] = Code()
     """The folder that is shipped, relative to the job file; `false` for none."""
     image: str | None = None
@@ -247,11 +262,12 @@ class Job(Part):
     sweep: Sweep | None = None
     """A search over parameters of the command, for `causeway sweep`."""
 
-    @model_validator(mode="after")
-    def _one_way_to_count(self) -> Job:
-        if self.roles and self.nodes != 1:
+    @field_validator("roles")
+    @classmethod
+    def _one_way_to_count(cls, roles: dict[str, Role], info: ValidationInfo) -> dict[str, Role]:
+        if roles and info.data.get("nodes", 1) != 1:
             raise ValueError("roles and nodes can't both be set; write roles: {worker: …}")
-        return self
+        return roles
 
 
 def seeded(job: Job) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,23 +12,35 @@ from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from causeway.errors import InputError, Problem
 from causeway.job import LABEL, Job, joined
-from causeway.placeholders import filled, names
+from causeway.jobyaml import BOOL, NULL, Keys, compose, parse
+from causeway.placeholders import expected, filled, names
 from causeway.search import checks
 from causeway.search.command import ALL, texts
 from causeway.search.fields import FloatRange, IntRange, LogRange, Sweep
 from causeway.search.space import dimensions
 from causeway.search.trials import Parameters
+from causeway.units import exact_size
 
 _SUFFIXES = (".yaml", ".yml")
 _COMMAND = "a command goes after `--`: causeway run -- python train.py"
 """A hint for a person who named the program where the job file goes."""
+_AFTER_DASHES = "the command"
+"""Where a command after ``--`` was written."""
 _SHORT = {"code": "path", "tracking": "record"}
 """Part → the field that it is written short as, where that is not ``count``."""
 _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
 """Dotted fields that may be written short."""
+TEXT = re.compile(
+    r"name|image|python|priority|group|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
+    r"|where\.sites\.\d+|env\..+|secrets\..+|checkpoints\.metric|tracking\.experiment|sweep\.metric"
+)
+"""Dotted fields that are text, whatever it looks like."""
+_TEXT_OF_NULL = re.compile(r"env\..+|.+\.\d+")
+"""Of these, where nothing is the default of, and ``null`` is text, too."""
 _BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|form:.*")
 """Parts of pydantic's locations that name a type rather than a field."""
 _FORMS: Mapping[str, type[BaseModel]] = {
@@ -60,48 +73,51 @@ def load(
     parameters: Mapping[str, str],
     *,
     folder: Path | None = None,
+    alone: bool = False,
 ) -> LoadedJob:
     """The job of a file, or of options alone.
 
     ``options``: field → value, dotted for fields of parts: ``{"gpus": 4, "env.SEED": "1"}``; they win.
     ``parameters``: name → what takes the place of ``{name}`` in the command; of one that is not in it and is
-    a field, dotted, its value as YAML.
+    a field, dotted, its value as YAML. ``alone``: one run, whatever its file says of a sweep.
     Raises InputError with all problems.
     """
-    values, lines = _read(path) if path else ({}, {})
+    values, lines, problems = _read(path) if path else ({}, {}, [])
     folder = path.parent if path else folder or Path()
-    origins: dict[tuple[str, ...], str] = {}
+    origins: dict[Keys, str] = {}
     for dotted, value in options.items():
         keys = tuple(dotted.split(".", 1))
-        origins[keys] = f"--{keys[0]}" if keys[0] != "run" else "the command"
+        origins[keys] = f"--{keys[0]}" if keys[0] != "run" else _AFTER_DASHES
         _put(values, keys, value)
     parameters = dict(parameters)
-    _narrow(values, parameters, origins)
+    if not alone:
+        _narrow(values, parameters, origins)
     for dotted in [name for name in parameters if _is_field(name) and not _in_commands(values, name)]:
         keys = tuple(dotted.split("."))
         origins[keys] = f"--set {dotted}"
-        _put(values, keys, _yaml(parameters.pop(dotted)))
+        _put(values, keys, _given(parameters.pop(dotted), keys))
     values.setdefault("name", _label_of(folder))
-    problems = list(_sweep_problems(values, path, lines, origins))
+    found = [*_sweep_problems(values)]
     try:
         job = Job.model_validate(values)
     except ValidationError as error:
-        problems += _problems(error, path, lines, origins)
+        found += _problems(error)
+    else:
+        found += _across(job)
+    problems += [
+        replace(each, where=_where(tuple(each.field.split(".")), path, lines, origins)) for each in found
+    ]
     if problems:
         raise InputError(sorted(problems, key=_order))
     places = {".".join(keys): f"{path}:{line}" for keys, line in lines.items()}
     places |= {".".join(keys): option for keys, option in origins.items()}
-    return replace(_filled(job, folder, parameters), places=places)
+    return _filled(LoadedJob(job, folder, places=places), parameters, alone=alone)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
-    """The values of a file, and the line of each, by its keys."""
-    lines: dict[tuple[str, ...], int] = {}
+def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
+    """The values of a file, the line of each by its keys, and what is wrong with the file's form."""
     try:
-        text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        twice = list(_note_lines(root, (), lines, path)) if root is not None else []
-        values = yaml.safe_load(text)
+        found = parse(path.read_text(encoding="utf-8"), _is_text)
     except FileNotFoundError:
         raise InputError([Problem(str(path), "", "no such file", _COMMAND)]) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -113,33 +129,24 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
         raise InputError(
             [Problem(where, "", f"not YAML: {getattr(error, 'problem', error)}", hint)]
         ) from None
-    if twice:
-        raise InputError(twice)
-    if not isinstance(values, dict):
+    problems = [
+        Problem(f"{path}:{each.line}", ".".join(each.keys), each.what, each.hint) for each in found.faults
+    ]
+    if not isinstance(found.value, dict):
         hint = "it begins like this: run: python train.py" if path.suffix in _SUFFIXES else _COMMAND
-        raise InputError([Problem(f"{path}:1", "", "not a mapping of fields", hint)])
-    return values, lines
+        raise InputError([*problems, Problem(f"{path}:1", "", "not a mapping of fields", hint)])
+    return found.value, found.lines, problems
 
 
-def _note_lines(
-    node: yaml.Node, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], path: Path
-) -> Iterator[Problem]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            inner = (*keys, str(key.value))
-            line = key.start_mark.line + 1
-            if inner in lines and key.tag != "tag:yaml.org,2002:merge":
-                first = f"it is set in line {lines[inner]}, too"
-                yield Problem(f"{path}:{line}", ".".join(inner), "set twice", first)
-            lines[inner] = line
-            yield from _note_lines(value, inner, lines, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, entry in enumerate(node.value):
-            lines[(*keys, str(index))] = entry.start_mark.line + 1
-            yield from _note_lines(entry, (*keys, str(index)), lines, path)
+def _is_text(keys: Keys, tag: str) -> bool:
+    """Whether a value stays as it is written, though it reads as a number, a boolean or nothing."""
+    dotted = ".".join(keys)
+    if tag == NULL and not _TEXT_OF_NULL.fullmatch(dotted):
+        return False
+    return TEXT.fullmatch(dotted) is not None or (dotted == "code" and tag != BOOL)
 
 
-def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
+def _put(values: dict[str, Any], keys: Keys, value: Any) -> None:
     """Sets a field. A part that is written short, ``gpus: 4``, is written out first. A value that is short
     for a part sets that field of it, and leaves the others: ``--gpus 4`` keeps their model."""
     *outer, last = keys
@@ -156,7 +163,7 @@ def _put(values: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
         values[last] = value
 
 
-def _short_of(keys: tuple[str, ...]) -> str:
+def _short_of(keys: Keys) -> str:
     """The field that a part is written short as."""
     return _SHORT.get(keys[-1], "count")
 
@@ -181,28 +188,21 @@ def _in_commands(values: Mapping[str, Any], name: str) -> bool:
     return any(name in set().union(*names(command)) for command in _commands(values).values())
 
 
-def _narrow(
-    values: Mapping[str, Any], parameters: dict[str, str], origins: dict[tuple[str, ...], str]
-) -> None:
+def _narrow(values: Mapping[str, Any], parameters: dict[str, str], origins: dict[Keys, str]) -> None:
     """``--set`` of a parameter of the sweep leaves it that value alone, with what the choice brings."""
     sweep = values.get("sweep")
     space = sweep.get("parameters") if isinstance(sweep, dict) else None
     if not isinstance(space, dict):
         return
     for name in [name for name in parameters if name in space]:
-        value = _yaml(parameters.pop(name))
+        text = parameters.pop(name)
         choices = space[name] if isinstance(space[name], list) else []
-        branches = [each for each in choices if isinstance(each, dict) and value in each]
-        space[name] = branches or [value]
+        branches = [each for each in choices if isinstance(each, dict) and text in each]
+        space[name] = branches or [_given(text, ("sweep", "parameters", name, "0"))]
         origins["sweep", "parameters", name] = f"--set {name}"
 
 
-def _sweep_problems(
-    values: Mapping[str, Any],
-    path: Path | None,
-    lines: Mapping[tuple[str, ...], int],
-    origins: Mapping[tuple[str, ...], str],
-) -> Iterator[Problem]:
+def _sweep_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Those across fields. What is wrong within a field is the model's to say."""
     if "sweep" not in values:
         return
@@ -210,16 +210,42 @@ def _sweep_problems(
         sweep = Sweep.model_validate(values["sweep"])
     except ValidationError:
         return
-    for each in checks.problems(sweep, _commands(values)):
-        yield replace(each, where=_where(tuple(each.field.split(".")), path, lines, origins))
+    yield from checks.problems(sweep, _commands(values))
 
 
-def _yaml(text: str) -> Any:
-    """A value as it would be in the file; what is no YAML is itself."""
+def _across(job: Job) -> Iterator[Problem]:
+    """What is wrong between fields, beside the model: runs that were submitted before are read by that."""
+    memories = {
+        f"roles.{name}.memory" if role.memory else "memory": role.memory or job.memory
+        for name, role in job.roles.items()
+    } or {"memory": job.memory}
+    for field_, memory in memories.items():
+        if job.shm and memory and job.shm > memory:
+            what = f"{exact_size(job.shm)} is more than {field_}, {exact_size(memory)}, which it is a part of"
+            yield Problem("", "shm", what)
+
+
+def _given(text: str, keys: Keys) -> Any:
+    """A value of ``--set`` as it would be in the file; what is no YAML is itself. So is what stands for text,
+    unless it is quoted. InputError."""
+    dotted = ".".join(keys)
     try:
-        return yaml.safe_load(text)
+        node = compose(text)
+        tag = NULL if node is None else node.tag
+        if TEXT.fullmatch(dotted):
+            if tag == NULL:
+                return text if _is_text(keys, tag) else None
+            is_quoted = isinstance(node, yaml.ScalarNode) and node.style
+            is_list = isinstance(node, yaml.SequenceNode) and keys[-1] == "run"
+            if not (is_quoted or is_list):
+                return text
+        found = parse(text, _is_text, keys)
     except yaml.YAMLError:
         return text
+    if found.faults:
+        faults = [Problem(f"--set {dotted}", ".".join(each.keys), each.what) for each in found.faults]
+        raise InputError(faults)
+    return found.value
 
 
 def _label_of(folder: Path) -> str:
@@ -228,40 +254,79 @@ def _label_of(folder: Path) -> str:
     return text if LABEL.fullmatch(text) else "run"
 
 
-def _problems(
-    error: ValidationError,
-    path: Path | None,
-    lines: Mapping[tuple[str, ...], int],
-    origins: Mapping[tuple[str, ...], str],
-) -> Iterator[Problem]:
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    """Fields have no place yet."""
     seen = set()
-    for each in error.errors(include_url=False, include_context=False):
+    for each in error.errors(include_url=False):
         branches = len(each["loc"]) > 1 and each["type"] in ("literal_error", "bool_type")
         keys = tuple(str(part) for part in each["loc"] if not _BRANCHES.fullmatch(str(part)))
         if branches and keys == ("code",):
             continue  # the other branch of `code` says what is wrong
-        where = _where(keys, path, lines, origins)
-        what, hint = each["msg"].removeprefix("Value error, "), ""
+        what, hint = _what(each, keys), ""
         if each["type"] == "extra_forbidden":
-            what, hint = "unknown field", _near(keys, _FORMS.get(str(each["loc"][-2])) if keys[1:] else None)
-        elif each["type"] in ("model_type", "dict_type"):
-            what = f"{each['input']!r} is not a mapping of fields"
-        elif each["type"] == "missing":
-            what = "is missing"
-            hint = "set it in the file, or write the command after `--`" if keys == ("run",) else ""
-        elif not isinstance(each["input"], dict | list) and each["type"] != "value_error":
-            what = f"{each['input']!r}: {what[:1].lower()}{what[1:]}"
-        problem = Problem(where, ".".join(keys), what, hint)
+            hint = _near(keys, _FORMS.get(str(each["loc"][-2])) if keys[1:] else None)
+        elif each["type"] == "missing" and keys == ("run",):
+            hint = "set it in the file, or write the command after `--`"
+        problem = Problem("", ".".join(keys), what, hint)
         if problem not in seen:
             seen.add(problem)
             yield problem
 
 
+_WORDS: Mapping[str, str] = {
+    "string_type": "not text",
+    "string_too_short": "empty",
+    "string_too_long": "longer than {max_length} characters",
+    "int_type": "not a whole number",
+    "int_parsing": "not a whole number",
+    "int_from_float": "not a whole number",
+    "int_parsing_size": "not a number that is meant",
+    "float_type": "not a number",
+    "float_parsing": "not a number",
+    "finite_number": "not a finite number",
+    "bool_type": "neither true nor false",
+    "bool_parsing": "neither true nor false",
+    "literal_error": "not {expected}",
+    "greater_than": "not more than {gt}",
+    "greater_than_equal": "less than {ge}",
+    "less_than": "not less than {lt}",
+    "less_than_equal": "more than {le}",
+    "tuple_type": "not a list",
+    "list_type": "not a list",
+    "dict_type": "not a mapping of fields",
+    "model_type": "not a mapping of fields",
+    "too_short": "shorter than {min_length}",
+    "too_long": "longer than {max_length}",
+}
+"""A kind of pydantic's error → what the value is."""
+_FORMS_OF: Mapping[tuple[Keys, str], str] = {
+    (("run",), "string_type"): "neither text nor a list of words",
+    (("gpus",), "model_type"): "neither a number nor a mapping of fields",
+}
+"""The same, of fields that have two forms."""
+
+
+def _what(each: ErrorDetails, keys: Keys) -> str:
+    """What is wrong, in our words."""
+    kind, value = each["type"], each["input"]
+    if kind in ("extra_forbidden", "missing"):
+        return "unknown field" if kind == "extra_forbidden" else "is missing"
+    if kind == "value_error":
+        return each["msg"].removeprefix("Value error, ")
+    if value is None:
+        return "is empty"
+    words = _WORDS.get(kind, "not a value of this field").format_map(each.get("ctx", {}))
+    words = _FORMS_OF.get((keys[-1:], kind), words)
+    if isinstance(value, dict | list | tuple):
+        return words
+    return f"{value!r} is {words}" if isinstance(value, str) else f"{json.dumps(value)} is {words}"
+
+
 def _where(
-    keys: tuple[str, ...],
+    keys: Keys,
     path: Path | None,
-    lines: Mapping[tuple[str, ...], int],
-    origins: Mapping[tuple[str, ...], str],
+    lines: Mapping[Keys, int],
+    origins: Mapping[Keys, str],
 ) -> str:
     for length in range(len(keys), 0, -1):
         if keys[:length] in origins:
@@ -271,7 +336,7 @@ def _where(
     return f"{path}:1" if path else "causeway run"
 
 
-def _near(keys: tuple[str, ...], form: type[BaseModel] | None) -> str:
+def _near(keys: Keys, form: type[BaseModel] | None) -> str:
     """A hint for an unknown field: one of that part, or form of a parameter, that reads nearly the same."""
     part: type[BaseModel] = form or Job
     for key in keys[:-1] if form is None else ():
@@ -297,10 +362,16 @@ def _order(problem: Problem) -> tuple[str, int]:
     return (file, int(line)) if line.isdigit() else (problem.where, 0)
 
 
-def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
-    """The job with ``{name}`` of its commands replaced."""
-    places = [names(command) for command in (job.run, *(role.run for role in job.roles.values())) if command]
+def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) -> LoadedJob:
+    """The job with ``{name}`` of its commands replaced. InputError where a value is missing, or its place."""
+    job = loaded.job
+    commands = {
+        "run": job.run,
+        **{f"roles.{name}.run": role.run for name, role in job.roles.items() if role.run},
+    }
+    places = [names(command) for command in commands.values()]
     known = frozenset[str]().union(*(each.values | each.options for each in places))
+    sweep = None if alone else job.sweep
     problems = [
         Problem(
             "--set",
@@ -311,14 +382,25 @@ def _filled(job: Job, folder: Path, parameters: Mapping[str, str]) -> LoadedJob:
         for name in parameters
         if name not in known
     ]
+    # Of a sweep each name was looked at with its parameters.
+    missing = (
+        {} if sweep else {dotted: expected(command) - {*parameters} for dotted, command in commands.items()}
+    )
+    literally = "--set {0}='{{{0}}}'" if loaded.places.get("run") == _AFTER_DASHES else "write \\{{{0}}}"
+    hint = f"--set {{0}}=… is its value; where the text {{{{{{0}}}}}} is meant, {literally}"
+    problems += [
+        loaded.placed(Problem("causeway run", dotted, f"{{{name}}} has no value", hint.format(name)))
+        for dotted, lacking in missing.items()
+        for name in sorted(lacking)
+    ]
     if problems:
         raise InputError(problems)
-    swept = {each.name for each in dimensions(job.sweep.parameters)} if job.sweep else set()
+    swept = {each.name for each in dimensions(sweep.parameters)} if sweep else set()
     left = frozenset[str]().union(*(each.values for each in places)) - swept - {*parameters, ALL}
     notes = [f"{{{name}}} stays as it is: it has no --set {name}=…" for name in sorted(left) if parameters]
-    notes += checks.notes(job.sweep) if job.sweep else ()
-    result = _with_commands(job, parameters, partly=job.sweep is not None)
-    return LoadedJob(result, folder, dict(parameters), tuple(notes))
+    notes += checks.notes(sweep) if sweep else ()
+    result = _with_commands(job, parameters, partly=sweep is not None)
+    return replace(loaded, job=result, parameters=dict(parameters), notes=tuple(notes))
 
 
 def of_trial(job: Job, parameters: Parameters) -> Job:

@@ -45,6 +45,8 @@ from causeway.tracking.tracked import Tracked
 
 EVERY = 15.0
 """Seconds."""
+NOT_COPIED, COPIED = "causeway: not all is in the store yet: ", "causeway: it is in the store again"
+"""What it says of what is not copied, and once that has passed; ``causeway why`` reads it."""
 EVERY_SERIES = 30.0
 """Of what is drawn over time."""
 _ASKED = 5.0
@@ -174,7 +176,8 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
     policy = Policy.of(environment.get("CAUSEWAY_POLICY") or Policy(()).text())  # of an older client: none
     if worker in policy.workers:
         storage = Bucket(s3, kept.netloc, f"{run}/checkpoints/")
-        saver = Saver(folder / "checkpoints", storage, policy, worker, folder / "output/metrics.jsonl")
+        reported, site = folder / "output/metrics.jsonl", environment.get("CAUSEWAY_REGION", "")
+        saver = Saver(folder / "checkpoints", storage, policy, worker, reported, site)
         save = partial(_save, saver, folder / "output", tracked)
         saving = threading.Thread(target=_follow, args=(folder, stopped, save))
         threads.append(saving)
@@ -231,13 +234,15 @@ def _follow(
         last = _wait(folder, stopped, due)
         try:
             copy(last)
+            if said:
+                print(COPIED, file=sys.stderr, flush=True)
             if last:
                 return
             said = ""
         except Exception as problem:
             if str(problem) != said:
                 said = str(problem)
-                print(f"causeway: not all is in the store yet: {said}", file=sys.stderr)
+                print(f"{NOT_COPIED}{said}", file=sys.stderr, flush=True)
         # After the end it goes on trying until the kubelet's patience ends.
         due = time.monotonic() + (2 if last else every)
         if last:

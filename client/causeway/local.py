@@ -24,14 +24,16 @@ from platformdirs import user_cache_path, user_data_path
 from causeway import packages, runtime
 from causeway.code.archive import unpack
 from causeway.errors import CausewayError
+from causeway.holding import note_holder
 from causeway.job import Job, written
 from causeway.places import Place, saving
-from causeway.saving import alive_until
 from causeway.shipped import ship
 from causeway.tracking import here
 from causeway.workers import Workers, ends_when_idle, ends_when_stalled, ends_with, policy_of, variables
 
 _ARCHIVE, _RECORD = "code.tar.gz", "run.json"
+_NEWEST, _NEW = 50, 14 * 86400
+"""Runs whose code stays, however old it is; and seconds for which any run's does."""
 _PRINT = Callable[[str, str], None]
 """Gets a worker's name and a line of it, without its end."""
 
@@ -55,6 +57,7 @@ def new_folder(name: str, root: Path | None = None) -> Path:
     """The folder of a new run, ``<name>-<number>``, made by nobody else."""
     root = root or runs_root()
     root.mkdir(parents=True, exist_ok=True)
+    remove_old_code(root)
     number = 1 + max((_number(path.name, name) for path in root.iterdir()), default=0)
     while True:
         folder = root / f"{name}-{number}"
@@ -69,6 +72,24 @@ def new_folder(name: str, root: Path | None = None) -> Path:
 def runs_root() -> Path:
     """Where runs of this machine are."""
     return user_data_path("causeway") / "runs"
+
+
+def remove_old_code(root: Path) -> None:
+    """Removes copies of code of runs that have ended: not of the newest 50, nor of those that ran within 14
+    days.
+
+    The folder that a run works in goes: each start makes it anew. The archive goes with a run that is done,
+    which never starts again. Results, output, checkpoints and the record stay.
+    """
+    now = time.time()
+    for folder in runs_here(root)[_NEWEST:]:
+        record = record_of(folder)
+        ended = record.get("ended", {})
+        if now - max(record["started"], ended.get("at", 0)) < _NEW or is_running(folder):
+            continue
+        shutil.rmtree(folder / "code", ignore_errors=True)
+        if ended.get("state") == "done":
+            archive_of(folder).unlink(missing_ok=True)
 
 
 def _number(folder: str, name: str) -> int:
@@ -144,13 +165,29 @@ def unpack_here(folder: Path, target: Path) -> None:
     if not digest:
         target.mkdir()
         return
-    with (folder / _ARCHIVE).open("rb") as archive:
+    with code_of(folder) as archive:
         unpack(archive, digest, target)
 
 
 def archive_of(folder: Path) -> Path:
     """Of a run's code."""
     return folder / _ARCHIVE
+
+
+def code_of(folder: Path) -> IO[bytes]:
+    """The archive of a run's code, opened. CausewayError where it was removed."""
+    try:
+        return archive_of(folder).open("rb")
+    except FileNotFoundError:
+        raise CausewayError(
+            f"the code of {folder.name} is not on this machine any more; start it from a folder: "
+            "causeway run --local"
+        ) from None
+
+
+def state_here(folder: Path, record: Mapping[str, Any]) -> str:
+    """``running``, ``stopped``, or how it ended."""
+    return str(record.get("ended", {}).get("state") or ("running" if is_running(folder) else "stopped"))
 
 
 def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -> Ended:
@@ -164,6 +201,7 @@ def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CausewayError(f"{folder.name} is running already") from None
+        note_holder(folder)
         record = {name: value for name, value in record_of(folder).items() if name != "ended"}
         _write_record(folder, record)
         ended = _run_here(job, workers, folder, show, lock.fileno())
@@ -215,10 +253,11 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
             for place in places:
                 if place.role == each.role:
                     local.start(each, place, common)
+        note_holder(folder, local.pids)
         state = local.follow(ends_with(workers), job.time, show)
     for place in places:
-        if place.name in policy.workers:
-            place.saver(policy).save(alive_until(place.ended))
+        if problem := place.save_last(policy):
+            show(place.name, f"causeway: not all checkpoints were copied: {problem}")
     seconds = time.monotonic() - started
     resumable = any(place.is_kept for place in places)
     return Ended(folder.name, folder, state, seconds, resumable, first_failed(folder))
@@ -272,6 +311,10 @@ class _Processes:
         os.set_blocking(process.stdout.fileno(), False)
         log = place.log.open("ab")
         self._selector.register(process.stdout, selectors.EVENT_READ, (place.name, log, bytearray()))
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._running]
 
     def follow(self, decides: str, seconds: int, show: _PRINT) -> str:
         """Copies output until all have ended; returns the state of the run."""

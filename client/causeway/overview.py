@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +15,10 @@ from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.jobset import reference
 from causeway.cluster.runs import places
-from causeway.cluster.started import keep_started
+from causeway.cluster.started import keep_started, priced
 from causeway.cluster.store import Store, asked
 from causeway.job import Job, written
-from causeway.local import find_here, is_running, record_of, unpack_here
+from causeway.local import find_here, is_running, record_of, runs_here, unpack_here
 from causeway.places import Place
 from causeway.saving import parts_in
 from causeway.series import Metric, Usage, finite, metrics_of, usage_of
@@ -27,6 +27,8 @@ from causeway.workers import policy_of, workers_of
 
 _METRICS, _USAGE = 4 << 20, 1 << 20
 """Bytes that are read of one worker: the last."""
+_LAST = 1 << 20
+"""Bytes of one worker's metrics, where only the last values are asked for."""
 _WORKERS = 8
 """Those that are read."""
 
@@ -166,12 +168,10 @@ class OfCluster:
                 digest=started.image,
                 gpu_models=started.gpu_models,
                 restarts=run.restarts,
-                cost=run.cost,
+                cost=priced(run, started).cost,
                 reason=run.waits_for or run.reason,
                 continues=run.continues,
-                metrics=metrics_of(
-                    [each for texts in _ends(storage, "metrics/", _METRICS).values() for each in texts]
-                ),
+                metrics=_metrics(storage, _METRICS),
                 usage=_usage(storage),
                 saved=_saved(self._store.of_run(run.name, "checkpoints/"), _policy(job)),
                 packages=_packages(storage),
@@ -199,7 +199,7 @@ class OfMachine:
         return Known(
             name=self._folder.name,
             where=f"{platform.node()}, {self._folder}",
-            state=ended.get("state") or ("running" if is_running(self._folder) else "stopped"),
+            state=_state_here(self._folder, record),
             since=ended.get("at", record["started"]),
             seconds=ended.get("seconds", 0.0),
             job=job,
@@ -221,6 +221,102 @@ def source(name: str, group: str | None, *, local: bool) -> Source:
         return OfMachine(name)
     cluster = Cluster()
     return OfCluster(cluster, cluster.namespace(group), name)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a table has of a run."""
+
+    name: str
+    where: str
+    job: Mapping[str, Any]
+    """As it was written down, perhaps by another version of this program."""
+    state: str
+    created: float
+    """Seconds since the epoch."""
+    seconds: float
+    person: str = ""
+    cost: float | None = 0.0
+    restarts: int = 0
+    code: str = ""
+    image: str = ""
+    """With the digest that ran, if that is known."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The last of each."""
+
+
+Wanted = Callable[[str, Mapping[str, Any]], bool]
+"""Gets the name of a run and its job."""
+
+
+def of_cluster(group: str | None, search: str | None, wanted: Wanted) -> list[Row]:
+    """Runs of a namespace, the newest first: those that are no trials, or those of a search."""
+    cluster = Cluster()
+    namespace = cluster.namespace(group)
+    store = Store(cluster, namespace)
+    found = [run for run in runs.runs(cluster, namespace, sweep=search) if wanted(run.name, run.job)]
+    if not found:
+        return []
+    # All threads share its session, which is opened by the first use.
+    storages = [store.of_run(run.name) for run in found]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return [*pool.map(_row, found, storages)]
+
+
+def _row(run: runs.Run, storage: Storage) -> Row:
+    started = keep_started(storage, run)
+    with asked("look for what the run left"):
+        metrics = _metrics(storage, _LAST)
+    return Row(
+        name=run.name,
+        where=run.namespace,
+        job=run.job,
+        state=run.state,
+        created=run.created.timestamp(),
+        seconds=run.seconds,
+        person=run.person,
+        cost=priced(run, started).cost,
+        restarts=run.restarts,
+        code=run.code,
+        image=started.image or run.image,
+        parameters=run.parameters,
+        metrics={name: each.last[1] for name, each in metrics.items()},
+    )
+
+
+def of_machine(wanted: Wanted) -> list[Row]:
+    """Runs of this machine, the newest first."""
+    records = [(folder, record_of(folder)) for folder in runs_here()]
+    return [
+        Row(
+            name=folder.name,
+            where=platform.node(),
+            job=record["job"],
+            state=_state_here(folder, record),
+            created=record["started"],
+            seconds=record.get("ended", {}).get("seconds", 0.0),
+            code=record["code"],
+            parameters=record.get("parameters", {}),
+            metrics={
+                name: each.last[1]
+                for name, each in metrics_of(
+                    [_text(path) for path in sorted((folder / "workers").glob("*.metrics.jsonl"))]
+                ).items()
+            },
+        )
+        for folder, record in records
+        if wanted(folder.name, record["job"])
+    ]
+
+
+def _state_here(folder: Path, record: Mapping[str, Any]) -> str:
+    return record.get("ended", {}).get("state") or ("running" if is_running(folder) else "stopped")
+
+
+def _metrics(storage: Storage, most: int) -> dict[str, Metric]:
+    """Of a run's workers. ``most``: bytes of each that are read, the last."""
+    return metrics_of([each for texts in _ends(storage, "metrics/", most).values() for each in texts])
 
 
 def _policy(job: Job) -> Policy:
@@ -256,7 +352,7 @@ def _saved(storage: Storage, policy: Policy) -> list[Saved]:
             each.name,
             sum(sizes := [sum(file.size for file in part.files) for part in each.parts]),
             max(sizes),
-            each.order[1] / 1e9,
+            each.written / 1e9,
             {name: value for part in each.parts for name, value in part.metrics.items()},
         )
         for each in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -76,8 +77,21 @@ class Place:
         if self.name in policy.workers and (self.checkpoints / RESUMED).exists():
             self.saver(policy).save(alive_until(self.ended))
 
+    def save_last(self, policy: Policy) -> str:
+        """Copies what is left when all have ended; what kept it from that, empty for nothing."""
+        if self.name not in policy.workers:
+            return ""
+        try:
+            self.saver(policy).save(alive_until(self.ended))
+        except OSError as error:
+            return str(error)
+        return ""
+
     def begin(self, policy: Policy) -> None:
         """Brings what the run resumes from."""
+        if self.checkpoints.exists() and not self.checkpoints.is_dir():
+            # The program's doing; it is nobody's to remove.
+            self.checkpoints.rename(self.checkpoints.with_suffix(f".{time.time_ns()}"))
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.events.mkdir(parents=True, exist_ok=True)
         restore([self._kept], policy, self.checkpoints)
@@ -85,7 +99,8 @@ class Place:
             path.unlink(missing_ok=True)
 
     def saver(self, policy: Policy) -> Saver:
-        return Saver(self.checkpoints, self._kept, policy, self.name, self.metrics)
+        site = socket.gethostname()
+        return Saver(self.checkpoints, self._kept, policy, self.name, self.metrics, site)
 
     @property
     def is_kept(self) -> bool:
@@ -105,7 +120,7 @@ def saving(savers: Sequence[Saver]) -> Iterator[None]:
     def save() -> None:
         while not over.wait(_EVERY):
             for saver in savers:
-                with contextlib.suppress(OSError):  # a disk that is full: said at the end
+                with contextlib.suppress(OSError):  # a disk that is full: ``save_last`` says so
                     saver.save(time.time_ns())
 
     thread = threading.Thread(target=save)

@@ -20,7 +20,9 @@ _HEAD = """\
 # Job files
 
 A job file says what `causeway run` runs. One field is required, `run`; a command after `--` takes its place,
-and then no file is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations too (`90m`).
+and then no file is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations too (`90m`,
+or `[days-]hours:minutes:seconds`). Text is what is written: `image: 1.50` and `env: {A: 0123, B: on}` need
+no quotes.
 
 Editors complete and check it by its first line, which names [job.schema.json](job.schema.json):
 
@@ -58,7 +60,10 @@ def json_schema() -> dict[str, Any]:
                 }
     schema["properties"]["run"] = {
         "description": schema["properties"]["run"]["description"],
-        "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string"}}],
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}},
+        ],
     }
     roles = schema["properties"]["roles"]
     roles["additionalProperties"] = {"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Role"}]}

@@ -15,7 +15,7 @@ from causeway.saving import RESUMED, digest_of, files_of, folder_of, parts_in
 from causeway.storage import MissingError, Storage
 
 
-class _BrokenError(Exception):
+class BrokenError(Exception):
     """A checkpoint is not what was written."""
 
 
@@ -39,8 +39,8 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
             start = checkpoints.next_start(parts)
         for checkpoint in [] if found else checkpoints.whole(parts, policy.workers):
             try:
-                _fetch(storage, checkpoint, folder)
-            except _BrokenError as error:
+                fetch(storage, checkpoint, folder)
+            except BrokenError as error:
                 said.append(f"skips the checkpoint {checkpoint.name}: {error}")
                 continue
             found = checkpoint
@@ -52,7 +52,7 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
     resumed = {
         "start": start,
         "name": found.name if found else "",
-        "written": found.order[1] if found else 0,
+        "written": found.written if found else 0,
         "ids": [part.id for part in found.parts] if found else [],
         "said": said,
     }
@@ -60,8 +60,8 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
     return said
 
 
-def _fetch(storage: Storage, checkpoint: Checkpoint, folder: Path) -> None:
-    """_BrokenError."""
+def fetch(storage: Storage, checkpoint: Checkpoint, folder: Path) -> None:
+    """Puts a whole checkpoint into a folder, under its own name. BrokenError for one that is damaged."""
     scratch = folder / ".resuming"
     _remove(scratch)
     try:
@@ -78,19 +78,19 @@ def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
     for key, file in files.items():
         if there.get(key) != file.size:
             what = "is gone" if key not in there else f"has {there[key]} bytes in place of {file.size}"
-            raise _BrokenError(f"{file.path} {what}")
+            raise BrokenError(f"{file.path} {what}")
         place = (scratch / file.path).resolve()
         if not place.is_relative_to((scratch / part.name).resolve()):
-            raise _BrokenError(f"{file.path} leaves its folder")
+            raise BrokenError(f"{file.path} leaves its folder")
         place.parent.mkdir(parents=True, exist_ok=True)
     try:
         storage.fetch({key: scratch / file.path for key, file in files.items()})
     except MissingError as error:
-        raise _BrokenError(f"{error} is gone") from None
+        raise BrokenError(f"{error} is gone") from None
     for file in files.values():
         path = scratch / file.path
         if digest_of(path) != file.sha256:
-            raise _BrokenError(f"{file.path} is not what was written")
+            raise BrokenError(f"{file.path} is not what was written")
         os.utime(path, ns=(file.modified, file.modified))
     for path in scratch.rglob("*"):
         # The program may have another uid than we.

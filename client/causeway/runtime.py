@@ -409,7 +409,8 @@ def main(script: str) -> int:
     if stopped:
         return ended(STOPPED, {"exit": STOPPED, "lines": []})
 
-    shell = ["bash", "-euo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-euc"]
+    # Without -u: profiles, conda's `activate` and many a script read variables that are not set.
+    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
     with open(os.path.join(hooks, "sitecustomize.py"), "w", encoding="utf-8") as file:
         file.write(_HOOK)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [hooks, env.get("PYTHONPATH")]))

@@ -57,13 +57,25 @@ class Start:
 class Saver:
     """One worker's."""
 
-    def __init__(self, folder: Path, storage: Storage, policy: Policy, worker: str, metrics: Path) -> None:
-        """``folder``: where the program writes checkpoints. ``metrics``: the file that it reports to."""
+    def __init__(
+        self,
+        folder: Path,
+        storage: Storage,
+        policy: Policy,
+        worker: str,
+        metrics: Path,
+        site: str = "",
+    ) -> None:
+        """``folder``: where the program writes checkpoints. ``metrics``: the file that it reports to.
+        ``site``: where this worker is."""
         self._folder = folder
         self._storage = storage
         self._policy = policy
         self._worker = worker
         self._metrics = metrics
+        self._site = site
+        self._handled: set[tuple[str, int]] = set()
+        """Entries that the storage has, or that were passed over for newer ones: name and time."""
         self._start: Start | None = None
         self._own: list[Part] = []
         """Its parts in the storage."""
@@ -75,11 +87,15 @@ class Saver:
 
         ``alive``: until when the program may have been writing (``checkpoints.is_whole``).
         """
+        if not self._folder.is_dir():
+            _say_once(f"{self._folder} is no folder any more: nothing is copied from it")
+            return
         if self._start is None:
             self._own = self._tidy()
             self._start = Start.of(self._folder)
+            self._handled = self._handled_before(self._start)
         changed = self._measure(self._start)
-        while (entry := self._next(self._start, alive)) is not None and self._send(entry, self._start):
+        while (entry := self._next(alive)) is not None and self._send(entry, self._start):
             changed = True
         if changed:
             self._remove_obsolete(self._start)
@@ -87,13 +103,34 @@ class Saver:
     @property
     def newest(self) -> str:
         """The name of its last checkpoint in the storage; empty without one."""
-        return max(self._own, key=lambda part: (part.start, part.written)).name if self._own else ""
+        return max(self._own, key=lambda part: part.order).name if self._own else ""
 
-    def _next(self, start: Start, alive: int | None) -> Entry | None:
-        sent = max((part.written for part in self._own if part.start == start.number), default=0)
-        entries = [entry for entry in look(self._folder) if checkpoints.is_whole(entry, alive)]
+    def _next(self, alive: int | None) -> Entry | None:
         in_order = len(self._policy.workers) > 1
-        return checkpoints.next_to_send(entries, sent, (start.name, start.written), in_order=in_order)
+        new = [entry for entry in self._whole(alive) if (entry.name, entry.written) not in self._handled]
+        chosen = checkpoints.next_to_send(new, in_order=in_order)
+        if not in_order:
+            self._handled |= {(entry.name, entry.written) for entry in new if entry != chosen}
+        return chosen
+
+    def _whole(self, alive: int | None) -> Iterator[Entry]:
+        for entry in look(self._folder):
+            if checkpoints.is_whole(entry, alive):
+                yield entry
+            elif not all(map(checkpoints.is_text, [entry.name, *entry.files])):
+                _say_once(f"{entry.name!a} is not copied: a name in it is not UTF-8")
+
+    def _handled_before(self, start: Start) -> set[tuple[str, int]]:
+        """What this start resumed from, and what was sent or passed over before this program began again."""
+        sent = [part for part in self._own if part.start == start.number]
+        handled = {(start.name, start.written), *((part.name, part.written) for part in sent)}
+        if not sent:
+            return handled
+        newest = max(sent, key=lambda part: part.order)
+        old = (
+            entry for entry in look(self._folder) if entry.files and checkpoints.passed_over(entry, newest)
+        )
+        return handled | {(entry.name, entry.written) for entry in old}
 
     def _tidy(self) -> list[Part]:
         """Its parts in the storage. What an earlier start, or one of this program, left unfinished is
@@ -129,7 +166,9 @@ class Saver:
                 File(path, size, digest_of(self._folder / path), modified)
                 for path, (size, modified) in entry.files.items()
             )
-            part = Part(self._worker, entry.name, start.number, files)
+            before = (each.sequence for each in self._own if each.start == start.number)
+            sequence = 1 + max(before, default=0)
+            part = Part(self._worker, entry.name, start.number, files, sequence=sequence, site=self._site)
             wanted = {key: self._folder / file.path for key, file in files_of(part).items()}
             self._unfinished = [*wanted]
             self._storage.send(wanted)
@@ -142,6 +181,7 @@ class Saver:
         part = checkpoints.measured(part, _reported(self._metrics))
         self._storage.write(_manifest(part), part.text().encode())
         self._own.append(part)
+        self._handled.add((entry.name, entry.written))
         self._unfinished = []
         sent = [each.name for each in self._own if each.start == start.number]
         (self._folder / _SENT).write_text("\n".join(sent), encoding="utf-8")
@@ -243,11 +283,10 @@ def _reported(path: Path) -> dict[int, dict[str, float]]:
         if (report := reported.parsed(line)) is not None:
             found.setdefault(report.step, {}).update(report.metrics)
         else:
-            _leave_out(line)
+            _say_once(f"reported metrics that can't be read are left out: {line[:200]!r}")
     return found
 
 
 @cache
-def _leave_out(line: str) -> None:
-    """Says so, once."""
-    print(f"causeway: reported metrics that can't be read are left out: {line[:200]!r}", file=sys.stderr)
+def _say_once(text: str) -> None:
+    print(f"causeway: {text}", file=sys.stderr)

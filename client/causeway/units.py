@@ -1,22 +1,32 @@
-"""Sizes and durations as people write them: ``40 GiB``, ``90m``."""
+"""Sizes and durations as people write them: ``40 GiB``, ``90m``, ``12:00:00``."""
 
 from __future__ import annotations
 
 import re
 
 SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGTkmgt]i?B?|B)$")
-DURATION = re.compile(r"^(?=\d)(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
+DURATION = re.compile(
+    r"^(?=\d)(?:(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?"
+    r"|(?:(\d+)-)?(\d+):([0-5]?\d):([0-5]?\d))$"
+)
+"""Units, or ``[days-]hours:minutes:seconds`` (sbatch(1), ``--time``)."""
+_LARGEST = 1 << 60
+"""Bytes: what is larger is a mistake."""
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_size(text: object) -> int:
-    """Bytes of ``40 GiB`` or ``512 MB``. ValueError for anything else, a number without a unit included."""
+    """Bytes of ``40 GiB`` or ``512 MB``. ValueError for anything else, a number without a unit included, and
+    for more than an exbibyte."""
     match = SIZE.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text} is not a size; write it like 40 GiB")
     unit = match[2].lower()
     base = 1024 if "i" in unit else 1000
-    return int(float(match[1]) * base ** _POWERS[unit[0]])
+    size = float(match[1]) * base ** _POWERS[unit[0]]
+    if size > _LARGEST:
+        raise ValueError(f"{text} is more than there is anywhere")
+    return int(size)
 
 
 def format_size(size: float) -> str:
@@ -42,11 +52,15 @@ def parse_cpus(quantity: str) -> float:
 
 
 def parse_duration(text: object) -> int:
-    """Seconds of ``90m``, ``1d12h``. ValueError for anything else, a number without a unit included."""
+    """Seconds of ``90m``, ``1d12h``, ``12:00:00``. ValueError for anything else, a number without a unit
+    included."""
     match = DURATION.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(f"{text} is not a duration; write it like 90m, 24h or 3d")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        raise ValueError(f"{text} is not a duration; write it like 90m, 24h, 3d or 12:00:00")
+    written = match.groups()
+    days, hours, minutes, seconds = (
+        int(unit or clock or 0) for unit, clock in zip(written[:4], written[4:], strict=True)
+    )
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

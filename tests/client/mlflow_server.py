@@ -34,7 +34,7 @@ class Mlflow:
     def __init__(self, folder: Path, port: int, workspace: str | None = WORKSPACE) -> None:
         """``workspace``: None for a server that has none."""
         self._workspace = workspace
-        self._folder = folder
+        self.folder = folder
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self.address = f"http://127.0.0.1:{port}"
@@ -43,22 +43,22 @@ class Mlflow:
         command = [
             str(PYTHON), "-m", "mlflow", "server", "--host=127.0.0.1", f"--port={self._port}", "--workers=1",
             *(["--enable-workspaces"] if self._workspace else []),
-            f"--backend-store-uri=sqlite:///{self._folder}/mlflow.db",
-            f"--artifacts-destination={self._folder}/artifacts",
+            f"--backend-store-uri=sqlite:///{self.folder}/mlflow.db",
+            f"--artifacts-destination={self.folder}/artifacts",
         ]  # fmt: skip
-        env = {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "HOME": str(self._folder)}
+        env = {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
         env |= {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with (self._folder / "server.log").open("ab") as log:
+        with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, env=env, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
+                command, env=env, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
         until = time.monotonic() + 300
         while time.monotonic() < until:
-            assert self._process.poll() is None, (self._folder / "server.log").read_text()
+            assert self._process.poll() is None, (self.folder / "server.log").read_text()
             if self.is_there():
                 return
             time.sleep(0.3)
-        raise AssertionError((self._folder / "server.log").read_text())
+        raise AssertionError((self.folder / "server.log").read_text())
 
     def is_there(self) -> bool:
         """Whether it answers."""

@@ -96,6 +96,11 @@ def test_runs_of_all_sites_are_on_one_board_of_their_namespace(
     assert "curve-1 done" in (screen := ada("show", "curve-1").out)
     assert "rate=0.1" in screen
 
+    (row,) = json.loads(ada("export", "curve-1", "--json").out)
+    assert (row["state"], row["person"], row["parameters"]) == ("done", "ada", {"rate": "0.1", "pause": "0"})
+    assert (row["image"], row["code"]) == (shown["digest"], shown["code"])
+    assert row["metrics"]["loss"] == shown["metrics"]["loss"]["last"]
+
     opened = ada("board", "curve-1", "curve-2", "--detach", "--json").json
     host, path = opened["url"].removeprefix("http://").split("/", 1)
     assert host == f"board.user-ada.svc:{_PORT}"

@@ -115,7 +115,8 @@ def test_runs_of_this_machine_are_on_a_board_of_this_machine(
     )
     with (
         reserved(1) as (port,),
-        subprocess.Popen([*command, "board", "--local", "--port", str(port)], env=environment) as process,
+        # Without a kubeconfig it is this machine.
+        subprocess.Popen([*command, "board", "--port", str(port)], env=environment) as process,
     ):
         try:
             wanted = {"project-1/train", "project-1/worker-1/train", "project-1/causeway.report"}

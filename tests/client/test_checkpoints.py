@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causeway import keep
 from causeway.checkpoints import (
     SETTLED,
     Checkpoint,
@@ -31,6 +36,8 @@ from causeway.checkpoints import (
     step_of,
     whole,
 )
+from causeway.cluster.copying import last_problem
+from causeway.places import Place
 from causeway.restoring import restore
 from causeway.saving import MANIFESTS, Saver, look, parts_in
 from causeway.storage import Folder, MissingError
@@ -41,11 +48,13 @@ _WORKERS = ("worker-0", "worker-1", "worker-2")
 @st.composite
 def parts(draw: st.DrawFn) -> list[Part]:
     found = {}
+    numbered = draw(st.booleans())  # those of older programs are not
     for _ in range(draw(st.integers(0, 12))):
         worker, step = draw(st.sampled_from(_WORKERS)), draw(st.integers(1, 3))
         file = File(f"step-{step}/{worker}", 1, "x", draw(st.integers(1, 6)))
         metrics = draw(st.sampled_from([{}, {"loss": 1.0}, {"loss": 2.0}, {"loss": float("nan")}]))
-        part = Part(worker, f"step-{step}", draw(st.integers(1, 3)), (file,), metrics)
+        start, sequence = draw(st.integers(1, 3)), draw(st.integers(1, 3)) if numbered else 0
+        part = Part(worker, f"step-{step}", start, (file,), metrics, sequence)
         found[(part.worker, part.id)] = part
     return [*found.values()]
 
@@ -91,7 +100,7 @@ def test_what_is_removed_is_needed_by_nobody(found: list[Part], policy: Policy, 
         assert [each for each in kept(whole(left, policy.workers), policy) if each in wanted] == wanted
     if checkpoints:
         newest = checkpoints[0].order
-        assert all(part in left for part in found if (part.start, part.written) > newest)
+        assert all(part in left for part in found if part.order > newest)
 
 
 def test_parts_of_two_starts_and_files_of_one_name_are_never_joined() -> None:
@@ -175,10 +184,170 @@ def test_what_was_reported_is_added_and_what_is_no_number_is_not() -> None:
 def test_of_many_the_newest_is_sent_and_of_parts_every_one() -> None:
     entries = [Entry(f"step-{n}", {f"step-{n}": (1, n)}, n, n) for n in (1, 2, 3)]
     for in_order, first in ((False, "step-3"), (True, "step-1")):
-        found = next_to_send(entries, 0, ("", 0), in_order=in_order)
+        found = next_to_send(entries, in_order=in_order)
         assert found is not None
         assert found.name == first
-    assert next_to_send(entries, 2, ("step-3", 3), in_order=False) is None
+    assert next_to_send([], in_order=False) is None
+
+
+def made(folder: Path, name: str, at: int, text: str = "weights") -> None:
+    """A checkpoint, whole, of a time in seconds."""
+    (folder / name).write_text(text)
+    os.utime(folder / name, ns=(at * 10**9, at * 10**9))
+
+
+def saver_of(tmp_path: Path, storage: Folder, **policy: Any) -> tuple[Path, Saver]:
+    """Of a first start."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    if not (folder / ".resumed.json").exists():
+        restore([storage], Policy(("worker-0",), **policy), folder)
+    saver = Saver(
+        folder, storage, Policy(("worker-0",), **policy), "worker-0", tmp_path / "metrics", "rack-a"
+    )
+    return folder, saver
+
+
+def storage_in(tmp_path: Path) -> Folder:
+    (tmp_path / "kept").mkdir(exist_ok=True)
+    return Folder(tmp_path / "kept")
+
+
+LATER = 4102444800 * 10**9
+"""After all times of these tests, in nanoseconds."""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one copier", "a copier that began again"])
+def test_a_clock_that_is_put_back_loses_no_checkpoint(tmp_path: Path, again: bool) -> None:
+    storage = storage_in(tmp_path)
+    now = int(time.time())
+    folder, saver = saver_of(tmp_path, storage, keep=2)
+    for step, at in ((1, now), (2, now - 3600), (3, now - 3500)):
+        made(folder, f"step-{step}", at)
+        if again:
+            _, saver = saver_of(tmp_path, storage, keep=2)
+        saver.save(LATER)
+    kept_ = whole(parts_in(storage), ("worker-0",))
+    assert [each.name for each in kept_] == ["step-3", "step-2"]
+    assert kept_[0].parts[0].site == "rack-a"
+    (tmp_path / "next").mkdir()
+    assert restore([storage], Policy(("worker-0",)), tmp_path / "next") == ["resumes from step-3"]
+
+
+def test_what_was_passed_over_is_not_sent_by_a_copier_that_began_again(tmp_path: Path) -> None:
+    storage = storage_in(tmp_path)
+    folder, saver = saver_of(tmp_path, storage)
+    for step in (1, 2, 3):
+        made(folder, f"step-{step}", 1000 + step)
+    saver.save(LATER)
+    _, saver = saver_of(tmp_path, storage)
+    saver.save(LATER)
+    assert [part.name for part in parts_in(storage)] == ["step-3"]
+
+
+def test_a_name_that_is_no_text_keeps_no_other_from_the_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = storage_in(tmp_path)
+    folder, saver = saver_of(tmp_path, storage)
+    made(folder, os.fsdecode(b"step-4\xff"), 2000)
+    (folder / "step-3").mkdir()
+    made(folder / "step-3", os.fsdecode(b"model\xff"), 1500)
+    made(folder, "step-2", 1000)
+    for _ in range(2):
+        saver.save(LATER)
+    assert [part.name for part in parts_in(storage)] == ["step-2"]
+    assert capsys.readouterr().err.count("not UTF-8") == 2
+
+
+def test_a_folder_that_became_a_file_is_said_and_put_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path, "worker", 0)
+    policy = Policy(("worker-0",))
+    place.begin(policy)
+    made(place.checkpoints, "step-1", 1000)
+    place.saver(policy).save(LATER)
+    shutil.rmtree(place.checkpoints)
+    place.checkpoints.write_text("not checkpoints")
+    assert place.save_last(policy) == ""
+    assert "no folder" in capsys.readouterr().err
+    place.begin(policy)
+    assert (place.checkpoints / "step-1").read_text() == "weights"
+    (aside,) = place.checkpoints.parent.glob("worker-0.*")
+    assert aside.read_text() == "not checkpoints"
+
+
+def test_why_reads_what_the_sidecar_can_not_copy_until_it_can(tmp_path: Path) -> None:
+    """The lines are those of the sidecar itself, over a store that refuses and then takes."""
+    stopped, tries = threading.Event(), 0
+
+    def copy(last: bool) -> None:
+        nonlocal tries
+        tries += 1
+        if tries in (1, 2, 4):
+            raise OSError(f"the bucket is full: {tries // 4}")
+        if tries == 5:
+            stopped.set()
+
+    said = io.StringIO()
+    problems = []
+    (tmp_path / "output").mkdir()
+
+    def copy_and_look(last: bool) -> None:
+        problems.append(last_problem(said.getvalue().splitlines()))
+        copy(last)
+
+    with redirect_stderr(said):
+        keep._follow(tmp_path, stopped, copy_and_look, 0.01)
+    assert problems[:6] == [
+        "",
+        "the bucket is full: 0",
+        "the bucket is full: 0",
+        "",
+        "the bucket is full: 1",
+        "",
+    ]
+    assert last_problem(said.getvalue().splitlines()) == ""
+
+
+def test_a_disk_that_is_full_keeps_what_is_there_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, "worker", 0)
+    policy = Policy(("worker-0",))
+    place.begin(policy)
+    made(place.checkpoints, "step-1", 1000)
+    place.ended.parent.mkdir(exist_ok=True)
+    place.ended.write_text(json.dumps({"exit": 0, "at": 3000}))
+    place.saver(policy).save(LATER)
+    made(place.checkpoints, "step-2", 2000)
+
+    def full(_: Folder, files: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "send", full)
+        assert "No space left" in place.save_last(policy)
+    assert place.is_kept
+    assert place.save_last(policy) == ""
+    kept_ = whole(parts_in(Folder(tmp_path / "kept")), ("worker-0",))
+    assert [each.name for each in kept_] == ["step-2", "step-1"]
+
+
+def test_a_hundred_thousand_files_are_one_checkpoint(tmp_path: Path) -> None:
+    """The store is in memory: what is tried is the copier, not the disk."""
+    storage = Memory()
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    policy = Policy(("worker-0",))
+    restore([storage], policy, folder)
+    (folder / "step-1").mkdir()
+    for number in range(100_000):
+        (folder / f"step-1/{number}").touch()
+    Saver(folder, storage, policy, "worker-0", tmp_path / "metrics").save(LATER)
+    (part,) = parts_in(storage)
+    assert len(part.files) == 100_000
 
 
 # -- Copying, and bringing back ---------------------------------------------------------------------------

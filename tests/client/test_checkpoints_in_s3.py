@@ -22,7 +22,8 @@ from infra.drive import localaws
 
 _POLICY = Policy(("worker-0",))
 _RUN = "runs/user-ada/train-1"
-_FILES = 5
+_FILES = 30
+_SIZE = 256 << 10
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def write(folder: Path, step: int) -> None:
     place = folder / f"checkpoints/step-{step}.tmp"
     place.mkdir()
     for number in range(_FILES):
-        (place / f"shard-{number}").write_bytes(bytes([step]) * (2 << 20))
+        (place / f"shard-{number}").write_bytes(bytes([step]) * _SIZE)
     time.sleep(0.05)
     place.rename(place.with_suffix(""))
 
@@ -73,7 +74,7 @@ def resumed(s3: Any, tmp_path: Path) -> str:
     if name:
         step = int(name.rpartition("-")[2])
         files = {path.name: path.read_bytes() for path in (folder / name).iterdir()}
-        assert files == {f"shard-{number}": bytes([step]) * (2 << 20) for number in range(_FILES)}
+        assert files == {f"shard-{number}": bytes([step]) * _SIZE for number in range(_FILES)}
     return name
 
 
@@ -110,7 +111,7 @@ def test_a_sidecar_that_is_killed_while_it_copies_never_leaves_a_part(
     assert len(storage.sizes("files/")) == 2 * _FILES
     # A byte of the newest one changes in the store.
     hurt = next(key for key in storage.sizes("files/") if key.endswith("step-4/shard-3"))
-    storage.write(hurt, bytes([4]) * ((2 << 20) - 1) + b"x")
+    storage.write(hurt, bytes([4]) * (_SIZE - 1) + b"x")
     assert resumed(s3, tmp_path) == "step-3"
 
 

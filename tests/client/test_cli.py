@@ -54,6 +54,83 @@ def test_combinations_are_counted_before_anything_is_made(causeway: Causeway) ->
     assert "10000 runs" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "where"),
+    [
+        (("run", "--local", "job.yaml"), 2, "job.yaml:2"),
+        (("run", "--local", "--gpus", "many", "job.yaml"), 2, None),
+        (("why", "never-1"), 1, None),
+        (("doctor", "--group"), 2, None),
+    ],
+)
+def test_with_json_an_error_is_json_and_the_exit_code_what_it_is(
+    causeway: Causeway, folder: Path, words: tuple[str, ...], code: int, where: str | None
+) -> None:
+    (folder / "job.yaml").write_text("run: x\nnode: 2\n")
+    done = causeway(*words[:1], "--json", *words[1:])
+    said = json.loads(done.out)["error"]
+    assert (done.code, said["code"]) == (code, code)
+    assert said["message"] in done.err
+    assert [each["where"] for each in said["problems"]] == ([where] if where else [])
+    assert all({*each} == {"where", "field", "what", "hint"} for each in said["problems"])
+    plain = causeway(*words)
+    assert (plain.code, plain.out) == (code, "")
+
+
+def test_json_after_the_dashes_is_the_programs(causeway: Causeway) -> None:
+    assert causeway("run", "--gpus", "many", "--", "true", "--json").out == ""
+
+
+def test_the_list_of_commands_has_whole_sentences(causeway: Causeway) -> None:
+    from causeway.cli import cli
+
+    listed = causeway("--help").out.partition("Commands:")[2]
+    assert "..." not in listed
+    for name, command in cli.commands.items():
+        first = " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0]
+        assert first.rstrip(".") in " ".join(listed.split()), name
+
+
+def test_help_has_commands_and_all_fields_of_a_job_file(causeway: Causeway) -> None:
+    from causeway.reference import json_schema
+
+    assert causeway("help", "sweep", "show").out == causeway("sweep", "show", "--help").out
+    assert causeway("help", "walk").code == 2
+    told = causeway("help", "job").out
+    assert [field for field in json_schema()["properties"] if f"  {field}  (" not in told] == []
+    assert "```" not in told
+
+
+def completed(
+    command: list[str], folder: Path, environment: Mapping[str, str], words: str, **more: str
+) -> list[str]:
+    """What bash would be told after these words."""
+    asked = {"_CAUSEWAY_COMPLETE": "bash_complete", "COMP_WORDS": words, **more}
+    count = {"COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**environment, **asked, **count},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_the_shell_completes_names_of_runs_and_files(
+    command: list[str], folder: Path, environment: Mapping[str, str], causeway: Causeway
+) -> None:
+    assert causeway("run", "--local", "--name", "resnet", "--", "true").code == 0
+    assert completed(command, folder, environment, "causeway why re") == ["plain,resnet-1"]
+    assert completed(command, folder, environment, "causeway why x") == []
+    assert completed(command, folder, environment, "causeway run jo") == ["file,jo"]
+    away = {"KUBECONFIG": str(folder / "none")}
+    assert completed(command, folder, environment, "causeway why re", **away) == []
+    assert completed(command, folder, environment, "causeway why --local re", **away) == ["plain,resnet-1"]
+
+
 def test_runs_of_machines_and_of_the_cluster_are_not_mixed_in_one_command(
     causeway: Causeway, environment: Mapping[str, str]
 ) -> None:
@@ -65,3 +142,29 @@ def test_runs_of_machines_and_of_the_cluster_are_not_mixed_in_one_command(
             done = causeway(verb, *runs)
             assert done.code == 2
             assert "train-on-1" in done.err
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        ({"exit": 137, "reason": "OOMKilled"}, "memory:"),
+        ({"exit": 78, "reason": "ModuleNotFoundError: No module named 'einops'"}, "python:"),
+        (
+            {"exit": 78, "reason": "the code is not what was submitted: its SHA-256 is 1, not 2"},
+            "causeway run",
+        ),
+        ({"exit": 78, "reason": "idle for 900 s: its GPUs were below 5 %"}, ""),
+        ({"exit": 1, "reason": "Error"}, ""),
+    ],
+)
+def test_a_failure_comes_with_its_own_cure(first: dict[str, object], says: str) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from causeway.commands.failure import show_failure
+
+    out = StringIO()
+    show_failure(Console(file=out, width=200), {"role": "worker", "rank": 0, "lines": [], **first})
+    *_, last = out.getvalue().strip().splitlines()
+    assert (says in last) if says else last.strip() in (str(first["reason"]), out.getvalue().strip())

@@ -22,8 +22,10 @@ from causeway.code.imports import why_not_found
 from causeway.code.limit import check_limit, largest
 from causeway.code.secrets import find_secrets
 from causeway.code.tree import Entry, ignoring, list_tree, look
+from causeway.commands.packing import pack
 from causeway.errors import InputError
 from causeway.job import Code
+from causeway.jobfile import load
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -172,6 +174,34 @@ def test_own_patterns_and_the_jobs(folder: Path) -> None:
     assert paths(folder) == [".causewayignore", "data/a", "train.py"]
     assert paths(folder, include=["*.py"]) == ["train.py"]
     assert paths(folder, exclude=["*.py"]) == [".causewayignore", "data/a"]
+
+
+@pytest.mark.parametrize("text", [b"data/\n\xe9t\xe9/\n", "data/\n".encode("utf-16")])
+def test_own_patterns_that_are_no_utf_8_ship_nothing(folder: Path, text: bytes) -> None:
+    """What they name would be shipped."""
+    (folder / ".causewayignore").write_bytes(text)
+    with pytest.raises(InputError) as raised:
+        list_tree(folder)
+    assert raised.value.problems[0].where.rpartition(":")[0] == str(folder / ".causewayignore")
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    """Root can read all of them, but not a folder as a file."""
+    (folder / "train").mkdir(exist_ok=True)
+    entries = [Entry("train", 5, executable=False)]
+    (problem,) = find_secrets(folder, entries)
+    with pytest.raises(InputError) as raised:
+        digest_of(folder, entries)
+    assert problem == raised.value.problems[0]
+    assert problem.where == str(folder / "train")
+
+
+def test_a_folder_that_is_not_there_has_its_line(folder: Path) -> None:
+    (folder / "job.yaml").write_text("run: x\ncode: ../nowhere\n")
+    with pytest.raises(InputError) as raised:
+        pack(load(folder / "job.yaml", {}, {}), allow_secrets=False)
+    (problem,) = raised.value.problems
+    assert (problem.where, problem.field) == (f"{folder / 'job.yaml'}:2", "code")
 
 
 def test_links_stay_links_and_those_that_leave_the_folder_are_refused(folder: Path) -> None:

@@ -116,3 +116,63 @@ def test_a_framework_goes_on_bit_for_bit(causeway: Causeway, folder: Path, text:
 
     assert said(again.err, "step") == [f"step {number}" for number in range(6, 12)]
     assert said(again.err, "weights") == said(whole.err, "weights")
+
+
+_RANKS = """
+import os, pathlib, signal, time
+import torch
+import torch.distributed as ranks
+
+ranks.init_process_group("gloo")
+rank, folder = ranks.get_rank(), pathlib.Path(os.environ["CAUSEWAY_CHECKPOINTS"])
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+optimizer, begun = torch.optim.Adam(model.parameters(), lr=0.1), 0
+if resume := os.environ.get("CAUSEWAY_RESUME"):
+    saved = torch.load(resume)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    begun = saved["step"]
+for step in range(begun + 1, 21):
+    if os.environ.get("DIES") == f"{rank} {step}" and not resume:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rows = torch.randn(8, 4, generator=torch.Generator().manual_seed(step * 2 + rank))
+    optimizer.zero_grad()
+    loss = (model(rows) - rows.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    for each in model.parameters():
+        ranks.all_reduce(each.grad)
+    optimizer.step()
+    ranks.all_reduce(loss)
+    if rank == 0:
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        torch.save(state, folder / f".step-{step}.pt")
+        time.sleep(0.02)  # so small a file is renamed in the tick of the clock that it was written in
+        (folder / f".step-{step}.pt").rename(folder / f"step-{step}.pt")
+        print(f"step {step} loss {loss.item().hex()}", flush=True)
+ranks.destroy_process_group()
+"""
+
+
+def test_two_ranks_that_are_killed_at_any_step_end_with_the_loss_of_an_undisturbed_run(
+    causeway: Causeway, folder: Path
+) -> None:
+    """Plain torch, by the two paths alone: a file that is renamed into place, and ``$CAUSEWAY_RESUME``."""
+    (folder / "train.py").write_text(_RANKS)
+    run = ("run", "--local", "--json", "--nodes", "2", "--gpus", "0", "--launcher", "torchrun")
+    program = ("--", str(PYTHON), "train.py")
+
+    def losses(text: str) -> dict[str, str]:
+        lines = [line.split() for line in text.splitlines() if "loss" in line]
+        return {words[words.index("step") + 1]: words[-1] for words in lines}
+
+    whole = causeway(*run, *program)
+    assert whole.code == 0, whole.err
+    wanted = losses(whole.err)
+    assert len(wanted) == 20
+    for rank, step in ((0, 2), (1, 8), (0, 20)):
+        first = causeway(*run, "--env", f"DIES={rank} {step}", *program)
+        assert first.json["state"] == "failed"
+        second = causeway("resume", "--local", "--json", first.json["run"])
+        assert second.code == 0, second.err
+        assert {**losses(first.err), **losses(second.err)} == wanted, (rank, step)

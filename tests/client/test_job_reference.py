@@ -43,6 +43,8 @@ def test_every_field_is_described() -> None:
         ("{run: x, code: src, roles: {chief: 1, ps: {count: 2, gpus: 0}}}", True),
         ("{run: x, where: {sites: [a], near: rack}, restarts: 0, ports: [80]}", True),
         ("{run: x, checkpoints: {keep: 3, metric: loss, goal: maximize}, stall: 30m}", True),
+        ("{run: [echo, 1, true], env: {A: 1, B: false, C: null}, time: '1-12:00:00'}", True),
+        ("{run: x, time: '12:00'}", False),
         ("{run: x, checkpoints: {keep: 0}}", False),
         ("gpus: 1", False),
         ("{run: x, time: 24}", False),

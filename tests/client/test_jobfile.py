@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from causeway.errors import InputError, Problem
 from causeway.job import Code, Gpus, Job, seeded, written
-from causeway.jobfile import LoadedJob, load
+from causeway.jobfile import TEXT, LoadedJob, load
+from causeway.reference import json_schema
 
 
 def read(folder: Path, text: str, **options: object) -> LoadedJob:
@@ -106,7 +111,7 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("run: x\nroles: {worker: 2}\nnodes: 2\n", ""),
+        ("run: x\nroles: {worker: 2}\nnodes: 2\n", "roles"),
         ("gpus: 1\n", "run"),
         ("run: x\ntime: 24\n", "time"),
         ("run: x\ncode: true\n", "code"),
@@ -122,6 +127,23 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
         ("run: [a, b\n", ""),
         ("- run\n", ""),
         ("run: x\nrun: y\n", "run"),
+        ("run: &a [*a]\n", "run.0"),
+        ("run: x\nenv: &a {<<: *a}\n", "env"),
+        ("run: x\nenv: &a {A: *a}\n", "env.A"),
+        ("run: x\nenv: {<<: 1}\n", "env"),
+        ("run: x\nenv: {[A]: 1}\n", "env"),
+        ("run: x\nenv: {A: !!python/name:os.system ''}\n", "env.A"),
+        ("run: " + "[" * 5000 + "]" * 5000 + "\n", ""),
+        ("run:\n", "run"),
+        ("run: x\nimage: [a]\n", "image"),
+        ("run: x\nnodes: " + "9" * 5000 + "\n", "nodes"),
+        ("run: x\ntime: 999999999999d\n", "time"),
+        ("run: x\ntime: 366d\n", "time"),
+        ("run: x\ntime: 0s\n", "time"),
+        ("run: x\ntime: 12:00\n", "time"),
+        ("run: x\nmemory: " + "9" * 400 + " GiB\n", "memory"),
+        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", "shm"),
+        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\nroles: {worker: {memory: 16 GiB}, ps: 1}\n", "shm"),
         ("run: \xff\n", ""),
     ],
 )
@@ -132,6 +154,153 @@ def test_what_is_refused(folder: Path, text: str, field: str) -> None:
             load(folder / "job.yaml", {}, {})
         return
     assert problems(folder, text)[0][1].startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("run: x\nnodes: 2\nroles: {worker: 2}\n", 3),
+        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", 3),
+        ("run: x\n\ntime: 366d\n", 3),
+        ("env:\n  A: 1\nrun: python t.py {lr}\n", 3),
+    ],
+)
+def test_what_is_refused_has_its_line(folder: Path, text: str, line: int) -> None:
+    assert [where for where, _ in problems(folder, text)] == [f"job.yaml:{line}"]
+
+
+def test_a_field_that_is_set_twice_hides_nothing(folder: Path) -> None:
+    text = "run: x\nrun: y\nenv: {A: 1, A: 2}\nnode: 2\ntime: soon\n"
+    assert [*zip(*problems(folder, text), strict=True)][1] == ("run", "env.A", "node", "time")
+
+
+def test_shared_memory_is_a_part_of_the_memory_of_each_role(folder: Path) -> None:
+    text = "run: x\nmemory: 1 GiB\nshm: 9 GiB\nroles: {worker: {memory: 16 GiB}}\n"
+    assert read(folder, text).job.shm == 9 << 30
+
+
+WRITTEN = ["0123", "1_000", "0x1f", "1.50", "1e3", "on", "yes", "False", "null", "~", "2024-01-01", "12:00"]
+"""What a YAML of one version or another makes something else of."""
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_text_is_what_is_written(folder: Path, text: str) -> None:
+    job = read(folder, f"run: [echo, {text}]\nenv: {{A: {text}, B: '{text}'}}\n").job
+    assert shlex.split(job.run) == ["echo", text]
+    assert (job.env["A"], job.env["B"]) == (text, text)
+    given = load(folder / "job.yaml", {}, {"run": f"[echo, {text}]", "env.A": text, "env.B": f"'{text}'"}).job
+    assert (given.run, given.env) == (job.run, job.env)
+    if text in ("null", "~"):
+        assert read(folder, f"run: x\nimage: {text}\n").job.image is None
+    else:
+        assert read(folder, f"run: x\nimage: {text}\ncode: {text}\n").job.image == text
+        assert load(folder / "job.yaml", {}, {"image": f"{text}"}).job.image == text
+        assert load(folder / "job.yaml", {}, {"image": "null"}).job.image is None
+
+
+def test_names_that_yaml_1_1_has_for_booleans_are_names(folder: Path) -> None:
+    job = read(folder, "run: x\nname: on\ncode: 2024\nsecrets: {no: Y}\ngpus: {model: off}\n").job
+    assert (job.name, job.secrets, job.gpus.model) == ("on", {"no": "Y"}, "off")
+    assert isinstance(job.code, Code)
+    assert job.code.path == "2024"
+    assert load(folder / "job.yaml", {}, {"name": "yes", "code": "false"}).job.code is False
+
+
+def test_set_of_a_text_is_that_text(folder: Path) -> None:
+    job = load(None, {"run": "x"}, {"env.A": "a: b #c", "env.B": "", "image": "{x"}, folder=folder).job
+    assert (job.env, job.image) == ({"A": "a: b #c", "B": ""}, "{x")
+    with pytest.raises(InputError) as raised:
+        load(None, {"run": "x"}, {"gpus": "&a {model: *a}"}, folder=folder)
+    assert raised.value.problems[0].where == "--set gpus"
+
+
+def test_every_field_of_text_is_known_as_one(folder: Path) -> None:
+    """A new one would be read as a number where it looks like one."""
+    schema = json_schema()
+
+    def texts(entry: Any, dotted: str) -> Iterator[str]:
+        if "$ref" in entry:
+            yield from texts(schema["$defs"][entry["$ref"].rpartition("/")[2]], dotted)
+        for each in entry.get("anyOf", []):
+            yield from texts(each, dotted)
+        for name, each in entry.get("properties", {}).items():
+            yield from texts(each, f"{dotted}.{name}" if dotted else name)
+        if isinstance(entry.get("items"), dict):
+            yield from texts(entry["items"], f"{dotted}.0")
+        if isinstance(entry.get("additionalProperties"), dict):
+            yield from texts(entry["additionalProperties"], f"{dotted}.worker")
+        if "string" in entry.get("type", ()) and not {"format", "enum", "const"} & {*entry}:
+            yield dotted
+
+    schema["properties"].pop("version")
+    schema["properties"]["sweep"] = {"$ref": "#/$defs/Sweep"}
+    schema["$defs"]["Sweep"]["properties"].pop("parameters")
+    found = {*texts(schema, "")} - {"code"}
+    assert {each for each in found if not TEXT.fullmatch(each)} == set()
+    assert {"env.worker", "roles.worker.gpus.model", "run.0", "image"} <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("12:00:00", 43200), ("1-06:30:00", 109800), ("0:00:05", 5), ("90m", 5400)]
+)
+def test_a_time_is_also_written_as_sbatch_has_it(folder: Path, text: str, seconds: int) -> None:
+    assert read(folder, f"run: x\ntime: {text}\n").job.time == seconds
+    assert load(folder / "job.yaml", {}, {"time": text}).job.time == seconds
+    assert load(folder / "job.yaml", {"time": text}, {}).job.time == seconds
+
+
+@pytest.mark.parametrize("value", ["[a]", "{a: b}", "-1", "1.5", "true", "null", "soon", "[]"])
+def test_what_is_wrong_is_said_in_our_words(folder: Path, value: str) -> None:
+    """pydantic's begin with "Input should"."""
+    said: list[str] = []
+    for field in Job.model_fields:
+        (folder / "job.yaml").write_text(
+            f"run: x\n{field}: {value}\n".removeprefix("run: x\n" * (field == "run"))
+        )
+        try:
+            load(folder / "job.yaml", {}, {})
+        except InputError as error:
+            said.append(str(error))
+    assert said
+    assert not [each for each in said if "Input" in each or "valid" in each]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train {lr}", "train --lr={lr} x", "a\ntrain \\\n  {lr}", "train '--lr={lr}'", 'train "{lr}"',
+        "echo '# no' {lr}", "awk '{print}' x\ntrain {lr}",
+    ],
+)  # fmt: skip
+def test_a_name_in_the_command_that_nothing_fills_is_refused(folder: Path, command: str) -> None:
+    assert problems(folder, f"run: {json.dumps(command)}\n") == [("job.yaml:1", "run")]
+    assert (
+        read(folder, f"run: {json.dumps(command)}\nroles: {{worker: {{run: y}}}}\n", run="x").job.run == "x"
+    )
+    filled = load(folder / "job.yaml", {}, {"lr": "{lr}"}).job.run
+    assert "{lr}" in filled
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo ${HOME} {{x}} \\{x} {a,b} {1..3} @{u} {}", "awk '{x}' y", "awk -F'|' '{x}' y | wc",
+        "awk \\\n '{x}'", "python -c \"print(f'{x}')\"", "python - <<'EOF'\ns = {x}\nEOF\n",
+        "curl -w '%{http_code}' y", "true # {x}",
+    ],
+)  # fmt: skip
+def test_what_programs_have_in_braces_is_theirs(folder: Path, command: str) -> None:
+    assert read(folder, f"run: {json.dumps(command)}\n").job.run == command
+
+
+def test_one_run_of_a_search_needs_its_parameters(folder: Path) -> None:
+    text = "run: t {lr} {--width}\nsweep: {parameters: {lr: [1, 2], width: [1, 2]}, metric: m, trials: 2}\n"
+    (folder / "job.yaml").write_text(text)
+    with pytest.raises(InputError) as raised:
+        load(folder / "job.yaml", {}, {}, alone=True)
+    assert raised.value.problems[0].field == "run"
+    assert load(folder / "job.yaml", {}, {"lr": "3"}, alone=True).job.run == "t 3 "
+    assert load(folder / "job.yaml", {}, {}).job.run == "t {lr} {--width}"
 
 
 def test_tracking_is_also_written_as_one_word(folder: Path) -> None:

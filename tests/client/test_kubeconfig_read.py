@@ -43,8 +43,10 @@ class _Handler(BaseHTTPRequestHandler):
             "token": self.headers.get("Authorization"),
             "path": self.path,
         }
-        code = 403 if self.path == "/refused" else 200
+        code = {"/refused": 403, "/elsewhere": 302}.get(self.path, 200)
         data = json.dumps({"message": "no"} if code == 403 else body).encode()
+        if self.path.startswith("/page"):
+            data = b"<html>Welcome! Your room number, please.</html>\n"
         self.send_response(code)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -156,6 +158,31 @@ def test_another_server_is_not_believed(server: Server, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(NAME, "api.other.internal"))
     with pytest.raises(UnreachableError, match="does not answer"):
         Cluster(str(file)).call("GET", "/x")
+
+
+def test_an_answer_that_is_not_the_clusters_is_no_answer(server: Server, tmp_path: Path) -> None:
+    """A page to sign in to a hotel's network; a ConfigMap that is not what it should be."""
+    cluster = Cluster(str(by_token(tmp_path, server)))
+    for path in ("/page", "/elsewhere"):
+        with pytest.raises(UnreachableError):
+            cluster.call("GET", path)
+    with pytest.raises(UnreachableError):
+        list(cluster.watch("/page", 1))
+    with pytest.raises(UnreachableError):
+        _ = cluster.offer
+
+
+@pytest.mark.parametrize("text", ["", "hello", "- a", "{a: [", "\xff", "clusters: 1\ncurrent-context: x\n"])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_file_that_is_no_kubeconfig_is_said_in_our_words(text: str, several: bool, tmp_path: Path) -> None:
+    """Of several files the library reads each."""
+    file = tmp_path / "config"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UnreachableError) as raised:
+        Cluster(f"{file}:{file}" if several else str(file)).call("GET", "/x")
+    assert "indices" not in str(raised.value)
+    assert "NoneType" not in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -382,7 +382,9 @@ def test_a_run_from_its_folder_to_its_end(ada: Causeway, world: World, folder: P
     assert (beside.code, beside.out, beside.err) == (4, f"{name} /causeway/code\n", "why\n")
     other = ada("shell", name, "--worker", "worker-1", "--", "printenv", "RANK")
     assert (other.code, other.out) == (0, "1\n")
-    assert ada("shell", name, "--worker", "worker-7", "--", "true").code == 1
+    ended = ada("shell", name, "--json", "--", "sh", "-c", "echo told; exit 4")
+    assert (ended.code, ended.json["exit"], ended.json["worker"], ended.err) == (4, 4, "worker-0", "told\n")
+    assert ada("shell", name, "--worker", "worker-7", "--", "true").code == 2
     assert ada("shell", name).code == 2, "there is no terminal"
 
     assert ada("stop", name).code == 0

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -118,6 +122,8 @@ def test_states_of_runs() -> None:
     assert (memory.state, memory.since) == ("failed", 9.0)
     # A trial goes on by itself where its machine is to blame.
     assert [each.interrupted for each in (away, back, lost, memory)] == [True, True, False, False]
+    full = run({"one": known(**{"worker-0": phase("lost", why="disk-full")}), "two": known()})
+    assert (full.state, "the disk of one is full" in full.reason) == ("failed", True)
     assert memory.reason == "worker-0: one ran out of memory, and the kernel killed it"
 
 
@@ -162,6 +168,52 @@ def test_the_kit_runs_on_a_machine_that_has_python_alone(tmp_path: Path) -> None
         subprocess.run([SYSTEM_PYTHON, "-I", "-S", "-c", script], check=True)
 
 
+def test_what_a_machine_with_the_same_home_unpacks_is_not_in_the_way(tmp_path: Path) -> None:
+    """Processes of two machines may have one id, and what was killed while it unpacked leaves its folder."""
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("this kernel lets us make no namespaces")
+    (tmp_path / f".local/share/causeway/machines/kits/{kit.kit()[0]}.1").mkdir(parents=True)
+    done = subprocess.run(
+        [*alone, SYSTEM_PYTHON, "-I", "-S", *kit.command("claim")[1:]],
+        input=kit.stdin_of(b'{"run": "x-on-1"}\n'), capture_output=True, env={"HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == kit.MARK + b'{"claimed": true}\n', done.stdout + done.stderr
+
+
+def test_ports_that_were_tried_are_free_when_the_machine_says_so(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [SYSTEM_PYTHON, *kit.command("listen")[1:]],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(kit.stdin_of(b'{"ports": 2}\n'))
+        process.stdin.flush()
+        assert process.stdout.readline() == kit.MARK
+        offered = json.loads(process.stdout.readline())
+        assert len(offered["ports"]) == 3
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", offered["ports"][-1]), 30) as connection:
+                assert connection.recv(64).decode() == offered["word"]
+        process.stdin.close()
+        assert json.loads(process.stdout.readline()) == {"closed": True}
+        for port in offered["ports"]:
+            socket.create_server(("", port)).close()
+    assert process.returncode == 0
+
+
+def test_the_first_worker_waits_for_its_port() -> None:
+    with socket.create_server(("", 0)) as held:
+        port = held.getsockname()[1]
+        timer = Timer(1, held.close)
+        timer.start()
+        leader = Leader({"a-0": "one", "b-0": "two"}, ["a-0"], "token", port, 60)
+        leader.close()
+        timer.join()
+
+
 def test_wrong_names_of_machines_are_reported_at_once() -> None:
     wrong = ["", "-oProxyCommand=x", "a b"]
     for name in wrong:
@@ -177,3 +229,18 @@ def test_the_command_line_reports_all_wrong_names_of_machines(causeway: Causeway
         done = causeway(verb[0], "--on", "-oProxyCommand=x,titan-01,a b", *verb[1:])
         assert done.code == 2, done.err
         assert done.err.count("not a name of a machine") == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--no-wait", "--", "true"),
+        ("reserve", "titan-01"),
+        ("reserve", "titan-01", "--for", "soon"),
+        ("reserve", "titan-01", "--end", "--for", "8h"),
+        ("reserve", "-oProxyCommand=x", "--for", "8h"),
+        ("gpus", "--on", "-oProxyCommand=x"),
+    ],
+)
+def test_what_is_refused_before_a_machine_is_asked(causeway: Causeway, words: tuple[str, ...]) -> None:
+    assert causeway(*words).code == 2

@@ -10,7 +10,7 @@ import pytest
 from golden_clusters import golden
 from msgspec import structs
 
-from causeway.cluster.fit import fit
+from causeway.cluster.fit import check_together, fit
 from causeway.cluster.jobset import Submission, jobset
 from causeway.cluster.offer import VERSION, Dashboards, Offer, mounts_of, parse
 from causeway.errors import CausewayError, InputError
@@ -179,6 +179,81 @@ def test_asking_for_more_memory_leaves_out_smaller_machines() -> None:
         fit(small, workers_of(small)[0], replace(found, machines=[]))
 
 
+def problem(made: Job, found: Offer) -> str:
+    """The field of the one that keeps it from being submitted."""
+    with pytest.raises(InputError) as raised:
+        check_together(made, [fit(made, each, found) for each in workers_of(made)])
+    (only,) = raised.value.problems
+    return only.field
+
+
+def small() -> Offer:
+    """Two machines of four GPUs, 40 processors and 200 GiB each, and one of 64 processors without."""
+    machine = replace(
+        next(each for each in offer().machines if each.gpus and each.gpus.gpu_class == "old"),
+        cpu_milli=40_000, memory_mib=200 << 10,
+    )  # fmt: skip
+    assert machine.gpus is not None
+    gpus = replace(machine, count=2, gpus=replace(machine.gpus, count=4))
+    plain = replace(machine, site="us-west-2", count=1, cpu_milli=64_000, gpus=None)
+    return replace(offer(), machines=[gpus, plain], default_priority="low")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"nodes": 8}, None),
+        ({"nodes": 9}, "nodes"),
+        ({"nodes": 3, "gpus": 3}, "nodes"),
+        ({"nodes": 50}, "nodes"),
+        ({"nodes": 1001, "gpus": 0}, "nodes"),
+        ({"nodes": 3, "cpus": 30}, "nodes"),
+        ({"nodes": 4, "where": {"near": "host"}}, None),
+        ({"nodes": 5, "where": {"near": "host"}}, "nodes"),
+        ({"nodes": 60, "gpus": 0, "cpus": 1, "memory": "1 GiB"}, None),
+        ({"nodes": 90, "gpus": 0, "cpus": 1, "memory": "1 GiB", "where": {"near": "site"}}, "nodes"),
+        ({"roles": {"worker": 6, "ps": 3}, "launcher": "none"}, "roles"),
+        ({"roles": {"worker": 6, "ps": {"count": 3, "gpus": 0}}, "launcher": "none"}, None),
+        ({"roles": {"worker": 9}, "launcher": "none"}, "roles.worker.count"),
+    ],
+)
+def test_more_than_all_machines_have_room_for_names_its_field(
+    fields: dict[str, Any], field: str | None
+) -> None:
+    made, found = job(**fields), small()
+    if field is None:
+        check_together(made, [fit(made, each, found) for each in workers_of(made)])
+    else:
+        assert problem(made, found) == field
+
+
+@pytest.mark.parametrize(
+    ("most", "role", "count"),
+    [(41, "worker", 1), (41, "worker", 10), (40, "worker", 11), (38, "evaluator", 1)],
+)
+def test_names_of_pods_are_as_long_as_jobset_admits(most: int, role: str, count: int) -> None:
+    """Those of run 9999: 63 characters, with what Kubernetes adds."""
+
+    def named(length: int) -> Job:
+        return job(name="x" * length, roles={role: count}, gpus=0, launcher="none")
+
+    made, found = named(most), offer()
+    fits = [fit(made, each, found) for each in workers_of(made)]
+    check_together(made, fits)
+    hosts = Submission(f"{made.name}-9999", "user-ada", "ada", made, fits, found, "").hosts[role]
+    assert len(hosts[-1].partition(".")[0] + "-abcde") == 63
+    assert problem(named(most + 1), found) == "name"
+
+
+def test_shared_memory_is_a_part_of_the_memory_that_goes_with_the_gpus() -> None:
+    made, found = job(shm="150 GiB"), small()
+    with pytest.raises(InputError) as raised:
+        fit(made, workers_of(made)[0], found)
+    assert raised.value.problems[0].field == "shm"
+    more = job(shm="150 GiB", memory="160 GiB")
+    assert fit(more, workers_of(more)[0], found).machines
+
+
 def test_a_worker_gets_the_adapters_and_huge_pages_that_go_with_its_gpus() -> None:
     def main(**fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         made = job(**fields)
@@ -217,6 +292,35 @@ def test_a_worker_gets_the_adapters_and_huge_pages_that_go_with_its_gpus() -> No
     assert {"vpc.amazonaws.com/efa", "hugepages-2Mi"} & {*container["resources"]["limits"]} == set()
     assert "FI_PROVIDER" not in {each["name"] for each in container["env"]}
     assert "annotations" not in template["metadata"]
+
+
+def selector(found: Offer, **gpus: Any) -> dict[str, str]:
+    made = job(priority="high", gpus=gpus)
+    fits = [fit(made, each, found) for each in workers_of(made)]
+    run = Submission("x-1", "user-ada", "ada", made, fits, found, "")
+    pod = jobset(run)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return dict(pod.get("nodeSelector", {}))
+
+
+def test_gpus_that_are_joined_within_a_machine_are_found_where_there_are_adapters_too() -> None:
+    found = offer()
+    asked = selector(found, count=8, interconnect="nvswitch")
+    assert asked == {"causeway.dev/interconnect": "nvswitch"}
+    assert selector(found, count=8, interconnect="efa") == {"causeway.dev/efa": "true"}
+    pools = {pool.name: pool.groups[0].labels for pool in golden("research").pools if pool.efa_interfaces}
+    made = job(priority="high", gpus={"count": 8, "interconnect": "nvswitch"})
+    machines = fit(made, workers_of(made)[0], found).machines
+    assert {each.pool for each in machines} >= {*pools} == {"gpu-p4d", "gpu-p5"}
+    for labels in pools.values():
+        assert {"causeway.dev/interconnect": "nvswitch", "causeway.dev/efa": "true"}.items() <= labels.items()
+
+
+def test_of_a_cluster_of_version_1_efa_is_asked_for_by_the_label_that_it_has() -> None:
+    older = written() | {"version": 1}
+    for machine in older["machines"]:
+        if "efa" in machine:
+            machine["gpus"]["interconnect"] = "efa"
+    assert selector(parse(older), count=8, interconnect="efa") == {"causeway.dev/interconnect": "efa"}
 
 
 def test_a_cluster_that_offers_no_adapters_is_not_asked_for_them() -> None:

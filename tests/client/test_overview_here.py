@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -98,3 +100,35 @@ def test_runs_are_shown_compared_and_repeated(causeway: Causeway, folder: Path) 
     with (run / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert causeway("show", "--local", "toy-3", "--json").json["state"] == "running"
+
+
+def test_runs_are_a_table(causeway: Causeway, folder: Path) -> None:
+    program(folder, _TRAIN.replace("time.sleep(3)", "sys.exit(int(sys.argv[1]) - 1)"))
+    (folder / "job.yaml").write_text(
+        "name: toy\nrun: python3 train.py {code}\nrestarts: 0\ntracking: {experiment: ablations}\n"
+    )
+    for code in ("1", "3"):
+        causeway("run", "--local", "job.yaml", "--set", f"code={code}")
+    causeway("run", "--local", "--name", "other", "--", "true")
+    table = causeway("export", "--local")
+    assert table.code == 0, table.err
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(table.out))}
+    assert [*rows] == ["other-1", "toy-2", "toy-1"]
+    assert (rows["toy-1"]["state"], rows["toy-2"]["state"]) == ("done", "failed")
+    assert (rows["toy-1"]["params.code"], rows["other-1"]["params.code"]) == ("1", "")
+    assert rows["toy-1"]["experiment"] == "ablations"
+    assert rows["other-1"]["metrics.loss"] == ""
+
+    assert causeway("export", "--local", "--json", "-o", "runs.json", "toy-*").out == ""
+    found = {each["name"]: each for each in json.loads((folder / "runs.json").read_text())}
+    assert [*found] == ["toy-2", "toy-1"]
+    assert found["toy-1"]["parameters"] == {"code": "1"}
+    assert found["toy-1"]["metrics"]["loss"] == float(rows["toy-1"]["metrics.loss"])
+    assert found["toy-1"]["code"] == rows["toy-1"]["code"] != ""
+    chosen = causeway("export", "--local", "--experiment", "ablations", "--csv").out
+    assert [row["name"] for row in csv.DictReader(io.StringIO(chosen))] == ["toy-2", "toy-1"]
+    assert causeway("export").out == table.out, "without a kubeconfig it is this machine"
+    assert causeway("export", "--local", "--group", "vision").code == 2
+    assert causeway("export", "--local", "toy-9").code == 1
+    assert causeway("export", "--local", "--csv", "--json").code == 2
+    assert causeway("export", "--local", "-o", "none/runs.csv").code == 1

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from client.process import SYSTEM_PYTHON, Causeway, need_torch, program
+
+from causeway.checkpoints import File, Part, Policy
+from causeway.kept import rows
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +166,44 @@ def test_of_a_sharded_checkpoint_all_parts_are_taken_or_none(causeway: Causeway,
     again = causeway("resume", "--local", "--json", first.json["run"])
     assert again.err.count("finds part-0 part-1") == 2, (again.err, [*kept.rglob("*")])
     assert again.err.count("resumes from step-1") == 2
+
+
+def test_checkpoints_are_listed_and_one_is_brought(causeway: Causeway, folder: Path) -> None:
+    program(
+        folder,
+        """
+        import causeway, pathlib
+        for step in (10, 20, 30, 40):
+            causeway.report(step, loss=1.0 if step != 10 else 0.1)
+            with causeway.checkpoint(step) as where:
+                (where / "state").write_text(f"weights of {step}")
+            import time; time.sleep(2.5)
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: saves\nrun: python3 train.py\ngpus: 0\ncheckpoints: {keep: 2, metric: loss}\n"
+    )
+    name = causeway("run", "--local", "--json", "job.yaml").json["run"]
+    listed: list[dict[str, Any]] = json.loads(causeway("checkpoints", "--local", "--json", name).out)
+    assert [(each["name"], each["step"], each["state"]) for each in listed] == [
+        ("step-40", 40, "newest"), ("step-30", 30, "kept"), ("step-10", 10, "best"),
+    ]  # fmt: skip
+    assert {each["bytes"] for each in listed} == {len("weights of 10")}
+    assert all(each["site"] for each in listed)
+    assert "step-40" in causeway("checkpoints", "--local", name).out
+    brought = causeway("get", "--local", name, "--checkpoint", "step-10", "--to", "here")
+    assert brought.code == 0, brought.err
+    assert (folder / "here/step-10/state").read_text() == "weights of 10"
+    refused = causeway("get", "--local", name, "--checkpoint", "step-20")
+    assert (refused.code, "step-40, step-30, step-10" in refused.err) == (2, True)
+
+
+def test_a_checkpoint_of_which_a_part_is_missing_is_not_whole() -> None:
+    def part(worker: str, step: int) -> Part:
+        return Part(worker, f"step-{step}", 1, (File(f"step-{step}/{worker}", 3, "x", step),), sequence=step)
+
+    policy = Policy(("worker-0", "worker-1"))
+    found = rows([part("worker-0", 1), part("worker-1", 1), part("worker-1", 2)], policy)
+    assert [(each.name, each.state, each.size) for each in found] == [
+        ("step-2", "1 of 2 parts", 3), ("step-1", "newest", 6),
+    ]  # fmt: skip

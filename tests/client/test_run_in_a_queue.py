@@ -343,6 +343,55 @@ def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoi
     assert (refused.code, "short-2 is done; causeway rerun short-2" in refused.err) == (1, True)
 
 
+def test_of_a_run_that_failed_another_goes_on_with_its_checkpoint_and_without_one_none_does(
+    ada: Causeway, folder: Path
+) -> None:
+    program(
+        folder,
+        """
+        import causeway, os, sys
+        if resume := os.environ.get("CAUSEWAY_RESUME"):
+            print("begun after", os.path.basename(resume))
+        elif sys.argv[1] == "saves":
+            with causeway.checkpoint(3) as folder:
+                (folder / "model").write_text("x")
+            sys.exit(1)
+        else:
+            sys.exit(1)
+        """,
+    )
+    for what, code in (("saves", 0), ("does-not", 1)):
+        arguments = ("--gpus", "0", "--set", "restarts=0", "--name", what, "--", "python3", "train.py", what)
+        done = ada("run", "--json", *arguments)
+        assert (done.code, done.json["state"]) == (1, "failed"), done.err
+        # What its worker saved is copied before its pod ends; a moment later it is listed as ended.
+        resumed = wait(
+            lambda name=done.json["name"]: (
+                (tried := ada("resume", name, "--json")) and "still run" not in tried.err and tried
+            )
+        )
+        assert resumed.code == code, resumed.err
+    assert json.loads(ada("resume", "saves-1", "--json").out)[0]["continues_as"] == "saves-3"
+    wait(lambda: state(ada, "saves-2") == "done")
+    assert "begun after step-3" in ada("logs", "saves-2").out.splitlines()
+    assert "causeway rerun does-not-1" in resumed.err
+
+
+def test_what_a_run_cost_is_known_when_its_pods_are_gone(ada: Causeway, world: World, folder: Path) -> None:
+    program(folder, "print('ran')")
+    done = ada("run", "--json", "--gpus", "0", "--name", "priced", "--", "python3", "train.py")
+    name, cost = done.json["name"], done.json["cost"]
+    assert cost is not None
+    pods = f"/api/v1/namespaces/user-ada/pods?labelSelector=causeway.dev/run={name}"
+    for pod in world.admin.call("GET", pods)["items"]:
+        path = f"/api/v1/namespaces/user-ada/pods/{pod['metadata']['name']}"
+        world.admin.call("DELETE", path, {"gracePeriodSeconds": 0})
+    wait(lambda: not world.admin.call("GET", pods)["items"])
+    assert ada("show", name, "--json").json["cost"] == pytest.approx(cost, rel=0.01)
+    (row,) = [each for each in yaml.safe_load(ada("ps", "--json").out) if each["name"] == name]
+    assert row["cost"] == pytest.approx(cost, rel=0.01)
+
+
 def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
     ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:

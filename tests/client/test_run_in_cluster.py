@@ -133,6 +133,39 @@ def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
     assert ada("put", name, "not-there").code == 2
 
 
+def test_all_output_of_starts_that_follow_one_another_at_once_is_followed(
+    ada: Causeway, folder: Path
+) -> None:
+    program(
+        folder,
+        """
+        import os, sys
+        print("attempt", os.environ["CAUSEWAY_ATTEMPT"], "of", os.environ["CAUSEWAY_RANK"])
+        sys.exit(3 if os.environ["CAUSEWAY_ATTEMPT"] < "2" else 0)
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: quick\nrun: python3 train.py\ngpus: 0\nnodes: 2\nlauncher: none\nrestarts: 2\n"
+    )
+    done = ada("run", "job.yaml", "--json")
+    assert done.code == 0, done.err
+    said = sorted(line.rpartition(" │ ")[2] for line in done.err.splitlines() if "│ attempt" in line)
+    assert said == [f"attempt {number} of {rank}" for number in range(3) for rank in range(2)]
+    name = done.json["name"]
+    words = {"_CAUSEWAY_COMPLETE": "bash_complete", "COMP_WORDS": "causeway why qui", "COMP_CWORD": "2"}
+    # It waits for the cluster for two seconds at most.
+    wait(lambda: f"plain,{name}" in ada(**words).out.splitlines())
+    refused = ada("logs", "-f", name, "--worker", "worker-9")
+    assert (refused.code, "worker-0, worker-1" in refused.err) == (2, True), refused.err
+    assert ada("logs", name, "--worker", "worker-9").code == 2
+    assert ada("shell", name, "--worker", "worker-9", "--", "true").code == 2
+    # It has ended: what there is of its last start, and of the one that is asked for.
+    last = ada("logs", "-f", name, "--worker", "worker-1")
+    assert (last.code, last.out.splitlines()[0]) == (0, "attempt 2 of 1")
+    first = ada("logs", "-f", name, "--attempt", "0", "--json").out.splitlines()
+    assert {yaml.safe_load(line)["line"] for line in first} == {"attempt 0 of 0", "attempt 0 of 1"}
+
+
 def test_unchanged_code_is_not_sent_again(ada: Causeway, world: World, folder: Path) -> None:
     program(folder, "print('x' * 10)")
     first = ada("run", "--name", "same", "--json", "--", "python3", "train.py")

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 from client.jupyter import JUPYTER, asked, need_jupyter
 from client.process import SYSTEM_PYTHON, Causeway, Finished, need_torch, program, until
-from client.ssh_hosts import ADDRESSES, Lab, labs
+from client.ssh_hosts import ADDRESSES, USERS, Lab, labs
 from client.terminals import Terminal
 from ports import reserved
 
@@ -40,6 +40,7 @@ def nothing_left(lab: Lab) -> Iterator[None]:
     for host in lab.hosts.values():
         host.gpus(2)
         host.run("pkill -KILL -u ada,bob -f runtime.py; pkill -KILL -u ada,bob -f 'kit worker'")
+        host.run("pkill -KILL -u ada,bob -f 'kits/.* reserve'")
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_one_machine_from_start_to_results(lab: Lab, ada: Causeway, folder: Path
         """,
     )
     (folder / "job.yaml").write_text(
-        "name: mnist\nrun: python3 train.py {lr}\ngpus: 2\npriority: high\nlauncher: none\n"
+        "name: mnist\nrun: python3 train.py {lr}\ngpus: 2\nmemory: 1 GiB\nlauncher: none\n"
     )
     # What a login shell says is not an answer.
     (lab["titan-01"].home("ada") / ".bashrc").write_text("echo hello; printf welcome")
@@ -91,15 +92,22 @@ def test_one_machine_from_start_to_results(lab: Lab, ada: Causeway, folder: Path
     assert done.code == 0, done.out + done.err
     assert "on titan-01 gpus 0,1 ['1e-3']" in done.out.splitlines()
     assert "no end" in done.out.splitlines()
-    assert "not used without a cluster: priority" in done.out
+    assert "not used without a cluster: memory" in done.out
     listed: Any = ada("ps", "--on", "titan-01", "--json").json
     assert [each["state"] for each in listed] == ["done"]
     lines = [json.loads(line) for line in ada("logs", "mnist-on-1", "--json").out.splitlines()]
     assert lines[1]["line"] == "no end"
+    assert ada("logs", "-f", "mnist-on-1", "--worker", "worker-9").code == 2
+    assert "no end" in ada("logs", "-f", "mnist-on-1", "--worker", "worker-0").out.splitlines()
     assert ada("get", "mnist-on-1").code == 0
     assert (folder / "mnist-on-1/plots/loss").read_text() == "0.5"
     home = lab["titan-01"].home("ada")
     assert not (home / RUNS / "mnist-on-1").stat().st_mode & 0o077
+    # Code that is there is not sent again.
+    for _ in range(2):
+        assert ada("run", "job.yaml", "--set", "lr=1e-3", "--on", "titan-01").code == 0
+    archives = [(home / RUNS / f"mnist-on-{number}/code.tar.gz").stat() for number in (2, 3)]
+    assert archives[0].st_ino == archives[1].st_ino
     # Another laptop of hers knows it by its machine.
     other = lab.laptop("ada", folder, ada.environment, name="other")  # type: ignore[attr-defined]
     assert "mnist-on-1" not in other("ps").out
@@ -220,12 +228,12 @@ def test_leases_keep_people_apart(lab: Lab, ada: Causeway, bob: Causeway, folder
     train = ("--", "python3", "train.py")
     run = started(ada("run", "--on", "titan-01", "--name", "hers", "--json", "-d", *train))
     said(ada, run, "has 0")
-    two = bob("run", "--on", "titan-01", "--gpus", "2", *train)
+    two = bob("run", "--on", "titan-01", "--no-wait", "--gpus", "2", *train)
     assert two.code == 1
     assert f"1 of 2 GPUs are free; GPU 0 is leased by ada ({run}, since " in two.err
     # The other one is free, until somebody uses it without asking.
     lab["titan-01"].gpus(2, apps=[(1, lab["titan-01"].process.pid)])  # type: ignore[union-attr]
-    used = bob("run", "--on", "titan-01", *train)
+    used = bob("run", "--on", "titan-01", "--no-wait", *train)
     assert "GPU 1 is used by" in used.err
     assert "without a lease" in used.err
     lab["titan-01"].gpus(2)
@@ -242,6 +250,117 @@ def test_leases_keep_people_apart(lab: Lab, ada: Causeway, bob: Causeway, folder
     until(
         lambda: [state(bob, each)["state"] for each in (other, third)], lambda each: each == ["stopped"] * 2
     )
+
+
+def test_who_waits_has_a_place_in_the_queue_and_goes_on_by_itself(
+    lab: Lab, ada: Causeway, bob: Causeway, folder: Path
+) -> None:
+    program(
+        folder,
+        "import os, time; print('has', os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(600)",
+    )
+    words = ("--on", "titan-01", "--gpus", "2", "--launcher", "none", "--json", "-d")
+    train = ("--", "python3", "train.py")
+    run = started(ada("run", "--name", "hers", *words, *train))
+    said(ada, run, "has 0,1")
+    first = started(bob("run", "--name", "his", *words, *train))
+    second = started(ada("run", "--name", "more", *words, *train))
+    waits = until(lambda: state(ada, second), lambda each: "behind" in each["reason"])
+    assert (waits["state"], f"2nd in its queue behind bob ({first}, since " in waits["reason"]) == (
+        "waiting",
+        True,
+    )
+    assert f"GPU 0 is leased by ada ({run}, since " in state(bob, first)["reason"]
+    assert [each["state"] for each in ada("ps", "--json").json if each["name"] == second] == ["waiting"]  # type: ignore[index]
+    # One of a higher priority goes before both, and one that does not wait is told who does.
+    (folder / "job.yaml").write_text("run: python3 train.py\npriority: high\n")
+    urgent = started(ada("run", "job.yaml", "--name", "urgent", *words))
+    until(lambda: state(ada, second)["reason"], lambda reason: "3rd in its queue" in reason)
+    refused = ada("run", "--on", "titan-01", "--no-wait", *train)
+    assert (refused.code, f"is leased by ada ({run}, since " in refused.err) == (1, True), refused.err
+    listed = bob("gpus", "--on", "titan-01", "--json").json
+    assert [(each["user"], each["run"]) for each in listed["gpus"]] == [("ada", run)] * 2
+    assert all(each["until"] > time.time() + 3600 for each in listed["gpus"])
+    assert [each["run"] for each in listed["queue"]] == [urgent, first, second]
+    # One leaves the queue, and the process of another one dies.
+    assert ada("stop", urgent).code == 0
+    until(lambda: state(ada, urgent)["state"], lambda found: found == "stopped")
+    assert lab["titan-01"].run("pkill -KILL -u bob -f 'kit worker'").returncode == 0
+    until(lambda: state(ada, second)["reason"], lambda reason: "1st in its queue" in reason)
+    assert state(bob, first)["state"] == "failed"
+    ada("stop", run)
+    said(ada, second, "has 0,1")
+    assert state(ada, second)["state"] == "running"
+    ada("stop", second)
+    until(lambda: state(ada, second)["state"], lambda found: found == "stopped")
+    # A run that was stopped goes on when it has its GPUs.
+    third = started(bob("run", "--name", "third", *words, *train))
+    said(bob, third, "has 0,1")
+    assert ada("resume", second).code == 0
+    assert state(ada, second)["state"] == "waiting"
+    bob("stop", third)
+    said(ada, second, "has 0,1")
+    ada("stop", second)
+    until(lambda: state(ada, second)["state"], lambda found: found == "stopped")
+
+
+def test_a_run_of_two_machines_waits_for_both_and_keeps_none(
+    ada: Causeway, bob: Causeway, folder: Path
+) -> None:
+    program(folder, "import os, time; print('on', os.uname().nodename, flush=True); time.sleep(600)")
+    train = ("--gpus", "2", "--launcher", "none", "--json", "-d", "--", "python3", "train.py")
+    one = started(ada("run", "--on", "titan-02", "--name", "one", *train))
+    said(ada, one, "on titan-02")
+    pair = started(bob("run", "--on", "titan-01,titan-02", "--nodes", "2", "--name", "pair", *train))
+    waits = until(lambda: state(bob, pair), lambda each: "leased by" in each["reason"])
+    assert (waits["state"], {each["state"] for each in waits["workers"]}) == ("waiting", {"waiting"})
+    free = ada("gpus", "--on", "titan-01", "--json").json
+    assert {each["state"] for each in free["gpus"]} == {"free"}
+    # The other machine is next for it all the same.
+    late = started(ada("run", "--on", "titan-01", "--name", "late", *train))
+    until(lambda: state(ada, late)["reason"], lambda reason: f"behind bob ({pair}, since " in reason)
+    ada("stop", one)
+    text = until(lambda: bob("logs", pair).out, lambda text: text.count("on titan-0") == 2)
+    assert "on titan-01" in text
+    assert state(ada, late)["state"] == "waiting"
+    # A laptop that knows nothing of it stops it while it waits.
+    assert ada("stop", late).code == 0
+    until(lambda: state(ada, late)["state"], lambda found: found == "stopped")
+    bob("stop", pair)
+    until(lambda: state(bob, pair)["state"], lambda found: found == "stopped")
+
+
+def test_a_reservation_is_its_persons_until_its_end(ada: Causeway, bob: Causeway, folder: Path) -> None:
+    program(
+        folder,
+        "import os, time; print('has', os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(600)",
+    )
+    train = ("--on", "titan-01", "--launcher", "none", "--json", "-d", "--", "python3", "train.py")
+    assert ada("reserve", "titan-01").code == 2
+    reserved = ada("reserve", "titan-01", "--for", "8h", "--json")
+    assert (reserved.code, reserved.json[0]["gpus"]) == (0, [0, 1]), reserved.err  # type: ignore[index]
+    refused = bob("reserve", "titan-01,titan-02", "--for", "1h", "--gpus", "2")
+    assert (refused.code, "reserved by ada (until " in refused.err) == (1, True), refused.err
+    there = bob("gpus", "--on", "titan-01,titan-02", "--json").json["gpus"]
+    assert [each["state"] for each in there] == ["reserved"] * 2 + ["free"] * 2, "none is kept of what failed"
+    waits = started(bob("run", "--name", "his", *train))
+    assert "reserved by ada" in until(lambda: state(bob, waits)["reason"], lambda reason: "by ada" in reason)
+    mine = started(ada("run", "--name", "hers", *train))
+    said(ada, mine, "has 0")
+    rows = ada("gpus", "--on", "titan-01", "--json").json["gpus"]
+    assert [(each["state"], each["run"]) for each in rows] == [("leased", mine), ("reserved", None)]
+    # Its end frees what no run is on.
+    assert ada("reserve", "titan-01", "--end", "--json").json[0]["gpus"] == [0, 1]  # type: ignore[index]
+    said(bob, waits, "has 1")
+    assert state(ada, mine)["state"] == "running"
+    for causeway, run in ((ada, mine), (bob, waits)):
+        causeway("stop", run)
+    until(lambda: [each["state"] for each in bob("gpus", "--on", "titan-01", "--json").json["gpus"]],
+          lambda found: found == ["free"] * 2)  # fmt: skip
+    # It ends by itself, too.
+    assert ada("reserve", "titan-01", "--for", "2s").code == 0
+    until(lambda: [each["state"] for each in bob("gpus", "--on", "titan-01", "--json").json["gpus"]],
+          lambda found: found == ["free"] * 2)  # fmt: skip
 
 
 @contextmanager
@@ -269,7 +388,10 @@ def test_a_shell_has_leased_gpus_and_the_code_and_ends_with_its_person(
         terminal.enter("python3 train.py; echo gpus-$CUDA_VISIBLE_DEVICES of $CAUSEWAY_RUN")
         terminal.shows("code is here")
         terminal.shows("gpus-0,1 of shell-on-1")
-        assert "is leased by ada (shell-on-1, since " in bob("run", "--on", "titan-01", "--", "true").err
+        assert (
+            "is leased by ada (shell-on-1, since "
+            in bob("run", "--on", "titan-01", "--no-wait", "--", "true").err
+        )
         # One command beside it, with its own exit code; and a terminal from elsewhere.
         beside = ada("shell", "shell-on-1", "--", "sh", "-c", "echo beside $CUDA_VISIBLE_DEVICES; exit 7")
         assert (beside.code, beside.out) == (7, "beside 0,1\n"), beside.err
@@ -429,7 +551,7 @@ def test_a_notebook_on_leased_gpus_wants_its_token_goes_on_and_ends_when_idle(
             assert asked(url, "kernels", token, b"{}")[0] == 201
             assert (
                 "leased by ada (notebook-on-1"
-                in bob("run", "--gpus", "2", "--on", "titan-01", "--", "true").err
+                in bob("run", "--gpus", "2", "--on", "titan-01", "--no-wait", "--", "true").err
             )
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
@@ -491,9 +613,6 @@ def test_models_and_machines_without_gpus(lab: Lab, ada: Causeway, folder: Path)
     assert "titan-01" in ada("run", "job.yaml", "--on", "titan-02,titan-01").out.splitlines()
 
 
-@pytest.mark.quarantine(
-    reason="cause not known: failed without a real API server, passed with one", since="2026-11-27"
-)
 @pytest.mark.parametrize("lost", ["titan-02", "titan-01"])
 def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Causeway, folder: Path, lost: str) -> None:
     """Homes are apart here, so what the first worker saved has to be brought to the other."""
@@ -523,6 +642,39 @@ def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Causeway, folde
     assert int(begins.pop()) >= 3
     ada("stop", run)
     until(lambda: state(ada, run)["state"], lambda each: each == "stopped")
+
+
+def test_a_full_disk_is_said_and_resume_goes_on_once_there_is_room(
+    lab: Lab, ada: Causeway, folder: Path
+) -> None:
+    program(
+        folder,
+        """
+        import os, sys
+        if os.environ["CAUSEWAY_ATTEMPT"] == "1":
+            with open(os.environ["CAUSEWAY_RESULTS"] + "/big", "wb", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(bytes(4096))
+                except OSError:
+                    sys.exit()
+        print("has room")
+        """,
+    )
+    host, runs = lab["titan-01"], f"/home/ada/{RUNS}"
+    host.become("ada", f"mkdir -p {runs}")
+    host.run(f"mount -t tmpfs -o size=90m,mode=700,uid={USERS['ada']} none {runs}")
+    try:
+        run = started(ada("run", "--on", "titan-01", "--json", "-d", "--", "python3", "train.py"))
+        full = until(lambda: state(ada, run), lambda each: each["state"] == "failed")
+        assert "the disk of titan-01 is full" in full["reason"]
+        assert f"causeway resume {run}" in ada("why", run).out
+        host.run(f"rm {runs}/{run}/results/big")
+        assert ada("resume", run).code == 0
+        until(lambda: state(ada, run)["state"], lambda found: found == "done")
+        assert "has room" in ada("logs", run).out
+    finally:
+        host.run(f"umount -l {runs}")
 
 
 def _image(folder: Path) -> Path:
@@ -607,9 +759,6 @@ _SHARDED = """
     """
 
 
-@pytest.mark.quarantine(
-    reason="cause not known: failed without a real API server, passed with one", since="2026-11-27"
-)
 def test_machines_with_one_home_share_checkpoints(
     folder: Path, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -637,9 +786,6 @@ def test_parts_of_checkpoints_need_one_home(ada: Causeway, folder: Path) -> None
     assert (done.code, "titan-01, titan-02 do not share a home" in done.err) == (1, True)
 
 
-@pytest.mark.quarantine(
-    reason="cause not known: failed without a real API server, passed with one", since="2026-11-27"
-)
 def test_nothing_is_left_where_one_machine_fails(lab: Lab, ada: Causeway, folder: Path) -> None:
     results = "open(os.path.join(os.environ['CAUSEWAY_RESULTS'], 'out'), 'w').write(os.uname().nodename)"
     program(folder, f"import os; print('never'); {results}")

@@ -54,6 +54,15 @@ def test_done(tmp_path: Path) -> None:
     assert (ended.status["exit"], ended.status["lines"], ended.status["role"]) == (0, [], "worker")
 
 
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_a_script_ends_at_its_first_failure_and_may_read_what_is_not_set(tmp_path: Path, shell: str) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / shell).symlink_to(str(shutil.which(shell)))
+    ended = run(tmp_path, 'echo "a$LD_LIBRARY_PATH"; (exit 3); echo b', PATH=str(programs))
+    assert (ended.code, ended.out.splitlines()) == (3, ["a"])
+
+
 def test_a_failure_keeps_its_code_and_last_lines(tmp_path: Path) -> None:
     ended = run(tmp_path, "seq 1 30; echo; exit 3", JOB_COMPLETION_INDEX="2")
     assert ended.code == 3

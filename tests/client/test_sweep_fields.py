@@ -148,6 +148,7 @@ def test_what_is_refused(
     [
         ("{a: {float: [0, 1]}}", "  stop: {rule: asha, max: 27, factor: 5}\n", "factor"),
         ("{a: [1, 2]}", "", "combinations"),
+        ("{a: [1, 2], b: {int: [1, 50]}}", "  sampler: grid\n", "grid"),
         ("{a: {float: [0, 1]}, o: [a, {s: {m: [1, 2]}}]}", "  sampler: gp\n", "m"),
         ("{a: {float: [0, 1]}}", "  sampler: gp\n  stop: median\n", "gp"),
     ],

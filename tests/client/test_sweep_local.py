@@ -80,6 +80,11 @@ def test_bad_trials_are_stopped_early_and_the_best_is_found(
     known = causeway("show", "--local", f"toy-s1-{found['best']}", "--json").json
     assert known["job"]["run"] == f"python3 train.py --lr {ended[found['best']]['parameters']['lr']}"
     assert known["parameters"] == {"lr": str(ended[found["best"]]["parameters"]["lr"])}
+    again = causeway(*found["repeat"].split()[1:])
+    assert (again.code, f"lr={known['parameters']['lr']}" in again.out or "goes on from 0" in again.out) == (
+        0,
+        True,
+    )
     page = search / "toy.html"
     assert causeway("sweep", "show", "--local", "toy-s1", "--html", str(page)).code == 0
     assert page.read_text().count("<path") == 12

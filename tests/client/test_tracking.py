@@ -3,12 +3,15 @@ the embedded S3. Containers of a pod share an address and a folder, as these pro
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -16,9 +19,9 @@ from typing import Any, ClassVar
 
 import botocore.session
 import pytest
-from client.mlflow_server import PYTHON, Mlflow, mlflow, needs_mlflow, parameters, tags
+from client.mlflow_server import PYTHON, ROOT, Mlflow, mlflow, needs_mlflow, parameters, tags
 from client.pods import wait
-from client.process import Causeway
+from client.process import Causeway, Finished
 from client.process import program as write_program
 from client.tracking_pod import pod
 from ports import reserved
@@ -65,7 +68,17 @@ def test_a_program_logs_with_nothing_set_and_the_run_has_its_facts(
         (made.folder / "output/metrics.jsonl").write_text(
             '{"step": 1, "at": 1700000000.5, "metrics": {"reported": 0.5, "odd": NaN}}\n'
             "not a line\n"
-            '{"step": 2, "at": 1700000001.5, "metrics": {"reported": 0.25}}\n'
+            '{"step": 2, "at": 1700000001.5, "metrics": {"reported": 0.25, "no name!": 1}}\n'
+        )
+        # As whoever looks at the run keeps it.
+        started = json.dumps({"image": "lab/torch@sha256:0123", "gpu_models": []}).encode()
+        store(aws).put_object(Bucket="work", Key="runs/user-ada/plain-1/started.json", Body=started)
+        (made.folder / "output/usage.jsonl").write_text(
+            '{"models": ["V100"], "driver": "550"}\n'
+            '{"at": 1700000030.2, "cpus": 2.5, "memory": 3000000, '
+            '"gpus": [{"use": 90.0, "memory": 4096, "total": 16384}, '
+            '{"use": 70.0, "memory": 2048, "total": 16384}]}\n'
+            '{"at": 1700000060.2, "cpus": 2.0, "gpus": [{"use": null, "memory": null, "total": null}]}\n'
         )
         said = made.run("""
             import mlflow, pathlib
@@ -92,12 +105,22 @@ def test_a_program_logs_with_nothing_set_and_the_run_has_its_facts(
     found = run_of(server, "plain-1")
     assert server.history(found["info"]["run_id"], "loss") == [(1, 2.0), (2, 1.0)]
     assert server.history(found["info"]["run_id"], "reported") == [(1, 0.5), (2, 0.25)]
+    used = {each["key"]: each["value"] for each in found["data"]["metrics"] if "system/" in each["key"]}
+    assert used == {
+        "system/gpu_utilization_percentage": 80.0,
+        "system/gpu_memory_usage_megabytes": pytest.approx(6144 * 2**20 / 1e6),
+        "system/gpu_memory_usage_percentage": 18.75,
+        "system/cpus": 2.0,
+        "system/memory_usage_megabytes": 3.0,
+    }
+    assert len(server.history(found["info"]["run_id"], "system/cpus")) == 2
     assert parameters(found) == {"lr": "0.001", "job.gpus.count": "2", "set.lr": "1e-3"}
     assert found["info"]["status"] == "FAILED"
     ours = {name.removeprefix("causeway."): value for name, value in tags(found).items()}
     assert (ours["note"], ours["person"], ours["mlflow.user"]) == ("mine", "ada", "ada")
     assert (ours["site"], ours["gpu"], ours["restarts"]) == ("rack-a", "v100", "1")
     assert (ours["exit"], ours["reason"]) == ("3", "ValueError: nan")
+    assert ours["image_digest"] == "lab/torch@sha256:0123"
     assert float(ours["cost_usd"]) == pytest.approx(2 * float(ours["hours"]), abs=0.01)
     second = run_of(server, "plain-1-second")
     assert second["info"]["experiment_id"] == found["info"]["experiment_id"]
@@ -159,6 +182,49 @@ def test_metrics_survive_the_server_and_the_sidecar_in_order_once_each(
     assert server.history(found["info"]["run_id"], "loss") == [(step, 100.0 - step) for step in range(100)]
     assert parameters(found)["end"] == "reached"
     assert found["info"]["status"] == "FINISHED"
+
+
+_MANY = """
+    import mlflow, time
+    mlflow.start_run()
+    began = time.monotonic()
+    for second in range(72):
+        mlflow.log_metrics({f"m{number:03}": float(second) for number in range(1000)}, step=second)
+        time.sleep(max(0.0, began + second + 1 - time.monotonic()))
+        print(second, flush=True)
+    mlflow.end_run()
+    print("took", round(time.monotonic() - began), flush=True)
+"""
+
+
+def test_a_thousand_metrics_a_second_survive_a_server_that_is_away(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    """For a minute, killed in the midst of what it is sent. In the database each is there once."""
+    with pod(tmp_path / "pod", aws, server.address, "many-1") as made:
+        program = made.begin(_MANY)
+        follow(program, 5)
+        server.kill()
+        try:
+            follow(program, 65)
+        finally:
+            server.start()
+        said, _ = program.communicate(timeout=300)
+        assert program.returncode == 0, said
+        wait(lambda: _counted(server)[0] >= 72_000, 600)
+        made.end()
+    assert _counted(server) == (72_000, 72_000, 72_000, 0, 71)
+
+
+def _counted(server: Mlflow) -> tuple[int, ...]:
+    """Metrics of ``many-1`` as the database has them: all, those that differ, those with the value that was
+    logged, the first and the last step."""
+    with closing(sqlite3.connect(server.folder / "mlflow.db")) as opened:
+        found: tuple[int, ...] = opened.execute(
+            "SELECT count(*), count(DISTINCT key || '/' || step), sum(value = step), min(step), max(step) "
+            "FROM metrics JOIN runs USING (run_uuid) WHERE runs.name = 'many-1'"
+        ).fetchone()
+    return found
 
 
 def test_a_run_that_begins_and_ends_without_the_server_is_sent_by_the_next_one(
@@ -324,6 +390,130 @@ def test_runs_of_this_machine_are_in_a_database_of_their_own(
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert [each["info"]["run_name"] for each in found] == ["here-1"]
+
+
+@contextmanager
+def shown(folder: Path, env: Mapping[str, str], *words: str) -> Iterator[Mlflow]:
+    """``causeway ui``, of this machine."""
+    with reserved(1) as (port,):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "causeway", "ui", *words, "--port", str(port)], cwd=folder, env=env,
+            stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        server = Mlflow(folder, port, None)
+        try:
+            wait(server.is_there, 240)
+            yield server
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def local(environment: Mapping[str, str], folder: Path) -> Callable[..., Finished]:
+    """The client of a Python that has MLflow, too: ``causeway-client[tracking]``."""
+    packages = next((PYTHON.parents[1] / "lib").glob("python3*/site-packages"))
+    path = os.pathsep.join(filter(None, [str(ROOT / "client"), environment.get("PYTHONPATH"), str(packages)]))
+    env = {**environment, "PYTHONPATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"}
+
+    def run(*words: str) -> Finished:
+        done = subprocess.run(
+            [sys.executable, "-m", "causeway", *words], cwd=folder, env=env, capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    run.env = env  # type: ignore[attr-defined]
+    return run
+
+
+def test_a_run_of_this_machine_is_recorded_without_a_line_of_code(
+    folder: Path, home: Path, environment: Mapping[str, str]
+) -> None:
+    causeway = local(environment, folder)
+    write_program(folder, "print('first')")
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        git = ["git", "-C", str(folder), "-c", "user.name=ada", "-c", "user.email=ada@lab.example"]
+        subprocess.run([*git, *words], check=True)
+    write_program(
+        folder,
+        """
+        import causeway, sys
+        for step in range(1500):
+            causeway.report(step, **{"loss": 3.0 - step, "not a name!": 1.0})
+        sys.exit(int(sys.argv[1]))
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: toy\nrun: python3 train.py {code}\nrestarts: 0\ngpus: 0\ntracking: {experiment: ablations}\n"
+    )
+    for code in (0, 4):
+        done = causeway("run", "--local", "job.yaml", "--set", f"code={code}")
+        assert done.code == bool(code), done.err
+    # One that logs by itself, and later one whose record is not made at once, for want of MLflow.
+    write_program(
+        folder,
+        """
+        import mlflow, causeway
+        causeway.report(1, reported=0.5)
+        with mlflow.start_run():
+            mlflow.log_metric("loss", 0.25)
+            with mlflow.start_run(nested=True, run_name="below"):
+                pass
+        """,
+    )
+    own = ("run", "--local", "--name", "toy", "--set", "tracking.experiment=ablations")
+    assert causeway(*own, "--", str(PYTHON), "train.py").code == 0
+    runs = home / ".local/share/causeway/runs"
+    wait(lambda: len([*runs.glob("*/recorded.json")]) == 3, 240)
+    plain = dict(causeway.env)  # type: ignore[attr-defined]
+    plain["PYTHONPATH"] = str(ROOT / "client")
+    said = subprocess.run(
+        [sys.executable, "-m", "causeway", *own, "--", "true"], cwd=folder, env=plain, check=True,
+        capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert "causeway-client[tracking]" in said
+    again = subprocess.run(
+        [sys.executable, "-m", "causeway", *own, "--set", "tracking=false", "--", "true"], cwd=folder,
+        env=plain, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert "causeway-client[tracking]" not in again
+    with shown(folder, causeway.env) as server:  # type: ignore[attr-defined]
+        found = {each["info"]["run_name"]: each for each in server.runs("ablations")}
+        assert {*found} == {"toy-1", "toy-2", "toy-3", "toy-4", "below"}
+        one, two, three, four = (found[f"toy-{number}"] for number in range(1, 5))
+        assert server.history(one["info"]["run_id"], "loss") == [(step, 3.0 - step) for step in range(1500)]
+        assert [each["info"]["status"] for each in (one, two, three, four)] == [
+            "FINISHED", "FAILED", "FINISHED", "FINISHED",
+        ]  # fmt: skip
+        assert {"job.run": "python3 train.py 4", "set.code": "4"}.items() <= parameters(two).items()
+        ours = tags(two)
+        record = json.loads((runs / "toy-2/run.json").read_text())
+        assert (ours["causeway.exit"], ours["causeway.code"]) == ("4", record["code"])
+        assert "+import causeway" in ours["causeway.diff"]
+        assert len(ours["mlflow.source.git.commit"]) == 40
+        # What the program logged, and what is known, are one record.
+        assert server.history(three["info"]["run_id"], "loss") == [(0, 0.25)]
+        assert server.history(three["info"]["run_id"], "reported") == [(1, 0.5)]
+        assert tags(three)["causeway.exit"] == "0"
+
+
+def test_programs_of_another_mlflow_keep_their_database(
+    folder: Path, home: Path, environment: Mapping[str, str]
+) -> None:
+    """One that MLflow refuses for its version: the record is beside it, and the program's is as it was."""
+    causeway = local(environment, folder)
+    database = home / ".local/share/causeway/mlflow/other/mlflow.db"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as made:
+        made.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        made.execute("INSERT INTO alembic_version VALUES ('of-another')")
+        made.commit()
+    before = database.read_bytes()
+    assert causeway("run", "--local", "--name", "other", "--", "true").code == 0
+    recorded = home / ".local/share/causeway/runs/other-1/recorded.json"
+    wait(recorded.exists, 240)
+    assert json.loads(recorded.read_text())["database"] == str(database.with_name("records.db"))
+    assert database.read_bytes() == before
 
 
 def test_autologging_of_a_framework(server: Mlflow, aws: str, tmp_path: Path) -> None:

@@ -58,7 +58,14 @@ class Cluster:
                     "not in it; ask its engineers"
                 ) from None
             raise
-        return parse(json.loads(found["data"]["cluster.json"]))
+        try:
+            values = json.loads(found["data"]["cluster.json"])
+        except (KeyError, TypeError, ValueError):
+            raise UnreachableError(
+                "what the cluster offers can't be read: causeway-system/research has no cluster.json; "
+                "ask its engineers"
+            ) from None
+        return parse(values)
 
     def namespace(self, group: str | None) -> str:
         """Where runs go: a group's namespace, else the context's, else the person's own."""
@@ -81,13 +88,19 @@ class Cluster:
         accept: str = "application/json",
         **query: str,
     ) -> Any:
-        """An answer. RefusedError, UnreachableError."""
+        """An answer. RefusedError; UnreachableError, also for an answer that is not the API's."""
         # A list is a tenth of its size then.
         headers = {**self._headers, "Accept": accept, "Accept-Encoding": "gzip"}
         options: dict[str, Any] = {"headers": headers}
         if body is not None:
             options = {"headers": {**headers, "Content-Type": form}, "body": body}
-        return json.loads(self._request(method, path, query=query, **options).data)
+        return self._read(self._request(method, path, query=query, **options).data)
+
+    def _read(self, data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except ValueError:
+            raise UnreachableError(_not_the_api(self._way.host)) from None
 
     @property
     def host(self) -> str:
@@ -134,7 +147,7 @@ class Cluster:
             for chunk in answer.stream(1 << 16):
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
-                    event = json.loads(line)
+                    event = self._read(line)
                     if event["type"] == "ERROR":
                         said = event["object"]
                         raise RefusedError(
@@ -225,7 +238,9 @@ class Cluster:
             )
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(_away(host, str(getattr(error, "reason", None) or error))) from None
-        if answer.status >= 300:
+        if 300 <= answer.status < 400:  # the API sends nobody elsewhere
+            raise UnreachableError(_not_the_api(host))
+        if answer.status >= 400:
             raise _refused(answer)
         return answer
 
@@ -233,6 +248,14 @@ class Cluster:
 def _away(host: str, reason: str) -> str:
     return (
         f"{host} does not answer ({reason.rpartition('): ')[2].strip()}); are you on the VPN? causeway doctor"
+    )
+
+
+def _not_the_api(host: str) -> str:
+    """Of a hotel that wants a room number, or a proxy."""
+    return (
+        f"something answers for {host}, and it is not the cluster: a page to sign in to a network, or a "
+        "proxy; open any page in a browser, then try again"
     )
 
 

@@ -18,6 +18,8 @@ _SHARE = 0.9
 """Of what pods get of a machine: agents of the cluster run beside."""
 _HUGE_PAGE = 2
 """MiB."""
+_LONGEST = 63
+"""Characters of a pod's name, as JobSet has it."""
 _CPUS, _MEMORY = 2.0, 8 << 30
 """Of a worker without GPUs."""
 
@@ -59,12 +61,77 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
         )
         hint = f"at most {most.cpu_milli // 1000} and {format_size(most.memory_mib << 20)}"
         raise InputError([Problem("job", "memory", what, hint)])
+    if job.shm and job.shm > memory:
+        what = f"{format_size(job.shm)} is more than the memory of a worker, {format_size(memory)}"
+        raise InputError([Problem("job", "shm", what, "it is a part of it; set memory, too")])
     by_price = sorted(left, key=lambda each: _price(each, gpus.count, cpus))
     fabric = None
     if gpus.count and gpus.interconnect == EFA:
         shares = [_fabric_share(machine, gpus.count) for machine in left]
         fabric = Fabric(min(each.adapters for each in shares), min(each.huge_pages_mib for each in shares))
     return Fit(workers, by_price, cpus, memory, fabric)
+
+
+def check_together(job: Job, fits: Sequence[Fit]) -> None:
+    """That all workers can be there at once, and have names. InputError that names the fields."""
+    problems = [*_names(job, fits), *_room(job, fits)]
+    if problems:
+        raise InputError(problems)
+
+
+def _names(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
+    """JobSet refuses a name with which that of a pod, ``resnet-9999-worker-0-7-abcde``, would be longer than
+    a label of DNS (RFC 1035; ``jobset_webhook.go``, ValidateCreate)."""
+    number = f"-s99-{job.sweep.trials}" if job.sweep else "-9999"
+    for each in fits:
+        role, count = each.workers.role, each.workers.count
+        most = _LONGEST - len(f"{number}-{role}-0-{count - 1}-abcde")
+        if len(job.name) > most:
+            what = (
+                f"{job.name} has {len(job.name)} characters, and runs of {count} x {role} have {most} at most"
+            )
+            yield Problem("job", "name", what, "the names of their pods begin with it")
+            return
+
+
+def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
+    """Where not even an empty cluster, and with its pools at their largest, has room for all of a role, or
+    for the GPUs of all roles."""
+    for each in fits:
+        workers, most = each.workers, _most(each, job.where.near)
+        if workers.count > most:
+            field = f"roles.{workers.role}.count" if job.roles else "nodes"
+            count = workers.gpus.count
+            gpus = f" with {count} GPU{'s' * (count > 1)} each" if count else ""
+            what = f"{workers.count} workers{gpus} never start: the machines that fit have room for {most}"
+            yield Problem("job", field, what, f"at most {most}, or ask for less for each of them")
+            return
+    # By identity: two kinds of machines may look alike.
+    machines = {id(machine): machine for each in fits if each.workers.gpus.count for machine in each.machines}
+    there = sum(machine.count * machine.gpus.count for machine in machines.values() if machine.gpus)
+    wanted = sum(each.workers.count * each.workers.gpus.count for each in fits)
+    if wanted > there:
+        what = f"all workers together ask for {wanted} GPUs, and the machines that fit have {there}"
+        yield Problem("job", "roles", what)
+
+
+def _most(fit: Fit, near: str | None) -> int:
+    """How many workers of a role there can be at once."""
+    sites: dict[str, int] = {}
+    for machine in fit.machines:
+        room = _workers_on(machine, fit)
+        if near == "host":
+            sites[machine.site] = max(sites.get(machine.site, 0), room)
+        else:
+            sites[machine.site] = sites.get(machine.site, 0) + machine.count * room
+    return max(sites.values()) if near else sum(sites.values())
+
+
+def _workers_on(machine: Machine, fit: Fit) -> int:
+    """How many workers of a role one machine has room for."""
+    gpus = fit.workers.gpus.count
+    room = min(machine.cpu_milli // max(round(fit.cpus * 1000), 1), (machine.memory_mib << 20) // fit.memory)
+    return min(room, machine.gpus.count // gpus) if gpus and machine.gpus else room
 
 
 _Demand = tuple[str, Callable[[Machine], bool], str]
@@ -99,11 +166,11 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
         what = f"no GPU there has {format_size(memory)}"
         yield "gpus.memory", _with(lambda has: has.memory_mib << 20 >= memory), what
     if (interconnect := gpus.interconnect) is not None:
-        what = f"no machine there has {interconnect}"
-        yield "gpus.interconnect", _with(lambda has: has.interconnect == interconnect), what
         if interconnect == EFA:
-            what = "pods get no adapters there: the cluster is older than this program"
-            yield "gpus.interconnect", lambda each: each.fabric is not None, what
+            yield "gpus.interconnect", lambda each: each.fabric is not None, "pods get no adapters there"
+        else:
+            what = f"no machine there has {interconnect}"
+            yield "gpus.interconnect", _with(lambda has: has.interconnect == interconnect), what
     yield "gpus.count", _with(lambda has: has.count >= gpus.count), f"no machine there has {gpus.count} GPUs"
 
 

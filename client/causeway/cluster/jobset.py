@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causeway.cluster.fit import Fit
+from causeway.cluster.fit import EFA, Fit
 from causeway.cluster.labels import (
     ADAPTERS,
     API,
@@ -74,6 +74,11 @@ _ATTEMPT = {
     "name": "CAUSEWAY_ATTEMPT",
     "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"}},
 }
+_REGION = {
+    "name": "CAUSEWAY_REGION",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/region']"}},
+}
+"""Kubernetes writes the node's on its pods (admission plugin PodTopologyLabels)."""
 _PACKAGES = f"{_HOME}/python"
 TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
 _API_TOKEN = "/var/run/secrets/tracking"  # noqa: S105  a folder
@@ -253,7 +258,7 @@ def _job(made: Submission, fit: Fit) -> dict[str, Any]:
 
 def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
     job = made.job
-    selector = _selector(fit.workers.gpus)
+    selector = _selector(fit)
     affinity = _affinity(job, fit.workers.gpus)
     return {
         "restartPolicy": "Never",
@@ -328,8 +333,14 @@ def _claims(made: Submission) -> list[dict[str, Any]]:
     return [{"name": each["claimName"], "persistentVolumeClaim": each} for each in sources]
 
 
-def _selector(gpus: Gpus) -> dict[str, str]:
+def _selector(fit: Fit) -> dict[str, str]:
+    gpus = fit.workers.gpus
     asked = {"gpu-model": gpus.model, "gpu-class": gpus.class_, "interconnect": gpus.interconnect}
+    if fit.fabric is not None and not any(
+        each.gpus and each.gpus.interconnect == EFA for each in fit.machines
+    ):
+        # Else the cluster is older, and its nodes have no label of their own for it.
+        asked |= {"interconnect": None, "efa": "true"}
     return {f"{OURS}/{label}": value for label, value in asked.items() if value is not None and gpus.count}
 
 
@@ -403,6 +414,8 @@ def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
     if record := _record(made):
         own["env"] += sidecars_environment(record, f"{_API_TOKEN}/token", _alias(made))
         own["volumeMounts"].append({"name": "tracking", "mountPath": _API_TOKEN, "readOnly": True})
+    else:
+        own["env"].append(_REGION)
     return {
         "name": "keep",
         # A sidecar: started before the job's container, asked to end after it.

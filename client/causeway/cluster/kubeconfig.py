@@ -78,8 +78,18 @@ def read(path: str | None) -> Way:
     except OSError as error:
         raise UnreachableError(f"no kubeconfig: {file}: {error.strerror or error}; {_HINT}") from None
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-        raise UnreachableError(f"no kubeconfig: {file} can't be used: {what}; {_HINT}") from None
+        raise UnreachableError(f"no kubeconfig: {file} can't be used: {_what(error)}; {_HINT}") from None
+
+
+def _what(error: Exception) -> str:
+    """What is wrong with a kubeconfig."""
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]}"
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1} is not YAML: {error.problem}"
+    if isinstance(error, TypeError | AttributeError):  # a text where a mapping is meant, or nothing
+        return "its form is another"
+    return " ".join(str(error).split())
 
 
 def of_pod() -> Way:
@@ -103,8 +113,16 @@ def configuration(path: str | None) -> Any:
     made = Configuration()
     try:
         load_kube_config(path, client_configuration=made)
-    except ConfigException as error:
-        raise UnreachableError(f"no kubeconfig: {str(error).rstrip('.')}; {_HINT}") from None
+    except (
+        ConfigException,
+        yaml.YAMLError,
+        OSError,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise UnreachableError(f"no kubeconfig: {_what(error).rstrip('.')}; {_HINT}") from None
     return made
 
 

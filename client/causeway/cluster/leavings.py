@@ -41,6 +41,34 @@ def attempts(store: Store, run: str) -> list[Attempt]:
     return [Attempt(number, parts[number], ends.get(number, {})) for number in sorted(parts)]
 
 
+@dataclass(frozen=True)
+class Start:
+    """One start of a worker: a run that was preempted begins again without another attempt."""
+
+    worker: str
+    attempt: int
+    at: int
+    """By the clock of its machine, in seconds since the epoch."""
+    parts: Sequence[Kept]
+    """Its output, in order."""
+
+
+def starts(store: Store, run: str) -> list[Start]:
+    """Of all workers of a run, the first one first, of those that left output."""
+    found: dict[tuple[int, int, str], list[Kept]] = {}
+    for kept in store.kept(run, "logs/"):
+        worker, number, name = kept.name.split("/")
+        at, _, part = name.partition("-")
+        if part.endswith(".log"):
+            found.setdefault((int(number), int(at), worker), []).append(kept)
+    return [Start(worker, number, at, found[number, at, worker]) for number, at, worker in sorted(found)]
+
+
+def lines(store: Store, start: Start) -> list[str]:
+    """The output of one start, without its times."""
+    return [text for _, _, text in _lines(store, start.worker, start.parts)]
+
+
 def output(store: Store, attempt: Attempt) -> Iterator[tuple[str, str, str]]:
     """(time, worker, line) of all its workers, by time."""
     return merge(*(_lines(store, worker, parts) for worker, parts in attempt.parts.items()))

@@ -15,7 +15,7 @@ from causeway.errors import CausewayError, InputError, Problem
 if TYPE_CHECKING:
     from causeway.job import Job  # pydantic's models: they take longer than a list of runs
 
-VERSION = 1
+VERSION = 2
 """The newest form that this program knows."""
 
 _KEEP_DAYS = 7
@@ -32,6 +32,7 @@ class GpuOffer:
     """Of each."""
     gpu_class: str
     interconnect: str | None
+    """What connects them. In version 1, ``efa`` where the machine has adapters, whatever else it has."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+from platformdirs import user_cache_path
 
 from causeway.cluster.blocked import blocked
 from causeway.cluster.connection import Cluster, RefusedError
@@ -30,13 +36,16 @@ from causeway.cluster.prices import of_worker
 from causeway.errors import CausewayError
 from causeway.units import exact_duration, parse_cpus
 
-_TRIES = 50
+_TRIES, _GUESSES = 50, 5
+"""Names that are tried, and those of them before all are listed."""
+_DAY = 86400.0
 _AT_ONCE = 8
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 _OF_ONE_LIST = 100
 """Objects that are chosen by their uids, in one address."""
 _UTC = timezone.utc
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=_UTC)
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _LIMIT = re.compile(
@@ -75,6 +84,9 @@ class Worker:
     """What its container runs, as the kubelet says, with the digest; empty before it runs."""
     blocked: str = ""
     """Why it can't start, and what to do, of one whose image or Secret can't be had."""
+    attempt: int = 0
+    """The restarts of its run that were before it."""
+    created: datetime = _LONG_AGO
 
 
 @dataclass(frozen=True)
@@ -109,35 +121,31 @@ class Run:
     """The reference of its image."""
     waits_for: str = ""
     """Why it does not run, of one that is queued, starts or was stopped."""
+    hourly_price: float | None = None
+    """USD, of all its workers where they are; None where some have no machine, or a price is not known. What
+    was kept of it while they were there: ``cluster.started``."""
+    attempt: int = 0
+    """Its starts after the first, those that do not count included; not those after it was preempted."""
 
     @property
     def cost(self) -> float | None:
         """USD so far, at the price of where its workers are now or were last; None if it is not known."""
         if not self.seconds:
             return 0.0
-        prices = [each.hourly_price for each in self.workers]
-        known = [price for price in prices if price is not None]
-        return sum(known) * self.seconds / 3600 if prices and len(known) == len(prices) else None
-
-
-def new_name(cluster: Cluster, namespace: str, base: str) -> str:
-    """``resnet`` → ``resnet-4`` where 3 is the last one that is there."""
-    pattern = re.compile(rf"{re.escape(base)}-(\d+)")
-    numbers = [
-        int(match[1])
-        for each in _list(cluster, namespace, only="metadata")
-        if (match := pattern.fullmatch(_name(each)))
-    ]
-    return f"{base}-{max(numbers, default=0) + 1}"
+        return None if self.hourly_price is None else self.hourly_price * self.seconds / 3600
 
 
 def submit(cluster: Cluster, namespace: str, base: str, make: Callable[[str], Mapping[str, Any]]) -> str:
-    """Create the object that ``make(name)`` gives, with the next free name, which is returned."""
-    name = new_name(cluster, namespace, base)
-    for _ in range(_TRIES):
-        if _created(cluster, namespace, make(name)):
-            return name
-        name = f"{base}-{int(name.rpartition('-')[2]) + 1}"
+    """Create the object that ``make(name)`` gives, with the next free name, which is returned: ``resnet`` →
+    ``resnet-4`` where 3 is the last one."""
+    number = _next_number(cluster, namespace, base)
+    for tried in range(_TRIES):
+        if tried == _GUESSES:  # others have submitted many since
+            number = max(number, _listed_number(cluster, namespace, base))
+        if _created(cluster, namespace, make(f"{base}-{number}")):
+            _remember_number(cluster, namespace, base, number)
+            return f"{base}-{number}"
+        number += 1
     raise CausewayError(f"no free name for {base} in {namespace}")
 
 
@@ -146,7 +154,9 @@ def submit_all(
 ) -> Iterator[str]:
     """Create an object of each, several at a time; gives their names, in that order. After an error no other
     is begun."""
-    first = int(new_name(cluster, namespace, base).rpartition("-")[2])
+    first = _next_number(cluster, namespace, base)
+    # What is left of these to `submit` comes after them.
+    _remember_number(cluster, namespace, base, first + len(makes) - 1)
 
     def one(at: int) -> str:
         name = f"{base}-{first + at}"
@@ -161,6 +171,41 @@ def submit_all(
                 yield each.result()
         finally:
             together.shutdown(cancel_futures=True)
+
+
+def _next_number(cluster: Cluster, namespace: str, base: str) -> int:
+    """That of the next run, as far as this program knows. It need not be free: who creates it finds out."""
+    path = _numbers(cluster, namespace, base)
+    try:
+        # Runs that others submitted since may be gone by now, but not within a day.
+        if time.time() - path.stat().st_mtime < _DAY:
+            return int(path.read_text(encoding="ascii")) + 1
+    except (OSError, ValueError):
+        pass
+    return _listed_number(cluster, namespace, base)
+
+
+def _listed_number(cluster: Cluster, namespace: str, base: str) -> int:
+    """The one after the last of those that are there."""
+    pattern = re.compile(rf"{re.escape(base)}-(\d+)")
+    numbers = [
+        int(match[1])
+        for each in _list(cluster, namespace, only="metadata")
+        if (match := pattern.fullmatch(_name(each)))
+    ]
+    return max(numbers, default=0) + 1
+
+
+def _remember_number(cluster: Cluster, namespace: str, base: str, number: int) -> None:
+    """In the cache, where nothing is missed."""
+    path = _numbers(cluster, namespace, base)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(number), encoding="ascii")
+
+
+def _numbers(cluster: Cluster, namespace: str, base: str) -> Path:
+    return user_cache_path("causeway") / "numbers" / quote(cluster.host, safe="") / namespace / base
 
 
 def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
@@ -207,7 +252,7 @@ def trials(cluster: Cluster, namespace: str) -> list[Trials]:
 def _columns(cluster: Cluster, namespace: str) -> Iterator[tuple[Any, bool, str]]:
     """Of trials, the columns that ``kubectl get jobset`` prints: metadata, whether it is suspended, how it
     ended."""
-    query = {"labelSelector": SWEEP, "limit": "500", "includeObject": "Metadata"}
+    query = {"labelSelector": SWEEP, "includeObject": "Metadata", **_CACHED}
     while True:
         page = cluster.call("GET", path_of(namespace), accept=_TABLE, **query)
         names = [each["name"] for each in page["columnDefinitions"]]
@@ -226,10 +271,12 @@ def runs(cluster: Cluster, namespace: str, *, sweep: str | None = None) -> list[
     trials."""
     chosen = f"{SWEEP}={sweep}" if sweep else f"{RUN},!{SWEEP}"
     with ThreadPoolExecutor(3) as together:  # all of them wait for the API, most of the time
-        listed = together.submit(lambda: [*items(cluster, path_of(namespace), labelSelector=chosen)])
+        jobsets = items(cluster, path_of(namespace), labelSelector=chosen, **_CACHED)
+        listed = together.submit(lambda: [*jobsets])
         queued = together.submit(_workloads, cluster, namespace)
         pods: dict[str, list[Any]] = {}
-        for pod in items(cluster, f"/api/v1/namespaces/{namespace}/pods", labelSelector=chosen):
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for pod in items(cluster, path, labelSelector=chosen, **_CACHED):
             pods.setdefault(pod["metadata"]["labels"][RUN], []).append(pod)
         place = _placing(cluster, [pod for of_run in pods.values() for pod in of_run])
         workloads = queued.result()
@@ -291,7 +338,7 @@ def places(workers: Sequence[Worker]) -> str:
 def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
     """Run → its Workload, by which Kueue queues it."""
     found = {}
-    for each in items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads"):
+    for each in items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads", **_CACHED):
         for owner in each["metadata"].get("ownerReferences", ()):
             if owner["kind"] == "JobSet":
                 found[owner["name"]] = each
@@ -329,10 +376,15 @@ def _list(cluster: Cluster, namespace: str, *, only: str = "") -> Iterator[Any]:
     return items(cluster, path_of(namespace), only=only, labelSelector=RUN)
 
 
+_CACHED = {"resourceVersion": "0"}
+"""Of a list: as the API server has it in memory, which is a moment old at most. What is current it reads from
+etcd, and decodes each object: ten times as long (Kubernetes API Concepts, "Resource versions")."""
+
+
 def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
     """The objects of a list; none of a kind that is not installed. ``only``: ``metadata``, where the rest is
-    not looked at."""
-    query = {**query, "limit": "500"}
+    not looked at. ``**_CACHED``: of many objects, for a person who looks at them."""
+    query = query if "resourceVersion" in query else {**query, "limit": "500"}
     while True:
         try:
             page = cluster.call("GET", path, accept=_METADATA if only else "application/json", **query)
@@ -360,7 +412,7 @@ def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
     """Looks at the nodes once, if any pod has one."""
     nodes: dict[str, Mapping[str, str]] = {}
     if any(pod["spec"].get("nodeName") for pod in pods):
-        for node in items(cluster, "/api/v1/nodes", only="metadata"):
+        for node in items(cluster, "/api/v1/nodes", only="metadata", **_CACHED):
             nodes[_name(node)] = node["metadata"].get("labels", {})
     machines = cluster.offer.machines
 
@@ -404,7 +456,28 @@ def _run(found: Any, pods: Sequence[Any], workload: Any, place: _Place) -> Run:
         repeats=annotations.get(EXACTLY, ""),
         image=_image(found),
         waits_for=_waits_for(about, state, reason, workload, workers),
+        hourly_price=_hourly(found, workers),
+        attempt=int(status.get("restarts", 0)),
     )
+
+
+def _hourly(found: Any, workers: Sequence[Worker]) -> float | None:
+    """USD of all that a run, a JobSet of the API, has its machines do; None before all have one, and when
+    some are gone."""
+    count = sum(
+        each.get("replicas", 1) * each["template"]["spec"].get("parallelism", 1)
+        for each in found["spec"]["replicatedJobs"]
+    )
+    prices = [each.hourly_price for each in newest(workers) if each.hourly_price is not None]
+    return sum(prices) if len(prices) == count else None
+
+
+def newest(workers: Sequence[Worker]) -> list[Worker]:
+    """Of each rank the last pod: one that was lost with its machine may still be listed."""
+    last: dict[str, Worker] = {}
+    for each in sorted(workers, key=lambda one: one.created):
+        last[f"{each.role}-{each.rank}"] = each
+    return [each for each in workers if last[f"{each.role}-{each.rank}"] is each]
 
 
 def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequence[Worker]) -> str:
@@ -444,9 +517,10 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
                 f"it ran for all of its `time`, {exact_duration(int(time))}",
             )
         return "stopped", _changed(evicted), _could_not_start(found, evicted)
-    started = [each.started for each in workers if each.state == "running" and each.started]
-    if started:
-        return "running", min(started), ""
+    # Where some have ended, others go on, or the last of them is just being counted.
+    begun = [each for each in newest(workers) if each.state in ("running", "done", "failed")]
+    if begun:
+        return "running", min((each.started for each in begun if each.started), default=None), ""
     return "starting", _changed(_conditions(workload or {}).get("Admitted")), ""
 
 
@@ -535,6 +609,8 @@ def _worker(pod: Any, place: _Place) -> Worker:
         gpu_model=model,
         image=main.get("imageID", ""),
         blocked=str(blocked(pod) or "") if state == "starting" else "",
+        attempt=int(about.get("annotations", {}).get("jobset.sigs.k8s.io/restart-attempt") or 0),
+        created=_time(about["creationTimestamp"]),
     )
 
 

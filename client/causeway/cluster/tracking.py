@@ -10,12 +10,12 @@ from causeway.cluster.fit import Fit
 from causeway.cluster.offer import Tracking
 from causeway.cluster.prices import hourly
 from causeway.code.source import Source
-from causeway.job import Job, flat, written
-from causeway.tracking.record import LONGEST, LONGEST_TAG, Place, Record
+from causeway.described import parameters_of, tags_of
+from causeway.job import Job
+from causeway.tracking.record import Place, Record
 from causeway.tracking.relay import PORT
 from causeway.workers import ends_with
 
-_NOT_RECORDED = ("name", "secrets", "tracking")
 _ADDRESS = f"http://127.0.0.1:{PORT}"
 _UID = "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"
 """A name may come again; this does not."""
@@ -41,42 +41,21 @@ def record_of(
     ours = {
         "run": run,
         "namespace": namespace,
-        "person": person,
         "code": digest,
         "image": image,
         "gpus": str(gpus),
         "workers": str(sum(each.workers.count for each in fits)),
-        "diff": source.diff,
-        "diff_lines": str(source.changed) if source.commit else "",
     }
-    theirs = {
-        "user": person,
-        "source.type": "JOB",
-        "source.name": job.run,
-        "source.git.commit": source.commit,
-        "source.git.branch": source.branch,
-    }
-    tags = {f"causeway.{name}": value for name, value in ours.items()}
-    tags |= {f"mlflow.{name}": value for name, value in theirs.items()}
     return Record(
         url=tracking.url,
         workspace=namespace,
         run=run,
         experiment=job.tracking.experiment or job.name,
         worker=f"{ends_with([each.workers for each in fits])}-0",
-        parameters=_parameters(job, given),
-        tags={name: value[:LONGEST_TAG] for name, value in tags.items() if value},
+        parameters=parameters_of(job, given),
+        tags=tags_of(job, source, person, ours),
         places=dict(_places(fits)),
     )
-
-
-def _parameters(job: Job, given: Mapping[str, str]) -> dict[str, str]:
-    """Fields of the job file, and what was filled in. Their names begin so that a program may log its own
-    ``lr``: MLflow refuses a second value."""
-    fields = {name: value for name, value in written(job).items() if name not in _NOT_RECORDED}
-    found = {f"job.{name}": text for name, text in flat(fields).items()}
-    found |= {f"set.{name}": value for name, value in given.items()}
-    return {name: text[:LONGEST] for name, text in found.items() if text}
 
 
 def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:

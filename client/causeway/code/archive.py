@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from causeway.code.tree import Entry
-from causeway.errors import CausewayError
+from causeway.code.tree import Entry, unreadable
+from causeway.errors import CausewayError, InputError
 
 _LEVEL = 1
 """gzip's: 6 takes four times as long for a tenth less."""
@@ -55,7 +55,7 @@ def _tar(folder: Path, entries: Iterable[Entry]) -> Iterator[bytes]:
             info.type, info.linkname = tarfile.SYMTYPE, entry.link
             opened: contextlib.AbstractContextManager[IO[bytes] | None] = contextlib.nullcontext()
         else:
-            opened = (folder / entry.path).open("rb", buffering=0)
+            opened = _opened(folder, entry.path)
         with opened as file:
             if file is not None:
                 info.size = os.fstat(file.fileno()).st_size
@@ -64,6 +64,16 @@ def _tar(folder: Path, entries: Iterable[Entry]) -> Iterator[bytes]:
                 yield part
     end = 2 * tarfile.BLOCKSIZE
     yield bytes(end + -(length + end) % tarfile.RECORDSIZE)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, path: str) -> Iterator[IO[bytes]]:
+    """A file to read. InputError where that fails."""
+    try:
+        with (folder / path).open("rb", buffering=0) as file:
+            yield file
+    except OSError as error:
+        raise InputError([unreadable(folder, path, error)]) from None
 
 
 def _file(info: tarfile.TarInfo, file: IO[bytes] | None) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from causeway.code.tree import Entry, ignoring
+from causeway.code.tree import Entry, ignoring, unreadable
 from causeway.errors import Problem
 
 _NAMES = (
@@ -59,10 +59,14 @@ _LARGEST = 1 << 20
 
 
 def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
-    """One problem a file."""
+    """One problem a file: what is a secret, and what can't be read."""
     found = []
     for entry in entries:
-        what = _by_name(entry.path) or _by_contents(folder, entry)
+        try:
+            what = _by_name(entry.path) or _by_contents(folder, entry)
+        except OSError as error:
+            found.append(unreadable(folder, entry.path, error))
+            continue
         if what:
             hint = f"ignore it: {ignoring(entry.path)}; or ship it with --allow-secrets"
             found.append(Problem(str(folder / entry.path), "", f"looks like {what}", hint))

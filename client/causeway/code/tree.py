@@ -56,7 +56,7 @@ def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[st
 def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Tree:
     """What is shipped, and what is not though it could be. InputError for what can't be."""
     if not folder.is_dir():
-        raise InputError([Problem(str(folder), "code", "not a folder")])
+        raise InputError([Problem(str(folder), "code", f"{folder} is not a folder")])
     rules = _Rules([*_own_patterns(folder), *exclude], include)
     environments = set[str]()
     entries, problems, left_out = [], [], dict[str, None]()
@@ -74,6 +74,9 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
             link = str(full.readlink()) if full.is_symlink() else None
         except FileNotFoundError:
             continue  # tracked by git, and deleted
+        except OSError as error:
+            problems.append(unreadable(folder, path, error))
+            continue
         if link is not None:
             if _leaves(path, link):
                 hint = f"ignore it: {ignoring(path)}"
@@ -85,6 +88,12 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
     if problems:
         raise InputError(problems)
     return Tree(entries, [*left_out])
+
+
+def unreadable(folder: Path, path: str, error: OSError) -> Problem:
+    """That a file of the folder can't be read."""
+    what = f"can't be read: {error.strerror or error}"
+    return Problem(str(folder / path), "", what, f"ignore it: {ignoring(path)}")
 
 
 def ignoring(path: str) -> str:
@@ -140,8 +149,19 @@ class _Rules:
 
 
 def _own_patterns(folder: Path) -> list[str]:
+    """Of ``.causewayignore``. InputError for one that can't be read: what it names must not be shipped."""
     file = folder / IGNORE_FILE
-    return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    if not file.is_file():
+        return []
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError([Problem(str(file), "", f"can't be read: {error.strerror or error}")]) from None
+    try:
+        return data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError([Problem(f"{file}:{line}", "", "not UTF-8", "save it as UTF-8")]) from None
 
 
 def _paths(folder: Path, *, ignored: bool) -> Iterator[tuple[str, str]]:
@@ -210,7 +230,11 @@ def _git(folder: Path, repository: Path, *options: str) -> list[str]:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    for parent, folders, files in os.walk(folder):
+    def fails(error: OSError) -> None:
+        path = Path(error.filename).relative_to(folder).as_posix()
+        raise InputError([unreadable(folder, f"{path}/", error)])
+
+    for parent, folders, files in os.walk(folder, onerror=fails):
         if "pyvenv.cfg" in files:
             folders.clear()
             files = ["pyvenv.cfg"]

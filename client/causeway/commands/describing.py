@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.text import Text
 
 from causeway.cluster.runs import Run, Worker
+from causeway.errors import CausewayError, InputError, Problem
 
 if TYPE_CHECKING:
     from causeway.job import Code
@@ -19,6 +20,8 @@ _STYLES = {
     "done": "green", "failed": "red", "timed-out": "red", "running": "cyan", "queued": "yellow",
     "stopped": "yellow",
 }  # fmt: skip
+_MOST = 8
+"""Names of workers that a message has."""
 
 
 def state_of(run: Run, *, named: bool = True) -> Text:
@@ -40,6 +43,25 @@ def counted(workers: Sequence[Worker]) -> str:
 def short(worker: Worker) -> str:
     """``worker-3``."""
     return f"{worker.role}-{worker.rank}"
+
+
+def names_of_workers(run: Run) -> list[str]:
+    """Of those that its job has, ``worker-0`` and so on, whether they run or not."""
+    from causeway.job import Job
+    from causeway.workers import workers_of
+
+    try:
+        roles = workers_of(Job.model_validate(run.job))
+    except (CausewayError, ValueError):  # of another version of this program
+        return sorted({short(each) for each in run.workers})
+    return [f"{each.role}-{rank}" for each in roles for rank in range(each.count)]
+
+
+def check_worker(worker: str | None, names: Sequence[str]) -> None:
+    """InputError for one that a run does not have."""
+    if worker is not None and names and worker not in names:
+        there = ", ".join(names[:_MOST]) + (f" … {names[-1]}" if len(names) > _MOST else "")
+        raise InputError([Problem("--worker", "", f"there is no {worker}", f"there are: {there}")])
 
 
 def first(worker: Worker | None) -> dict[str, Any] | None:

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from causeway.job import Code
 
 
-_CURES = {
-    "OOMKilled": "more memory is asked for with `memory:`",
-    78: "it would fail again: install what is missing (`python:`), or use another `image:`",
-}
+_CURES = (
+    (re.compile(r"OOMKilled"), "more memory is asked for with `memory:`"),
+    (
+        re.compile(r"ImportError|ModuleNotFoundError|No module named|finding module specification"),
+        "it would fail again: install what is missing (`python:`), or use another `image:`",
+    ),
+    (re.compile(r"code is not what was submitted|can't be unpacked"), "submit it again: causeway run"),
+)
+"""What a reason says → what to do."""
 _MODULE = re.compile(r"No module named '?(?P<name>\w[\w.]*)")
 _NO_TORCH = (
     "torchrun starts `python …` on more than one GPU, and the image has no PyTorch: set `launcher: none`,"
@@ -40,11 +45,8 @@ def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[Fa
         out.print(Text(f"  {reason}", style="bold"))
     for line in first.get("lines", ()):
         out.print(Text(f"  {line}"))
-    cure = (
-        _cure_of_import(str(reason or ""), code)
-        or _CURES.get(str(reason))
-        or _CURES.get(first.get("exit", 0))
-    )
+    cures = (text for said, text in _CURES if said.search(str(reason or "")))
+    cure = _cure_of_import(str(reason or ""), code) or next(cures, "")
     if cure:
         out.print(f"  {cure}", style="yellow")
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from rich.console import Console
@@ -25,30 +26,30 @@ from causeway.workers import ends_with, workers_of
 _RESULTS = "results/"
 
 
-def code(name: str, group: str | None, target: str, *, as_json: bool) -> int:
+def code(name: str, group: str | None, target: str, *, local: bool, as_json: bool) -> int:
     """Write the code of a run into a folder that is not there yet."""
-    store, run = _with_code(name, group)
+    digest, _, unpack = _code_of(name, group, local=local)
     folder = Path(target or name)
     if folder.exists():
         raise CausewayError(f"{folder} exists; name another folder")
-    store.unpack_code(run.code, folder)
-    _say(f"{name}'s code is in {folder}", as_json, {"run": name, "folder": str(folder), "code": run.code})
+    unpack(folder)
+    _say(f"{name}'s code is in {folder}", as_json, {"run": name, "folder": str(folder), "code": digest})
     return 0
 
 
-def diff(name: str, group: str | None, target: str, *, as_json: bool) -> int:
+def diff(name: str, group: str | None, target: str, *, local: bool, as_json: bool) -> int:
     """Print what differs between the code of a run and a folder."""
     from causeway.code.difference import changes, unified
     from causeway.code.tree import list_tree
     from causeway.job import Code
 
-    store, run = _with_code(name, group)
-    folder, job = Path(target or "."), Job.model_validate(run.job)
+    _, job, unpack = _code_of(name, group, local=local)
+    folder = Path(target or ".")
     which = job.code if isinstance(job.code, Code) else Code()
     entries = list_tree(folder, include=which.include, exclude=which.exclude)
     with tempfile.TemporaryDirectory() as scratch:
         shipped = Path(scratch, "code")
-        store.unpack_code(run.code, shipped)
+        unpack(shipped)
         found = list(changes(shipped, folder, [entry.path for entry in entries]))
         if as_json:
             print(json.dumps([{"path": path, "change": change} for path, change in found]))
@@ -58,11 +59,20 @@ def diff(name: str, group: str | None, target: str, *, as_json: bool) -> int:
     return 0
 
 
-def _with_code(name: str, group: str | None) -> tuple[Store, Run]:
-    store, run = _opened(name, group)
-    if not run.code:
+def _code_of(name: str, group: str | None, *, local: bool) -> tuple[str, Job, Callable[[Path], None]]:
+    """The name of the archive of a run's code, its job, and what unpacks it."""
+    if local:
+        from causeway.local import find_here, record_of, unpack_here
+
+        here, job = find_here(name)
+        digest, unpack = str(record_of(here)["code"]), partial(unpack_here, here)
+    else:
+        store, run = _opened(name, group)
+        job = Job.model_validate(run.job)
+        digest, unpack = run.code, partial(store.unpack_code, run.code)
+    if not digest:
         raise CausewayError(f"{name} was submitted without code")
-    return store, run
+    return digest, job, unpack
 
 
 def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) -> int:
@@ -98,7 +108,7 @@ def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) 
             advance(each.size)
     size = sum(each.size for each, _ in wanted)
     said = {"run": name, "folder": str(folder), "files": len(wanted), "fetched": fetched, "bytes": size}
-    _say(f"{len(wanted)} files, {format_size(size)}, in {folder}", as_json, said)
+    _say(f"{counted_files(len(wanted))}, {format_size(size)}, in {folder}", as_json, said)
     return 0
 
 
@@ -117,8 +127,15 @@ def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) 
             store.upload(path, run.name, f"{_RESULTS}{first_worker(run)}/{place}")
             advance(path.stat().st_size)
     said = {"run": name, "files": len(files), "bytes": size}
-    _say(f"{len(files)} files, {format_size(size)}, are with {name}'s results", as_json, said)
+    is_ = "is" if len(files) == 1 else "are"
+    text = f"{counted_files(len(files))}, {format_size(size)}, {is_} with {name}'s results"
+    _say(text, as_json, said)
     return 0
+
+
+def counted_files(count: int) -> str:
+    """``1 file``, ``3 files``."""
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def first_worker(run: Run) -> str:

@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from rich.console import Console
-from rich.table import Table
 
 from causeway.cluster.availability import Availability, clock, read
 from causeway.cluster.connection import Cluster
 from causeway.cluster.offer import Offer
+from causeway.commands.tables import show_table
 from causeway.units import format_size
+
+_GOES_FIRST = ("CLASS", "SPOT", "ON ONE", "MACHINES", "MEMORY")
+"""Columns that are left out where it is too narrow."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,18 @@ def gpus(*, as_json: bool) -> int:
         values = {"gpus": [asdict(row) for row in rows], "as_of": written, "note": note}
         print(json.dumps(values, default=datetime.isoformat))
         return 0
-    table = Table(box=None, pad_edge=False)
-    for title in ("MODEL", "MEMORY", "CLASS", "SITE", "POOL", "MACHINES", "FREE", "ON ONE", "$/H", "SPOT"):
-        table.add_column(title, overflow="fold")
-    table.add_column("", overflow="fold")
-    for row in rows:
-        table.add_row(
+    titles = ("MODEL", "MEMORY", "CLASS", "SITE", "POOL", "MACHINES", "FREE", "ON ONE", "$/H", "SPOT", "")
+    cells = [
+        (
             row.model, format_size(row.memory_mib << 20), row.gpu_class, row.site, row.pool or "",
             f"{_number(row.ready)}/{row.most}" + (f" +{row.starting}" if row.starting else ""),
             _number(row.free), _number(row.largest), _price(row.price),
             "" if row.spot_price is None else _price(row.spot_price), _barred(row),
-        )  # fmt: skip
+        )
+        for row in rows
+    ]  # fmt: skip
     out = Console(highlight=False)
-    out.print(table)
+    show_table(out, titles, cells, _GOES_FIRST)
     for line in (offer.note, note if found is not None else f"what is free now is not known: {note}"):
         if line:
             out.print(line, style="yellow")

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
 from rich.console import Console
 from rich.text import Text
 
 from causeway.cluster import leavings, runs
-from causeway.cluster.connection import Cluster, RefusedError
-from causeway.cluster.runs import Run, Worker
-from causeway.cluster.started import remember, started
+from causeway.cluster.connection import Cluster
+from causeway.cluster.runs import Run
 from causeway.cluster.store import Store
-from causeway.commands.describing import code_of, counted, first, plain, short, state_of
+from causeway.commands.describing import (
+    check_worker,
+    code_of,
+    first,
+    names_of_workers,
+    plain,
+    short,
+    state_of,
+)
 from causeway.commands.failure import show_failure
+from causeway.commands.following import ENDED, Followed, Show, stamped
 from causeway.commands.run import printer
 from causeway.errors import CausewayError, DetachedError
 
-_PAUSE = 1.0
-_ENDED = ("done", "failed", "timed-out", "stopped")
 _Line = tuple[str, str, str]
 """A time, a worker, a text."""
 
@@ -42,21 +47,37 @@ def logs(
     cluster = Cluster()
     namespace = cluster.namespace(group)
     run = runs.find(cluster, namespace, name, placed=False)
-    out = Console(highlight=False, soft_wrap=True)
-    if follows:
-        return follow(out, cluster, namespace, name, as_json=as_json)
+    if worker is not None:
+        check_worker(worker, names_of_workers(run))
+    out = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    if follows and run.state not in ENDED and (attempt is None or attempt >= run.attempt):
+        return follow(
+            out, cluster, namespace, name, worker=worker, attempt=attempt,
+            show=_as_json if as_json else None, as_json=as_json,
+        )  # fmt: skip
     lines = None if attempt is not None else _of_pods(cluster, run, worker)
     if lines is None:
         lines = _of_store(cluster, run, worker, attempt)
     if as_json:
-        for at, who, line in lines:
-            print(json.dumps({"at": at, "worker": who, "line": line}, ensure_ascii=False))
-        return 0
-    found = list(lines)
-    show = printer(out, sorted({who for _, who, _ in found}))
-    for _, who, line in found:
-        show(who, line)
+        for line in lines:
+            _as_json(*line)
+    else:
+        found = [*lines]
+        show = _printed(out, sorted({who for _, who, _ in found}))
+        for line in found:
+            show(*line)
+    if follows and attempt is None:
+        return _show_end(out, runs.find(cluster, namespace, name), as_json=as_json)
     return 0
+
+
+def _as_json(at: str, who: str, line: str) -> None:
+    print(json.dumps({"at": at, "worker": who, "line": line}, ensure_ascii=False), flush=True)
+
+
+def _printed(out: Console, names: Sequence[str]) -> Show:
+    show = printer(out, names)
+    return lambda _, who, line: show(who, line)
 
 
 def _of_pods(cluster: Cluster, run: Run, worker: str | None) -> Iterator[_Line] | None:
@@ -66,10 +87,10 @@ def _of_pods(cluster: Cluster, run: Run, worker: str | None) -> Iterator[_Line] 
     for each in wanted:
         if each.state in ("waiting", "starting"):
             continue
-        stamped = _stamped(cluster, run, each)
-        if stamped is None:
+        lines = stamped(cluster, run, each)
+        if lines is None:
             return None
-        streams.append([(at, short(each), text) for at, text in stamped])
+        streams.append([(at, short(each), text) for at, text in lines])
     return merge(*streams) if wanted else None
 
 
@@ -84,14 +105,37 @@ def _of_store(cluster: Cluster, run: Run, worker: str | None, attempt: int | Non
         yield from (each for each in leavings.output(store, wanted) if worker in (None, each[1]))
 
 
-def follow(out: Console, cluster: Cluster, namespace: str, name: str, *, as_json: bool) -> int:
-    """Show a run until it ends; returns the exit code. DetachedError on Ctrl-C."""
+def follow(
+    out: Console,
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    *,
+    as_json: bool,
+    worker: str | None = None,
+    attempt: int | None = None,
+    show: Show | None = None,
+) -> int:
+    """Show a run, or one worker or one attempt of it, until it ends; returns the exit code. DetachedError on
+    Ctrl-C, UnreachableError where the cluster stays away: both say that the run goes on.
+
+    ``show``: gets lines; by default they are printed to ``out``.
+    """
+
+    def shows(run: Run) -> Show:
+        return show or _printed(out, [worker] if worker else names_of_workers(run))
+
     try:
-        run = _followed(out, cluster, namespace, name)
+        followed = Followed(out, cluster, namespace, name, shows=shows, worker=worker, attempt=attempt)
+        run = followed.until_it_ends()
     except KeyboardInterrupt:
         raise DetachedError(
             f"{name} goes on in the cluster: causeway logs -f {name}; causeway stop {name}"
         ) from None
+    return 0 if run.state not in ENDED else _show_end(out, run, as_json=as_json)
+
+
+def _show_end(out: Console, run: Run, *, as_json: bool) -> int:
     failed = runs.first_failed(run)
     out.print(state_of(run))
     if failed is not None and run.state == "failed":
@@ -101,39 +145,3 @@ def follow(out: Console, cluster: Cluster, namespace: str, name: str, *, as_json
     if as_json:
         print(json.dumps({**plain(run), "first_failure": first(failed)}))
     return 0 if run.state == "done" else 1
-
-
-def _followed(out: Console, cluster: Cluster, namespace: str, name: str) -> Run:
-    """Prints what is new of all workers once a second, until the run has ended."""
-    seen: dict[str, str] = {}
-    last, kept = "", False
-    while True:
-        run = runs.find(cluster, namespace, name, placed=False)
-        if not kept and started(run).image:
-            remember(cluster, [runs.find(cluster, namespace, name)])
-            kept = True
-        show = printer(out, [short(each) for each in run.workers])
-        said = run.waits_for or counted(run.workers)
-        if said != last and run.state not in _ENDED:
-            out.print(Text(f"{run.state}: {said}", style="dim"))
-            last = said
-        for worker in run.workers:
-            if worker.state in ("running", "done", "failed"):
-                since = seen.get(worker.name, "")
-                for at, line in _stamped(cluster, run, worker, since) or ():
-                    show(short(worker), line)
-                    seen[worker.name] = at
-        if run.state in _ENDED:
-            return runs.find(cluster, namespace, name)
-        time.sleep(_PAUSE)
-
-
-def _stamped(cluster: Cluster, run: Run, worker: Worker, since: str = "") -> list[tuple[str, str]] | None:
-    """A worker's lines after a time, each with its own; None if its machine does not have them (any more)."""
-    path = f"/api/v1/namespaces/{run.namespace}/pods/{worker.name}/log"
-    query = {"container": "main", "timestamps": "true", **({"sinceTime": since} if since else {})}
-    try:
-        parted = [line.partition(" ") for line in cluster.lines(path, **query)]
-    except RefusedError:
-        return None
-    return [(at, text) for at, _, text in parted if at > since]

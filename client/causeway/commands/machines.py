@@ -9,32 +9,35 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from causeway.commands.describing import check_worker
 from causeway.commands.failure import show_failure
 from causeway.commands.packing import pack, write
 from causeway.commands.run import printer, show_plan
+from causeway.commands.tables import show_table
 from causeway.errors import CausewayError, DetachedError, InputError, Problem, UnreachableError
 from causeway.job import Job, seeded, written
 from causeway.jobfile import LoadedJob, load
 from causeway.machines import records, runs
-from causeway.machines.placement import place
 from causeway.machines.runs import Machines
 from causeway.machines.ssh import Host, tried
 from causeway.machines.state import ENDED, Run
 from causeway.units import format_duration
 from causeway.workers import workers_of
 
-_STYLES = {"done": "green", "running": "cyan", "stopped": "yellow", "starting": "yellow", "unknown": "yellow"}
-_CLUSTERS = ("priority", "group", "where", "mounts", "cpus", "memory", "shm", "ports", "restarts")
+_STYLES = {
+    "done": "green", "running": "cyan", "stopped": "yellow", "starting": "yellow", "waiting": "yellow",
+    "unknown": "yellow",
+}  # fmt: skip
+_CLUSTERS = ("group", "where", "mounts", "cpus", "memory", "shm", "ports", "restarts")
 """Fields that only a cluster obeys."""
 
 
@@ -47,12 +50,13 @@ def run_on(
     allow_secrets: bool,
     detach: bool,
     dry_run: bool,
+    waits: bool,
     as_json: bool,
 ) -> int:
     """Runs a job on machines; the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    loaded = load(Path(file) if file else None, options, parameters)
-    name, placed = start(out, names, loaded, allow_secrets=allow_secrets, dry_run=dry_run)
+    loaded = load(Path(file) if file else None, options, parameters, alone=True)
+    name, placed = start(out, names, loaded, allow_secrets=allow_secrets, dry_run=dry_run, waits=waits)
     if dry_run or detach:
         if as_json:
             print(json.dumps({**({} if dry_run else {"run": name}), "placed": placed}))
@@ -61,25 +65,35 @@ def run_on(
 
 
 def start(
-    out: Console, names: Sequence[str], loaded: LoadedJob, *, allow_secrets: bool, dry_run: bool = False
+    out: Console,
+    names: Sequence[str],
+    loaded: LoadedJob,
+    *,
+    allow_secrets: bool,
+    dry_run: bool = False,
+    waits: bool = False,
 ) -> tuple[str, Mapping[str, str]]:
-    """Its name, and worker → machine. ``dry_run``: nothing is started, and it has no name."""
+    """Its name, and worker → machine. ``dry_run``: nothing is started, and it has no name. ``waits``: for
+    GPUs that others have; otherwise that is an error."""
     job = seeded(loaded.job)
     workers = workers_of(job)
     secret = secrets_of(loaded)
     packed = pack(loaded, allow_secrets=allow_secrets)
     with tempfile.TemporaryFile() as archive:
         size = write(packed, archive)
-        machines = Machines(names, workers, job, size)
-        placed = place(workers, machines.checked)
+        machines = Machines(names, workers, job, size, packed.digest)
+        placed = runs.placed_for(workers, machines, waits=waits)
         runs.check_job(job, machines, placed)
         out.print(Text.assemble((job.name, "bold"), f" on {', '.join(dict.fromkeys(placed.values()))}"))
         show_plan(out, loaded, workers, packed)
         show_notes(out, job, machines)
         if dry_run:
             return "", placed
-        name = runs.start(job, machines, placed, archive, packed.digest, size, secret)
-    out.print(f"{name} started")
+        name, still = runs.start(job, machines, placed, archive, packed.digest, size, secret, waits=waits)
+    if not still:
+        out.print(f"{name} started")
+    elif (run := runs.find(name, ())).state == "waiting":
+        out.print(Text(f"{name} {run.reason}"))
     return name, placed
 
 
@@ -105,9 +119,16 @@ def show_notes(out: Console, job: Job, machines: Machines) -> None:
                   style="yellow")  # fmt: skip
 
 
-def ps(on: Sequence[str], search: str | None = None, *, as_json: bool) -> int:
+def ps(
+    on: Sequence[str],
+    search: str | None = None,
+    *,
+    as_json: bool,
+    more: Sequence[Mapping[str, Any]] = (),
+) -> int:
     """Runs of machines; by default those that this laptop started. UnreachableError if one of ``on`` does not
     answer; others that do not are named. A search is one line; ``search``: its trials.
+    ``more``: runs that are listed, too, as JSON has them.
     """
     known = {name: records.hosts_of(name) or [] for name in records.names()}
     found, errors = runs.listed(on or list(dict.fromkeys(host for hosts in known.values() for host in hosts)))
@@ -119,9 +140,10 @@ def ps(on: Sequence[str], search: str | None = None, *, as_json: bool) -> int:
     if search is not None:
         found = [each for each in found if records.search_of(each.name) == search]
     if as_json:
-        print(json.dumps([_plain(each) for each in found]))
+        print(json.dumps([*(_plain(each) for each in found), *more]))
     elif found:
-        Console(highlight=False).print(_table(found, together=search is None))
+        titles = ("RUN", "STATE", "FOR", "WORKERS", "ON", "GPUS", "BY")
+        show_table(Console(highlight=False), titles, [*_rows(found, together=search is None)])
     if errors and on:
         raise UnreachableError("\n".join(map(str, errors.values())))
     for error in errors.values():
@@ -129,28 +151,24 @@ def ps(on: Sequence[str], search: str | None = None, *, as_json: bool) -> int:
     return 0
 
 
-def _table(found: Sequence[Run], *, together: bool) -> Table:
+def _rows(found: Sequence[Run], *, together: bool) -> Iterator[tuple[str | Text, ...]]:
     """``together``: with a line for all trials of a search."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("RUN", "STATE", "FOR", "WORKERS", "ON", "GPUS", "BY"):
-        table.add_column(title, overflow="fold")
     searches: dict[str, list[Run]] = {}
     for each in found:
         searches.setdefault((together and records.search_of(each.name)) or each.name, []).append(each)
     for name, trials in searches.items():
         each = trials[0]
         state, since = _state(each), each.since
+        if each.state == "waiting":
+            state = Text(each.reason.partition(" in its queue")[0], style=_STYLES["waiting"])
         counted, gpus = _counted(each), _gpus(each)
         if name != each.name:
             state, since = Text("search"), min(trial.record["created"] for trial in trials)
             counted = _numbers([trial.state for trial in trials])
             gpus = sum(_gpus(trial) for trial in trials if trial.state == "running")
         hosts = dict.fromkeys(host for trial in trials for host in trial.hosts)
-        table.add_row(
-            name, state, format_duration(max(time.time() - since, 0)),
-            counted, ", ".join(hosts), str(gpus), each.record["by"],
-        )  # fmt: skip
-    return table
+        age = format_duration(max(time.time() - since, 0))
+        yield name, state, age, counted, ", ".join(hosts), str(gpus), each.record["by"]
 
 
 def _gpus(run: Run) -> int:
@@ -177,9 +195,10 @@ def logs(
 ) -> int:
     """The output of all workers, or of one, by time. ``start``: of an earlier one; 0 is the first."""
     run = runs.find(name, on)
+    check_worker(worker, [each.name for each in run.workers])
     out = Console(highlight=False, soft_wrap=True)
-    if follows:
-        return _follow(out, name, on, as_json=as_json)
+    if follows and start in (None, run.record["start"] - 1):
+        return _follow(out, name, on, worker=worker, as_json=as_json)
     if start is not None and start >= run.record["start"]:
         raise CausewayError(f"{name} has no attempt {start}; its last is {run.record['start'] - 1}")
     answers, faults = tried([*map(Host, run.hosts)], lambda host: _lines(host, run, worker, start))
@@ -221,7 +240,7 @@ def resume(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
             raise CausewayError(
                 f"{name}: {ending[0].name} on {ending[0].host} is still ending; try again soon"
             )
-        kept = runs.go_on(run)
+        kept = runs.go_on(run, waits=True)
         how = "from its last checkpoint" if kept else "from the beginning: it has no whole checkpoint"
         if not as_json:
             out.print(f"{name} goes on {how}: causeway logs -f {name}")
@@ -275,20 +294,22 @@ def _parted(line: bytes) -> tuple[str, str, str]:
     return at, worker, said
 
 
-def _follow(out: Console, name: str, on: Sequence[str] = (), *, as_json: bool) -> int:
+def _follow(
+    out: Console, name: str, on: Sequence[str] = (), *, worker: str | None = None, as_json: bool
+) -> int:
     """Shows a run until it ends; the exit code. DetachedError on Ctrl-C."""
     try:
         run = runs.find(name, on)
-        show = printer(out, [worker.name for worker in run.workers])
+        show = printer(out, [worker] if worker else [each.name for each in run.workers])
 
         broken: list[str] = []
 
         def copy(host: Host) -> None:
             try:
-                with _output(host, run, None, None, follow=True) as process:
+                with _output(host, run, worker, None, follow=True) as process:
                     for line in process.stdout:
-                        _, worker, text = _parted(line)
-                        show(worker, text)
+                        _, who, text = _parted(line)
+                        show(who, text)
                     if process.wait():
                         broken.append(host.name)
             except UnreachableError:
@@ -300,7 +321,7 @@ def _follow(out: Console, name: str, on: Sequence[str] = (), *, as_json: bool) -
             thread.start()
         for thread in threads:
             thread.join()
-        while (run := runs.find(name, on)).state in ("running", "starting"):
+        while (run := runs.find(name, on)).state in ("running", "starting", "waiting"):
             if broken and run.state == "running":
                 raise UnreachableError(
                     f"the connection to {', '.join(broken)} broke; {name} goes on: causeway logs -f {name}"

@@ -60,7 +60,10 @@ def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) 
             )
         return Packed(loaded.folder, (), "")
     root = loaded.folder / code.path
-    tree = look(root, include=code.include, exclude=code.exclude)
+    try:
+        tree = look(root, include=code.include, exclude=code.exclude)
+    except InputError as error:
+        raise InputError([loaded.placed(each) if each.field else each for each in error.problems]) from None
     entries = tree.entries
     problems = check_limit(str(root), entries, min(code.limit or limit, limit))
     if loaded.job.python:

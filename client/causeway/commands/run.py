@@ -12,11 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from causeway import local_recording as recording
 from causeway.commands.failure import show_failure
 from causeway.commands.packing import Packed, pack, write
 from causeway.job import Job, seeded
 from causeway.jobfile import LoadedJob, load
-from causeway.local import Ended, archive_of, find_here, new_folder, record_of, run_here, submit_here
+from causeway.local import Ended, code_of, find_here, new_folder, record_of, run_here, submit_here
 from causeway.units import format_duration
 from causeway.workers import Workers, ends_with, workers_of
 
@@ -33,7 +34,7 @@ def run_local(
 ) -> int:
     """Runs a job on this machine; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    loaded = load(Path(file) if file else None, options, parameters)
+    loaded = load(Path(file) if file else None, options, parameters, alone=True)
     job = seeded(loaded.job)
     workers = workers_of(job)
     packed = pack(loaded, allow_secrets=allow_secrets)
@@ -43,6 +44,7 @@ def run_local(
         out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
         show_plan(out, loaded, workers, packed)
         submit_here(job, archive if packed.digest else None, packed.digest, folder, loaded.parameters)
+        recording.note_source(folder, packed.root)
     return _run(out, job, workers, folder, as_json=as_json)
 
 
@@ -65,10 +67,12 @@ def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
         known = OfMachine(name).known()
         exactly = [*known.packages]
         show_differences(out, name, repeated_here(known))
-    job, folder = seeded(job), new_folder(job.name)
-    out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
+    job = seeded(job)
     with ExitStack() as stack:
-        archive = stack.enter_context(archive_of(before).open("rb")) if record["code"] else None
+        # Opened first: a new run removes the code of old ones.
+        archive = stack.enter_context(code_of(before)) if record["code"] else None
+        folder = new_folder(job.name)
+        out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
         submit_here(job, archive, record["code"], folder, record.get("parameters", {}), exactly)
     return _run(out, job, workers_of(job), folder, as_json=as_json)
 
@@ -76,6 +80,7 @@ def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
 def _run(out: Console, job: Job, workers: Sequence[Workers], folder: Path, *, as_json: bool) -> int:
     ended = run_here(job, workers, folder, _printer(out, workers))
     _show_end(out, ended, job)
+    recording.begin(job, folder, lambda line: out.print(Text(f"  {line}", style="dim")))
     if as_json:
         print(json.dumps({"run": ended.run, "state": ended.state, "folder": str(ended.folder),
                           "seconds": round(ended.seconds, 3), "first_failure": ended.first}))  # fmt: skip

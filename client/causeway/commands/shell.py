@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 from rich.console import Console
@@ -15,34 +17,45 @@ from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run, Worker
 from causeway.cluster.terminal import execute
-from causeway.commands.describing import short, state_of
+from causeway.commands.describing import check_worker, names_of_workers, short, state_of
 from causeway.errors import CausewayError, InputError, Problem, UnreachableError
 
 _RUNTIME = "/causeway/runtime.py"
 _ENDED = ("done", "failed", "timed-out", "stopped")
 
 
-def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool) -> int:
+def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool, as_json: bool) -> int:
     """A new run that waits for its person, and a terminal in it; it ends with the terminal, or when idle.
 
-    ``options``: fields of its job.
+    ``options``: fields of its job. ``as_json``: no terminal; where it runs, once it does.
     """
     from causeway.commands.submit import submit_detached
 
-    if not _at_terminal():  # before it takes a GPU
+    if not as_json and not _at_terminal():  # before it takes a GPU
         hint = "for a command alone: causeway run -- COMMAND"
         raise InputError([Problem("causeway shell", "", "there is no terminal", hint)])
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     job = {"name": "shell", "launcher": "none", "restarts": 0, "run": WAITS, **options}
     cluster, namespace, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
-    return _enter(out, cluster, namespace, name, None, ())
+    if as_json:
+        run, worker = running(out, cluster, namespace, name, None)
+        print(
+            json.dumps(
+                {"run": run.name, "namespace": namespace, "worker": short(worker), "node": worker.node}
+            )
+        )
+        return 0
+    return _enter(out, cluster, namespace, name, None, (), as_json=False)
 
 
-def enter(name: str, worker: str | None, group: str | None, command: Sequence[str]) -> int:
-    """A terminal, or a command, in a worker of a run: the first one's that runs, or ``worker``'s."""
+def enter(name: str, worker: str | None, group: str | None, command: Sequence[str], *, as_json: bool) -> int:
+    """A terminal, or a command, in a worker of a run: the first one's that runs, or ``worker``'s.
+
+    ``as_json``: what the command writes goes to stderr, and to stdout how it ended.
+    """
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     cluster = Cluster()
-    return _enter(out, cluster, cluster.namespace(group), name, worker, command)
+    return _enter(out, cluster, cluster.namespace(group), name, worker, command, as_json=as_json)
 
 
 def log_in(node: str, command: Sequence[str]) -> int:
@@ -65,7 +78,14 @@ WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
 
 
 def _enter(
-    out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None, command: Sequence[str]
+    out: Console,
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    worker: str | None,
+    command: Sequence[str],
+    *,
+    as_json: bool,
 ) -> int:
     run, found = running(out, cluster, namespace, name, worker)
     terminal = not command and _at_terminal()
@@ -77,9 +97,14 @@ def _enter(
         out.print(Text(f"{name}, {short(found)} on {found.node}; exit or Ctrl-D leaves", style="dim"))
     words = ["python3", _RUNTIME, "--shell" if terminal else "--exec", *command]
     try:
-        return execute(cluster, namespace, found.name, words, terminal=terminal)
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            code = execute(cluster, namespace, found.name, words, terminal=terminal)
     except UnreachableError as error:
         raise UnreachableError(f"{error}; causeway shell {run.name} takes it up again") from None
+    if as_json:
+        said = {"run": run.name, "namespace": namespace, "worker": short(found), "node": found.node}
+        print(json.dumps({**said, "exit": code}))
+    return code
 
 
 def _at_terminal() -> bool:
@@ -93,13 +118,16 @@ def running(
     last = ""
     while True:
         run = runs.find(cluster, namespace, name, placed=False)
+        if worker is not None:
+            check_worker(worker, names_of_workers(run))
         found = [each for each in run.workers if worker in (None, short(each))]
         here = [each for each in found if each.state == "running"]
         if here:
             return run, here[0]
         if run.state in _ENDED or (run.state == "running" and not found):
             there = ", ".join(short(each) for each in run.workers) or "none"
-            raise CausewayError(f"{state_of(run)}: no worker {worker or ''} runs; there are: {there}")
+            what = f"{worker} does not run" if worker else "no worker runs"
+            raise CausewayError(f"{state_of(run)}: {what}; there are: {there}")
         said = f"{run.state}: {run.waits_for}" if run.waits_for else run.state
         if said != last:
             out.print(Text(said, style="dim"))

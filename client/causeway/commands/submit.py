@@ -17,7 +17,7 @@ from rich.text import Text
 
 from causeway.cluster.blocked import missing_key, missing_secret
 from causeway.cluster.connection import Cluster, RefusedError
-from causeway.cluster.fit import Fit, fit
+from causeway.cluster.fit import Fit, check_together, fit
 from causeway.cluster.jobset import Repeated, Submission, jobset
 from causeway.cluster.offer import Machine, Offer, mounts_of
 from causeway.cluster.prices import Quote, hourly, quote
@@ -181,7 +181,7 @@ def submit_detached(
 
 def _loaded(file: str | None, options: Mapping[str, Any], parameters: Mapping[str, str]) -> LoadedJob:
     """A job with a seed of its own."""
-    loaded = load(Path(file) if file else None, options, parameters)
+    loaded = load(Path(file) if file else None, options, parameters, alone=True)
     return replace(loaded, job=seeded(loaded.job))
 
 
@@ -359,7 +359,9 @@ def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
         raise InputError(lacking)
     image = offer.images.get(job.image or offer.default_image)
     workers = workers_of(job, image_launcher=image.launcher if image else None)
-    return namespace, [fit(job, each, offer) for each in workers]
+    fits = [fit(job, each, offer) for each in workers]
+    check_together(job, fits)
+    return namespace, fits
 
 
 def _lacking_secrets(cluster: Cluster, namespace: str, job: Job) -> Iterator[Problem]:

@@ -25,7 +25,7 @@ from causeway.commands import submit
 from causeway.commands.run import show_plan
 from causeway.commands.sweep_results import Found
 from causeway.commands.sweep_show import show
-from causeway.errors import CausewayError, InputError, Problem
+from causeway.errors import CausewayError, InputError, Problem, UnreachableError
 from causeway.job import seeded
 from causeway.jobfile import LoadedJob, load
 from causeway.search.space import drawn
@@ -33,10 +33,13 @@ from causeway.sweeping import trial_of
 from causeway.tracking import searches
 from causeway.tracking.searches import Ledger, Whole
 from causeway.tracking.sending import AwayError
+from causeway.tracking.writes import CREATE
 
 _LONGEST_NAME = 36
 """Of a search's job: pods of its trials have the names of both numbers, and 63 characters at most."""
 _AT_ONCE = 8
+_ANSWERS = 60.0
+"""Seconds that a person waits for MLflow: its first answer takes long where it, or this laptop, is busy."""
 _PATIENCE = 60.0
 """Seconds for a conductor to end."""
 
@@ -47,6 +50,8 @@ class Searches:
     def __init__(self, cluster: Cluster, group: str | None) -> None:
         """CausewayError where the cluster has no MLflow, in which a search is recorded."""
         self.cluster = cluster
+        self.again = "causeway rerun" + (f" --group {group}" if group else "")
+        """What repeats a trial."""
         self.namespace = cluster.namespace(group)
         if cluster.offer.tracking is None:
             raise CausewayError(
@@ -58,10 +63,13 @@ class Searches:
     def call(self, method: str, call: str, body: Any = None) -> Any:
         """Of MLflow. CausewayError, UnreachableError; RejectedError for what does not exist."""
         try:
-            return self._mlflow.server.call(method, call, body)
+            return self._mlflow.server.call(method, call, body, _ANSWERS)
         except RefusedError as error:
             raise refused(error) from None
-        except AwayError:
+        except AwayError as error:
+            # It may have made what did not come back to us: not once more.
+            if call == CREATE:
+                raise UnreachableError(f"MLflow does not answer: {error}; causeway sweep show") from None
             return self._mlflow.call(method, call, body)
 
     def find(self, name: str) -> Whole:
@@ -338,7 +346,7 @@ def look(found: Searches, whole: Whole) -> Found:
     rows = Ledger(found.call, whole.id).rows(whole.experiment, engine.sweep.metric)
     return Found(
         whole.name, found.namespace, order.person, whole.state, whole.reason, whole.started,
-        engine, [trial_of(row) for row in rows], whole.summary,
+        engine, [trial_of(row) for row in rows], whole.summary, found.again,
     )  # fmt: skip
 
 

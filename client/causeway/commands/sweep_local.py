@@ -111,6 +111,8 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
     out.print(Text.assemble((f"{folder.name} {record['state']}", "bold"), f": {record['reason']}"))
     if best is not None:
         out.print(f"  best     {found.run(best)}; {_command(folder, 'show')}")
+        if found.repeats:
+            out.print(f"  again    {found.repeats}")
     if record["state"] == "stopped":
         out.print(f"  {_command(folder, 'resume')} goes on")
     if as_json:
@@ -138,6 +140,7 @@ def _found(folder: Path) -> Found:
     return Found(
         folder.name, where, os.environ.get("USER", ""), state, record["reason"],
         record["started"], engine, trials, record.get("summary") or {},
+        "" if record["on"] else "causeway rerun --local",
     )  # fmt: skip
 
 

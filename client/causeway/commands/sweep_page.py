@@ -41,7 +41,7 @@ def html(found: Found) -> str:
     return "".join(parts)
 
 
-class _Axis:
+class Axis:
     """From values to heights."""
 
     def __init__(self, name: str, values: Sequence[object], *, logarithmic: bool = False) -> None:
@@ -64,23 +64,24 @@ class _Axis:
         return [(self.at(each), number(each)) for each in dict.fromkeys((self._low, self._high))]
 
 
-def _axes(found: Found) -> list[_Axis]:
+def axes_of(found: Found) -> list[Axis]:
+    """Of each parameter, then of the metric."""
     names = dict.fromkeys(name for each in found.trials for name in each.parameters)
     made = []
     for name in names:
         values = [each.parameters[name] for each in found.trials if name in each.parameters]
-        made.append(_Axis(name, values, logarithmic=isinstance(found.sweep.parameters.get(name), LogRange)))
-    return [*made, _Axis(found.sweep.metric, [*_known(found).values()])]
+        made.append(Axis(name, values, logarithmic=isinstance(found.sweep.parameters.get(name), LogRange)))
+    return [*made, Axis(found.sweep.metric, [*known_of(found).values()])]
 
 
-def _known(found: Found) -> dict[int, float]:
+def known_of(found: Found) -> dict[int, float]:
     """Trial → its value, of those that have a finite one."""
     values = {each.number: found.engine.value(each) for each in found.trials}
     return {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
 
 
 def _coordinates(found: Found) -> Iterator[str]:
-    axes, known, best = _axes(found), _known(found), found.best
+    axes, known, best = axes_of(found), known_of(found), found.best
     apart = (_WIDTH - 2 * _LEFT) / max(len(axes) - 1, 1)
     places = [_LEFT + at * apart for at in range(len(axes))]
     yield f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">'
@@ -101,12 +102,12 @@ def _coordinates(found: Found) -> Iterator[str]:
 
 
 def _curves(found: Found) -> Iterator[str]:
-    known, best = _known(found), found.best
+    known, best = known_of(found), found.best
     points = [point for each in found.trials for point in each.curve if math.isfinite(point[1])]
     if not points:
         return
-    steps, values = _Axis("step", [step for step, _ in points]), _Axis("", [value for _, value in points])
-    metric = _axes(found)[-1]
+    steps, values = Axis("step", [step for step, _ in points]), Axis("", [value for _, value in points])
+    metric = axes_of(found)[-1]
     yield f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">'
     for share, text in values.marks():
         yield f'<text x="10" y="{_y(share):.0f}">{escape(text)}</text>'
@@ -132,7 +133,7 @@ def _path(
     found: Found,
     trial: Trial,
     points: Sequence[str],
-    metric: _Axis,
+    metric: Axis,
     known: dict[int, float],
     best: Trial | None,
 ) -> str:

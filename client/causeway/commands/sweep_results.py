@@ -34,6 +34,8 @@ class Found:
     trials: Sequence[Trial]
     summary: Mapping[str, Any]
     """``counts``, ``importance``, ``notes``: as the conductor has computed them last."""
+    again: str = ""
+    """What repeats a trial from its beginning, without the trial's name; empty where nothing does."""
 
     @property
     def sweep(self) -> Sweep:
@@ -46,6 +48,12 @@ class Found:
     def run(self, trial: Trial) -> str:
         """The name of a trial's run."""
         return f"{self.name}-{trial.number}"
+
+    @property
+    def repeats(self) -> str:
+        """The command that trains the best once more; empty before there is one."""
+        best = self.best
+        return f"{self.again} {self.run(best)}" if self.again and best is not None else ""
 
     def ranked(self) -> list[Trial]:
         """The best first; those without a number last."""
@@ -71,6 +79,7 @@ class Found:
             "goal": self.sweep.goal,
             "limit": self.sweep.trials,
             "best": None if best is None else best.number,
+            "repeat": self.repeats or None,
             "importance": dict(self.summary.get("importance", {})),
             "notes": list(self.summary.get("notes", ())),
             "trials": [

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,7 @@ from rich.text import Text
 from causeway.commands.describing import coloured
 from causeway.commands.show import number
 from causeway.commands.sweep_page import html
+from causeway.commands.sweep_picture import picture
 from causeway.commands.sweep_results import Found, word
 from causeway.search.fields import plain
 from causeway.sweeping import shown
@@ -52,7 +53,10 @@ def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str 
 
 
 def _all_of(found: Found, rows: int | None) -> Group:
-    return Group(*_lines(found), *([_table(found, rows)] if found.trials else []))
+    parts: list[RenderableType] = [*_lines(found)]
+    if found.trials:
+        parts += [_table(found, rows), *picture(found)]
+    return Group(*parts)
 
 
 def _lines(found: Found) -> Iterator[Text]:
@@ -72,6 +76,7 @@ def _lines(found: Found) -> Iterator[Text]:
     if best is not None:
         value = found.engine.value(best)
         facts.append(("best", f"{found.run(best)}: {number(value or 0.0)} with {shown(best.parameters)}"))
+        facts.append(("again", found.repeats))
     failed = next((each for each in found.trials if each.state == "failed"), None)
     if failed is not None:
         facts.append(("failed", f"{found.run(failed)} first: {failed.cause}"))

@@ -2,42 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 _BETWEEN = "  "
+_GOES_FIRST = ("BY", "RESTARTS", "COST", "GPUS", "ON", "FOR")
+"""Columns that are left out where a table is too wide, in that order."""
+_ENOUGH, _LEAST = 24, 8
+"""Characters that a column keeps before others are left out, and at all."""
 
 
-def table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> RenderableType:
-    """Columns below their titles; cells are folded where ``out`` is too narrow.
+def show_table(
+    out: Console,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    goes_first: Sequence[str] = _GOES_FIRST,
+) -> None:
+    """Prints a table: on a terminal as wide as that is, elsewhere whole, for who searches it."""
+    out.print(table(out, titles, rows, goes_first), soft_wrap=True)
+
+
+def table(
+    out: Console,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    goes_first: Sequence[str] = _GOES_FIRST,
+) -> Text:
+    """Columns below their titles, a row a line. Where ``out`` is too narrow cells are cut, with ``…``, and
+    columns left out; the first stays.
 
     ``rich.table`` measures, wraps and pads each cell on its own: a third of a second for 500 rows, as much as
-    all the rest of ``ps``. It is used where something has to be folded.
+    all the rest of ``ps``.
     """
     cells = [[each if isinstance(each, Text) else Text(each) for each in row] for row in rows]
     lengths = [[cell_len(each.plain) for each in row] for row in cells]
-    widths = [max(column) for column in zip([cell_len(title) for title in titles], *lengths, strict=True)]
-    if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > out.width:
-        return _folded(titles, cells)
-    header = _BETWEEN.join(title.ljust(width) for title, width in zip(titles, widths, strict=True))
-    parts: list[tuple[str, str] | str] = [(header, "bold")]
+    needed = [max(column) for column in zip([cell_len(title) for title in titles], *lengths, strict=True)]
+    widths = _fitted(titles, needed, _room(out), goes_first)
+    parts: list[tuple[str, str] | str] = [
+        (_BETWEEN.join(titles[at][:width].ljust(width) for at, width in widths.items()), "bold")
+    ]
     for row, found in zip(cells, lengths, strict=True):
         parts.append("\n")
-        for each, length, width in zip(row, found, widths, strict=True):
+        for at, width in widths.items():
+            each, length = row[at], found[at]
+            if length > width:
+                each = each.copy()
+                each.truncate(width, overflow="ellipsis")
+                length = cell_len(each.plain)
             parts.append((each.plain, str(each.style)) if each.style else each.plain)
             parts.append(" " * (width - length) + _BETWEEN)
         parts.pop()
     return Text.assemble(*parts, no_wrap=True, end="\n")
 
 
-def _folded(titles: Sequence[str], cells: Sequence[Sequence[Text]]) -> Table:
-    found = Table(box=None, pad_edge=False)
-    for title in titles:
-        found.add_column(title, overflow="fold")
-    for row in cells:
-        found.add_row(*row)
-    return found
+def _room(out: Console) -> int | None:
+    """Characters of a line; None where nobody reads it, or a program does."""
+    return out.width if out.is_terminal or "COLUMNS" in os.environ else None
+
+
+def _fitted(
+    titles: Sequence[str], needed: Sequence[int], room: int | None, goes_first: Sequence[str]
+) -> dict[int, int]:
+    """Column → its width, of those that there is room for."""
+    if room is None:
+        return dict(enumerate(needed))
+    there = [*range(len(needed))]
+    for title in (None, *goes_first):
+        there = [at for at in there if at == 0 or titles[at] != title]
+        widths = {at: needed[at] for at in there}
+        if _cut(widths, there[1:], _ENOUGH, room):
+            return widths
+    if not _cut(widths, there[1:], _LEAST, room):
+        _cut(widths, there, 1, room)
+    return widths
+
+
+def _cut(widths: dict[int, int], which: Iterable[int], least: int, room: int) -> bool:
+    """Makes the widest columns narrower, down to ``least``; whether that is enough."""
+    which = [*which]
+    while _total(widths) > room:
+        widest = max(which, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= least:
+            return False
+        widths[widest] -= 1
+    return True
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + len(_BETWEEN) * (len(widths) - 1)

@@ -30,6 +30,8 @@ _PATIENCE = 60.0
 _IDLE = 2.0
 """Seconds after which a connection is not used again: servers close theirs after five (uvicorn)."""
 
+_HINT = "; pip install 'causeway-client[tracking]'"
+
 
 def ui(run: str | None, group: str | None, port: int, *, browser: bool) -> int:
     """Until Ctrl-C. CausewayError where the cluster refuses it or has none, InputError for a port in use."""
@@ -59,19 +61,27 @@ def ui(run: str | None, group: str | None, port: int, *, browser: bool) -> int:
 
 
 def ui_local(run: str | None, port: int) -> int:
-    """MLflow's own server over what runs of this machine logged, in place of this process. CausewayError
-    without any, or without MLflow."""
+    """MLflow's own server over what runs of this machine logged, and what is known of them, in place of this
+    process. CausewayError without any, or without MLflow."""
+    from causeway import local_recording as recording
+
+    own = recording.is_possible()
+    if own and (left := recording.waiting(runs_root(), run)):
+        print(f"recording {len(left)} run{'s' * (len(left) != 1)}", flush=True)
+        recording.catch_up(left)
     database = here.newest(runs_root(), run)
     if database is None:
         raise CausewayError(
-            "no run of this machine has logged anything to MLflow" + (f": {run}" if run else "")
+            "no run of this machine is in MLflow" + (f": {run}" if run else "") + ("" if own else _HINT)
         )
-    words = here.server(database, port)
-    print(f"http://localhost:{port} shows what {database} has until Ctrl-C", flush=True)
+    words = here.server(database, port, own=own)
+    # Of its jobs none is used, and each would be another process.
+    os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
+    print(f"http://localhost:{port} shows what {database} has, of this machine, until Ctrl-C", flush=True)
     try:
         os.execvp(words[0], words)  # noqa: S606
     except FileNotFoundError:
-        raise CausewayError("there is no `mlflow` on this machine's path: pip install mlflow") from None
+        raise CausewayError(f"there is no `mlflow` on this machine's path{_HINT}") from None
 
 
 def env(group: str | None) -> int:

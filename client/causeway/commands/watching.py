@@ -16,7 +16,7 @@ from rich.text import Text
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run, Trials, places
-from causeway.cluster.started import remember
+from causeway.cluster.started import recalled, remember
 from causeway.commands.describing import code_of, counted, first, gone, jsonable, plain, state_of
 from causeway.commands.failure import show_failure
 from causeway.commands.tables import table
@@ -42,7 +42,7 @@ def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bo
     out = Console(highlight=False)
     if not watch:
         if not as_json:
-            out.print(_table(out, found, counted_))
+            out.print(_table(out, found, counted_), soft_wrap=True)
         remember(cluster, found)
         return 0
     try:
@@ -58,10 +58,10 @@ def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bo
 def _listed(cluster: Cluster, namespace: str, search: str | None) -> tuple[list[Run], list[Trials]]:
     """Trials of a search, or all other runs, and what there is of trials."""
     if search:
-        return runs.runs(cluster, namespace, sweep=search), []
+        return recalled(cluster, runs.runs(cluster, namespace, sweep=search)), []
     with ThreadPoolExecutor(1) as beside:  # both wait for the API, most of the time
         counts = beside.submit(runs.trials, cluster, namespace)
-        return runs.runs(cluster, namespace), counts.result()
+        return recalled(cluster, runs.runs(cluster, namespace)), counts.result()
 
 
 def _table(
@@ -86,19 +86,23 @@ def _table(
 
 def why(name: str, group: str | None, *, as_json: bool) -> int:
     """One answer: why a run waits, or why it failed, or failed before."""
+    from causeway.cluster.copying import copying
     from causeway.commands.sweep import name_of_search, why_search
     from causeway.commands.waiting import WAITS, wait
 
     cluster = Cluster()
     if name_of_search(name) and cluster.find(f"{runs.path_of(cluster.namespace(group))}/{name}") is None:
         return why_search(cluster, name, group, as_json=as_json)
-    run = runs.find(cluster, cluster.namespace(group), name)
+    run = recalled(cluster, [runs.find(cluster, cluster.namespace(group), name)])[0]
     out = Console(highlight=False, soft_wrap=True)
     failed = first(runs.first_failed(run)) or _failed_before(cluster, run)
     waits = wait(cluster, run) if run.state in WAITS else None
+    copied = copying(cluster, run)
     if as_json:
         waiting = None if waits is None else jsonable(waits.plain())
-        print(json.dumps({**plain(run), "first_failure": failed, "waiting": waiting}))
+        saved = None if copied.saved is None else copied.saved.plain()
+        known = {"first_failure": failed, "waiting": waiting, "saved": saved, "not_copied": copied.problem}
+        print(json.dumps({**plain(run), **known}))
         return 0
     out.print(state_of(run))
     if run.waits_for:
@@ -107,10 +111,16 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
         out.print(Text(f"  {line}"))
     if failed is not None:
         if run.state != "failed":
-            out.print(f"  it was started again {run.restarts} times; the last failure:")
+            times = "once" if run.restarts == 1 else f"{run.restarts} times"
+            out.print(f"  it was started again {times}; the last failure:")
         show_failure(out, failed, code_of(run))
     elif run.reason and not run.waits_for:
         out.print(Text(f"  {run.reason}"))
+    if copied.saved is not None and run.state != "done":
+        age = format_duration(time.time() - copied.saved.written)
+        out.print(Text(f"  its last checkpoint is {copied.saved.name}, {age} old"))
+    if copied.problem:
+        out.print(Text(f"  not all is in the store: {copied.problem}", style="yellow"))
     return 0
 
 

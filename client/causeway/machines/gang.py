@@ -8,8 +8,10 @@ the run's token.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import json
+import math
 import socket
 import time
 from collections import deque
@@ -22,6 +24,8 @@ _LONGEST = 1 << 16
 """Bytes of a message: a worker's status has 4 KB."""
 CONNECT = 120
 """Seconds in which all have found one another."""
+_IN_USE = 5
+"""Seconds in which the port of the run has to become free."""
 
 
 class Line:
@@ -86,12 +90,29 @@ class Follower:
         """``address``: ``host:port``. OSError if nobody answers there."""
         host, _, port = address.rpartition(":")
         self._line = Line(_connected(host.strip("[]"), int(port)))
+        self._stop = ""
+        self._orders: deque[dict[str, Any]] = deque()
         self._line.send(worker=worker, token=token, now=time.time())
 
     def stop(self) -> str:
         """How the run ended, once it has: this worker has to stop. ``lost`` if the first one is gone."""
-        said = next((message["stop"] for message in self._line.messages() if "stop" in message), "")
-        return said or ("lost" if self._line.broken else "")
+        self._read()
+        return self._stop or ("lost" if self._line.broken else "")
+
+    def order(self) -> dict[str, Any]:
+        """The next thing that the first one wants of this worker's GPUs (``waiting``); empty for nothing."""
+        self._read()
+        return self._orders.popleft() if self._orders else {}
+
+    def say(self, **message: Any) -> None:
+        self._line.send(**message)
+
+    def _read(self) -> None:
+        for message in self._line.messages():
+            if "stop" in message:
+                self._stop = message["stop"]
+            else:
+                self._orders.append(message)
 
     def ended(self, status: Mapping[str, Any]) -> None:
         self._line.send(ended=status, now=time.time())
@@ -107,6 +128,19 @@ def _connected(host: str, port: int) -> socket.socket:
     return socket.create_connection((host, port), timeout=10)
 
 
+def _listening(port: int) -> socket.socket:
+    """OSError where somebody else keeps the port."""
+    until = time.monotonic() + _IN_USE
+    while True:
+        try:
+            return socket.create_server(("", port))
+        except OSError as error:
+            # A connection that somebody makes may have it for a moment.
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
 class Leader:
     """The first worker's: how all of them are, and how the run ends."""
 
@@ -120,6 +154,10 @@ class Leader:
         self.reason = ""
         self.ended: dict[str, dict[str, Any]] = {}
         """How workers ended; their times are by our clock."""
+        self.ready: dict[str, bool] = {}
+        """Worker → whether it could take its GPUs (``waiting``)."""
+        self.taken: dict[str, tuple[int, bool]] = {}
+        """Worker → in which round it was asked to, and whether it did."""
         self._machines = workers
         self._decides = decides
         self._token = token
@@ -127,10 +165,22 @@ class Leader:
         self._offsets: dict[str, float] = {}
         self._new: list[Line] = []
         self._begun = time.monotonic()
-        self._deadline = self._begun + seconds
-        self._listener = socket.create_server(("", port)) if len(workers) > 1 else None
+        self._connect_until = self._begun + CONNECT
+        self._seconds = seconds
+        self._deadline = math.inf
+        self._listener = _listening(port) if len(workers) > 1 else None
         if self._listener is not None:
             self._listener.setblocking(False)
+
+    def begin(self) -> None:
+        """The time of the run counts from now."""
+        self._begun = time.monotonic()
+        self._deadline = self._begun + self._seconds
+
+    def tell(self, **message: Any) -> None:
+        """All others."""
+        for line in self._lines.values():
+            line.send(**message)
 
     def note(self, worker: str, status: Mapping[str, Any]) -> None:
         """Of a worker that has ended."""
@@ -152,9 +202,13 @@ class Leader:
                 if "ended" in message:
                     self._measure(worker, message)
                     self.note(worker, message["ended"])
+                elif "ready" in message:
+                    self.ready[worker] = bool(message["ready"])
+                elif "taken" in message:
+                    self.taken[worker] = int(message["taken"]), bool(message["ok"])
             if line.broken and worker not in self.ended:
                 self._lose(worker, f"{self._machines[worker]} no longer answers: rebooted, or cut off?")
-        if self._listener is not None and time.monotonic() > self._begun + CONNECT:
+        if self._listener is not None and time.monotonic() > self._connect_until:
             for worker in self._machines.keys() - self._lines.keys() - self.ended.keys() - {first}:
                 self._lose(worker, f"{self._machines[worker]} did not connect in {CONNECT} s")
         self._decide()

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pwd
+import select
 import shutil
 import socket
 import subprocess
@@ -25,8 +26,9 @@ from typing import Any, BinaryIO
 
 from causeway.checkpoints import Policy
 from causeway.errors import CausewayError
-from causeway.machines import leases
-from causeway.machines.worker import boot, start_folder, write_whole
+from causeway.machines import leases, tickets
+from causeway.machines.reserving import STATUS
+from causeway.machines.worker import DISK_FULL, boot, start_folder, write_whole
 from causeway.places import Place
 from causeway.saving import parts_in
 from causeway.shipped import ship
@@ -39,6 +41,8 @@ _LEASED = 60
 """Seconds for all workers of this machine to lease their GPUs."""
 _SETTLES = 30
 """Seconds beside ``grace`` that a worker's unit has to end: for its last checkpoint."""
+_MOMENT = 3
+"""Seconds for a worker whose turn it is to get its GPUs."""
 _PAUSE = 0.2
 _ARCHIVE = "code.tar.gz"
 
@@ -81,6 +85,7 @@ class Host:
             "remove": self._remove, "back": self._back,
             "status": self._status, "output": self._output, "stop": self._stop, "settle": self._settle,
             "send": self._send, "receive": self._receive,
+            "gpus": self._gpus, "reserve": self._reserve, "unreserve": self._unreserve,
         }  # fmt: skip
 
     @property
@@ -93,10 +98,12 @@ class Host:
         """What this machine has, and what keeps it from running a worker: ``problems``."""
         problems = [*self._session(), *self._programs(), *self._space()]
         found: list[leases.Gpu] = []
+        waiting: list[dict[str, Any]] = []
         taken: dict[str, str] = {}
         try:
             found = leases.gpus()
-            taken = leases.taken(found)
+            waiting = tickets.queue()
+            taken = leases.taken(found, waiting)
         except CausewayError as error:
             problems.append(str(error))
         names = [path.name for path in self._runs.iterdir()]
@@ -109,6 +116,8 @@ class Host:
             problems=problems,
             root=self._identity(),
             gpus=gpus,
+            queue=waiting,
+            code=self._code(self._request["code"]) is not None,
             runs=names,
             podman=bool(shutil.which("podman")),
         )
@@ -157,6 +166,59 @@ class Host:
             own.unlink()
         return path.read_text(encoding="ascii")
 
+    def _gpus(self) -> None:
+        """Who has each GPU, until when, and who waits."""
+        found = leases.gpus()
+        states = leases.states(found)
+        reasons = leases.taken(found, (), states)
+        _say(
+            gpus=[{**vars(gpu), "taken": reasons.get(gpu.uuid, ""), "lease": dict(states[gpu.uuid].holder),
+                   "reserved": dict(states[gpu.uuid].reserved)} for gpu in found],
+            queue=tickets.queue(),
+        )  # fmt: skip
+
+    def _reserve(self) -> None:
+        """Leases GPUs without a run: a unit of its own holds them until the end."""
+        if problems := [*self._session()]:
+            raise CausewayError("; ".join(problems))
+        name = uuid.uuid4().hex[:12]
+        folder = self._root / "reservations" / name
+        folder.mkdir(parents=True)
+        until = time.time() + self._request["seconds"]
+        _write(folder / "reservation.json", {"gpus": self._request["gpus"], "until": until})
+        own = [f"--setenv=PATH={os.environ['PATH']}", "--property=TimeoutStopSec=infinity",
+               "--property=KillMode=mixed"]  # fmt: skip
+        command = [sys.executable, str(self._kit), "reserve", str(folder)]
+        done = subprocess.run(
+            ["systemd-run", "--user", "--quiet", f"--unit=causeway-reserved-{name}", *own, "--", *command],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        status = folder / STATUS
+        if not done.returncode:
+            _wait_for(status.exists, _LEASED)
+        said = _read(status)
+        if "gpus" not in said:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise CausewayError(said.get("problem") or f"systemd-run: {done.stderr.strip() or 'no answer'}")
+        _say(gpus=said["gpus"], until=until, name=name)
+
+    def _unreserve(self) -> None:
+        """Ends this person's reservations of this machine, or the one of that name; which GPUs they had."""
+        found, folders = [], [*(self._root / "reservations").glob(self._request["name"])]
+        for folder in folders:
+            said = _read(folder / STATUS)
+            if said.get("machine") != socket.gethostname():
+                continue
+            unit = f"causeway-reserved-{folder.name}.service"
+            if subprocess.run(["systemctl", "--user", "--quiet", "is-active", unit]).returncode:
+                shutil.rmtree(folder, ignore_errors=True)  # its machine was rebooted
+                continue
+            subprocess.run(["systemctl", "--user", "--no-block", "stop", unit], capture_output=True)
+            found += said["gpus"]
+        # Those that no run is on are free once this has answered.
+        _wait_for(lambda: not any(folder.exists() for folder in folders), _MOMENT)
+        _say(gpus=sorted(found))
+
     def _claim(self) -> None:
         """Makes the folder of a run, unless it exists."""
         try:
@@ -167,7 +229,11 @@ class Host:
             _say(claimed=True)
 
     def _listen(self) -> None:
-        """Ports that are free, until the client has tried them; the last one answers."""
+        """Ports that are free, until the client has tried them; the last one answers.
+
+        A second answer, once stdin has ended, says that nothing listens there any more: a worker takes them
+        at once.
+        """
         with contextlib.ExitStack() as stack:
             listeners = []
             for _ in range(self._request["ports"] + 1):
@@ -176,11 +242,13 @@ class Host:
             word = uuid.uuid4().hex
             ports = [each.getsockname()[1] for each in listeners]
             _say(addresses=_addresses(), ports=ports, word=word)
-            listeners[-1].settimeout(0.5)
+            listeners[-1].setblocking(False)
             os.set_blocking(self._stream.fileno(), False)
             while self._stream.read(1) != b"":
+                select.select([self._stream.fileno(), listeners[-1].fileno()], [], [])
                 with contextlib.suppress(OSError), listeners[-1].accept()[0] as connection:
                     connection.sendall(word.encode())
+        _say(closed=True)
 
     def _reach(self) -> None:
         """Which address of each machine answers here: name → address, or null."""
@@ -189,9 +257,12 @@ class Host:
     def _deliver(self) -> None:
         """The run's record and code, as a start finds them."""
         run, record = self._run, self._request["record"]
+        kept = self._code(record["code"])
         if self._request["size"]:
             with (run / _ARCHIVE).open("wb") as archive:
                 _copy(self._stream, archive, self._request["size"])
+        elif kept and not (run / _ARCHIVE).exists():
+            os.link(kept, run / _ARCHIVE)
         _unpack(run, record["code"])
         shutil.rmtree(run / "kit", ignore_errors=True)
         # A copy: the run's units start from it for as long as there is the run.
@@ -201,12 +272,33 @@ class Host:
         folder.mkdir(parents=True, exist_ok=True)
         for path in (folder / "run.json", run / "run.json"):
             _write(path, record)
+        self._keep_code(record["code"])
         _say(delivered=True)
+
+    def _code(self, digest: str) -> Path | None:
+        """Where code is, by its digest, that a run here has; None for code that has to be sent."""
+        path = self._root / "code" / f"{digest}.tar.gz"
+        return path if digest and path.exists() else None
+
+    def _keep_code(self, digest: str) -> None:
+        """The run's code by its digest: it was unpacked, so it is that. It takes no room, as it is the run's
+        own file, and goes once no run has it."""
+        folder = self._root / "code"
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("*.tar.gz"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_nlink == 1:
+                    path.unlink()
+        # Where files have no second name, code is sent each time.
+        with contextlib.suppress(OSError):
+            if digest:
+                os.link(self._run / _ARCHIVE, folder / f"{digest}.tar.gz")
 
     # A start.
 
     def _start(self) -> None:
-        """Starts units, and waits until their GPUs are leased: worker → ``leased`` or ``problem``."""
+        """Starts units, until their GPUs are leased or waited for: worker → ``leased``, ``waits`` or
+        ``problem``."""
         record, names = _read(self._run / "run.json"), self._request["workers"]
         for name in names:
             unit = _unit(self._run.name, name)
@@ -229,13 +321,22 @@ class Host:
         found = {name: _read(folder / name / "worker.json") for name in names}
         _say(workers={
             name: {"leased": said["gpus"]} if said.get("phase") == "leased"
+            else {"waits": True} if said.get("phase") == "waiting"
             else {"problem": said.get("problem") or f"its unit {_unit(self._run.name, name)} does not start"}
             for name, said in found.items()
         })  # fmt: skip
 
     def _go(self) -> None:
-        (start_folder(self._run, self._request["start"]) / "go").touch()
-        _say(started=True)
+        """Lets workers go; which of them still wait for GPUs after a moment."""
+        folder = start_folder(self._run, self._request["start"])
+        (folder / "go").touch()
+        names = self._request["workers"]
+
+        def waiting() -> list[str]:
+            return [name for name in names if _read(folder / name / "worker.json").get("phase") == "waiting"]
+
+        _wait_for(lambda: not waiting(), _MOMENT)
+        _say(started=True, waits=waiting())
 
     def _end(self) -> None:
         self._stop_units(self._request["workers"])
@@ -315,7 +416,11 @@ class Host:
     def _stop(self) -> None:
         known = self._known(self._run)
         start = start_folder(self._run, known["record"]["start"])
-        running = [name for name, each in known["workers"].items() if each["phase"] in ("leased", "running")]
+        running = [
+            name
+            for name, each in known["workers"].items()
+            if each["phase"] in ("waiting", "leased", "running")
+        ]
         if running:
             _write(start / "stop.json", {"by": self._request["by"], "at": time.time()})
             self._stop_units(running, wait=False)
@@ -399,12 +504,15 @@ def _alive(run: str, worker: str, said: dict[str, Any]) -> dict[str, Any]:
         return {**said, "phase": "lost", "why": "rebooted"}
     unit = _unit(run, worker)
     shown = subprocess.run(
-        ["systemctl", "--user", "show", "--property=ActiveState,Result", unit], capture_output=True, text=True
+        ["systemctl", "--user", "show", "--property=ActiveState,Result,ExecMainStatus", unit],
+        capture_output=True,
+        text=True,
     )
     values = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
     if values.get("ActiveState") in ("active", "activating", "deactivating", "reloading"):
         return said
-    return {**said, "phase": "lost", "why": values.get("Result") or "gone"}
+    full = values.get("ExecMainStatus") == str(DISK_FULL)
+    return {**said, "phase": "lost", "why": "disk-full" if full else values.get("Result") or "gone"}
 
 
 def _unit(run: str, worker: str) -> str:

@@ -15,7 +15,8 @@ MODULES = (
     "__init__.py", "program.py", "runtime.py", "errors.py", "checkpoints.py", "storage.py",
     "reported.py", "saving.py", "restoring.py", "places.py", "shipped.py", "packages.py", "install.py",
     "image_contents.py", "machines/__init__.py", "machines/gang.py", "machines/host.py", "machines/leases.py",
-    "machines/worker.py", "machines/entering.py",
+    "machines/worker.py", "machines/entering.py", "machines/tickets.py", "machines/waiting.py",
+    "machines/reserving.py",
 )  # fmt: skip
 """Those need Python 3.9 and nothing else."""
 _MAIN = """\
@@ -25,13 +26,16 @@ import sys
 sys.path[0] = os.path.dirname(os.path.abspath(__file__))
 from pathlib import Path
 
-from causeway.machines import entering, worker
+from causeway.machines import entering, reserving, worker
 
-verb, run, name, *words = sys.argv[1:]
+verb, run, *words = sys.argv[1:]
+if verb == "reserve":
+    sys.exit(reserving.main(Path(run)))
+name, *words = words
 sys.exit(entering.main(Path(run), name, words) if verb == "enter" else worker.main(Path(run), name))
 """
 _FIRST = """
-import io, json, os, shutil, sys, tarfile
+import io, json, os, shutil, sys, tarfile, tempfile
 from pathlib import Path
 if sys.version_info < (3, 9):
     print("causeway: python %d.%d" % sys.version_info[:2], file=sys.stderr)
@@ -44,8 +48,9 @@ sys.stdout.write("\\0causeway\\n")
 sys.stdout.flush()
 try:
     if not kit.exists():
-        own = kit.with_name("%s.%d" % (name, os.getpid()))
-        own.mkdir(mode=0o700, parents=True)
+        kit.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Machines may share this folder, so that a process id does not tell who made it.
+        own = Path(tempfile.mkdtemp(prefix=name + ".", dir=kit.parent))
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             for each in tar:
                 path = own / each.name

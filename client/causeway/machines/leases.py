@@ -1,7 +1,11 @@
-"""GPUs of this machine: which there are, who has them, and leases on them.
+"""GPUs of this machine: which there are, who has them, who waits for them, and leases on them.
 
 A lease is a flock(2) on a file of the GPU, held by the worker's process: it ends with the process, however
 that ends. The file says who holds it. A GPU that runs a program without a lease is not taken either.
+
+Whoever waits has a ticket (``tickets``). A GPU that is free belongs to the first in the queue that it fits.
+
+A reservation (``reserving``) is a lease, too, below which the runs of its person hold a second one.
 """
 
 from __future__ import annotations
@@ -38,6 +42,35 @@ class Gpu:
     """MiB."""
 
 
+@dataclass(frozen=True)
+class State:
+    """Who has a GPU."""
+
+    holder: Mapping[str, Any]
+    """What its lease says; empty without one."""
+    reserved: Mapping[str, Any]
+    """What the reservation says that it is under; empty without one."""
+    programs: str
+    """Who uses it without a lease, in words."""
+    is_leased: bool
+    """By a run, or by somebody who is about to say who they are."""
+
+    def reason(self, gpu: Gpu, user: str) -> str:
+        """Why a person can't have it now, in words; empty where they can."""
+        if self.reserved and self.reserved.get("user") != user:
+            until = clock(self.reserved.get("until"))
+            return f"GPU {gpu.index} is reserved by {self.reserved.get('user')} (until {until})"
+        if not self.is_leased:
+            return self.programs
+        try:
+            held = self.holder
+            return (
+                f"GPU {gpu.index} is leased by {held['user']} ({held['run']}, since {clock(held['since'])})"
+            )
+        except KeyError:
+            return f"GPU {gpu.index} is being leased"
+
+
 def gpus() -> list[Gpu]:
     """Those of this machine; none without ``nvidia-smi``. CausewayError if that fails."""
     rows = _query("--query-gpu=index,uuid,name,memory.total")
@@ -52,11 +85,47 @@ def fits(gpu: Gpu, wanted: Mapping[str, Any]) -> bool:
     return enough and set(re.findall(r"[a-z0-9]+", (wanted.get("model") or "").lower())) <= words
 
 
-def taken(found: Sequence[Gpu]) -> dict[str, str]:
-    """UUID → who has it, of those that are not free."""
+def me() -> str:
+    """This person's name here."""
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def clock(at: Any) -> str:
+    """A time for people; empty for what is none."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (TypeError, ValueError, OverflowError):
+        return ""
+
+
+def states(found: Sequence[Gpu]) -> dict[str, State]:
+    """UUID → who has it."""
     programs = _programs()
-    reasons = {gpu.uuid: _leased(gpu) or _used(gpu, programs) for gpu in found}
-    return {uuid: reason for uuid, reason in reasons.items() if reason}
+    return {gpu.uuid: _state(gpu, programs) for gpu in found}
+
+
+def taken(
+    found: Sequence[Gpu],
+    queue: Sequence[Mapping[str, Any]] = (),
+    states_of: Mapping[str, State] | None = None,
+) -> dict[str, str]:
+    """UUID → why this person can't have it, of those that are not free. ``queue``: tickets that go first."""
+    known = states(found) if states_of is None else states_of
+    reasons = {gpu.uuid: known[gpu.uuid].reason(gpu, me()) for gpu in found}
+    promised: dict[str, str] = {}
+    for ticket in queue:
+        user = str(ticket["user"])
+        fitting = [
+            gpu
+            for gpu in found
+            if gpu.uuid not in promised and not known[gpu.uuid].reason(gpu, user) and fits(gpu, ticket)
+        ]
+        for gpu in fitting[: ticket["count"]]:
+            since = clock(ticket["since"])
+            promised[gpu.uuid] = (
+                f"GPU {gpu.index} is next for {user} ({ticket['run']}, who waits since {since})"
+            )
+    return {uuid: said for uuid, reason in reasons.items() if (said := reason or promised.get(uuid, ""))}
 
 
 class Leases:
@@ -65,21 +134,30 @@ class Leases:
     def __init__(self) -> None:
         self._files: list[int] = []
 
-    def take(self, count: int, wanted: Mapping[str, Any], holder: Mapping[str, str]) -> list[Gpu]:
+    def take(
+        self,
+        count: int,
+        wanted: Mapping[str, Any],
+        holder: Mapping[str, Any],
+        queue: Sequence[Mapping[str, Any]] = (),
+    ) -> list[Gpu]:
         """Leases GPUs that are free. CausewayError that names who has the others.
 
-        ``holder``: what others see of it: ``user``, ``run``, ``worker``.
+        ``holder``: what others see of it: ``user``, ``run``, ``worker``, ``until``. ``queue``: tickets that
+        go first.
         """
         if not count:
             return []
-        found = [gpu for gpu in gpus() if fits(gpu, wanted)]
+        every = gpus()
+        found = [gpu for gpu in every if fits(gpu, wanted)]
+        reasons = taken(every, queue)
         leased: list[Gpu] = []
         for gpu in found:
-            if len(leased) < count and self._take(gpu, holder):
+            if len(leased) < count and gpu.uuid not in reasons and self._take(gpu, holder):
                 leased.append(gpu)
         if len(leased) < count:
             self.release()
-            reasons = taken(found)
+            reasons = taken(every, queue)
             said = "; ".join(reasons[gpu.uuid] for gpu in found if gpu.uuid in reasons)
             raise CausewayError(f"{len(leased)} of {count} GPUs are free" + (f": {said}" if said else ""))
         return leased
@@ -94,42 +172,84 @@ class Leases:
             os.close(file)
         self._files = []
 
-    def _take(self, gpu: Gpu, holder: Mapping[str, str]) -> bool:
+    def _take(self, gpu: Gpu, holder: Mapping[str, Any]) -> bool:
         file = os.open(_file(gpu), os.O_RDWR)
         for _ in range(_TRIES):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file):
+                said = _said(file)
+                if said.get("reserved") and said.get("user") == holder["user"] and not holder.get("reserved"):
+                    inner = self._take_below(gpu, file, holder)
+                    os.close(file)
+                    return inner
                 time.sleep(_PAUSE)
                 continue
             if _used(gpu, _programs()):
                 break
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({**holder, "since": time.time()}).encode(), 0)
-            self._files.append(file)
+            self._hold(file, holder)
             return True
         os.close(file)
         return False
 
+    def _take_below(self, gpu: Gpu, file: int, holder: Mapping[str, Any]) -> bool:
+        """Of one that its person has reserved: ``file`` is the reservation's, which ends no sooner."""
+        inner = os.open(inner_file(gpu), os.O_RDWR | os.O_CREAT, 0o600)
+        # Locked before it is looked at: a reservation that has ended in between is none to be below.
+        if _locked(inner) and not _locked(file) and not _used(gpu, _programs()):
+            self._hold(inner, holder)
+            return True
+        os.close(inner)
+        return False
 
-def _folder() -> Path:
+    def _hold(self, file: int, holder: Mapping[str, Any]) -> None:
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps({**holder, "since": time.time()}).encode(), 0)
+        self._files.append(file)
+
+    # A reservation's.
+
+    def let_go(self, found: Sequence[Gpu]) -> list[Gpu]:
+        """Releases those of ``found``, in the order in which they were taken, that no run is below; which are
+        left."""
+        left, files = [], []
+        for gpu, file in zip(found, self._files):  # noqa: B905  # no strict= before Python 3.10
+            inner = os.open(inner_file(gpu), os.O_RDWR | os.O_CREAT, 0o600)
+            if _locked(inner):
+                os.close(file)
+            else:
+                left.append(gpu)
+                files.append(file)
+            os.close(inner)
+        self._files = files
+        return left
+
+
+def folder() -> Path:
     """Everybody's of this machine, and none of a file server's."""
     for shared in _SHARED:
         if shared.is_dir() and shared.stat().st_mode & (stat.S_ISVTX | stat.S_IWOTH) == (
             stat.S_ISVTX | stat.S_IWOTH
         ):
-            folder = shared / "causeway-gpus"
-            try:
-                folder.mkdir()
-                folder.chmod(0o1777)  # the umask took some of it
-            except FileExistsError:
-                pass
-            return folder
+            return everybodys(shared / "causeway-gpus")
     raise CausewayError(f"neither {' nor '.join(map(str, _SHARED))} can be written to by everybody")
 
 
+def everybodys(path: Path) -> Path:
+    """Makes a folder that everybody may write to."""
+    try:
+        path.mkdir()
+        path.chmod(0o1777)  # the umask took some of it
+    except FileExistsError:
+        pass
+    return path
+
+
+def inner_file(gpu: Gpu) -> Path:
+    """What runs of this person hold of a GPU that they have reserved."""
+    return folder() / f"{gpu.uuid}.{os.getuid()}"
+
+
 def _file(gpu: Gpu) -> Path:
-    path = _folder() / gpu.uuid
+    path = folder() / gpu.uuid
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
@@ -139,20 +259,49 @@ def _file(gpu: Gpu) -> Path:
     return path
 
 
-def _leased(gpu: Gpu) -> str:
-    """Who leases it, in words; empty for nobody."""
-    file = os.open(_file(gpu), os.O_RDWR)
+def _locked(file: int) -> bool:
+    """Takes its lock, unless somebody has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_held(file: int) -> bool:
+    """Whether somebody has its lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        try:
-            held = json.loads(os.pread(file, 4096, 0))
-            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(held["since"]))
-            return f"GPU {gpu.index} is leased by {held['user']} ({held['run']}, since {since})"
-        except (ValueError, KeyError, TypeError):
-            return f"GPU {gpu.index} is being leased"
-    else:
-        return ""
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def _said(file: int) -> dict[str, Any]:
+    try:
+        return dict(json.loads(os.pread(file, 4096, 0)))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _state(gpu: Gpu, programs: Mapping[str, Sequence[int]]) -> State:
+    holder, reserved = _held(_file(gpu)), None
+    if holder is not None and holder.get("reserved"):
+        reserved = holder
+        holder = _held(inner_file(gpu)) if reserved.get("user") == me() else None
+    used = "" if holder is not None else _used(gpu, programs)
+    return State(holder or {}, reserved or {}, used, holder is not None)
+
+
+def _held(path: Path) -> dict[str, Any] | None:
+    """What its holder says; None for nobody."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return _said(file) if is_held(file) else None
     finally:
         os.close(file)
 

@@ -67,6 +67,11 @@ def emptied(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, 
     }
 
 
+def shortest_first(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Machines where fewest wait first."""
+    return dict(sorted(checked.items(), key=lambda pair: len(pair[1].get("queue", ()))))
+
+
 def _refused(workers: Sequence[Workers], kind: int, checked: Mapping[str, Mapping[str, Any]]) -> str:
     each = workers[kind]
     many = (

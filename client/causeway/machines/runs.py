@@ -15,7 +15,7 @@ from causeway.checkpoints import Part, Policy
 from causeway.errors import CausewayError
 from causeway.job import Job, written
 from causeway.machines import records, state
-from causeway.machines.placement import gpus_of, place, wanted
+from causeway.machines.placement import emptied, gpus_of, place, shortest_first, wanted
 from causeway.machines.ssh import Host, at_once, hosts_named, tried
 from causeway.machines.state import Run
 from causeway.saving import MANIFESTS, folder_of
@@ -29,17 +29,24 @@ from causeway.workers import (
     workers_of,
 )
 
+PRIORITIES = {"low": -1, "high": 1}
+"""Of a job on machines; others are in between."""
+
 
 class Machines:
     """Those of ``--on``, that answer and can take a worker."""
 
-    def __init__(self, names: Sequence[str], workers: Sequence[Workers], job: Job, size: int) -> None:
-        """``size``: bytes of the code that will be sent. All are asked at once, and one error has all that is
-        wrong with them."""
+    def __init__(
+        self, names: Sequence[str], workers: Sequence[Workers], job: Job, size: int, code: str = ""
+    ) -> None:
+        """``size``: bytes of the code that will be sent, ``code``: its digest. All are asked at once, and
+        one error has all that is wrong with them."""
         self._hosts = {host.name: host for host in hosts_named(names)}
         self.checked = at_once(
             [*self._hosts.values()],
-            lambda host: host.ask("check", gpus=wanted(workers), uv=bool(job.python), bytes=3 * size),
+            lambda host: host.ask(
+                "check", gpus=wanted(workers), uv=bool(job.python), bytes=3 * size, code=code
+            ),
         )
         problems = [f"{name}: {each}" for name, said in self.checked.items() for each in said["problems"]]
         if problems:
@@ -72,11 +79,13 @@ class Machines:
 
 def start(
     job: Job, machines: Machines, placed: Mapping[str, str], archive: IO[bytes], digest: str, size: int,
-    secret: Mapping[str, str], name: str = "",
-) -> str:  # fmt: skip
-    """A new run on machines; its name. Nothing is left of it where one of them fails.
+    secret: Mapping[str, str], name: str = "", *, waits: bool = False,
+) -> tuple[str, bool]:  # fmt: skip
+    """A new run on machines; its name, and whether it waits for GPUs. Nothing is left of it where a machine
+    fails.
 
-    A ``name`` that is given is remembered before the run begins.
+    A ``name`` that is given is remembered before the run begins. ``waits``: GPUs that others have are waited
+    for, by the machines; otherwise that is an error.
     """
     used = list(dict.fromkeys(placed.values()))
     roots = machines.roots(used)
@@ -88,25 +97,40 @@ def start(
         name = _claimed(job.name, machines, [*roots.values()])
     with ExitStack() as undo:
         undo.callback(_abandon, name, _workers_on(placed), 1, remove=True)
-        record = _record(name, job, machines, placed, digest, 1, secret)
+        record = _record(name, job, machines, placed, digest, 1, secret, waits)
         for root in roots.values():
             archive.seek(0)
-            machines.host(root).ask("deliver", archive, run=name, record=record, size=size)
-        _begin(machines, name, placed, record)
+            kept = machines.checked[root]["code"]
+            source, sent = (None, 0) if kept else (archive, size)
+            machines.host(root).ask("deliver", source, run=name, record=record, size=sent)
+        still = _begin(machines, name, placed, record)
         undo.pop_all()
     records.remember(name, used)
-    return name
+    return name, still
 
 
-def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job) -> bool:
-    """Goes on with a run from its newest whole checkpoint, wherever that is. False if there is none."""
+def placed_for(workers: Sequence[Workers], machines: Machines, *, waits: bool) -> dict[str, str]:
+    """Worker → machine. ``waits``: where GPUs are taken now, on machines that have them. CausewayError."""
+    try:
+        return place(workers, machines.checked)
+    except CausewayError:
+        if not waits:
+            raise
+        return place(workers, shortest_first(emptied(machines.checked)))
+
+
+def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job, *, waits: bool = False) -> bool:
+    """Goes on with a run from its newest whole checkpoint, wherever that is. False if there is none.
+    ``waits``: as for ``start``."""
     used = list(dict.fromkeys(placed.values()))
     number = run.record["start"] + 1
     roots = machines.roots([*machines.checked])
     kept = _share(run, machines, roots, Policy.of(run.record["policy"]))
     with ExitStack() as undo:
         undo.callback(_abandon, run.name, _workers_on(placed), number, remove=False)
-        record = _record(run.name, job, machines, placed, run.record["code"], number, run.record["secret"])
+        record = _record(
+            run.name, job, machines, placed, run.record["code"], number, run.record["secret"], waits
+        )
         record["created"] = run.record["created"]
         for root in roots.values():
             machines.host(root).ask("deliver", run=run.name, record=record, size=0)
@@ -196,11 +220,11 @@ def undo(run: Run) -> None:
     _abandon(run.name, _workers_on({each.name: each.host for each in run.workers}), start, remove=start == 1)
 
 
-def go_on(run: Run) -> bool:
+def go_on(run: Run, *, waits: bool = False) -> bool:
     """``resume`` on the machines that it had."""
     job, workers = job_of(run)
     machines = Machines(run.hosts, workers, job, 0)
-    return resume(run, machines, place(workers, machines.checked), job)
+    return resume(run, machines, placed_for(workers, machines, waits=waits), job, waits=waits)
 
 
 def stop(run: Run) -> bool:
@@ -263,7 +287,7 @@ def _claim(name: str, hosts: Sequence[Host]) -> bool:
 
 def _record(
     name: str, job: Job, machines: Machines, placed: Mapping[str, str], digest: str, number: int,
-    secret: Mapping[str, str],
+    secret: Mapping[str, str], waits: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """What the run's machines have to know, all of it the same on each."""
     workers = workers_of(job)
@@ -292,6 +316,7 @@ def _record(
     return {
         "run": name, "start": number, "job": written(job), "code": digest, "python": job.python,
         "image": machines.image(job), "created": now, "started": now, "seconds": job.time, "grace": job.grace,
+        "waits": waits, "priority": PRIORITIES.get(job.priority or "", 0),
         "policy": policy_of(job, workers).text(), "first": f"{leads}-0", "token": secrets.token_hex(16),
         "decides": [worker for worker, each in own.items() if each["role"] == leads], "control": control,
         "secret": dict(secret), "by": f"{getpass.getuser()} on {socket.gethostname()}", "workers": own,
@@ -304,12 +329,20 @@ def _meet(machines: Machines, placed: Mapping[str, str]) -> tuple[dict[str, str]
     hosts = [machines.host(name) for name in dict.fromkeys(placed.values())]
     with ExitStack() as stack:
         offers: dict[str, Any] = {}
+        listening = []
         for host in hosts:
             count = [*placed.values()].count(host.name)
-            offers[host.name] = host.answer(stack.enter_context(host.asking("listen", ports=count)))
+            process = stack.enter_context(host.asking("listen", ports=count))
+            offers[host.name] = host.answer(process)
+            listening.append((host, process))
         found = {host.name: "127.0.0.1" for host in hosts}
         if len(hosts) > 1:
             found = _tried_addresses(hosts, offers)
+        for _, process in listening:
+            assert process.stdin is not None
+            process.stdin.close()
+        for host, process in listening:
+            host.answer(process)  # the ports are free again
     ports = {name: [*offer["ports"]] for name, offer in offers.items()}
     first = hosts[0].name
     control = {"host": found[first], "port": ports[first].pop()}  # the one that was tried
@@ -343,8 +376,9 @@ def _tried_addresses(hosts: Sequence[Host], offers: Mapping[str, Any]) -> dict[s
             for host in hosts}  # fmt: skip
 
 
-def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Mapping[str, Any]) -> None:
-    """Starts all workers, and lets them go once all have their GPUs. CausewayError."""
+def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Mapping[str, Any]) -> bool:
+    """Starts all workers, and lets them go once all have their GPUs, or wait for them; whether one still
+    waits. CausewayError."""
     on = _workers_on(placed)
     hosts = [machines.host(each) for each in on]
     answers = at_once(hosts, lambda host: host.ask("start", run=name, workers=on[host.name]))
@@ -356,7 +390,8 @@ def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Map
     ]
     if problems:
         raise CausewayError("\n".join(dict.fromkeys(problems)))
-    at_once(hosts, lambda host: host.ask("go", run=name, start=record["start"]))
+    said = at_once(hosts, lambda host: host.ask("go", run=name, start=record["start"], workers=on[host.name]))
+    return any(each["waits"] for each in said.values())
 
 
 def _workers_on(placed: Mapping[str, str]) -> dict[str, list[str]]:

@@ -9,11 +9,12 @@ from typing import Any
 
 ENDED = ("done", "failed", "stopped", "timed-out")
 _RESULTS = {
+    "disk-full": "the disk of {host} is full, so that nothing could be written down",
     "oom-kill": "{host} ran out of memory, and the kernel killed it",
     "timeout": "it did not end in its grace, and was killed",
     "signal": "its process was killed on {host}",
 }
-"""systemd's word for how a unit ended (systemd.service(5), ``Result``)."""
+"""systemd's word for how a unit ended (systemd.service(5), ``Result``), or ours."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Worker:
     name: str
     host: str
     state: str
-    """``starting``, ``running``, ``done``, ``failed``, ``stopped``, ``lost``, ``unknown``."""
+    """``starting``, ``waiting``, ``running``, ``done``, ``failed``, ``stopped``, ``lost``, ``unknown``."""
     gpus: tuple[int, ...] = ()
     reason: str = ""
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +39,8 @@ class Run:
 
     name: str
     state: str
-    """``starting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``, ``unknown``."""
+    """``starting``, ``waiting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``, ``unknown``.
+    ``waiting``: for GPUs."""
     since: float
     """When its state became what it is."""
     reason: str
@@ -85,12 +87,21 @@ def run_of(
             reason, failed = _lost(failed, workers), None
     elif first.state == "unknown":
         state, reason = "unknown", first.reason
-    elif first.state in ("lost", "failed") or (lost and first.state not in ("running", "starting")):
+    elif first.state in ("lost", "failed") or (
+        lost and first.state not in ("running", "waiting", "starting")
+    ):
         cause = first if first.state in ("lost", "failed") else lost[0]
         state, reason = "failed", f"{cause.name}: {cause.reason}" if cause.reason else ""
         since = max((said["at"] for said in _notes(leader)), default=since)
     else:
-        state = "running" if any(worker.state == "running" for worker in workers) else "starting"
+        states = {worker.state for worker in workers}
+        state = next((each for each in ("running", "waiting") if each in states), "starting")
+        if state == "waiting":
+            # Of a worker that could have its GPUs, the others are what it waits for.
+            waits = [worker for worker in workers if worker.state == "waiting"]
+            reason = min(waits, key=lambda worker: bool(worker.status.get("ready"))).reason
+        elif first.state == "running":
+            since = first.status["at"]
     return Run(
         name, state, since, reason, workers, failed if state == "failed" else None,
         any(said.get("kept") for said in answers.values()), record, stopped.get("by", ""),
@@ -119,13 +130,31 @@ def _worker(name: str, host: str, answer: Mapping[str, Any] | None, fault: str) 
     if said["phase"] == "lost":
         why = _why_lost(said, host, answer["booted"])
         return Worker(name, host, "lost", gpus, why, is_cut=said["why"] == "rebooted")
+    if said["phase"] == "waiting":
+        return Worker(name, host, "waiting", (), _why_waiting(said), said)
     if said["phase"] != "over":
-        return Worker(name, host, {"leased": "starting"}.get(said["phase"], said["phase"]), gpus)
+        return Worker(name, host, {"leased": "starting"}.get(said["phase"], said["phase"]), gpus, status=said)
     if said.get("problem"):
         return Worker(name, host, "failed", gpus, f"{host}: {said['problem']}", said)
     state = {0: "done", 75: "stopped"}.get(said.get("exit", 1), "failed")
     why = said.get("why") or said.get("reason", "")
     return Worker(name, host, state, gpus, why, said, is_cut=said.get("asked") == "system")
+
+
+def _why_waiting(said: Mapping[str, Any]) -> str:
+    """``waits, 2nd in its queue behind ada (resnet-1, since 2026-11-25 14:05)``."""
+    if not said.get("place"):
+        return "waits for GPUs"
+    if said["ready"]:
+        return "waits for the GPUs of other workers"
+    behind = f" behind {said['behind']}" if said["behind"] else ""
+    why = f": {said['why']}" if said["why"] and not behind else ""
+    return f"waits, {_ordinal(said['place'])} in its queue{behind}{why}"
+
+
+def _ordinal(number: int) -> str:
+    end = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{end}"
 
 
 def _why_lost(said: Mapping[str, Any], host: str, booted: float) -> str:

@@ -204,13 +204,13 @@ class MachinesBench(FileBench):
             hosts = [name for name in self.on if name not in away]
             if not hosts:
                 raise next(iter(away.values()))
-            machines = Machines(hosts, self._workers, self.job, self._size)
+            digest = search_record(self.folder)["code"]
+            machines = Machines(hosts, self._workers, self.job, self._size, digest)
             job = of_trial(self.job, row.parameters)
             placed = place(workers_of(job), machines.checked)
             if tried_on is not None:
                 runs.clear(row.id, hosts, [*placed])
             with (self.folder / ARCHIVE).open("rb") as archive:
-                digest = search_record(self.folder)["code"]
                 runs.start(job, machines, placed, archive, digest, self._size, self.secret, name=row.id)
             return True
         if _is_ending(run) or run.state not in (*ENDED, "starting"):

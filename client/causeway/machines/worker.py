@@ -1,23 +1,23 @@
 """One worker on its machine, from its GPUs' lease to its last checkpoint: what its systemd unit runs.
 
-``python3 <run>/kit worker <run> <worker>``. It leases GPUs, waits until all workers of the run have theirs,
-and runs ``runtime.py``. SIGTERM is forwarded; by a file that ``stop`` makes it knows a person's from that of
-a machine that shuts down. The first worker's process decides for all (``gang``).
+``python3 <run>/kit worker <run> <worker>``. It leases GPUs, waits until all workers of the run have theirs
+(``waiting``), and runs ``runtime.py``. SIGTERM is forwarded; by a file that ``stop`` makes it knows a
+person's from that of a machine that shuts down. The first worker's process decides for all (``gang``).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-import pwd
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,13 +26,17 @@ from causeway import packages
 from causeway.checkpoints import Policy
 from causeway.errors import CausewayError
 from causeway.machines.gang import Follower, Leader
-from causeway.machines.leases import Leases
+from causeway.machines.leases import Gpu, Leases, me
+from causeway.machines.tickets import queue
+from causeway.machines.waiting import First, Other, Turn
 from causeway.places import Place, saving
 from causeway.runtime import LINES, NEVER_WORKS, STOPPED
 from causeway.saving import alive_until
 
 _PATIENCE = 180
-"""Seconds that it keeps GPUs for the other workers. A laptop may go away meanwhile."""
+"""Seconds that it keeps GPUs for workers that are not started yet. A laptop may go away meanwhile."""
+DISK_FULL = 74
+"""Exit code (sysexits(3), EX_IOERR) of a worker that could not write down how it ended."""
 _PAUSE = 0.2
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SIOCGIFADDR = 0x8915
@@ -48,7 +52,7 @@ class Notes:
         self._values = {"boot": boot(), "machine": socket.gethostname(), "began": time.time()}
 
     def write(self, phase: str, **values: Any) -> None:
-        """``phase``: ``leased``, ``running``, ``over``."""
+        """``phase``: ``waiting``, ``leased``, ``running``, ``over``."""
         self._values.update(values, phase=phase, at=time.time())
         write_whole(self._path, json.dumps(self._values))
 
@@ -93,7 +97,19 @@ class Asked:
 
 
 def main(run: Path, name: str) -> int:
-    """The exit code: 0 where the run ended as its outcome says, 1 where the worker never ran."""
+    """The exit code: 0 where the run ended as its outcome says, 1 where the worker never ran, and that of a
+    full disk."""
+    try:
+        return _main(run, name)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # Nothing can be written down, but systemd keeps how a unit ended.
+        print(f"causeway: {error}", file=sys.stderr)
+        return DISK_FULL
+
+
+def _main(run: Path, name: str) -> int:
     os.umask(0o077)
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     start = start_folder(run, record["start"])
@@ -102,16 +118,21 @@ def main(run: Path, name: str) -> int:
     notes, leases, asked = Notes(folder), Leases(), Asked(start / "stop.json")
     own = record["workers"][name]
     try:
-        holder = {"user": pwd.getpwuid(os.getuid()).pw_name, "run": run.name, "worker": name}
-        gpus = leases.take(own["gpus"]["count"], own["gpus"], holder)
-        indices = [gpu.index for gpu in gpus]
-        notes.write("leased", gpus=indices)
-        _wait(start / "go", asked)
-        seen = ",".join(map(str, indices))
-        visible = {
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen, "CAUSEWAY_GPU_INDICES": seen,
+        holder = {
+            "user": me(), "run": run.name, "worker": name, "seconds": record["seconds"],
+            "priority": record.get("priority", 0), "since": record["started"],
         }  # fmt: skip
-        status = Worker(run, record, name, notes, leases, asked).run(folder, visible)
+        turn = None
+        if record.get("waits"):
+            turn = Turn(own["gpus"], holder, leases)
+            notes.write("waiting")
+        else:
+            until = time.time() + record["seconds"]
+            gpus = leases.take(own["gpus"]["count"], own["gpus"], {**holder, "until": until}, queue())
+            notes.write("leased", gpus=[gpu.index for gpu in gpus])
+        _wait(start / "go", asked)
+        worker = Worker(run, record, name, notes, leases, asked)
+        status = worker.run(folder, gpus if turn is None else turn)
     except CausewayError as error:
         notes.write("over", problem=str(error))
         return 1
@@ -131,12 +152,12 @@ def _wait(go: Path, asked: Asked) -> None:
         if asked.by:
             raise CausewayError("stopped before it began")
         if time.monotonic() > until:
-            raise CausewayError(f"not all workers had their GPUs in {_PATIENCE} s")
+            raise CausewayError(f"not all workers were started in {_PATIENCE} s")
         time.sleep(_PAUSE)
 
 
 class Worker:
-    """A worker whose GPUs are leased."""
+    """A worker that was let go."""
 
     def __init__(
         self, run: Path, record: Mapping[str, Any], name: str, notes: Notes, leases: Leases, asked: Asked
@@ -152,8 +173,8 @@ class Worker:
         self._asks = ""
         """Who wanted it to end: ``person``, ``system``, ``peer``."""
 
-    def run(self, folder: Path, visible: Mapping[str, str]) -> dict[str, Any]:
-        """Runs it to its end; how it ended."""
+    def run(self, folder: Path, gpus: Sequence[Gpu] | Turn) -> dict[str, Any]:
+        """Runs it to its end; how it ended. ``gpus``: those that it has, or how it gets them."""
         record, first = self._record, self._record["first"]
         leader = follower = None
         if self._name == first:
@@ -164,7 +185,15 @@ class Worker:
             if leader is None:
                 control = record["control"]
                 follower = _follower(self._name, record["token"], control, record["workers"][first]["host"])
-            status = self._work(folder, visible, leader, follower)
+            if isinstance(gpus, Turn):
+                self._asks = self._await(gpus, leader, follower)
+                gpus = gpus.gpus
+            if leader is not None:
+                leader.begin()
+            if self._asks:
+                status = self._status({"exit": STOPPED, "lines": [], "at": time.time()})
+            else:
+                status = self._work(folder, _visible(gpus), leader, follower)
             if leader is not None:
                 self._conclude(leader, folder.parent, status)
             elif follower is not None:
@@ -173,6 +202,30 @@ class Worker:
             if leader is not None:
                 leader.close()
         return status
+
+    def _await(self, turn: Turn, leader: Leader | None, follower: Follower | None) -> str:
+        """Until it has its GPUs; who wants it to end before that."""
+        part: First | Other
+        if leader is not None:
+            part = First(turn, leader, self._record["workers"].keys() - {self._name})
+        else:
+            assert follower is not None
+            part = Other(turn, follower)
+        said: dict[str, Any] = {}
+        try:
+            while not (asked := self._wanted(leader, follower)):
+                if leader is not None:
+                    leader.look(self._name)
+                if part.step():
+                    self._notes.write("leased", gpus=[gpu.index for gpu in turn.gpus])
+                    return ""
+                if turn.said != said:
+                    said = turn.said
+                    self._notes.write("waiting", **said)
+                time.sleep(_PAUSE)
+        finally:
+            turn.ticket.drop()
+        return asked
 
     def _work(
         self, folder: Path, visible: Mapping[str, str], leader: Leader | None, follower: Follower | None
@@ -287,6 +340,11 @@ class Worker:
         environment.pop("CUDA_VISIBLE_DEVICES")
         indices = [index for index in environment.pop("CAUSEWAY_GPU_INDICES").split(",") if index]
         return podman(self._run, self._name, self._record["image"], indices, environment, script)
+
+
+def _visible(gpus: Sequence[Gpu]) -> dict[str, str]:
+    seen = ",".join(str(gpu.index) for gpu in gpus)
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen, "CAUSEWAY_GPU_INDICES": seen}
 
 
 def _end(leader: Leader, asked: str) -> None:

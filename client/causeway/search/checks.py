@@ -41,6 +41,9 @@ def notes(sweep: Sweep) -> Iterator[str]:
         yield f"{stop.rule} needs trials to compare: {sweep.trials} are less than factor², {square}"
     if count is not None and count < sweep.trials:
         yield f"there are {count} combinations, and trials is {sweep.trials}: the search ends after {count}"
+    if sweep.sampler == "grid" and count is not None and count > sweep.trials:
+        left = count - sweep.trials
+        yield f"the grid has {count} combinations, and trials is {sweep.trials}: {left} are never tried"
     nested = sorted({each.name for each in dimensions(sweep.parameters)} - _roots(sweep.parameters))
     if sweep.sampler in ("gp", "cmaes") and nested:
         yield f"{sweep.sampler} draws {', '.join(nested)} at random, as not every trial has them"

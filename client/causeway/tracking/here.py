@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from causeway.job import Job
+from causeway.tracking.spool import read_json
 
-_DATABASE, _ARTIFACTS = "mlflow.db", "artifacts"
+DATABASE, ARTIFACTS = "mlflow.db", "artifacts"
+PROGRAMS = "programs.db"
+"""What programs are given in place of ``DATABASE`` where we made that, and it is not known that they have the
+same MLflow: one of another version fails at it."""
+RECORDS = "records.db"
+"""What we record in, in place of ``DATABASE``, where a program made that with another MLflow."""
+OURS = "made.json"
+"""Beside a ``DATABASE`` that we made: ``version``, that of MLflow."""
 
 
 def environment(job: Job, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -19,42 +31,77 @@ def environment(job: Job, folder: Path, given: Mapping[str, str]) -> dict[str, s
     """
     if not job.tracking.record or "MLFLOW_TRACKING_URI" in given:
         return {}
-    place = _place(folder.parent, job.name)
+    place = place_of(folder.parent, job.name)
     place.mkdir(parents=True, exist_ok=True)
     tags = {"causeway.run": folder.name, "mlflow.runName": folder.name}
     return {
-        "MLFLOW_TRACKING_URI": f"sqlite:///{place / _DATABASE}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{place / _of_programs(place, job, given)}",
         "MLFLOW_EXPERIMENT_NAME": job.tracking.experiment or job.name,
         "MLFLOW_RUN_CONTEXT": json.dumps(tags),
         # Without a server files would go below the current folder, which is a copy of the code
         # (mlflow.tracking._tracking_service.utils).
-        "_MLFLOW_SERVER_ARTIFACT_ROOT": str(place / _ARTIFACTS),
+        "_MLFLOW_SERVER_ARTIFACT_ROOT": str(place / ARTIFACTS),
     }
 
 
-def _place(runs: Path, name: str) -> Path:
+def place_of(runs: Path, name: str) -> Path:
+    """The folder of the databases and artifacts of a job's name."""
     return runs.with_name("mlflow") / name
 
 
+def _of_programs(place: Path, job: Job, given: Mapping[str, str]) -> str:
+    made = read_json(place / OURS)
+    if made is None or same(made["version"], _version(job, given)):
+        return DATABASE
+    return PROGRAMS
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two versions of MLflow open each other's databases: they change with minor ones."""
+    return one.split(".")[:2] == other.split(".")[:2]
+
+
+def _version(job: Job, given: Mapping[str, str]) -> str:
+    """Of the MLflow beside the program that a job starts, as in a virtual environment; empty if it is not
+    known. No Python is started for it."""
+    if job.python:  # its packages are installed over others
+        return ""
+    try:
+        words = shlex.split(job.run.strip().splitlines()[-1])
+    except ValueError:
+        return ""
+    program = shutil.which(words[0], path=given.get("PATH")) if words else None
+    if program is None:
+        return ""
+    for path in (Path(program).parents[1] / "lib").glob("python3*/site-packages/mlflow/version.py"):
+        if found := re.search(r"^VERSION = [\"'](.+?)[\"']", path.read_text(encoding="utf-8"), re.MULTILINE):
+            return found[1]
+    return ""
+
+
 def database_of(runs: Path, name: str) -> Path:
-    """Of the runs of a job's name; it may not be there."""
-    return _place(runs, name) / _DATABASE
+    """What programs of a job's name log to, or did last; it may not be there."""
+    found = [place_of(runs, name) / each for each in (DATABASE, PROGRAMS)]
+    there = [each for each in found if each.exists()]
+    return max(there, key=lambda path: path.stat().st_mtime, default=found[0])
 
 
 def newest(runs: Path, run: str | None) -> Path | None:
     """The database of a run, or the one that was written to last; None without one."""
-    if run is not None:
-        path = _place(runs, run.rpartition("-")[0]) / _DATABASE
-        return path if path.exists() else None
-    found = runs.with_name("mlflow").glob(f"*/{_DATABASE}")
+    name = "*" if run is None else run.rpartition("-")[0]
+    if run is not None and (recorded := read_json(runs / run / "recorded.json")):
+        return Path(recorded["database"])
+    names = (DATABASE, PROGRAMS, RECORDS)
+    found = [path for each in names for path in runs.with_name("mlflow").glob(f"{name}/{each}")]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def server(database: Path, port: int) -> list[str]:
-    """The command that shows it."""
-    artifacts = database.with_name(_ARTIFACTS)
+def server(database: Path, port: int, *, own: bool) -> list[str]:
+    """The command that shows it. ``own``: with the MLflow that this Python has."""
+    artifacts = database.with_name(ARTIFACTS)
     return [
-        "mlflow", "server", "--host=127.0.0.1", f"--port={port}", "--workers=1",
+        *([sys.executable, "-m"] if own else []), "mlflow", "server", "--host=127.0.0.1",
+        f"--port={port}", "--workers=1",
         f"--backend-store-uri=sqlite:///{database}",
         f"--default-artifact-root={artifacts}",
     ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -17,6 +19,9 @@ CHECKPOINT = f"{OURS}checkpoint"
 LONGEST, LONGEST_TAG = 6000, 5000
 """The longest values of parameters and tags, in characters. MLflow takes 6,000 and 8,000
 (``mlflow.utils.validation``), and older databases 5,000 of a tag."""
+_NAME = re.compile(r"[/\w.\- :]+")
+_LONGEST_NAME = 250
+_MIB = 2**20 / 1e6
 _FINISHED = {0: "FINISHED", 75: "KILLED"}
 """Exit code of ``causeway.runtime`` → state of a run."""
 
@@ -74,11 +79,42 @@ def batch(
 
 
 def metrics_of(report: Report) -> list[dict[str, Any]]:
-    """Those that a program reported of a step, for ``batch``."""
+    """Those that a program reported of a step, for ``batch``; without names that MLflow does not take, as it
+    would refuse all that come with them."""
     at = round(report.at * 1000)
     return [
         {"key": name, "value": _number(value), "timestamp": at, "step": report.step}
         for name, value in report.metrics.items()
+        if is_name(name)
+    ]
+
+
+def is_name(name: str) -> bool:
+    """Whether MLflow takes it for a metric (``mlflow.utils.validation``)."""
+    path = posixpath.normpath(name) == name and name != "." and not name.startswith(("..", "/"))
+    return path and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+def usage_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Metrics of what a worker used, a line of ``causeway.runtime``: names that MLflow shows as system
+    metrics ("System Metrics"), and that its own measuring does not have. The step is the time, in seconds:
+    it goes on over starts."""
+    gpus = said.get("gpus") or ()
+    used = [gpu["use"] for gpu in gpus if gpu.get("use") is not None]
+    memory = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
+    total = sum(gpu.get("total") or 0 for gpu in gpus)
+    found = {
+        "gpu_utilization_percentage": sum(used) / len(used) if used else None,
+        "gpu_memory_usage_megabytes": sum(memory) * _MIB if memory else None,
+        "gpu_memory_usage_percentage": 100 * sum(memory) / total if memory and total else None,
+        "cpus": said.get("cpus"),
+        "memory_usage_megabytes": said["memory"] / 1e6 if "memory" in said else None,
+    }
+    at = float(said["at"]) if "at" in said else None
+    return [
+        {"key": f"system/{name}", "value": _number(value), "timestamp": round(at * 1000), "step": round(at)}
+        for name, value in found.items()
+        if value is not None and at is not None
     ]
 
 

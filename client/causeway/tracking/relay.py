@@ -28,6 +28,8 @@ _PREFIXES = ("/api/2.0/mlflow/", "/ajax-api/2.0/mlflow/")
 _START = 5.0
 """Seconds that a program which starts waits for the server."""
 _STREAM = 60.0
+_SEEN = 100
+"""Runs whose last answer is remembered."""
 _AWAY = "the cluster's MLflow does not answer"
 _BY_NAME, _BY_ID, _NEW = "experiments/get-by-name", "experiments/get", "experiments/create"
 
@@ -49,6 +51,9 @@ class Relay:
         self._started: dict[str, Any] = {alias: run_answer(alias, self.experiment, name)}
         self.chosen: str | None = None
         """The experiment that the program has asked for, by its id."""
+        self.seen: dict[str, Any] = {}
+        """The server's id of a run → what it answered about it last. At the end of a run MLflow's client asks
+        again, and a program does not fail for that while the server is away."""
 
     def create(self, body: Mapping[str, Any], *, kept: bool = True) -> dict[str, Any]:
         """A run that is made when the server is there, for the answer. ``kept``: False for one that never
@@ -66,6 +71,12 @@ class Relay:
         """What a program is answered about a run that it started."""
         found: dict[str, Any] | None = self._started.get(run)
         return found
+
+    def remember(self, answer: Any) -> None:
+        """What the server says of a run."""
+        run = str(answer["run"]["info"]["run_id"])
+        if run in self.seen or len(self.seen) < _SEEN:
+            self.seen[run] = answer
 
     def placed(self, answer: Any) -> Any:
         """The answer about the pod's run, in the experiment that the program has chosen: MLflow's client
@@ -188,14 +199,16 @@ class _Handler(Forwarded):
             self.relay.chosen = str(answer["experiment"]["experiment_id"])
         elif call == _NEW:
             self.relay.chosen = str(answer["experiment_id"])
-        elif call == "runs/get" and values.get("run_id") == self.relay.alias:
-            return self.relay.placed(answer)
+        elif call == "runs/get":
+            self.relay.remember(answer)
+            return self.relay.placed(answer) if values.get("run_id") == self.relay.alias else answer
         return answer
 
     def _stand_in(self, call: str, values: Mapping[str, Any]) -> None:
         """Answers for the server."""
         relay = self.relay
-        if call == "runs/get" and (found := relay.started(str(values.get("run_id")))) is not None:
+        run = str(values.get("run_id"))
+        if call == "runs/get" and (found := relay.started(run) or relay.seen.get(run)) is not None:
             answer = json.loads(json.dumps(found))
             self.answer(relay.placed(answer) if values["run_id"] == relay.alias else answer)
         elif call == CREATE:

@@ -26,8 +26,10 @@ from causeway.tracking.record import (
     before,
     cost_of,
     ended,
+    is_name,
     metrics_of,
     site_of,
+    usage_of,
 )
 from causeway.tracking.relay import PORT, Relay
 from causeway.tracking.sending import AwayError, Outbox, Sender, Server
@@ -40,7 +42,9 @@ _LATELY = 120.0
 """Seconds: a server that has been away for longer is not waited for."""
 _OFTEN = 60.0
 """Seconds between two looks at what is unsent, and at the cost."""
-_STATE, _UNSENT = "tracking.json", ".unsent/"
+_left_out: set[str] = set()
+"""Names of metrics, each said once."""
+_STATE, _UNSENT, _STARTED = "tracking.json", ".unsent/", "started.json"
 
 
 class Tracked:
@@ -82,6 +86,7 @@ class Tracked:
         """What of the spool is in the store."""
         self._due = 0.0
         self._checkpoint = ""
+        self._image = ""
         self._over = threading.Event()
         self._stack = ExitStack()
 
@@ -160,6 +165,7 @@ class Tracked:
             self._note_end(self._outbox)
         try:
             self._note_cost(self._outbox)
+            self._note_image(self._outbox)
         finally:  # with the store away, too
             hopeful = last and self._server.was_there_within(_LATELY)
             self._outbox.flush(_LAST if hopeful else 0)
@@ -174,9 +180,16 @@ class Tracked:
         self._stack.close()
 
     def _take_reported(self, outbox: Outbox) -> None:
-        """What ``causeway.report`` wrote since. Twice, if this is ended before it notes how far it came."""
-        path, mark = self._output / "metrics.jsonl", self._folder / "reported.json"
-        start = read_json(mark) or 0
+        """What ``causeway.report`` wrote since, and the runtime of what it used. Twice, if this is ended
+        before it notes how far it came."""
+        self._take(outbox, "metrics.jsonl", "reported.json", _metrics)
+        self._take(outbox, "usage.jsonl", "used.json", _usage)
+
+    def _take(
+        self, outbox: Outbox, name: str, mark: str, read: Callable[[str], list[dict[str, Any]]]
+    ) -> None:
+        path, noted = self._output / name, self._folder / mark
+        start = read_json(noted) or 0
         try:
             with path.open("rb") as file:
                 file.seek(start)
@@ -187,10 +200,10 @@ class Tracked:
         if not data:
             return
         lines = data.decode("utf-8", "replace").split("\n")[:-1]
-        metrics = [each for line in lines for each in _metrics(line)]
+        metrics = [each for line in lines for each in read(line)]
         for at in range(0, len(metrics), 1000):
             outbox.put(batch(self._run, metrics=metrics[at : at + 1000]))
-        write_json(mark, start + len(data))
+        write_json(noted, start + len(data))
 
     def _note_end(self, outbox: Outbox) -> None:
         said = read_json(self._output / "ended.json")
@@ -209,6 +222,16 @@ class Tracked:
         if cost is not None:
             tags[f"{OURS}cost_usd"] = cost
         outbox.put(batch(self._run, tags=tags))
+
+    def _note_image(self, outbox: Outbox) -> None:
+        """Which image runs, with its digest: the kubelet knows it, and who looks at the run keeps it
+        (``causeway.cluster.started``)."""
+        if self._image:
+            return
+        with suppress(MissingError, KeyError, TypeError, ValueError):
+            self._image = str(json.loads(self._own.read(_STARTED))["image"])
+        if self._image:
+            outbox.put(batch(self._run, tags={f"{OURS}image_digest": self._image}))
 
     def _earlier(self) -> float:
         try:
@@ -271,9 +294,21 @@ def send_left(
 
 def _metrics(line: str) -> list[dict[str, Any]]:
     if (report := parsed(line)) is not None:
+        for name in report.metrics.keys() - _left_out:
+            if not is_name(name):
+                _left_out.add(name)
+                _say(f"MLflow takes no metric with this name, which is left out: {name[:200]!r}")
         return metrics_of(report)
     _say(f"a line of reported metrics can't be read, and is left out: {line[:200]!r}")
     return []
+
+
+def _usage(line: str) -> list[dict[str, Any]]:
+    """Nothing of what can't be read: what a worker used is nobody's result."""
+    try:
+        return usage_of(json.loads(line))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
 
 
 def _say(text: str) -> None:

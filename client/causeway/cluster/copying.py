@@ -1,0 +1,67 @@
+"""What of a run is in the store: its last checkpoint, and what keeps more from getting there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from causeway.cluster.connection import Cluster, RefusedError
+from causeway.cluster.runs import Run
+from causeway.cluster.store import Store, asked
+from causeway.errors import CausewayError
+from causeway.job import Job
+from causeway.keep import COPIED, NOT_COPIED
+from causeway.kept import Row, newest
+from causeway.saving import parts_in
+from causeway.workers import policy_of, workers_of
+
+_LINES = "50"
+"""Of what the sidecar said: it says a problem once, and once that it is over."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Of a run's checkpoints, output and results."""
+
+    saved: Row | None
+    """The checkpoint that it would resume from; None for none, or if the store does not say."""
+    problem: str
+    """Of a worker that can't copy what it has: a bucket that is full, or refuses."""
+
+
+def copying(cluster: Cluster, run: Run) -> Copying:
+    """As the store and the workers' sidecars have it. What can't be asked is left out."""
+    try:
+        job = Job.model_validate(run.job)
+        policy = policy_of(job, workers_of(job))
+    except (CausewayError, ValueError):  # of another version of this program
+        return Copying(None, "")
+    saved = None
+    with suppress(CausewayError), asked("look for checkpoints"):
+        saved = newest(parts_in(Store(cluster, run.namespace).of_run(run.name, "checkpoints/")), policy)
+    problems = (
+        f"{each.role}-{each.rank}: {said}"
+        for each in run.workers
+        if each.state == "running" and f"{each.role}-{each.rank}" in policy.workers
+        if (said := _said(cluster, run, each.name))
+    )
+    return Copying(saved, next(problems, ""))
+
+
+def _said(cluster: Cluster, run: Run, pod: str) -> str:
+    path = f"/api/v1/namespaces/{run.namespace}/pods/{pod}/log"
+    with suppress(RefusedError):
+        return last_problem(cluster.lines(path, container="keep", tailLines=_LINES))
+    return ""
+
+
+def last_problem(lines: Iterable[str]) -> str:
+    """What the sidecar could not copy, and has not since; empty for nothing."""
+    problem = ""
+    for line in lines:
+        if line.startswith(NOT_COPIED):
+            problem = line.removeprefix(NOT_COPIED).strip()
+        elif line.startswith(COPIED):
+            problem = ""
+    return problem

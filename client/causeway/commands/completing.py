@@ -1,0 +1,45 @@
+"""What the shell completes: names of runs. It is asked while a person types: quick, and silent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from threading import Thread
+
+_PATIENCE = 2.0
+"""Seconds for the cluster's answer."""
+_OF_SEARCH = re.compile(r"-s\d")
+
+
+def run_names(incomplete: str, group: str | None, *, local: bool) -> Sequence[str]:
+    """Names of runs that begin so, of this machine or of the cluster and of machines; trials once a search is
+    named. None of the cluster's if that does not answer at once."""
+    found: list[str] = []
+    if local:
+        from causeway.local import runs_here
+
+        found += [path.name for path in runs_here()]
+    else:
+        from causeway.machines import records
+
+        found += records.names() if group is None else []
+        # Left behind where it takes longer: a daemon ends with the program.
+        asked = Thread(target=_of_cluster, args=(found, incomplete, group), daemon=True)
+        asked.start()
+        asked.join(_PATIENCE)
+    return sorted({name for name in [*found] if name.startswith(incomplete)})
+
+
+def _of_cluster(found: list[str], incomplete: str, group: str | None) -> None:
+    try:
+        from causeway.cluster import runs
+        from causeway.cluster.connection import Cluster
+        from causeway.cluster.labels import RUN, SWEEP
+
+        cluster = Cluster()
+        path = runs.path_of(cluster.namespace(group))
+        chosen = RUN if _OF_SEARCH.search(incomplete) else f"{RUN},!{SWEEP}"
+        listed = runs.items(cluster, path, only="metadata", labelSelector=chosen)
+        found.extend(str(each["metadata"]["name"]) for each in listed)
+    except Exception:
+        return  # nobody reads a traceback there

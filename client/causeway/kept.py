@@ -1,0 +1,71 @@
+"""The checkpoints of a run as the store has them, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.checkpoints import Checkpoint, Part, Policy, kept, whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """A checkpoint as the store has it, whole or not."""
+
+    name: str
+    step: int
+    size: int
+    """Bytes of all its parts."""
+    written: float
+    """Seconds since the epoch."""
+    site: str
+    """Where its first worker ran; empty where that is not known."""
+    state: str
+    """``newest``, ``best``, ``kept``; ``1 of 2 parts`` of one that is not whole."""
+    start: int
+    """Of the run, from 1: each restart is another one."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "name": self.name, "step": self.step, "bytes": self.size, "written": self.written,
+            "site": self.site, "state": self.state, "start": self.start,
+        }  # fmt: skip
+
+
+def rows(parts: Sequence[Part], policy: Policy) -> list[Row]:
+    """Whole ones, and those of which parts are missing; the newest first."""
+    complete = whole(parts, policy.workers)
+    best = next((each for each in kept(complete, policy) if each not in complete[: policy.keep]), None)
+    found = [
+        (
+            each.order,
+            _row(each.parts, "newest" if each is complete[0] else "best" if each is best else "kept"),
+        )
+        for each in complete
+    ]
+    used = {part.worker + part.id for each in complete for part in each.parts}
+    groups: dict[tuple[int, str], list[Part]] = {}
+    for part in parts:
+        if part.worker in policy.workers and part.files and part.worker + part.id not in used:
+            groups.setdefault((part.start, part.name), []).append(part)
+    count = len(policy.workers)
+    found += [
+        (Checkpoint(tuple(group)).order, _row(group, f"{len(group)} of {count} parts"))
+        for group in groups.values()
+    ]
+    return [row for _, row in sorted(found, key=lambda each: (each[0], each[1].name), reverse=True)]
+
+
+def _row(parts: Sequence[Part], state: str) -> Row:
+    first = parts[0]
+    written = max(part.written for part in parts) / 1e9
+    return Row(
+        first.name, first.step, sum(part.size for part in parts), written, first.site, state, first.start
+    )
+
+
+def newest(parts: Sequence[Part], policy: Policy) -> Row | None:
+    """The one that the run would resume from; None for none."""
+    return next((each for each in rows(parts, policy) if not each.state.endswith("parts")), None)

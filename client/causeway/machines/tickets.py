@@ -1,0 +1,116 @@
+"""Who waits for GPUs of this machine: a file each beside the leases, locked while its worker's process lives.
+
+Of several machines all sort by the same: priority, when the run was submitted, its name. So of two runs the
+same one goes first on each machine that both want, and neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from causeway.machines import leases
+
+_LONGEST = 4096
+
+
+class Ticket:
+    """One worker's place in the queue."""
+
+    def __init__(self, holder: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """``holder``: ``user``, ``run``, ``worker``, ``priority``, ``since``. ``wanted``: ``count``,
+        ``model``, ``memory``."""
+        self.said = {**holder, **{name: wanted.get(name) for name in ("count", "model", "memory")}}
+        self._path = _folder() / f"{os.getuid()}-{uuid.uuid4().hex}"
+        self._file = -1
+
+    def draw(self) -> None:
+        """It is seen from now on, where it was before."""
+        if self._file >= 0 or not self.said["count"]:
+            return
+        _clear()
+        # By another name until it is locked: a ticket that nobody holds does not count.
+        part = self._path.with_name(f".{self._path.name}")
+        self._file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        os.fchmod(self._file, 0o644)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        os.write(self._file, json.dumps(self.said).encode())
+        part.rename(self._path)
+
+    def drop(self) -> None:
+        """Nobody sees it any more."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._file)
+            self._file = -1
+
+    def keep(self) -> None:
+        """Marks it as used, for what clears folders of temporary files."""
+        if self._file >= 0:
+            os.utime(self._file)
+
+    def ahead(self) -> list[dict[str, Any]]:
+        """Those that go first, the first one's first."""
+        return [each for each in queue() if _order(each) < _order(self.said)]
+
+
+def queue() -> list[dict[str, Any]]:
+    """All that wait here, in their order."""
+    found = [said for path in _folder().iterdir() if (said := _read(path))]
+    return sorted(found, key=_order)
+
+
+def place(ahead: Sequence[Mapping[str, Any]], run: str) -> tuple[int, str]:
+    """1 for the first, and who is just before it: ``ada (resnet-1, since 2026-11-27 14:05)``."""
+    others = {(each["user"], each["run"]): each for each in ahead if each["run"] != run}
+    last = [*others.values()][-1:]
+    who = "".join(f"{each['user']} ({each['run']}, since {leases.clock(each['since'])})" for each in last)
+    return len(others) + 1, who
+
+
+def _order(said: Mapping[str, Any]) -> tuple[float, float, str, str]:
+    return -said["priority"], said["since"], said["run"], said["worker"]
+
+
+def _folder() -> Path:
+    return leases.everybodys(leases.folder() / "queue")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a ticket says; empty for one that nobody holds, and for what is none."""
+    if path.name.startswith("."):
+        return {}
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return {}
+    try:
+        if not leases.is_held(file):
+            return {}
+        said = dict(json.loads(os.read(file, _LONGEST)))
+        numbers = {"priority": 0.0, "since": 0.0, "count": 0}
+        said.update({name: type(zero)(said[name]) for name, zero in numbers.items()})
+        return {**said, **{name: str(said[name]) for name in ("user", "run", "worker")}}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    finally:
+        os.close(file)
+
+
+def _clear() -> None:
+    """Removes this person's that nobody holds any more."""
+    for path in _folder().glob(f"{os.getuid()}-*"):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY)
+            try:
+                if not leases.is_held(file):
+                    path.unlink()
+            finally:
+                os.close(file)
