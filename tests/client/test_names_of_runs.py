@@ -107,3 +107,22 @@ def test_a_list_of_runs_is_what_the_api_server_has_in_memory() -> None:
     assert runs.runs(there, "user-ada") == []
     assert runs.trials(there, "user-ada") == []
     assert asked == dict.fromkeys(("jobsets", "workloads", "pods"), "0")
+
+
+@pytest.mark.parametrize(("reason", "method"), [(runs.REJECTED, "DELETE"), ("Deactivated", "PATCH")])
+def test_a_run_that_was_refused_for_good_is_queued_by_another_workload(
+    monkeypatch: pytest.MonkeyPatch, reason: str, method: str
+) -> None:
+    """Kueue makes a new one of a Workload that was deleted (``tests/autoscaler/kube/test_kueue.py``)."""
+    calls: list[tuple[str, str]] = []
+    workload = {
+        "metadata": {"name": "jobset-x"},
+        "spec": {"active": False},
+        "status": {"conditions": [{"type": "Evicted", "status": "True", "reason": reason}]},
+    }
+    monkeypatch.setattr(runs, "workload_of", lambda *_: workload)
+    cluster: Any = SimpleNamespace(call=lambda how, path, *_, **__: calls.append((how, path)))
+    run: Any = SimpleNamespace(name="x-1", namespace="user-ada")
+    assert runs.activate(cluster, run, active=True)
+    ((how, path),) = calls
+    assert (how, path.endswith("/workloads/jobset-x")) == (method, True)

@@ -55,6 +55,8 @@ _TIME_IS_UP = "MaximumExecutionTimeExceeded"
 """What Kueue's reason ends with where the declared time has passed."""
 
 
+REJECTED = "DeactivatedDueToAdmissionCheck"
+"""Kueue's reason for a Workload whose request for machines was refused for good."""
 _STOPS = 120
 """Seconds that Kueue may take to stop what it is told to."""
 
@@ -307,6 +309,11 @@ def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
         raise CausewayError(f"{run.name} has no Workload: Kueue has not seen it yet, or it has ended")
     if workload["spec"].get("active", True) is active:
         return False
+    evicted = _conditions(workload).get("Evicted", {})
+    if active and evicted.get("reason") == REJECTED:
+        # Kueue 0.19 never queues it again, whatever ``active`` says; of a deleted one it makes another.
+        cluster.call("DELETE", f"{_KUEUE}/namespaces/{run.namespace}/workloads/{_name(workload)}")
+        return True
     set_active(cluster, run.namespace, workload, active=active)
     return True
 

@@ -17,6 +17,7 @@ from autoscaler.kube.plane import planes
 from autoscaler.kube.queueing import apply, kueue
 from kube_tools import need, templated
 
+from causeway.cluster import runs
 from causeway.cluster.runs import in_the_queue
 from infra.autoscaler.kube.client import MERGE
 from infra.catalogue.labels import LIMITED_GPUS
@@ -249,7 +250,7 @@ def test_work_that_asks_for_what_nothing_has_is_given_up_and_says_why(real: Real
     until(lambda: not real.have("ada/fpga"))
     work = real._workload("ada", "fpga")
     evicted = next(each for each in work["status"]["conditions"] if each["type"] == "Evicted")
-    assert evicted["reason"].startswith("Deactivated")
+    assert evicted["reason"] == runs.REJECTED, "by which `causeway resume` knows it"
     said = [each.get("message", "") for each in work["status"].get("admissionChecks", ())]
     assert any(why in each for each in (evicted["message"], *said))
     # Whoever has changed the cluster deletes the Workload, as members may, and its job is asked for anew. One
