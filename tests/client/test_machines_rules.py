@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Timer
@@ -18,13 +19,14 @@ from client.process import SYSTEM_PYTHON, Causeway
 import causeway
 from causeway.errors import CausewayError, InputError
 from causeway.job import Job
-from causeway.machines import kit
+from causeway.machines import host, kit
 from causeway.machines.gang import Leader
 from causeway.machines.leases import Gpu, fits
 from causeway.machines.placement import emptied, place, room
 from causeway.machines.ssh import Host, hosts_named
 from causeway.machines.state import Run, run_of
-from causeway.workers import workers_of
+from causeway.places import Place
+from causeway.workers import policy_of, workers_of
 
 
 def checked(*free: int, taken: str = "") -> dict[str, dict[str, Any]]:
@@ -212,6 +214,20 @@ def test_the_first_worker_waits_for_its_port() -> None:
         leader = Leader({"a-0": "one", "b-0": "two"}, ["a-0"], "token", port, 60)
         leader.close()
         timer.join()
+
+
+def test_a_checkpoint_that_was_left_and_not_copied_yet_counts(tmp_path: Path) -> None:
+    job = Job(name="x", run="python x.py")
+    workers = {"worker-0": {"role": "worker", "rank": 0}}
+    record = {"workers": workers, "policy": policy_of(job, workers_of(job)).text()}
+    folder = Place(tmp_path, "worker", 0).checkpoints
+    assert not host._left_whole(tmp_path, record)
+    (folder / "step-1.tmp").mkdir(parents=True)
+    (folder / "step-1.tmp/state").write_text("1")
+    assert not host._left_whole(tmp_path, record), "half of it"
+    time.sleep(0.01)
+    (folder / "step-1.tmp").rename(folder / "step-1")
+    assert host._left_whole(tmp_path, record)
 
 
 def test_wrong_names_of_machines_are_reported_at_once() -> None:

@@ -252,7 +252,14 @@ def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
     # With this seed the first trial is the best of six, and the second the second. They are judged at step 3,
     # and wait for it: one of three goes on, and two of six. One at a time: a best that comes with
     # others passes at once.
+    # What is judged before its first checkpoint is known passes, as it could not go on later: step 3 waits
+    # until the store has one, and MLflow may have heard of it.
     waits = """
+        sent = pathlib.Path(os.environ["CAUSEWAY_CHECKPOINTS"], ".sent")
+        while step == 2 and not sent.exists() and not causeway.should_stop():
+            time.sleep(0.5)
+        if step == 2:
+            time.sleep(20)
         held = time.monotonic() + 120
         while step == 3 and not (resume or causeway.should_stop()) and time.monotonic() < held:
             time.sleep(0.5)

@@ -24,13 +24,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from causeway import checkpoints
 from causeway.checkpoints import Policy
 from causeway.errors import CausewayError
 from causeway.machines import leases, tickets
 from causeway.machines.reserving import STATUS
 from causeway.machines.worker import DISK_FULL, boot, start_folder, write_whole
 from causeway.places import Place
-from causeway.saving import parts_in
+from causeway.saving import alive_until, look, parts_in
 from causeway.shipped import ship
 from causeway.storage import Folder
 
@@ -373,7 +374,7 @@ class Host:
             said = _read(start / name / "worker.json")
             if said and said["machine"] == socket.gethostname():
                 workers[name] = _alive(run.name, name, said)
-        kept = any((run / "kept").glob("manifests/*/*.json"))
+        kept = any((run / "kept").glob("manifests/*/*.json")) or _left_whole(run, record)
         return {"record": record, "outcome": _read(start / "outcome.json"), "workers": workers, "kept": kept,
                 "stopped": _read(start / "stop.json"), **self._reported(run, record)}  # fmt: skip
 
@@ -513,6 +514,19 @@ def _alive(run: str, worker: str, said: dict[str, Any]) -> dict[str, Any]:
         return said
     full = values.get("ExecMainStatus") == str(DISK_FULL)
     return {**said, "phase": "lost", "why": "disk-full" if full else values.get("Result") or "gone"}
+
+
+def _left_whole(run: Path, record: Mapping[str, Any]) -> bool:
+    """Whether workers that were killed left checkpoints that ``_settle`` will copy."""
+    workers = Policy.of(record["policy"]).workers
+    places = [
+        Place(run, record["workers"][name]["role"], record["workers"][name]["rank"]) for name in workers
+    ]
+    return bool(places) and all(
+        place.checkpoints.is_dir()
+        and any(checkpoints.is_whole(each, alive_until(place.ended)) for each in look(place.checkpoints))
+        for place in places
+    )
 
 
 def _unit(run: str, worker: str) -> str:

@@ -8,10 +8,11 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -244,14 +245,19 @@ def postgres(folder: Path, port: int, password: str) -> Iterator[None]:
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs and shutil.which("initdb") is None:
         pytest.skip("no PostgreSQL: 'tests/packages.sh' installs it")
-    folder.mkdir()
+    # Another pytest that begins closes the folders of this one to other users, and the server stops then.
+    with tempfile.TemporaryDirectory(prefix="causeway-postgres-", ignore_cleanup_errors=True) as own:
+        folder.symlink_to(own)
+        with _postgres(Path(own), programs, port, password):
+            yield
+
+
+@contextmanager
+def _postgres(folder: Path, programs: Sequence[Path], port: int, password: str) -> Iterator[None]:
     # It refuses to run as root.
     who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
     if who:
         shutil.chown(folder, "postgres", "postgres")
-        for above in folder.parents:
-            if not (mode := above.stat().st_mode) & 0o001:
-                above.chmod(mode | 0o011)
 
     def program(name: str) -> str:
         return str(programs[-1] / name) if programs else name
