@@ -33,6 +33,8 @@ everybody's: ``python3 runtime.py SCRIPT``. What it needs to know is in the envi
 ``CAUSEWAY_STALL``, ``CAUSEWAY_METRICS``
     Seconds after which a program that does not go on is ended, of the first worker; and the file that
     ``causeway.report`` writes to.
+``CAUSEWAY_RANKS``
+    Set by the runtime, for ranks of a launcher: ``device:inode`` of the pipe that the command writes to.
 ``CAUSEWAY_USAGE``
     The file that use of processors, memory and GPUs is written to, twice a minute.
 
@@ -94,6 +96,7 @@ import importlib.machinery
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -130,6 +133,19 @@ if os.environ.get("CAUSEWAY_PROGRAM") != "rank " + _rank:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     with open(os.path.join(_folder, "%d.%s" % (os.getpid(), "rank" if _rank else "program")), "w"):
         pass
+    # Ranks that share a pipe write into each other's lines. What the program sends elsewhere goes there.
+    if _rank and os.environ.get("LOCAL_WORLD_SIZE", "1") != "1":
+        try:
+            _lines = socket.socket(socket.AF_UNIX)
+            _lines.connect(os.path.join(_folder, "ranks"))
+            _lines.sendall(_rank.encode() + b"\\n")
+            for _fd in (1, 2):
+                _is = os.fstat(_fd)
+                if "%d:%d" % (_is.st_dev, _is.st_ino) == os.environ.get("CAUSEWAY_RANKS"):
+                    os.dup2(_lines.fileno(), _fd)
+            _lines.close()
+        except OSError:
+            pass  # it writes to the pipe of all
 
 # The one that this stands in front of.
 _paths = [path for path in sys.path if os.path.abspath(path or ".") != _folder]
@@ -286,25 +302,79 @@ class Output(threading.Thread):
         """When the last line came."""
         self._pipe = pipe
         self._parts = parts
+        self._writing = threading.Lock()
 
     def run(self) -> None:
         # By lines, so that those of several workers are not mixed.
         for line in iter(self._pipe.readline, b""):
-            self.at = time.time()
-            self.write(line)
-            self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n")[-500:])
-        if self._parts is not None:
-            self._parts.close()
+            self.take(line)
+
+    def take(self, line: bytes) -> None:
+        """A line of the process."""
+        self.at = time.time()
+        self.write(line)
+        self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n")[-500:])
 
     def write(self, line: bytes) -> None:
         """A line, of the process or of ours."""
-        try:
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
-        except OSError:
-            pass  # nobody reads; the work goes on
-        if self._parts is not None:
-            self._parts.write(line if line.endswith(b"\n") else line + b"\n")
+        with self._writing:
+            try:
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+            except OSError:
+                pass  # nobody reads; the work goes on
+            if self._parts is not None:
+                self._parts.write(line if line.endswith(b"\n") else line + b"\n")
+
+    def close(self) -> None:
+        """After the last line."""
+        with self._writing:
+            if self._parts is not None:
+                self._parts.close()
+
+
+class Ranks(threading.Thread):
+    """Lines of a launcher's ranks, each of which writes to a connection of its own. They begin with
+    ``[rank3]:``, as PyTorch's own do."""
+
+    def __init__(self, folder: str, output: Output) -> None:
+        """``folder``: that of the hook, which connects to ``ranks`` in it. OSError where its path is too long
+        for a socket (unix(7))."""
+        super().__init__(daemon=True)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(os.path.join(folder, "ranks"))
+        self._listening.listen(64)
+        self._output = output
+        self._readers: list[threading.Thread] = []
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return  # it was closed
+            reader = threading.Thread(target=self._read, args=(connection,), daemon=True)
+            self._readers.append(reader)
+            reader.start()
+
+    def _read(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            try:
+                begin = b"[rank%d]: " % int(lines.readline())
+                for line in lines:
+                    line = line if line.endswith(b"\n") else line + b"\n"
+                    self._output.take(line if line.startswith(begin) else begin + line)
+            except (OSError, ValueError):
+                pass  # its process was killed before it said which it is
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for the last lines of all."""
+        until = time.monotonic() + (timeout or 0)
+        self._listening.shutdown(socket.SHUT_RDWR)
+        super().join(timeout)
+        for each in self._readers:
+            each.join(max(until - time.monotonic(), 0))
+        self._listening.close()
 
 
 def first_exception(folder: str) -> dict[str, Any] | None:
@@ -418,21 +488,30 @@ def main(script: str) -> int:
     if env.get("CAUSEWAY_EFA") and address:
         missing = with_plugin_of_nccl(env)
         said += missing if rank == 0 else []
+    reads, writes = os.pipe()
+    output = Output(os.fdopen(reads, "rb"), Parts(kept) if kept else None)
+    for line in said:
+        output.write(("causeway: %s\n" % line).encode())
+    pipe = os.fstat(writes)
+    env["CAUSEWAY_RANKS"] = "%d:%d" % (pipe.st_dev, pipe.st_ino)
+    ranks = None
+    try:
+        ranks = Ranks(hooks, output)
+        ranks.start()
+    except OSError:
+        pass  # then they write to the pipe of all
     process = subprocess.Popen(
         # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
         [*shell, "trap 'exit 143' TERM\n" + script],
         cwd=env.get("CAUSEWAY_CODE") or None,
         env=env,
-        stdout=subprocess.PIPE,
+        stdout=writes,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    os.close(writes)
     if stopped:  # between the check above and the start
         os.killpg(process.pid, signal.SIGTERM)
-    assert process.stdout is not None
-    output = Output(process.stdout, Parts(kept) if kept else None)
-    for line in said:
-        output.write(("causeway: %s\n" % line).encode())
     output.start()
     stall = Stall(float(env.get("CAUSEWAY_STALL") or 0), env.get("CAUSEWAY_METRICS", ""), output)
     if stall.limit and rank == 0:
@@ -455,6 +534,9 @@ def main(script: str) -> int:
     except OSError:
         pass
     output.join(timeout=10)
+    if ranks is not None:
+        ranks.join(timeout=10)
+    output.close()
     first = first_exception(hooks)
     if idle is not None and idle.over:
         reason = "idle for %d s: %s" % (idle.limit, idle.measured)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from client.process import Causeway, program
+from rich.console import Console
 
+from causeway.commands.compare import rows, show_table_of
 from causeway.commands.show import lines
 from causeway.job import Job
 from causeway.overview import Known, Saved
@@ -54,6 +56,26 @@ def test_checkpoints_that_take_longer_to_copy_than_grace_lasts_are_said(part: in
     known = Known("large-1", "user-ada", "running", 0.0, 60.0, job, "", {}, saved=saved)
     told = "\n".join(line.plain for line in lines(known, now=60.0))
     assert ("longer than `grace` (2m)" in told) is said
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_differs_at_its_end_is_shown_to_its_end(width: int) -> None:
+    commands = [
+        f"python train.py --data /shared/images --lr {lr}\necho {lr} is over" for lr in ("1e-3", "1e-4")
+    ]
+    images = [f"registry.lab.example/vision/resnet-training:2026.{month}" for month in (10, 11)]
+    runs = []
+    for at, command in enumerate(commands, 1):
+        job = Job.model_validate({"name": "resnet", "run": command})
+        runs.append(Known(f"resnet-{at}", "user-ada", "done", 0.0, 60.0, job, "", {}, image=images[at - 1]))
+    out = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, soft_wrap=True)
+    show_table_of(out, runs, dict(rows(runs)))
+    assert isinstance(out.file, io.StringIO)
+    shown = out.file.getvalue()
+    assert all(
+        words in shown for words in [*images, *(line for each in commands for line in each.splitlines())]
+    )
+    assert max(map(len, shown.splitlines())) <= width + 10, "what is long is on a line of its own"
 
 
 def test_runs_are_shown_compared_and_repeated(causeway: Causeway, folder: Path) -> None:

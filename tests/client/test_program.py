@@ -188,8 +188,9 @@ def test_ranks_agree_to_stop_and_save_while_their_data_loaders_live(worker: Work
     """DataLoaders fail when their workers get a signal; torchrun leaves its ranks 30 s when it gets one."""
     script = f"{SYSTEM_PYTHON} -m torch.distributed.run --standalone --nproc_per_node=2 train.py; echo more"
     process = worker.start(script, _LOADER, CAUSEWAY_SHARDED="1", CAUSEWAY_LAUNCHER="torchrun")
-    out, status = worker.stopped_at("training", process)
-    assert sorted(line for line in out.splitlines() if "saved" in line) == ["rank 0 saved", "rank 1 saved"]
+    out, status = worker.stopped_at("[rank0]: training", process)
+    saved = sorted(line for line in out.splitlines() if "saved" in line)
+    assert saved == ["[rank0]: rank 0 saved", "[rank1]: rank 1 saved"]
     assert "more" not in out, "the script does not go on"
     assert status["exit"] == runtime.STOPPED
     (name,) = worker.checkpoints
@@ -213,6 +214,37 @@ def test_a_shell_waits_for_what_it_runs_and_what_saved_and_left_is_not_done(work
     """A shell dies of SIGTERM at once, and what it ran was killed with what was left of the worker."""
     out, status = worker.stopped_at("training", worker.start(f"{SYSTEM_PYTHON} train.py\necho more", _SAVES))
     assert (out, status["exit"]) == ("saved\n", runtime.STOPPED)
+
+
+_RANKS = """
+    import os, subprocess, sys
+    for number in range(2000):
+        # As print does where output is not buffered: a write for the text and one for the end of the line.
+        for text in (f"line {number} ", "is whole", "\\n"):
+            os.write(1, text.encode())
+    subprocess.run(["/bin/sh", "-c", "echo from a child >&2"], check=True)
+    print("no end of line", end="")
+"""
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("target", ["", " > log.txt"])
+def test_ranks_do_not_write_into_each_others_lines(worker: Worker, target: str) -> None:
+    script = f"{SYSTEM_PYTHON} -m torch.distributed.run --standalone --nproc_per_node=3 train.py{target}"
+    out, status = worker.end(worker.start(script, _RANKS, CAUSEWAY_LAUNCHER="torchrun"))
+    assert status["exit"] == 0, out
+    lines = [*(f"line {number} is whole" for number in range(2000)), "from a child", "no end of line"]
+    if target:
+        # What the command sends elsewhere goes there.
+        assert sorted(line for line in out.splitlines() if "child" in line) == [
+            f"[rank{rank}]: from a child" for rank in range(3)
+        ]
+        assert "whole" not in out
+        assert (worker.folder / "code/log.txt").read_text().count("is whole") == 6000
+        return
+    for rank in range(3):
+        begin = f"[rank{rank}]: "
+        assert [line.removeprefix(begin) for line in out.splitlines() if line.startswith(begin)] == lines
 
 
 def test_what_stalls_shows_its_stacks_and_counts_as_a_failure(worker: Worker) -> None:

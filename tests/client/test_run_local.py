@@ -178,9 +178,8 @@ def test_torchrun_starts_a_process_for_each_gpu_of_each_worker(
     program(folder, _DDP)
     done = causeway("run", "--local", *shape, "--", SYSTEM_PYTHON, "train.py")
     assert done.code == 0, done.out + done.err
-    # Of one worker's processes two may write into one line.
-    said = sorted(re.findall(r"rank \d of 4: \S+ \S+ \S+?\]\]", done.out))
-    assert said == [f"rank {rank} of 4: 6.0 [[1.5, 1.5]]" for rank in range(4)]
+    said = sorted(re.findall(r"\[rank\d\]: rank .*", done.out))
+    assert said == [f"[rank{rank}]: rank {rank} of 4: 6.0 [[1.5, 1.5]]" for rank in range(4)]
 
 
 @pytest.mark.usefixtures("torch")

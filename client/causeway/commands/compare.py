@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from causeway.code.difference import changes, unified
 from causeway.commands.describing import coloured
 from causeway.commands.show import fields_of, number
+from causeway.commands.tables import fits_a_line, show_table
 from causeway.overview import Known, Source, source
 from causeway.series import sparkline
 from causeway.units import format_duration
@@ -31,7 +31,7 @@ def compare(names: Sequence[str], group: str | None, *, local: bool, shows_code:
     """Runs of the cluster, or of this machine. ``shows_code``: with its lines, not its files alone."""
     sources = [source(name, group, local=local) for name in names]
     known = [each.known() for each in sources]
-    table = dict(rows(known))
+    differences = dict(rows(known))
     with tempfile.TemporaryDirectory() as scratch:
         folders = [*_unpacked(sources, known, Path(scratch))]
         code = {
@@ -39,10 +39,10 @@ def compare(names: Sequence[str], group: str | None, *, local: bool, shows_code:
             for (one, before), (other, after) in pairwise(zip(known, folders, strict=True))
         }
         if as_json:
-            print(json.dumps(_plain(known, table, code), allow_nan=False))
+            print(json.dumps(_plain(known, differences, code), allow_nan=False))
             return 0
         out = Console(highlight=False, soft_wrap=True)
-        out.print(_table(known, table))
+        show_table_of(out, known, differences)
         for (one, before), (other, after) in pairwise(zip(known, folders, strict=True)):
             changed = code[one.name, other.name]
             if not changed:
@@ -86,17 +86,19 @@ def _digest(packages: Sequence[str]) -> str:
     return f"{len(packages)}, {found[:12]}"
 
 
-def _table(known: Sequence[Known], differences: Mapping[str, Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for each in known:
-        table.add_column(each.name, overflow="fold")
+def show_table_of(out: Console, known: Sequence[Known], differences: Mapping[str, Sequence[str]]) -> None:
+    """A table; below it what its columns are too narrow for, whole, as ends are what differs."""
+    listed: list[list[str | Text]] = []
+    long = {}
     for name, values in differences.items():
-        table.add_row(name, *(Text(value) for value in values))
-    table.add_row("state", *(coloured(each.state, each.state) for each in known))
-    table.add_row("ran for", *(format_duration(each.seconds) for each in known))
+        if fits_a_line(out, [name, *values]):
+            listed.append([name, *values])
+        else:
+            long[name] = values
+    listed.append(["state", *(coloured(each.state, each.state) for each in known)])
+    listed.append(["ran for", *(format_duration(each.seconds) for each in known)])
     if any(each.cost for each in known):
-        table.add_row("cost", *("" if each.cost is None else f"${each.cost:,.2f}" for each in known))
+        listed.append(["cost", *("" if each.cost is None else f"${each.cost:,.2f}" for each in known)])
     for name in sorted({name for each in known for name in each.metrics}):
         cells = []
         for each in known:
@@ -106,8 +108,15 @@ def _table(known: Sequence[Known], differences: Mapping[str, Sequence[str]]) -> 
                 continue
             line = sparkline([value for _, value in metric.points], _WIDTH)
             cells.append(Text.assemble(f"{number(metric.last[1])} ", (line, "cyan")))
-        table.add_row(name, *cells)
-    return table
+        listed.append([name, *cells])
+    show_table(out, ("", *(each.name for each in known)), listed)
+    for name, values in long.items():
+        out.print(Text(name, style="bold"))
+        for each, value in zip(known, values, strict=True):
+            before, *more = value.splitlines() or [""]
+            out.print(Text(f"  {each.name}  {before}"))
+            for line in more:
+                out.print(Text(" " * (len(each.name) + 4) + line))
 
 
 def _plain(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from causeway.commands.describing import coloured
@@ -17,6 +16,7 @@ from causeway.commands.show import number
 from causeway.commands.sweep_page import html
 from causeway.commands.sweep_picture import picture
 from causeway.commands.sweep_results import Found, word
+from causeway.commands.tables import table
 from causeway.search.fields import plain
 from causeway.sweeping import shown
 from causeway.units import format_duration
@@ -38,12 +38,12 @@ def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str 
         print(json.dumps(found.plain()))
         return 0
     if not watch:
-        out.print(_all_of(found, None if everything else _ROWS))
+        out.print(_all_of(out, found, None if everything else _ROWS))
         return 0
     try:
         with Live(console=out, auto_refresh=False) as live:
             while True:
-                live.update(_all_of(found, max(out.height - 14, 5)), refresh=True)
+                live.update(_all_of(out, found, max(out.height - 14, 5)), refresh=True)
                 if found.state not in ("running", "resumed"):
                     return 0
                 time.sleep(_EVERY)
@@ -52,10 +52,10 @@ def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str 
         return 0
 
 
-def _all_of(found: Found, rows: int | None) -> Group:
+def _all_of(out: Console, found: Found, rows: int | None) -> Group:
     parts: list[RenderableType] = [*_lines(found)]
     if found.trials:
-        parts += [_table(found, rows), *picture(found)]
+        parts += [_table(out, found, rows), *picture(found)]
     return Group(*parts)
 
 
@@ -88,20 +88,20 @@ def _lines(found: Found) -> Iterator[Text]:
             yield Text.assemble((f"  {title:<11} ", "dim"), text)
 
 
-def _table(found: Found, rows: int | None) -> Table:
-    table = Table(box=None, pad_edge=False)
+def _table(out: Console, found: Found, rows: int | None) -> Text:
     names = list(dict.fromkeys(name for each in found.trials for name in each.parameters))
-    for title in ("TRIAL", "STATE", found.sweep.metric.upper(), "STEP", *names, "WHY"):
-        table.add_column(title, overflow="fold")
     ranked = found.ranked()
+    listed: list[list[str | Text]] = []
     for each in ranked[:rows]:
         value = found.engine.value(each)
-        table.add_row(
+        listed.append([
             str(each.number), coloured(word(each), each.state),
             "" if value is None else number(value), str(each.last_step) if each.curve else "",
             *(plain(each.parameters[name]) if name in each.parameters else "" for name in names),
             each.cause,
-        )  # fmt: skip
+        ])  # fmt: skip
+    titles = ("TRIAL", "STATE", found.sweep.metric.upper(), "STEP", *names, "WHY")
+    made = table(out, titles, listed, goes_first=("STEP", "WHY"))
     if rows is not None and len(ranked) > rows:
-        table.add_row("…", f"{len(ranked) - rows} more: --all")
-    return table
+        made.append(f"\n… {len(ranked) - rows} more: --all")
+    return made

@@ -59,6 +59,14 @@ def table(
     return Text.assemble(*parts, no_wrap=True, end="\n")
 
 
+def fits_a_line(out: Console, cells: Sequence[str]) -> bool:
+    """Whether columns of one width show all of them."""
+    if any("\n" in each for each in cells):
+        return False
+    room = _room(out)
+    return room is None or max(map(cell_len, cells)) <= (room + len(_BETWEEN)) // len(cells) - len(_BETWEEN)
+
+
 def _room(out: Console) -> int | None:
     """Characters of a line; None where nobody reads it, or a program does."""
     return out.width if out.is_terminal or "COLUMNS" in os.environ else None
