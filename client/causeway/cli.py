@@ -135,6 +135,7 @@ _yes = click.option(
     metavar="NAME=V1,V2",
     help="As --set, but a run for each value, or of FIRST..LAST; given twice, for each combination.",
 )
+@click.option("--array", metavar="1-16", help="A run for each number, at $CAUSEWAY_ARRAY_TASK.")
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @click.option("--image", help="A name of the cluster's images, or a reference.")
 @click.option("--priority", help="A priority class of the cluster.")
@@ -143,6 +144,9 @@ _yes = click.option(
 @_on
 @click.option("--dry-run", is_flag=True, help="Print the object, and submit nothing.")
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@click.option(
+    "--wait", "waits", is_flag=True, help="Wait for its end, whatever becomes of the connection; no output."
+)
 @click.option("--no-wait", is_flag=True, help="With --on: an error where others have the GPUs.")
 @_yes
 @click.option(
@@ -160,6 +164,7 @@ def run(
     on: list[str],
     dry_run: bool,
     detach: bool,
+    waits: bool,
     no_wait: bool,
     yes: bool,
     as_json: bool,
@@ -187,6 +192,8 @@ def run(
         raise click.UsageError("--each is for a cluster; on machines: causeway sweep FILE --on")
     if local and (dry_run or detach or each):
         raise click.UsageError("--local runs at once and here: without --dry-run, --detach and --each")
+    if waits and (local or on or detach):
+        raise click.UsageError("--wait is for a cluster: without --local, --on and --detach")
     if no_wait and not on:
         raise click.UsageError("--no-wait is for machines: --on")
     if local:
@@ -200,7 +207,9 @@ def run(
         sys.exit(run_on(on, file, options, parameters, allow_secrets=allow_secrets, **shown))
     from causeway.commands.submit import run_each, run_in_cluster
 
-    given = {"allow_secrets": allow_secrets, "as_json": as_json, "dry_run": dry_run, "yes": yes}
+    given = {
+        "allow_secrets": allow_secrets, "as_json": as_json, "dry_run": dry_run, "waits": waits, "yes": yes,
+    }  # fmt: skip
     try:
         if each:
             sys.exit(run_each(file, options, parameters, each, **given))
@@ -651,6 +660,23 @@ def stop(runs: tuple[str, ...], local: bool, group: str | None, on: list[str], a
     if where == "machines":
         sys.exit(machines.stop(runs, on, as_json=as_json))
     sys.exit(watching.stop(runs, group, as_json=as_json))
+
+
+@cli.command(context_settings=_CONTEXT)
+@click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
+@_group
+@_json
+def wait(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
+    """Wait until runs of the cluster have ended, through lost connections; exit code 0 if all are done.
+
+    \b
+    causeway wait resnet-3 resnet-4 && causeway run evaluate.yaml
+    """
+    if _on_machines(runs, [], group):
+        raise click.UsageError("runs on machines are followed by: causeway logs -f RUN")
+    from causeway.commands.wait import wait as until_all_end
+
+    sys.exit(until_all_end(runs, group, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)

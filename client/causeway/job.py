@@ -64,6 +64,31 @@ def _within_a_year(seconds: int) -> int:
     return seconds
 
 
+def tasks_of(array: str) -> list[int]:
+    """The tasks of an array as sbatch writes it: ``1-16``, ``0,4,7``, ``0-30:10``. ValueError."""
+    found: dict[int, None] = {}
+    for part in array.split(","):
+        match = _TASKS.fullmatch(part.strip())
+        if match is None and "%" in part:
+            raise ValueError(
+                f"{array} has a limit; leave it out, as the queue starts what quota lets, or write a "
+                "`sweep:` with `sampler: grid` and `parallel:`"
+            )
+        if match is None:
+            raise ValueError(f"{array!r} has no tasks; write 1-16, 0,4,7 or 0-30:10")
+        first, last, step = (int(each) if each else None for each in match.groups())
+        assert first is not None
+        found.update(dict.fromkeys(range(first, (first if last is None else last) + 1, step or 1)))
+    if not 0 < len(found) <= MOST_TASKS:
+        raise ValueError(f"{array} has {len(found)} tasks, where 1 to {MOST_TASKS} can be")
+    return [*found]
+
+
+def _array(text: str) -> str:
+    tasks_of(text)
+    return text
+
+
 Label = Annotated[str, AfterValidator(_label)]
 Size = Annotated[
     int,
@@ -80,6 +105,8 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION.pattern}),
 ]
 Count = Annotated[int, Field(ge=1, le=10_000)]
+_TASKS = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
+MOST_TASKS = 1_000
 Cpus = Annotated[float, Field(gt=0, le=1024)]
 Text = Annotated[
     str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean", "null"]})
@@ -259,6 +286,8 @@ class Job(Part):
     terminal. It counts as failed and is not restarted. Default: never."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(default=(), strict=False)
     """Ports of the workers, reachable from laptops."""
+    array: Annotated[str, AfterValidator(_array)] | None = None
+    """A run for each of these numbers, at `$CAUSEWAY_ARRAY_TASK`: `1-16`, `0,4,7`, `0-30:10`."""
     sweep: Sweep | None = None
     """A search over parameters of the command, for `causeway sweep`."""
 

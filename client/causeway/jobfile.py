@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from causeway.errors import InputError, Problem
-from causeway.job import LABEL, Job, joined
+from causeway.job import LABEL, Job, joined, tasks_of
 from causeway.jobyaml import BOOL, NULL, Keys, compose, parse
 from causeway.placeholders import expected, filled, names
 from causeway.search import checks
@@ -35,7 +35,7 @@ _SHORT = {"code": "path", "tracking": "record"}
 _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
 """Dotted fields that may be written short."""
 TEXT = re.compile(
-    r"name|image|python|priority|group|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
+    r"name|image|python|priority|group|array|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
     r"|where\.sites\.\d+|env\..+|secrets\..+|checkpoints\.metric|tracking\.experiment|sweep\.metric"
 )
 """Dotted fields that are text, whatever it looks like."""
@@ -65,6 +65,12 @@ class LoadedJob:
         while name and name not in self.places:
             name = name.rpartition(".")[0]
         return replace(problem, where=self.places.get(name, problem.where))
+
+    def one_task(self) -> None:
+        """InputError where it is an array of several runs."""
+        if self.job.array and len(tasks_of(self.job.array)) > 1:
+            what = f"{self.job.array} is several runs, which the cluster starts"
+            raise InputError([self.placed(Problem("", "array", what, "choose one: --array 1"))])
 
 
 def load(
@@ -223,6 +229,8 @@ def _across(job: Job) -> Iterator[Problem]:
         if job.shm and memory and job.shm > memory:
             what = f"{exact_size(job.shm)} is more than {field_}, {exact_size(memory)}, which it is a part of"
             yield Problem("", "shm", what)
+    if job.array and job.sweep:
+        yield Problem("", "array", "a search has its own trials", "leave out `array` or `sweep`")
 
 
 def _given(text: str, keys: Keys) -> Any:

@@ -98,6 +98,7 @@ def variables(
         "CAUSEWAY_HOSTS": json.dumps(hosts, separators=(",", ":")),
         "CAUSEWAY_KEEP": str(job.checkpoints.keep),
         **({} if job.seed is None else {"CAUSEWAY_SEED": str(job.seed)}),
+        **({} if job.array is None else {"CAUSEWAY_ARRAY_TASK": job.array}),
         **({"CAUSEWAY_SHARDED": "1"} if job.checkpoints.sharded else {}),
         **{f"CAUSEWAY_{name}": path for name, path in folders.items()},
     }

@@ -19,6 +19,7 @@ from causeway.cluster.leavings import Start
 from causeway.cluster.runs import Run, Worker
 from causeway.commands import following
 from causeway.commands.following import Followed
+from causeway.commands.wait import wait_for
 from causeway.errors import CausewayError, UnreachableError
 
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -180,6 +181,19 @@ def test_a_cluster_that_stays_away_is_given_up_and_the_run_goes_on(scene: Scene)
     scene.looks = [run("running", 0, pod(0, 0)), UnreachableError("away")]
     with pytest.raises(UnreachableError, match=r"goes on in the cluster: causeway logs -f r-1"):
         scene.follow()
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "stopped", "timed-out"])
+def test_who_waits_outlives_a_lost_connection(scene: Scene, state: str) -> None:
+    """Of a night, where ``logs -f`` gives up after ten minutes."""
+    away: list[_Look] = [UnreachableError("away"), RefusedError("busy", 503)]
+    scene.looks = [run("running", 0), *away * 500, run(state, 0)]
+    cluster: Any = SimpleNamespace()
+    assert wait_for(scene.out, cluster, "n", ["r-1"], as_json=False) == (state != "done")
+    assert time.monotonic() > 8 * 3600
+    scene.looks = [RefusedError("no", 403)]
+    with pytest.raises(RefusedError):
+        wait_for(scene.out, cluster, "n", ["r-1"], as_json=False)
 
 
 @pytest.mark.parametrize(("code", "ends"), [(403, True), (500, False), (429, False)])

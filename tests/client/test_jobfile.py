@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from causeway.errors import InputError, Problem
-from causeway.job import Code, Gpus, Job, seeded, written
+from causeway.job import Code, Gpus, Job, seeded, tasks_of, written
 from causeway.jobfile import TEXT, LoadedJob, load
 from causeway.reference import json_schema
 
@@ -144,6 +144,11 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
         ("run: x\nmemory: " + "9" * 400 + " GiB\n", "memory"),
         ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", "shm"),
         ("run: x\nmemory: 8 GiB\nshm: 9 GiB\nroles: {worker: {memory: 16 GiB}, ps: 1}\n", "shm"),
+        ("run: x\narray: 1-16%4\n", "array"),
+        ("run: x\narray: 16-1\n", "array"),
+        ("run: x\narray: 1-\n", "array"),
+        ("run: x\narray: 0-999999\n", "array"),
+        ("run: x {lr}\narray: 1-2\nsweep: {parameters: {lr: [1, 2]}, metric: loss, trials: 2}\n", "array"),
         ("run: \xff\n", ""),
     ],
 )
@@ -167,6 +172,22 @@ def test_what_is_refused(folder: Path, text: str, field: str) -> None:
 )
 def test_what_is_refused_has_its_line(folder: Path, text: str, line: int) -> None:
     assert [where for where, _ in problems(folder, text)] == [f"job.yaml:{line}"]
+
+
+@pytest.mark.parametrize(
+    ("array", "tasks"),
+    [
+        ("1-4", [1, 2, 3, 4]),
+        ("0-30:10", [0, 10, 20, 30]),
+        ("7,0,4-5,4", [7, 0, 4, 5]),
+        ("010", [10]),
+        ("3", [3]),
+    ],
+)
+def test_tasks_of_an_array_are_those_of_sbatch(folder: Path, array: str, tasks: list[int]) -> None:
+    found = read(folder, f"run: x\narray: {array}\n").job.array
+    assert found is not None
+    assert tasks_of(found) == tasks
 
 
 def test_a_field_that_is_set_twice_hides_nothing(folder: Path) -> None:

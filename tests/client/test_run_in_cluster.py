@@ -332,6 +332,30 @@ def test_a_run_for_each_combination_is_submitted_by_one_command(ada: Causeway, f
     assert len(objects) == 4
 
 
+def test_an_array_is_a_run_for_each_task_and_wait_is_until_all_have_ended(
+    ada: Causeway, folder: Path
+) -> None:
+    (folder / "job.yaml").write_text(
+        "name: parts\nrun: test $CAUSEWAY_ARRAY_TASK != 4 && echo part $CAUSEWAY_ARRAY_TASK\n"
+        "array: 2-4:2\ncode: false\nrestarts: 0\n"
+    )
+    done = ada("run", "job.yaml", "--wait", "--json")
+    assert [(row["name"], row["state"]) for row in yaml.safe_load(done.out)] == [
+        ("parts-1", "done"),
+        ("parts-2", "failed"),
+    ], done.err
+    assert done.code == 1
+    assert "part 2" in ada("logs", "parts-1").out
+    one = ada("run", "job.yaml", "--array", "7", "--json")
+    assert (one.code, one.json["name"]) == (0, "parts-3")
+    assert "part 7" in ada("logs", "parts-3").out
+    assert ada("wait", "parts-1", "parts-3").code == 0
+    assert ada("wait", "parts-1", "parts-2").code == 1
+    assert ada("wait", "parts-9").code == 1
+    here = ada("run", "--local", "job.yaml")
+    assert (here.code, "job.yaml:3" in here.err) == (2, True), here.err
+
+
 def test_what_is_wrong_with_any_of_many_runs_is_said_before_the_first_is_submitted(
     ada: Causeway, folder: Path
 ) -> None:

@@ -101,7 +101,7 @@ class Followed:
                     run = runs.find(self._cluster, self._namespace, self._name)
                     return recalled(self._cluster, [run])[0]
             except (UnreachableError, RefusedError) as error:  # noqa: PERF203  each look by itself
-                if not _may_pass(error):
+                if not may_pass(error):
                     raise
                 now = time.monotonic()
                 if not since:
@@ -238,7 +238,7 @@ def _nothing(_at: str, _worker: str, _line: str) -> None:
     """Shows no line: there is none before the first look."""
 
 
-def _may_pass(error: CausewayError) -> bool:
+def may_pass(error: CausewayError) -> bool:
     """Whether the next try may have another answer."""
     return not isinstance(error, RefusedError) or error.code == 429 or error.code >= 500
 

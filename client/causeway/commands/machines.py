@@ -56,6 +56,7 @@ def run_on(
     """Runs a job on machines; the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters, alone=True)
+    loaded.one_task()
     name, placed = start(out, names, loaded, allow_secrets=allow_secrets, dry_run=dry_run, waits=waits)
     if dry_run or detach:
         if as_json:

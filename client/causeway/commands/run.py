@@ -35,6 +35,7 @@ def run_local(
     """Runs a job on this machine; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters, alone=True)
+    loaded.one_task()
     job = seeded(loaded.job)
     workers = workers_of(job)
     packed = pack(loaded, allow_secrets=allow_secrets)

@@ -29,9 +29,10 @@ from causeway.commands.logs import follow
 from causeway.commands.packing import Packed, pack, write
 from causeway.commands.repeating import repeated, show_differences
 from causeway.commands.run import show_plan
+from causeway.commands.wait import wait_for
 from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
-from causeway.job import Job, seeded
+from causeway.job import Job, seeded, tasks_of
 from causeway.jobfile import LoadedJob, load
 from causeway.overview import OfCluster
 from causeway.units import format_duration, format_size
@@ -53,12 +54,17 @@ def run_in_cluster(
     as_json: bool,
     dry_run: bool,
     detach: bool,
+    waits: bool,
     yes: bool,
 ) -> int:
-    """Submits a job, and follows it unless ``detach``; returns the exit code. Asks where it may cost money,
-    unless ``yes``."""
+    """Submits a job, and follows it unless ``detach``, or ``waits`` for its end; returns the exit code. Asks
+    where it may cost money, unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     loaded = _loaded(file, options, parameters)
+    if len(tasks := _tasks(loaded)) > 1:
+        shown: dict[str, bool] = {"as_json": as_json, "dry_run": dry_run, "waits": waits, "yes": yes}
+        each = {"array": tasks}
+        return run_each(file, options, parameters, each, allow_secrets=allow_secrets, **shown)
     cluster = ready(out)
     namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
     if dry_run:
@@ -69,6 +75,9 @@ def run_in_cluster(
         print(yaml.safe_dump(made, sort_keys=False), end="")
         return 0
     name = _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
+    if waits:
+        out.print(Text.assemble((name, "bold"), f" submitted to {namespace}"))
+        return wait_for(out, cluster, namespace, [name], as_json=as_json)
     return _submitted(out, cluster, namespace, name, packed.digest, as_json=as_json, detach=detach)
 
 
@@ -81,22 +90,27 @@ def run_each(
     allow_secrets: bool,
     as_json: bool,
     dry_run: bool,
+    waits: bool,
     yes: bool,
 ) -> int:
-    """Submits a run for each combination of the values of ``each``; returns the exit code. The code is sent
-    once, and the person is asked once."""
+    """Submits a run for each combination of the values of ``each``, and ``waits`` for their ends; returns the
+    exit code. The code is sent once, and the person is asked once."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
+    if "array" not in each and (tasks := _tasks(_loaded(file, options, {**parameters, **_first_of(each)}))):
+        each = {**each, "array": tasks}
     chosen = [dict(zip(each, values, strict=True)) for values in itertools.product(*each.values())]
     if shared := [name for name in each if name.partition(".")[0] in _SHARED]:
         what = "is the same for all runs of one command"
         raise InputError([Problem("--each", name, what) for name in shared])
 
     def job(values: Mapping[str, str]) -> LoadedJob:
+        task = {"array": values["array"]} if "array" in values else {}
+        given = {name: value for name, value in values.items() if name not in task}
         try:
-            return _loaded(file, options, {**parameters, **values})
+            return _loaded(file, {**options, **task}, {**parameters, **given})
         except InputError as error:
-            given = {f"--set {name}": f"--each {name}" for name in each}
-            named = [replace(one, where=given.get(one.where, one.where)) for one in error.problems]
+            as_each = {f"--set {name}": f"--each {name}" for name in each}
+            named = [replace(one, where=as_each.get(one.where, one.where)) for one in error.problems]
             raise InputError(named) from None
 
     jobs = _all_of(job, chosen)
@@ -129,8 +143,17 @@ def run_each(
                 names.append(name)
                 shown.update(f"submitted {len(names)} of {len(jobs)}")
     finally:
-        _list_submitted(out, namespace, names, chosen, as_json=as_json)
-    return 0
+        _list_submitted(out, namespace, names, chosen, as_json=as_json and not waits)
+    return wait_for(out, cluster, namespace, names, as_json=as_json) if waits else 0
+
+
+def _tasks(loaded: LoadedJob) -> list[str]:
+    """Of an array; empty without one."""
+    return [str(task) for task in tasks_of(loaded.job.array)] if loaded.job.array else []
+
+
+def _first_of(each: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: values[0] for name, values in each.items()}
 
 
 def _all_of(make: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
