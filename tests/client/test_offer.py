@@ -48,8 +48,27 @@ def test_a_newer_cluster_is_read_and_said_and_a_much_newer_one_is_refused() -> N
     assert "newer" in offer(version=VERSION + 1, something="new").note
     with pytest.raises(CausewayError, match="pip install"):
         offer(version=VERSION + 2)
-    with pytest.raises(CausewayError, match="can't be read"):
-        parse({"version": VERSION})
+    with pytest.raises(CausewayError):
+        parse({**written(), "machines": 1})
+
+
+NEEDED = {"version", "cluster", "images", "default_image", "store", "machines"}
+
+
+@pytest.mark.parametrize("field", sorted(written()))
+def test_a_cluster_that_is_older_offers_less_or_is_said_to_lack_it(field: str) -> None:
+    older = written()
+    del older[field]
+    if field in NEEDED:
+        with pytest.raises(CausewayError) as raised:
+            parse(older)
+        assert field == "version" or f"'{field}'" in str(raised.value)
+        return
+    found, made = parse(older), job()
+    assert {*found.sites} == {each.site for each in found.machines} or field != "sites"
+    fits = [fit(made, each, found) for each in workers_of(made)]
+    submission = Submission("x-1", "user-ada", "ada", made, fits, found, "0" * 64)
+    assert jobset(submission)["kind"] == "JobSet", "what is left runs"
 
 
 def test_grafana_is_where_the_cluster_says() -> None:

@@ -265,10 +265,17 @@ def test_a_token_is_for_its_namespace_its_audience_and_its_issuers_key(world: Wo
 
 
 def test_tokens_of_the_issuer_before_are_good_for_the_api_still(world: World) -> None:
-    """What pods hold while the API server gets the new issuer: it signs with the new one, and takes both."""
-    for audiences in ((), (OWN,)):
-        assert world.accepted(world.token(world.ada, "user-ada", *audiences))
+    """What pods hold while masters that are older than `research:` get an issuer that AWS reads."""
+    new = world.identity.issuers[0].url
+    assert new is not None
+    world.accept(OWN, new)
+    before = world.token(world.ada, "user-ada")
+    assert claims(before)["iss"] == OWN
+    world.accept(new, OWN)
+    for token in (before, world.token(world.ada, "user-ada"), world.token(world.ada, "user-ada", OWN)):
+        assert world.accepted(token)
     token = world.token(world.ada, "user-ada", research.AUDIENCE)
+    assert claims(token)["iss"] == new
     assert not world.accepted(token), "a token for AWS is none for this API"
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 VERSION = 2
 """The newest form that this program knows."""
 
-_KEEP_DAYS = 7
-"""Where a cluster does not say: the least that it can be."""
+_KEEP_DAYS, _LIMIT_MIB = 7, 256
+"""Where a cluster does not say: the least that it can be, and the default."""
 
 
 @dataclass(frozen=True)
@@ -166,31 +166,37 @@ def parse(values: Mapping[str, Any]) -> Offer:
     note = "the cluster is newer than this program: pip install --upgrade causeway-client"
     try:
         return _parsed(values, note if version > VERSION else "")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CausewayError(f"the cluster's offer can't be read: {error!r}") from None
+    except KeyError as error:
+        raise CausewayError(
+            f"the cluster's offer lacks {error}, so it is older than this program can read; an engineer runs "
+            "invoke cluster.up"
+        ) from None
+    except (TypeError, AttributeError) as error:
+        raise CausewayError(f"the cluster's offer can't be read: {error}") from None
 
 
 def _parsed(values: Mapping[str, Any], note: str) -> Offer:
-    store, priorities, board = values["store"], values["priorities"], values.get("dashboards")
-    mlflow = values.get("tracking")
+    store, priorities, code = values["store"], values.get("priorities", {}), values.get("code", {})
+    board, mlflow = values.get("dashboards"), values.get("tracking")
+    machines = [_machine(each) for each in values["machines"]]
     return Offer(
         cluster=values["cluster"],
         tools=values.get("tools"),
         images={name: Image(each["image"], each["launcher"]) for name, each in values["images"].items()},
         default_image=values["default_image"],
-        code_limit=values["code"]["limit_mib"] << 20,
-        code_keep_days=values["code"].get("keep_days", _KEEP_DAYS),
+        code_limit=code.get("limit_mib", _LIMIT_MIB) << 20,
+        code_keep_days=code.get("keep_days", _KEEP_DAYS),
         store=Store(store["bucket"], store["region"], store["audience"], store["roles"]),
         priorities={name: each["gpu_classes"] for name, each in priorities.items()},
         default_priority=next((name for name, each in priorities.items() if each["default"]), None),
-        machines=[_machine(each) for each in values["machines"]],
-        sites=values["sites"],
+        machines=machines,
+        sites=values.get("sites") or [*dict.fromkeys(each.site for each in machines)],
         mounts={
             name: Mount(name, each["path"], each["read_only"], each["sites"])
-            for name, each in values["mounts"].items()
+            for name, each in values.get("mounts", {}).items()
         },
-        homes=values["homes"],
-        groups=values["groups"],
+        homes=values.get("homes", {}),
+        groups=values.get("groups", {}),
         ssh_nodes=values.get("ssh_nodes", {}),
         dashboards=Dashboards(board["namespace"], board["pod"], board["port"]) if board else None,
         tracking=Tracking(mlflow["url"], mlflow["namespace"], mlflow["service"], mlflow["port"])
