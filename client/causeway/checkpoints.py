@@ -257,7 +257,13 @@ def obsolete(parts: Sequence[Part], policy: Policy, worker: str, reading: Iterab
     needed = {part.id for each in kept(checkpoints, policy) for part in each.parts} | {*reading}
     # What is newer may still get its other parts.
     newest = min(part.id for part in checkpoints[0].parts)
-    return [each for each in parts if each.worker == worker and each.id not in needed and each.id < newest]
+    own = [each for each in parts if each.worker == worker]
+    gone = [each for each in own if each.id not in needed and each.id < newest]
+    if len(policy.workers) == 1:
+        return gone
+    # What was written twice is not whole, and must not become so when one of the two is gone.
+    left = {(each.start, each.name) for each in own if each not in gone}
+    return [each for each in gone if (each.start, each.name) not in left]
 
 
 def measured(part: Part, metrics: Mapping[int, Mapping[str, float]]) -> Part:

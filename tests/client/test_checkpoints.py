@@ -114,6 +114,19 @@ def test_parts_of_two_starts_and_files_of_one_name_are_never_joined() -> None:
     assert whole(same, (first, other)) == []
 
 
+def test_a_part_that_was_written_twice_does_not_become_whole_when_one_is_removed() -> None:
+    first, other = _WORKERS[:2]
+
+    def part(worker: str, step: int, sequence: int) -> Part:
+        return Part(worker, f"step-{step}", 1, (File(f"step-{step}/{worker}", 1, "x", 5),), {}, sequence)
+
+    found = [part(each, step, step) for each in (first, other) for step in (1, 2)] + [part(first, 1, 3)]
+    policy = Policy((first, other), keep=1)
+    assert obsolete(found, policy, first, ()) == []
+    left = [each for each in found if each not in obsolete(found, policy, other, ())]
+    assert [each.name for each in whole(left, policy.workers)] == ["step-2"]
+
+
 @pytest.mark.parametrize(
     ("name", "step"),
     [
