@@ -27,13 +27,18 @@ class Policy:
     """What the job file says."""
 
     workers: tuple[str, ...]
-    """Those that write the parts of a checkpoint: ``worker-0``, …"""
+    """Those that write the parts of a checkpoint: ``worker-0``, …; none where nothing is to be copied."""
     keep: int = 2
     metric: str | None = None
     maximize: bool = False
+    every: int | None = None
+    """Seconds from one copy to the next; None for all as soon as they are whole."""
 
     def text(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        values = asdict(self)
+        if self.every is None:  # older programs do not know it
+            del values["every"]
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> Policy:

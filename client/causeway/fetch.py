@@ -18,6 +18,9 @@ names. In the environment:
 ``CAUSEWAY_POLICY``, ``CAUSEWAY_CONTINUES``
     Which checkpoints count (``causeway.checkpoints``), and folders of runs that this one goes on with, the
     nearest first, as JSON.
+``CAUSEWAY_CHECKPOINTS_PATH``, ``CAUSEWAY_CHECKPOINTS_VOLUME``
+    The folder of the code that the program writes them to, and the folder that they are kept in, of runs of
+    this namespace: without it they are in the bucket.
 ``CAUSEWAY_INSTALLS``, ``JOB_COMPLETION_INDEX``
     Of the role that says ``true`` the first worker installs what is not in the store, and the others wait.
 
@@ -49,9 +52,9 @@ from causeway.bucket import has_object, renew_object
 from causeway.checkpoints import Policy
 from causeway.code.archive import RefusedArchiveError, unpack
 from causeway.errors import CausewayError
-from causeway.restoring import restore
+from causeway.restoring import link, restore
 from causeway.shipped import ship
-from causeway.storage import Bucket
+from causeway.storage import Storage, storage_of
 
 _FAILED = 1
 _WAIT = 3600
@@ -82,7 +85,11 @@ def main(folder: Path, environment: Mapping[str, str]) -> int:
         if environment.get("CAUSEWAY_POLICY"):  # an older client has none
             runs = [environment["CAUSEWAY_KEPT"], *json.loads(environment.get("CAUSEWAY_CONTINUES", "[]"))]
             policy = Policy.of(environment["CAUSEWAY_POLICY"])
-            _resume(store, [urlsplit(run).path.strip("/") for run in runs], policy, folder / "checkpoints")
+            volume = environment.get("CAUSEWAY_CHECKPOINTS_VOLUME", "")
+            storages = [storage_of(store.s3, run, volume) for run in runs]
+            _resume(storages, policy, folder / "checkpoints")
+        if path := environment.get("CAUSEWAY_CHECKPOINTS_PATH"):
+            link(folder / "code", path, folder / "checkpoints")
     except (_GoneError, RefusedArchiveError) as error:
         return _end(runtime.NEVER_WORKS, str(error))
     except _AwayError as error:
@@ -204,16 +211,15 @@ def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
             Path(folder, name).chmod(0o777 if name in folders else 0o666)
 
 
-def _resume(store: _Bucket, runs: Sequence[str], policy: Policy, target: Path) -> None:
+def _resume(storages: Sequence[Storage], policy: Policy, target: Path) -> None:
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
-    storages = [Bucket(store.s3, store.name, f"{run}/checkpoints/") for run in runs]
     try:
         for line in restore(storages, policy, target):
             print(f"causeway: {line}", file=sys.stderr)
     except ClientError as error:
-        raise _AwayError(f"the store refuses the checkpoints of {runs[0]}: {error}") from None
+        raise _AwayError(f"the store refuses the checkpoints: {error}") from None
     except (BotoCoreError, ResponseParserError) as error:
         raise _AwayError(f"the store does not answer: {error}") from None
 

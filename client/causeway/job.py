@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -24,6 +25,8 @@ from causeway.search.fields import Sweep
 from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_duration, parse_size
 
 _YEAR = 365 * 86400
+_NOT_FOR_CHECKPOINTS = ("causeway", "dev", "proc", "sys", "var")
+"""Folders of a container that are others'."""
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = (
@@ -104,6 +107,15 @@ Duration = Annotated[
     AfterValidator(_within_a_year),
     WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION.pattern}),
 ]
+Sync = Annotated[
+    int | Literal[False],
+    BeforeValidator(lambda value: value if value is False else parse_duration(value)),
+    PlainSerializer(lambda value: value and exact_duration(value), when_used="json"),
+    AfterValidator(lambda value: value if value is False else _within_a_year(value)),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "format": "duration", "pattern": DURATION.pattern}, {"const": False}]}
+    ),
+]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 _TASKS = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
 MOST_TASKS = 1_000
@@ -167,8 +179,17 @@ class Role(Part):
         return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _checkpoints_path(text: str) -> str:
+    path = PurePosixPath(text)
+    if ".." in path.parts or text.startswith("~") or path in (PurePosixPath(), PurePosixPath("/")):
+        raise ValueError(f"{text!r} is not a folder: `out/checkpoints` of the code, or /checkpoints")
+    if path.is_absolute() and path.parts[1] in _NOT_FOR_CHECKPOINTS:
+        raise ValueError(f"/{path.parts[1]} is not for checkpoints: /checkpoints")
+    return str(path)
+
+
 class Checkpoints(Part):
-    """Which checkpoints are kept."""
+    """Which checkpoints are kept, and where."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
     """How many of the last."""
@@ -179,6 +200,14 @@ class Checkpoints(Part):
     sharded: bool = False
     """Each worker writes a part, and a checkpoint is whole when all have. Default: the first worker's
     count."""
+    path: Annotated[str, AfterValidator(_checkpoints_path)] | None = None
+    """Where the program writes them if it does not read `$CAUSEWAY_CHECKPOINTS`: a folder of the code,
+    `out/checkpoints`, or of the container, `/checkpoints`."""
+    sync: Sync | None = None
+    """How often the newest is copied: `10m`; `false`: never, and a restart begins from the beginning.
+    Default: each as soon as it is whole. The last one is copied at the end in any case."""
+    volume: Label | None = None
+    """A mount of the cluster that they are copied to, in place of the bucket."""
 
 
 class Tracking(Part):

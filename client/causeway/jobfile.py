@@ -36,7 +36,7 @@ _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
 """Dotted fields that may be written short."""
 TEXT = re.compile(
     r"name|image|python|priority|group|array|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
-    r"|where\.sites\.\d+|env\..+|secrets\..+|checkpoints\.metric|tracking\.experiment|sweep\.metric"
+    r"|where\.sites\.\d+|env\..+|secrets\..+|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
 )
 """Dotted fields that are text, whatever it looks like."""
 _TEXT_OF_NULL = re.compile(r"env\..+|.+\.\d+")
@@ -231,6 +231,25 @@ def _across(job: Job) -> Iterator[Problem]:
             yield Problem("", "shm", what)
     if job.array and job.sweep:
         yield Problem("", "array", "a search has its own trials", "leave out `array` or `sweep`")
+    volume = job.checkpoints.volume
+    if volume and not job.mounts.get(volume, True):
+        yield Problem("", "checkpoints.volume", f"mounts leaves {volume} out", f"remove mounts.{volume}")
+
+
+def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
+    """InputError for a folder of checkpoints that is not for workers which share the folder of the code, as
+    they do without a cluster. ``contained``: they have another root."""
+    job, path = loaded.job, loaded.job.checkpoints.path or "."
+    count = sum(role.count for role in job.roles.values()) or job.nodes
+    what = ""
+    if path.startswith("/"):
+        what = (
+            "" if contained else "only a container has it; a folder of the code, `checkpoints`, is everywhere"
+        )
+    elif path != "." and job.checkpoints.sharded and count > 1:
+        what = "all workers write to it, and each writes a part; let them write below $CAUSEWAY_CHECKPOINTS"
+    if what:
+        raise InputError([loaded.placed(Problem("job", "checkpoints.path", what))])
 
 
 def _given(text: str, keys: Keys) -> Any:

@@ -12,7 +12,8 @@
   ``usage/<role>-<rank>/<start>``, what it used (``causeway.runtime``), and ``packages/<role>-<rank>``, the
   versions of what was installed for it.
 - ``checkpoints/…``: of ``FOLDER/checkpoints``, by ``causeway.saving``. ``CAUSEWAY_POLICY`` says which are
-  kept, and which workers write them.
+  kept, and which workers write them; ``CAUSEWAY_CHECKPOINTS_VOLUME``, where their files go in place of the
+  bucket (``causeway.storage``).
 
 Where ``CAUSEWAY_TRACKING`` is set, it is MLflow for the pod's programs, too (``causeway.tracking``).
 
@@ -39,7 +40,7 @@ from causeway.checkpoints import Policy
 from causeway.runtime import PACKAGES
 from causeway.saving import Saver, alive_until
 from causeway.segments import Sender, files_in
-from causeway.storage import Bucket
+from causeway.storage import Bucket, storage_of
 from causeway.tracking.record import Record
 from causeway.tracking.tracked import Tracked
 
@@ -175,11 +176,12 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
     saving: threading.Thread | None = None
     policy = Policy.of(environment.get("CAUSEWAY_POLICY") or Policy(()).text())  # of an older client: none
     if worker in policy.workers:
-        storage = Bucket(s3, kept.netloc, f"{run}/checkpoints/")
+        volume = environment.get("CAUSEWAY_CHECKPOINTS_VOLUME", "")
+        storage = storage_of(s3, environment["CAUSEWAY_KEPT"], volume)
         reported, site = folder / "output/metrics.jsonl", environment.get("CAUSEWAY_REGION", "")
         saver = Saver(folder / "checkpoints", storage, policy, worker, reported, site)
         save = partial(_save, saver, folder / "output", tracked)
-        saving = threading.Thread(target=_follow, args=(folder, stopped, save))
+        saving = threading.Thread(target=_follow, args=(folder, stopped, save, policy.every or EVERY))
         threads.append(saving)
     if tracked is not None:
         track = partial(_track, tracked, saving)

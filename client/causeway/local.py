@@ -27,6 +27,7 @@ from causeway.errors import CausewayError
 from causeway.holding import note_holder
 from causeway.job import Job, written
 from causeway.places import Place, saving
+from causeway.restoring import link
 from causeway.shipped import ship
 from causeway.tracking import here
 from causeway.workers import Workers, ends_when_idle, ends_when_stalled, ends_with, policy_of, variables
@@ -235,6 +236,8 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
         place.save_left(policy)
     for place in places:
         place.begin(policy)
+    if path := job.checkpoints.path:
+        link(folders["CODE"], path, Place(folder, ends_with(workers), 0).checkpoints)
     tracked = here.environment(job, folder, {**os.environ, **extra})
     hosts = _hosts(workers)
     names = {name: str(path) for name, path in folders.items()}
@@ -242,7 +245,9 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
     with contextlib.ExitStack() as stack:
         local = _Processes(job.grace, lock)
         stack.callback(local.kill)
-        stack.enter_context(saving([place.saver(policy) for place in places if place.name in policy.workers]))
+        stack.enter_context(
+            saving([place.saver(policy) for place in places if place.name in policy.workers], policy.every)
+        )
         for each in workers:
             own = {
                 **variables(folder.name, job, each, hosts, names),

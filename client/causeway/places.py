@@ -113,12 +113,13 @@ class Place:
 
 
 @contextlib.contextmanager
-def saving(savers: Sequence[Saver]) -> Iterator[None]:
-    """Copies checkpoints meanwhile, as ``causeway.keep`` does in a cluster."""
+def saving(savers: Sequence[Saver], every: float | None) -> Iterator[None]:
+    """Copies checkpoints meanwhile, as ``causeway.keep`` does in a cluster. ``every``: seconds, of the
+    policy."""
     over = threading.Event()
 
     def save() -> None:
-        while not over.wait(_EVERY):
+        while not over.wait(every or _EVERY):
             for saver in savers:
                 with contextlib.suppress(OSError):  # a disk that is full: ``save_last`` says so
                     saver.save(time.time_ns())

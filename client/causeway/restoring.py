@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from causeway import checkpoints
@@ -95,6 +96,22 @@ def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
     for path in scratch.rglob("*"):
         # The program may have another uid than we.
         path.chmod(0o777 if path.is_dir() else 0o666)
+
+
+def link(code: Path, path: str, folder: Path) -> None:
+    """Has ``path`` of the code be the folder of checkpoints: what the code has there is moved. Workers of one
+    machine may do so at once."""
+    there = code / path
+    if there.is_symlink() and there.readlink() == folder:
+        return
+    there.parent.mkdir(parents=True, exist_ok=True)
+    if there.is_dir() and not there.is_symlink():
+        for each in there.iterdir():
+            if not (folder / each.name).exists():
+                each.rename(folder / each.name)
+    _remove(there)
+    with suppress(FileExistsError):
+        there.symlink_to(folder, target_is_directory=True)
 
 
 def _remove(path: Path) -> None:

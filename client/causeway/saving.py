@@ -24,9 +24,8 @@ from typing import Literal
 from causeway import checkpoints, reported
 from causeway.checkpoints import Entry, File, Part, Policy
 from causeway.runtime import STOPPED
-from causeway.storage import MissingError, Storage
+from causeway.storage import MANIFESTS, MissingError, Storage
 
-MANIFESTS = "manifests/"
 RESUMED = ".resumed.json"
 """Of the folder of checkpoints: what this start is, and what it resumes from. ``causeway.restoring`` writes
 it."""

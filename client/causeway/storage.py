@@ -9,6 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+MANIFESTS = "manifests/"
+"""What keys of manifests begin with."""
 
 
 class Storage(Protocol):
@@ -81,6 +85,36 @@ class Folder:
         return path
 
 
+class Divided:
+    """Manifests in one storage, and the files that they list in another."""
+
+    def __init__(self, manifests: Storage, files: Storage) -> None:
+        self._manifests = manifests
+        self._files = files
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        return self._of(prefix).sizes(prefix)
+
+    def read(self, key: str) -> bytes:
+        return self._of(key).read(key)
+
+    def write(self, key: str, data: bytes) -> None:
+        self._of(key).write(key, data)
+
+    def send(self, files: Mapping[str, Path]) -> None:
+        self._files.send(files)
+
+    def fetch(self, files: Mapping[str, Path]) -> None:
+        self._files.fetch(files)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._of(key).remove([key])
+
+    def _of(self, key: str) -> Storage:
+        return self._manifests if key.startswith(MANIFESTS) else self._files
+
+
 class Bucket:
     """Below a key of an S3 bucket."""
 
@@ -141,3 +175,11 @@ class Bucket:
         from s3transfer.manager import TransferConfig, TransferManager
 
         return TransferManager(self._s3, TransferConfig(max_request_concurrency=8))
+
+
+def storage_of(s3: Any, run: str, volume: str) -> Storage:
+    """Where the checkpoints of a run are. ``run``: its folder, ``s3://bucket/key``. ``volume``: the folder of
+    a mounted volume that has the files; empty where the bucket has them, too."""
+    kept = urlsplit(run)
+    bucket = Bucket(s3, kept.netloc, f"{kept.path.strip('/')}/checkpoints/")
+    return Divided(bucket, Folder(Path(volume, Path(kept.path).name))) if volume else bucket

@@ -63,10 +63,12 @@ def ends_with(workers: Sequence[Workers]) -> str:
 def policy_of(job: Job, workers: Sequence[Workers]) -> Policy:
     """Which checkpoints of a run are kept, and who writes them: its first worker, or all where they write
     parts."""
-    names = [f"{each.role}-{rank}" for each in workers for rank in range(each.count)]
     wanted = job.checkpoints
+    names = [f"{each.role}-{rank}" for each in workers for rank in range(each.count)]
     writers = names if wanted.sharded else [f"{ends_with(workers)}-0"]
-    return Policy(tuple(writers), wanted.keep, wanted.metric, wanted.goal == "maximize")
+    if wanted.sync is False:
+        writers = []
+    return Policy(tuple(writers), wanted.keep, wanted.metric, wanted.goal == "maximize", wanted.sync or None)
 
 
 def ends_when_stalled(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:

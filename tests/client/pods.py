@@ -6,7 +6,7 @@ machine's: of what a container has none, the stand-in is told. Pods share a netw
 their names are known. Logs are served as a kubelet serves them, so that the API server can be asked for them.
 
 ``test_kubelets.py`` holds it to a real kubelet. What it has not: limits of memory and processors (nothing is
-killed for its memory), volumes other than ``emptyDir`` and tokens of service accounts, several containers at
+killed for its memory), volumes other than ``emptyDir``, tokens and folders for claims, several containers at
 once but for sidecars, capabilities and seccomp, a network of each pod's own. Whoever a container runs as may
 read all files of this machine, as its Python may be in root's home.
 """
@@ -111,6 +111,8 @@ class StandIn:
         self._stopping = threading.Event()
         self._names = f"causeway-{secrets.token_hex(4)}"
         self.problems: list[str] = []
+        self.claims: dict[str, Path] = {}
+        """Claim → the folder that it is of."""
 
     @contextmanager
     def running(self) -> Iterator[StandIn]:
@@ -324,7 +326,7 @@ class StandIn:
             word
             for each in container.get("volumeMounts", ())
             if each["name"] in volumes
-            for word in (volumes[each["name"]], each["mountPath"])
+            for word in (str(Path(volumes[each["name"]], each.get("subPath", ""))), each["mountPath"])
         ]
         variables = self._variables(pod, container)
         command = [
@@ -351,13 +353,15 @@ class StandIn:
         return found
 
     def _volumes(self, pod: Any, folder: Path) -> dict[str, str]:
-        """Name → its folder; for one in memory its size in bytes. Claims are left out."""
+        """Name → its folder; for one in memory its size in bytes. Claims without a folder are left out."""
         found: dict[str, str] = {}
         for volume in pod["spec"].get("volumes", ()):
             place = folder / "volumes" / volume["name"]
             empty = volume.get("emptyDir")
             if empty is not None and empty.get("medium") == "Memory":
                 found[volume["name"]] = _bytes(empty.get("sizeLimit", "1Gi"))
+            elif (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in self.claims:
+                found[volume["name"]] = str(self.claims[claim])
             elif empty is not None or "projected" in volume:
                 place.mkdir(parents=True)
                 place.chmod(0o777)

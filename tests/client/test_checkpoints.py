@@ -39,21 +39,23 @@ from causeway.checkpoints import (
 from causeway.cluster.copying import last_problem
 from causeway.places import Place
 from causeway.restoring import restore
-from causeway.saving import MANIFESTS, Saver, look, parts_in
-from causeway.storage import Folder, MissingError
+from causeway.saving import Saver, look, parts_in
+from causeway.storage import MANIFESTS, Folder, MissingError
 
 _WORKERS = ("worker-0", "worker-1", "worker-2")
 
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[Part]:
-    found = {}
+    found: dict[tuple[str, str], Part] = {}
     numbered = draw(st.booleans())  # those of older programs are not
     for _ in range(draw(st.integers(0, 12))):
         worker, step = draw(st.sampled_from(_WORKERS)), draw(st.integers(1, 3))
         file = File(f"step-{step}/{worker}", 1, "x", draw(st.integers(1, 6)))
         metrics = draw(st.sampled_from([{}, {"loss": 1.0}, {"loss": 2.0}, {"loss": float("nan")}]))
-        start, sequence = draw(st.integers(1, 3)), draw(st.integers(1, 3)) if numbered else 0
+        start = draw(st.integers(1, 3))
+        before = [each.sequence for each in found.values() if (each.worker, each.start) == (worker, start)]
+        sequence = 1 + max(before, default=0) if numbered else 0
         part = Part(worker, f"step-{step}", start, (file,), metrics, sequence)
         found[(part.worker, part.id)] = part
     return [*found.values()]

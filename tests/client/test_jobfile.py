@@ -60,7 +60,8 @@ def test_every_field_of_the_design_is_read(folder: Path) -> None:
         secrets: {wandb: WANDB_API_KEY}
         mounts: {home: false}
         restarts: 0
-        checkpoints: {keep: 3, metric: val_loss, goal: maximize, sharded: true}
+        checkpoints:
+          {keep: 3, metric: val_loss, goal: maximize, sharded: true, path: out, sync: 10m, volume: results}
         tracking: {experiment: ablations}
         stall: 30m
         grace: 5m
@@ -72,6 +73,8 @@ def test_every_field_of_the_design_is_read(folder: Path) -> None:
     assert job.env == {"SEED": "1", "DEBUG": "false"}
     assert (job.time, job.grace, job.stall) == (3 * 86400, 300, 1800)
     assert (job.checkpoints.keep, job.checkpoints.metric, job.checkpoints.sharded) == (3, "val_loss", True)
+    kept = job.checkpoints
+    assert (kept.path, kept.sync, kept.volume) == ("out", 600, "results")
     assert isinstance(job.code, Code)
     assert job.code.limit == 1 << 30
 
@@ -114,6 +117,15 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
         ("run: x\nroles: {worker: 2}\nnodes: 2\n", "roles"),
         ("gpus: 1\n", "run"),
         ("run: x\ntime: 24\n", "time"),
+        ("run: x\ncheckpoints: {path: ../out}\n", "checkpoints.path"),
+        ("run: x\ncheckpoints: {path: .}\n", "checkpoints.path"),
+        ("run: x\ncheckpoints: {path: /}\n", "checkpoints.path"),
+        ("run: x\ncheckpoints: {path: /causeway/x}\n", "checkpoints.path"),
+        ("run: x\ncheckpoints: {path: ~/out}\n", "checkpoints.path"),
+        ("run: x\ncheckpoints: {sync: sometimes}\n", "checkpoints.sync"),
+        ("run: x\ncheckpoints: {sync: true}\n", "checkpoints.sync"),
+        ("run: x\ncheckpoints: {sync: 0s}\n", "checkpoints.sync"),
+        ("run: x\nmounts: {data: false}\ncheckpoints: {volume: data}\n", "checkpoints.volume"),
         ("run: x\ncode: true\n", "code"),
         ("run: x\ngpus: -1\n", "gpus.count"),
         ("run: x\ngpus: '4'\n", "gpus"),

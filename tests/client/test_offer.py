@@ -10,6 +10,7 @@ import pytest
 from golden_clusters import golden
 from msgspec import structs
 
+from causeway.checkpoints import Policy
 from causeway.cluster.fit import check_together, fit
 from causeway.cluster.jobset import Submission, jobset
 from causeway.cluster.offer import VERSION, Dashboards, Offer, mounts_of, parse
@@ -131,6 +132,51 @@ def test_what_all_sites_have_is_mounted_and_what_some_have_is_asked_for() -> Non
     with pytest.raises(InputError) as raised:
         mounts_of(job(mounts={"attic": True}), "user-ada", found)
     assert raised.value.problems[0].field == "mounts.attic"
+
+
+def pod_of(made: Job, found: Offer) -> dict[str, Any]:
+    fits = [fit(made, each, found) for each in workers_of(made)]
+    run = jobset(Submission("x-1", "user-ada", "ada", made, fits, found, ""))
+    pod: dict[str, Any] = run["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return pod
+
+
+def test_checkpoints_go_where_the_job_says() -> None:
+    values = written()
+    values["mounts"]["results"]["sites"] = ["rack-a", "us-west-2"]
+    found = parse(values)
+    pod = pod_of(job(checkpoints={"path": "/ckpt", "sync": "10m", "volume": "results"}), found)
+    ours = {each["name"]: each for each in (*pod["initContainers"], *pod["containers"])}
+    env = {name: {one["name"]: one.get("value") for one in each["env"]} for name, each in ours.items()}
+    assert env["main"]["CAUSEWAY_CHECKPOINTS"] == "/ckpt"
+    own = {"name": "causeway", "mountPath": "/ckpt", "subPath": "checkpoints"}
+    assert own in ours["main"]["volumeMounts"]
+    for name in ("code", "keep"):
+        assert env[name]["CAUSEWAY_CHECKPOINTS_VOLUME"] == "/results/causeway-user-ada"
+        assert {"name": "results", "mountPath": "/results"} in ours[name]["volumeMounts"]
+        assert Policy.of(str(env[name]["CAUSEWAY_POLICY"])).every == 600
+    assert {"name": "results", "persistentVolumeClaim": {"claimName": "results", "readOnly": False}} in pod[
+        "volumes"
+    ]
+    assert places(job(checkpoints={"volume": "results"}), found) == {"rack-a", "us-west-2"}
+    plain = pod_of(job(checkpoints={"path": "out/ckpt", "sync": False}), found)
+    fetch = {each["name"]: each.get("value") for each in plain["initContainers"][0]["env"]}
+    assert (fetch["CAUSEWAY_CHECKPOINTS_PATH"], "CAUSEWAY_CHECKPOINTS_VOLUME" in fetch) == ("out/ckpt", False)
+    assert Policy.of(fetch["CAUSEWAY_POLICY"]).workers == ()
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "field"),
+    [
+        ({"volume": "attic"}, "checkpoints.volume"),
+        ({"volume": "data"}, "checkpoints.volume"),
+        ({"path": "/home/ada/ckpt"}, "checkpoints.path"),
+    ],
+)
+def test_where_checkpoints_can_not_be(checkpoints: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as raised:
+        mounts_of(job(checkpoints=checkpoints), "user-ada", offer())
+    assert [each.field for each in raised.value.problems] == [field]
 
 
 def test_the_priority_says_which_gpus() -> None:

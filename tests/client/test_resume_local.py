@@ -135,6 +135,51 @@ def test_what_was_written_in_place_counts_once_it_has_rested_and_its_metric_keep
     assert f"resumes {done.json['folder']}/checkpoints/worker-0/model-1" in again.err.splitlines()
 
 
+_KNOWS_A_FOLDER = """
+    import os, pathlib, sys, time
+    folder = pathlib.Path("out/ckpt")
+    folder.mkdir(parents=True, exist_ok=True)
+    print("finds", *sorted(path.name for path in folder.iterdir() if path.name[0] != "."))
+    for step in range(1, 4):
+        (folder / f"step-{step}.tmp").write_text(str(step))
+        time.sleep(0.02)
+        os.replace(folder / f"step-{step}.tmp", folder / f"step-{step}")
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ("path: out/ckpt", "step-3"),
+        ("path: ./out/ckpt/, sync: 1h", "step-3"),
+        ("path: out/ckpt, sync: false", ""),
+    ],
+)
+def test_a_program_that_knows_a_folder_alone_finds_its_checkpoints_there(
+    causeway: Causeway, folder: Path, fields: str, kept: str
+) -> None:
+    program(folder, _KNOWS_A_FOLDER)
+    (folder / "out/ckpt").mkdir(parents=True)
+    (folder / "out/ckpt/pretrained").write_text("shipped")
+    (folder / "job.yaml").write_text(f"run: python3 train.py\ngpus: 0\ncheckpoints: {{{fields}, keep: 1}}\n")
+    first = causeway("run", "--local", "--json", "job.yaml")
+    assert first.json["state"] == "failed", first.err
+    again = causeway("resume", "--local", "--json", first.json["run"])
+    assert " ".join(filter(None, ["finds pretrained", kept])) in again.err.splitlines()
+    listed = json.loads(causeway("checkpoints", "--local", "--json", first.json["run"]).out)
+    assert {each["name"] for each in listed} == ({kept} if kept else set())
+
+
+@pytest.mark.parametrize("fields", ["path: /ckpt", "path: out, sharded: true"])
+def test_a_folder_that_workers_of_one_machine_can_not_have_is_refused_with_its_line(
+    causeway: Causeway, folder: Path, fields: str
+) -> None:
+    (folder / "job.yaml").write_text(f"run: 'true'\ngpus: 0\nnodes: 2\ncheckpoints:\n  {{{fields}}}\n")
+    refused = causeway("run", "--local", "job.yaml")
+    assert (refused.code, "job.yaml:5: checkpoints.path: " in refused.err) == (2, True), refused.err
+
+
 _SHARDED = """
     import os, pathlib, sys, time
     mine = pathlib.Path(os.environ["CAUSEWAY_CHECKPOINTS"])

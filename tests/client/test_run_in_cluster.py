@@ -133,6 +133,51 @@ def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
     assert ada("put", name, "not-there").code == 2
 
 
+def test_checkpoints_on_a_volume_come_back_to_the_folder_that_the_program_knows(
+    ada: Causeway, world: World, folder: Path, tmp_path: Path
+) -> None:
+    """The files are on the volume, and what they are is in the bucket."""
+    program(
+        folder,
+        """
+        import os, pathlib, sys, time
+        folder = pathlib.Path("/ckpt")
+        assert os.environ["CAUSEWAY_CHECKPOINTS"] == str(folder)
+        print("finds", *sorted(path.name for path in folder.iterdir() if path.name[0] != "."))
+        if os.environ.get("CAUSEWAY_RESUME") == "/ckpt/step-7":
+            sys.exit()
+        (folder / "step-7.tmp").write_text("seven")
+        time.sleep(0.02)
+        os.replace(folder / "step-7.tmp", folder / "step-7")
+        sys.exit(5)
+        """,
+    )
+    (folder / "job.yaml").write_text(
+        "name: volume\nrun: python3 train.py\ngpus: 0\nrestarts: 1\n"
+        "checkpoints: {path: /ckpt, volume: results}\n"
+    )
+    volume = tmp_path / "results"
+    volume.mkdir()
+    for each in (*reversed(tmp_path.parents[:2]), tmp_path):
+        each.chmod(0o755)
+    volume.chmod(0o1777)
+    world.pods.claims["results"] = volume
+    try:
+        done = ada("run", "job.yaml", "--json")
+    finally:
+        del world.pods.claims["results"]
+    assert (done.code, done.json["restarts"]) == (0, 1), done.err
+    name = done.json["name"]
+    assert "finds step-7" in ada("logs", name).out.splitlines()
+    (kept,) = (volume / f"causeway-user-ada/{name}/files").rglob("step-7")
+    assert kept.read_text() == "seven"
+    keys = world.s3().list_objects_v2(Bucket=world.bucket, Prefix=f"runs/user-ada/{name}/checkpoints/")
+    assert {"/manifests/" in each["Key"] for each in keys["Contents"]} == {True}
+    assert [each["name"] for each in yaml.safe_load(ada("checkpoints", name, "--json").out)] == ["step-7"]
+    refused = ada("get", name, "--checkpoint", "step-7")
+    assert (refused.code, f"/results/causeway-user-ada/{name}/files/" in refused.err) == (1, True)
+
+
 def test_all_output_of_starts_that_follow_one_another_at_once_is_followed(
     ada: Causeway, folder: Path
 ) -> None:

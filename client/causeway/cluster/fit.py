@@ -142,9 +142,12 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
     """In the order in which they are looked at."""
     if job.where.sites:
         yield "where.sites", _at(job.where.sites), f"no machine is at {', '.join(job.where.sites)}"
-    for name, wanted in job.mounts.items():
-        if wanted and name in offer.mounts:
-            yield f"mounts.{name}", _at(offer.mounts[name].sites), f"no machine there has {name}"
+    wanted = {f"mounts.{name}": name for name, yes in job.mounts.items() if yes}
+    if job.checkpoints.volume:
+        wanted["checkpoints.volume"] = job.checkpoints.volume
+    for field, name in wanted.items():
+        if name in offer.mounts:
+            yield field, _at(offer.mounts[name].sites), f"no machine there has {name}"
     if not job.where.spot:
         yield "where.spot", lambda each: not each.is_spot, "only spot instances are there"
     if gpus.count == 0:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from causeway.cluster.fit import EFA, Fit
@@ -46,7 +47,7 @@ from causeway.cluster.labels import (
     SWEEP,
     TRIAL,
 )
-from causeway.cluster.offer import Offer, mounts_of
+from causeway.cluster.offer import Offer, mounts_of, volume_of
 from causeway.cluster.store import ACCOUNT, code_key, packages_folder, run_key
 from causeway.cluster.tracking import programs_environment, record_of, sidecars_environment
 from causeway.code.source import NO_SOURCE, Source
@@ -435,25 +436,45 @@ def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]
         **access(made.offer, made.namespace),
         "CAUSEWAY_KEPT": f"s3://{store.bucket}/{run_key(made.namespace, made.run)}",
         "CAUSEWAY_ROLE": fit.workers.role,
+        **_places_of_checkpoints(made),
         "CAUSEWAY_POLICY": policy_of(made.job, [each.workers for each in made.fits]).text(),
         **({"CAUSEWAY_CONTINUES": json.dumps(before)} if before else {}),
         **more,
     }
+    volume = volume_of(made.job, made.namespace, made.offer)
+    mounts = (
+        []
+        if volume is None
+        else [{"name": volume[0].claim, "mountPath": str(PurePosixPath(volume[1]).parent)}]
+    )
     return {
         "image": made.offer.tools,
         "env": _env(own),
         "volumeMounts": [
             {"name": "causeway", "mountPath": _HOME},
             {"name": "token", "mountPath": TOKEN, "readOnly": True},
+            *mounts,
         ],
+    }
+
+
+def _places_of_checkpoints(made: Submission) -> dict[str, str]:
+    """What ``causeway.fetch`` and ``causeway.keep`` know them by."""
+    path = made.job.checkpoints.path
+    volume = volume_of(made.job, made.namespace, made.offer)
+    return {
+        **({"CAUSEWAY_CHECKPOINTS_PATH": path} if path and not path.startswith("/") else {}),
+        **({"CAUSEWAY_CHECKPOINTS_VOLUME": volume[1]} if volume else {}),
     }
 
 
 def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     job, workers, offer = made.job, fit.workers, made.offer
+    path = job.checkpoints.path or ""
+    own_path = path if path.startswith("/") else ""
     folders = {
-        "RESULTS": _RESULTS, "CHECKPOINTS": _CHECKPOINTS, "LOGS": _LOGS, "CODE": _CODE, "METRICS": _METRICS,
-        "USAGE": _USAGE,
+        "RESULTS": _RESULTS, "CHECKPOINTS": own_path or _CHECKPOINTS, "LOGS": _LOGS, "CODE": _CODE,
+        "METRICS": _METRICS, "USAGE": _USAGE,
     }  # fmt: skip
     mounts = mounts_of(made.job, made.namespace, offer)
     own = {
@@ -492,6 +513,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
                 for mount, path in mounts
             ),
             {"name": "causeway", "mountPath": _HOME},
+            *([{"name": "causeway", "mountPath": own_path, "subPath": "checkpoints"}] if own_path else []),
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  the pod's own
         ],
     }

@@ -214,14 +214,32 @@ def mounts_of(job: Job, namespace: str, offer: Offer) -> list[tuple[Mount, str]]
         for name in job.mounts
         if name not in offer.mounts
     ]
-    if problems:
-        raise InputError(problems)
+    volume, within = job.checkpoints.volume, job.checkpoints.path or ""
+    if volume and volume not in offer.mounts:
+        problems.append(Problem("job", "checkpoints.volume", "not a mount of the cluster", hint))
+    elif volume and offer.mounts[volume].read_only:
+        problems.append(Problem("job", "checkpoints.volume", f"{volume} is mounted read-only"))
     found = []
     for name, mount in offer.mounts.items():
         path = mount.path or offer.homes.get(namespace)
-        if path is not None and job.mounts.get(name, {*mount.sites} >= {*offer.sites}):
+        wanted = volume == name or job.mounts.get(name, {*mount.sites} >= {*offer.sites})
+        if path is not None and wanted:
             found.append((mount, path))
+            if f"{within}/".startswith(f"{path}/"):
+                what, instead = f"in the mount {name}", f"checkpoints.volume: {name} keeps them there"
+                problems.append(Problem("job", "checkpoints.path", what, instead))
+    if problems:
+        raise InputError(problems)
     return found
+
+
+def volume_of(job: Job, namespace: str, offer: Offer) -> tuple[Mount, str] | None:
+    """The mount that checkpoints are copied to, and the folder of the namespace's runs there; None where the
+    bucket has them."""
+    for mount, path in mounts_of(job, namespace, offer):
+        if mount.claim == job.checkpoints.volume:
+            return mount, f"{path}/causeway-{namespace}"
+    return None
 
 
 def _machine(row: Mapping[str, Any]) -> Machine:

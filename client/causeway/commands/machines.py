@@ -25,7 +25,7 @@ from causeway.commands.run import printer, show_plan
 from causeway.commands.tables import show_table
 from causeway.errors import CausewayError, DetachedError, InputError, Problem, UnreachableError
 from causeway.job import Job, seeded, written
-from causeway.jobfile import LoadedJob, load
+from causeway.jobfile import LoadedJob, check_shared_code, load
 from causeway.machines import records, runs
 from causeway.machines.runs import Machines
 from causeway.machines.ssh import Host, tried
@@ -83,6 +83,7 @@ def start(
     with tempfile.TemporaryFile() as archive:
         size = write(packed, archive)
         machines = Machines(names, workers, job, size, packed.digest)
+        check_shared_code(loaded, contained=bool(machines.image(job)))
         placed = runs.placed_for(workers, machines, waits=waits)
         runs.check_job(job, machines, placed)
         out.print(Text.assemble((job.name, "bold"), f" on {', '.join(dict.fromkeys(placed.values()))}"))
@@ -112,6 +113,7 @@ def secrets_of(loaded: LoadedJob) -> dict[str, str]:
 def show_notes(out: Console, job: Job, machines: Machines) -> None:
     """What of the job is not used on machines."""
     given = [name for name in _CLUSTERS if name in job.model_fields_set]
+    given += ["checkpoints.volume"] if job.checkpoints.volume else []
     given += [f"gpus.{name}" for name in ("class", "interconnect") if name in written(job).get("gpus", {})]
     if given:
         out.print(f"           not used without a cluster: {', '.join(given)}", style="yellow")

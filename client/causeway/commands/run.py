@@ -16,7 +16,7 @@ from causeway import local_recording as recording
 from causeway.commands.failure import show_failure
 from causeway.commands.packing import Packed, pack, write
 from causeway.job import Job, seeded
-from causeway.jobfile import LoadedJob, load
+from causeway.jobfile import LoadedJob, check_shared_code, load
 from causeway.local import Ended, code_of, find_here, new_folder, record_of, run_here, submit_here
 from causeway.units import format_duration
 from causeway.workers import Workers, ends_with, workers_of
@@ -36,6 +36,7 @@ def run_local(
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     loaded = load(Path(file) if file else None, options, parameters, alone=True)
     loaded.one_task()
+    check_shared_code(loaded)
     job = seeded(loaded.job)
     workers = workers_of(job)
     packed = pack(loaded, allow_secrets=allow_secrets)

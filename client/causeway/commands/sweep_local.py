@@ -23,7 +23,7 @@ from causeway.commands.sweep import described, loaded_search
 from causeway.commands.sweep_results import Found
 from causeway.commands.sweep_show import show
 from causeway.errors import CausewayError, DetachedError, InputError, Problem
-from causeway.jobfile import LoadedJob
+from causeway.jobfile import LoadedJob, check_shared_code
 from causeway.local_sweep import LocalBench
 from causeway.machines import records, runs
 from causeway.machines.placement import emptied, place
@@ -50,12 +50,15 @@ def sweep_local(
     loaded = loaded_search(file, options, parameters)
     job, workers = loaded.job, workers_of(loaded.job)
     secret = secrets_of(loaded) if on else {}
+    if not on:
+        check_shared_code(loaded)
     taken: set[str] = set()
     packed = pack(loaded, allow_secrets=allow_secrets)
     with tempfile.TemporaryFile() as archive:
         size = write(packed, archive)
         if on:
             machines = Machines(on, workers, job, size)
+            check_shared_code(loaded, contained=bool(machines.image(job)))
             # GPUs that others have now are waited for.
             runs.check_job(job, machines, place(workers, emptied(machines.checked)))
             taken = {records.search_of(name) for name in machines.taken}

@@ -18,7 +18,8 @@ from causeway.machines import records, state
 from causeway.machines.placement import emptied, gpus_of, place, shortest_first, wanted
 from causeway.machines.ssh import Host, at_once, hosts_named, tried
 from causeway.machines.state import Run
-from causeway.saving import MANIFESTS, folder_of
+from causeway.saving import folder_of
+from causeway.storage import MANIFESTS
 from causeway.workers import (
     Workers,
     ends_when_idle,

@@ -30,6 +30,7 @@ from causeway.machines.leases import Gpu, Leases, me
 from causeway.machines.tickets import queue
 from causeway.machines.waiting import First, Other, Turn
 from causeway.places import Place, saving
+from causeway.restoring import link
 from causeway.runtime import LINES, NEVER_WORKS, STOPPED
 from causeway.saving import alive_until
 
@@ -245,9 +246,11 @@ class Worker:
             return self._status({"exit": STOPPED, "lines": [], "at": time.time()})
         place.save_left(policy)
         place.begin(policy)
+        self._link()
         # What podman says, for one: the program's output is the runtime's to keep.
         said = folder / "stderr.txt"
-        with said.open("wb") as errors, saving([saver] if self._name in policy.workers else []):
+        savers = [saver] if self._name in policy.workers else []
+        with said.open("wb") as errors, saving(savers, policy.every):
             command = self._command(environment)
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL,
@@ -265,6 +268,18 @@ class Worker:
             reason = f"{command[0]} ended with {process.returncode}, and left no status"
             ended = {"exit": 1, "reason": reason, "lines": lines, "at": time.time()}
         return self._status(ended)
+
+    @property
+    def _path(self) -> str:
+        """Where the program writes checkpoints if it does not read the variable; empty for nowhere else."""
+        return str(self._record["job"].get("checkpoints", {}).get("path", ""))
+
+    def _link(self) -> None:
+        if self._path and not self._path.startswith("/"):
+            first = self._record["workers"][self._record["first"]]
+            folder = Place(self._run, first["role"], first["rank"]).checkpoints
+            folder.mkdir(parents=True, exist_ok=True)
+            link(self._run / "code", self._path, folder)
 
     def _status(self, ended: Mapping[str, Any]) -> dict[str, Any]:
         said = {"asked": self._asks, **({"why": _SHUT_DOWN} if self._asks == "system" else {})}
@@ -339,7 +354,11 @@ class Worker:
         # A container sees only the GPUs that it is given.
         environment.pop("CUDA_VISIBLE_DEVICES")
         indices = [index for index in environment.pop("CAUSEWAY_GPU_INDICES").split(",") if index]
-        return podman(self._run, self._name, self._record["image"], indices, environment, script)
+        more = []
+        if self._path.startswith("/"):
+            more.append(f"--volume={self._place.checkpoints}:{self._path}")
+            environment["CAUSEWAY_CHECKPOINTS"] = self._path
+        return podman(self._run, self._name, self._record["image"], indices, environment, script, more)
 
 
 def _visible(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -355,8 +374,9 @@ def _end(leader: Leader, asked: str) -> None:
 
 
 def podman(
-    run: Path, worker: str, image: str, gpus: list[str], environment: Mapping[str, str], script: str
-) -> list[str]:
+    run: Path, worker: str, image: str, gpus: list[str], environment: Mapping[str, str], script: str,
+    more: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
     """The worker in a container: its folder is where it is outside, its files are its person's.
 
     GPUs by the Container Device Interface (podman-run(1), ``--device``), as nvidia-ctk sets it up.
@@ -368,7 +388,7 @@ def podman(
     return [
         "podman", "run", "--rm", "--replace", "--name", f"causeway-{run.name}-{worker}", *split,
         "--network=host", "--userns=keep-id", "--security-opt=label=disable",
-        f"--volume={run}:{run}", "--volume=/dev/shm:/dev/shm",
+        f"--volume={run}:{run}", "--volume=/dev/shm:/dev/shm", *more,
         *(f"--device=nvidia.com/gpu={index}" for index in gpus),
         # From podman's own environment: a command line is everybody's to read.
         *(f"--env={name}" for name in sorted({*passed, *given})),
