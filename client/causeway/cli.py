@@ -192,28 +192,32 @@ def run(
         raise click.UsageError("--each is for a cluster; on machines: causeway sweep FILE --on")
     if local and (dry_run or detach or each):
         raise click.UsageError("--local runs at once and here: without --dry-run, --detach and --each")
-    if waits and (local or on or detach):
+    options |= {"on": on} if on else {}
+    given: dict[str, Any] = {"allow_secrets": allow_secrets, "as_json": as_json}
+    loaded = None
+    if not each:
+        from causeway.jobfile import load
+
+        loaded = load(Path(file) if file else None, options, parameters, alone=True)
+    if waits and (local or detach or (loaded and loaded.job.on)):
         raise click.UsageError("--wait is for a cluster: without --local, --on and --detach")
-    if no_wait and not on:
+    if no_wait and (local or not (loaded and loaded.job.on)):
         raise click.UsageError("--no-wait is for machines: --on")
-    if local:
+    if loaded and local:
         from causeway.commands.run import run_local
 
-        sys.exit(run_local(file, options, parameters, allow_secrets=allow_secrets, as_json=as_json))
-    if on:
+        sys.exit(run_local(loaded, **given))
+    if loaded and loaded.job.on:
         from causeway.commands.machines import run_on
 
-        shown = {"detach": detach, "dry_run": dry_run, "waits": not no_wait, "as_json": as_json}
-        sys.exit(run_on(on, file, options, parameters, allow_secrets=allow_secrets, **shown))
+        sys.exit(run_on(loaded, **given, detach=detach, dry_run=dry_run, waits=not no_wait))
     from causeway.commands.submit import run_each, run_in_cluster
 
-    given = {
-        "allow_secrets": allow_secrets, "as_json": as_json, "dry_run": dry_run, "waits": waits, "yes": yes,
-    }  # fmt: skip
+    given |= {"dry_run": dry_run, "waits": waits, "yes": yes}
     try:
-        if each:
+        if loaded is None or len(loaded.tasks) > 1:
             sys.exit(run_each(file, options, parameters, each, **given))
-        sys.exit(run_in_cluster(file, options, parameters, detach=detach, **given))
+        sys.exit(run_in_cluster(loaded, **given, detach=detach))
     except UnreachableError as error:
         from causeway.cluster import kubeconfig
 
@@ -331,23 +335,28 @@ def sweep_submit(
     \b
     causeway sweep job.yaml --trials 20 --parallel 4
     """
-    given = {"name": name, "group": group, "sweep.trials": trials, "sweep.parallel": parallel}
-    options = {field: value for field, value in given.items() if value is not None}
+    fields = {
+        "name": name,
+        "group": group,
+        "on": on or None,
+        "sweep.trials": trials,
+        "sweep.parallel": parallel,
+    }
+    options = {field: value for field, value in fields.items() if value is not None}
     if local and on:
         raise click.UsageError("--local is this machine, --on are others")
-    if (local or on) and dry_run:
-        raise click.UsageError("--local and --on run at once: without --dry-run")
-    if local or on:
+    from causeway.commands.sweep import loaded_search, sweep_in_cluster
+
+    loaded = loaded_search(file, options, parameters)
+    machines = () if local else loaded.job.on
+    if (local or machines) and dry_run:
+        raise click.UsageError("searches on machines and here run at once: without --dry-run")
+    if local or machines:
         from causeway.commands.sweep_local import sweep_local
 
-        sys.exit(sweep_local(file, options, parameters, on, allow_secrets=allow_secrets, as_json=as_json))
-    from causeway.commands.sweep import sweep_in_cluster
-
-    sys.exit(
-        sweep_in_cluster(
-            file, options, parameters, allow_secrets=allow_secrets, as_json=as_json, dry_run=dry_run, yes=yes
-        )
-    )
+        sys.exit(sweep_local(loaded, machines, allow_secrets=allow_secrets, as_json=as_json))
+    given: dict[str, Any] = {"allow_secrets": allow_secrets, "as_json": as_json}
+    sys.exit(sweep_in_cluster(loaded, **given, dry_run=dry_run, yes=yes))
 
 
 @sweep.command("show", context_settings=_CONTEXT)
@@ -813,7 +822,7 @@ def shell(
     if on:
         from causeway.commands import entering
 
-        sys.exit(entering.open_shell(on, options, allow_secrets=allow_secrets))
+        sys.exit(entering.open_shell({**options, "on": on}, allow_secrets=allow_secrets))
     options |= {"group": group} if group else {}
     sys.exit(shells.open_shell(options, allow_secrets=allow_secrets, yes=yes, as_json=as_json))
 
@@ -883,7 +892,7 @@ def notebook(
     options |= {"group": group} if group else {}
     begun = {**shown, "detach": detach, "allow_secrets": allow_secrets}
     if on:
-        sys.exit(notebooks.start_on(on, options, idle, **begun))
+        sys.exit(notebooks.start_on({**options, "on": on}, idle, **begun))
     sys.exit(notebooks.start_in_cluster(options, idle, **begun, yes=yes))
 
 

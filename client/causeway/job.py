@@ -52,6 +52,26 @@ def _variable(text: str) -> str:
     return text
 
 
+def is_machine(text: str) -> bool:
+    """Whether ssh takes it for a name, and not for an option, or for two words."""
+    return bool(text) and not text.startswith("-") and not any(map(str.isspace, text))
+
+
+def _machine(text: str) -> str:
+    if not is_machine(text):
+        raise ValueError(f"{text!r} is not a name of a machine: titan-01, ada@titan-01")
+    return text
+
+
+def _machines(value: object) -> object:
+    """``titan-01,titan-02`` as a list."""
+    return value.split(",") if isinstance(value, str) else value
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
 def _text(value: object) -> object:
     """Numbers and booleans as the text that a program gets. A file's come as they are written."""
     if isinstance(value, bool):
@@ -124,6 +144,12 @@ Text = Annotated[
     str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean", "null"]})
 ]
 Variable = Annotated[str, AfterValidator(_variable)]
+Machines = Annotated[
+    tuple[Annotated[str, AfterValidator(_machine)], ...],
+    BeforeValidator(_machines),
+    AfterValidator(_once),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 
 
 class Code(Part):
@@ -287,6 +313,9 @@ class Job(Part):
     """The longest that it may run, in total over restarts."""
     where: Where = Where()
     """Restricts where it may go."""
+    on: Machines = Field(default=(), strict=False)
+    """Machines that ssh knows, in place of a cluster: a list, or `titan-01,titan-02`. `--on` and `--local`
+    win over it, `--set on=[]` is for the cluster."""
     env: dict[Variable, Text] = Field(default_factory=dict)
     """Environment variables."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None

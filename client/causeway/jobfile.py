@@ -36,7 +36,7 @@ _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
 """Dotted fields that may be written short."""
 TEXT = re.compile(
     r"name|image|python|priority|group|array|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
-    r"|where\.sites\.\d+|env\..+|secrets\..+|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
+    r"|where\.sites\.\d+|on(\.\d+)?|env\..+|secrets\..+|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
 )
 """Dotted fields that are text, whatever it looks like."""
 _TEXT_OF_NULL = re.compile(r"env\..+|.+\.\d+")
@@ -66,9 +66,14 @@ class LoadedJob:
             name = name.rpartition(".")[0]
         return replace(problem, where=self.places.get(name, problem.where))
 
+    @property
+    def tasks(self) -> list[str]:
+        """Of an array; empty without one."""
+        return [str(task) for task in tasks_of(self.job.array)] if self.job.array else []
+
     def one_task(self) -> None:
         """InputError where it is an array of several runs."""
-        if self.job.array and len(tasks_of(self.job.array)) > 1:
+        if len(self.tasks) > 1:
             what = f"{self.job.array} is several runs, which the cluster starts"
             raise InputError([self.placed(Problem("", "array", what, "choose one: --array 1"))])
 
@@ -263,7 +268,7 @@ def _given(text: str, keys: Keys) -> Any:
             if tag == NULL:
                 return text if _is_text(keys, tag) else None
             is_quoted = isinstance(node, yaml.ScalarNode) and node.style
-            is_list = isinstance(node, yaml.SequenceNode) and keys[-1] == "run"
+            is_list = isinstance(node, yaml.SequenceNode) and keys[-1] in ("run", "on")
             if not (is_quoted or is_list):
                 return text
         found = parse(text, _is_text, keys)
@@ -329,6 +334,7 @@ _WORDS: Mapping[str, str] = {
 _FORMS_OF: Mapping[tuple[Keys, str], str] = {
     (("run",), "string_type"): "neither text nor a list of words",
     (("gpus",), "model_type"): "neither a number nor a mapping of fields",
+    (("on",), "tuple_type"): "neither text nor a list of machines",
 }
 """The same, of fields that have two forms."""
 

@@ -415,6 +415,35 @@ def test_set_of_a_field_sets_it_and_the_command_comes_first(folder: Path) -> Non
     assert job.roles["ps"].count == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "machines"),
+    [
+        ("on: titan-01,ada@titan-02", ("titan-01", "ada@titan-02")),
+        ("on: [titan-01, titan-02, titan-01]", ("titan-01", "titan-02")),
+        ("on: [01, 02]", ("01", "02")),
+        ("", ()),
+    ],
+)
+def test_machines_are_a_list_or_separated_by_commas(
+    folder: Path, text: str, machines: tuple[str, ...]
+) -> None:
+    assert read(folder, f"run: x\n{text}\n").job.on == machines
+
+
+def test_options_win_over_the_machines_of_the_file(folder: Path) -> None:
+    loaded = read(folder, "run: x\non: titan-01\n", on=["titan-02"])
+    assert (loaded.job.on, loaded.places["on"]) == (("titan-02",), "--on")
+    assert load(folder / "job.yaml", {}, {"on": "[]"}).job.on == ()
+    assert load(folder / "job.yaml", {}, {"on": "titan-03,titan-04"}).job.on == ("titan-03", "titan-04")
+
+
+def test_each_wrong_name_of_a_machine_has_its_line(folder: Path) -> None:
+    text = "run: x\non:\n  - titan-01\n  - -oProxyCommand=x\n  - a b\n  - ''\n"
+    assert problems(folder, text) == [(f"job.yaml:{line}", f"on.{line - 3}") for line in (4, 5, 6)]
+    for wrong in ("on: titan-01,", "on: 'a b'", "on:", "on: {titan-01: 2}"):
+        assert [where for where, _ in problems(folder, f"run: x\n{wrong}\n")] == ["job.yaml:2"]
+
+
 def test_set_of_a_field_that_is_wrong_names_the_option(folder: Path) -> None:
     with pytest.raises(InputError) as raised:
         load(None, {"run": "x"}, {"gpus.modell": "v100", "time": "soon", "env.A": "b: : c"}, folder=folder)

@@ -247,6 +247,26 @@ def test_the_command_line_reports_all_wrong_names_of_machines(causeway: Causeway
         assert done.err.count("not a name of a machine") == 2
 
 
+def test_the_job_file_names_machines_unless_an_option_does(causeway: Causeway, folder: Path) -> None:
+    (folder / "job.yaml").write_text("run: echo here\non: one.invalid\ncode: false\n")
+    for words, named in (((), "one.invalid"), (("--on", "two.invalid"), "two.invalid")):
+        done = causeway("run", "job.yaml", "--no-wait", *words)
+        assert (done.code, done.err.startswith(f"error: {named}: ")) == (3, True), done.err
+    done = causeway("run", "job.yaml", "--local")
+    assert (done.code, "here" in done.out.splitlines()) == (0, True), done.err
+    # In a cluster, which is not there.
+    assert "kubeconfig" in causeway("run", "job.yaml", "--set", "on=[]").err
+    done = causeway("run", "job.yaml", "--each", "seed=1,2")
+    assert (done.code, done.err.startswith("error: job.yaml:2: on: ")) == (2, True), done.err
+    (folder / "search.yaml").write_text(
+        "run: echo {lr}\ncode: false\non: one.invalid\n"
+        "sweep: {parameters: {lr: {log: [1e-4, 1]}}, metric: loss, trials: 2}\n"
+    )
+    for words, named in (((), "one.invalid"), (("--on", "two.invalid"), "two.invalid")):
+        done = causeway("sweep", "search.yaml", *words)
+        assert (done.code, done.err.startswith(f"error: {named}: ")) == (3, True), done.err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -84,11 +84,11 @@ def test_one_machine_from_start_to_results(lab: Lab, ada: Causeway, folder: Path
         """,
     )
     (folder / "job.yaml").write_text(
-        "name: mnist\nrun: python3 train.py {lr}\ngpus: 2\nmemory: 1 GiB\nlauncher: none\n"
+        "name: mnist\nrun: python3 train.py {lr}\ngpus: 2\nmemory: 1 GiB\nlauncher: none\non: titan-01\n"
     )
     # What a login shell says is not an answer.
     (lab["titan-01"].home("ada") / ".bashrc").write_text("echo hello; printf welcome")
-    done = ada("run", "job.yaml", "--set", "lr=1e-3", "--on", "titan-01")
+    done = ada("run", "job.yaml", "--set", "lr=1e-3")
     assert done.code == 0, done.out + done.err
     assert "on titan-01 gpus 0,1 ['1e-3']" in done.out.splitlines()
     assert "no end" in done.out.splitlines()

@@ -21,7 +21,7 @@ _WAITS = 'until [ -e "$(dirname "$CAUSEWAY_CODE")/left" ]; do sleep 1; done'
 """What a shell's run does: the runtime writes that file when the person leaves (``runtime.converse``)."""
 
 
-def open_shell(names: Sequence[str], options: Mapping[str, Any], *, allow_secrets: bool) -> int:
+def open_shell(options: Mapping[str, Any], *, allow_secrets: bool) -> int:
     """A new run that waits for its person, and a terminal in it; it ends with the terminal, or when idle.
 
     ``options``: fields of its job.
@@ -29,7 +29,7 @@ def open_shell(names: Sequence[str], options: Mapping[str, Any], *, allow_secret
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     _need_terminal()
     loaded = load(None, {"name": "shell", "launcher": "none", "run": _WAITS, **options}, {})
-    name, _ = start(out, names, loaded, allow_secrets=allow_secrets)
+    name, _ = start(out, loaded, allow_secrets=allow_secrets)
     return enter(name, None, (), ())
 
 

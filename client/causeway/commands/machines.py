@@ -25,7 +25,7 @@ from causeway.commands.run import printer, show_plan
 from causeway.commands.tables import show_table
 from causeway.errors import CausewayError, DetachedError, InputError, Problem, UnreachableError
 from causeway.job import Job, seeded, written
-from causeway.jobfile import LoadedJob, check_shared_code, load
+from causeway.jobfile import LoadedJob, check_shared_code
 from causeway.machines import records, runs
 from causeway.machines.runs import Machines
 from causeway.machines.ssh import Host, tried
@@ -42,22 +42,12 @@ _CLUSTERS = ("group", "where", "mounts", "cpus", "memory", "shm", "ports", "rest
 
 
 def run_on(
-    names: Sequence[str],
-    file: str | None,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, str],
-    *,
-    allow_secrets: bool,
-    detach: bool,
-    dry_run: bool,
-    waits: bool,
-    as_json: bool,
+    loaded: LoadedJob, *, allow_secrets: bool, detach: bool, dry_run: bool, waits: bool, as_json: bool
 ) -> int:
-    """Runs a job on machines; the exit code."""
+    """Runs a job on its machines; the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    loaded = load(Path(file) if file else None, options, parameters, alone=True)
     loaded.one_task()
-    name, placed = start(out, names, loaded, allow_secrets=allow_secrets, dry_run=dry_run, waits=waits)
+    name, placed = start(out, loaded, allow_secrets=allow_secrets, dry_run=dry_run, waits=waits)
     if dry_run or detach:
         if as_json:
             print(json.dumps({**({} if dry_run else {"run": name}), "placed": placed}))
@@ -66,13 +56,7 @@ def run_on(
 
 
 def start(
-    out: Console,
-    names: Sequence[str],
-    loaded: LoadedJob,
-    *,
-    allow_secrets: bool,
-    dry_run: bool = False,
-    waits: bool = False,
+    out: Console, loaded: LoadedJob, *, allow_secrets: bool, dry_run: bool = False, waits: bool = False
 ) -> tuple[str, Mapping[str, str]]:
     """Its name, and worker → machine. ``dry_run``: nothing is started, and it has no name. ``waits``: for
     GPUs that others have; otherwise that is an error."""
@@ -82,7 +66,7 @@ def start(
     packed = pack(loaded, allow_secrets=allow_secrets)
     with tempfile.TemporaryFile() as archive:
         size = write(packed, archive)
-        machines = Machines(names, workers, job, size, packed.digest)
+        machines = Machines(job.on, workers, job, size, packed.digest)
         check_shared_code(loaded, contained=bool(machines.image(job)))
         placed = runs.placed_for(workers, machines, waits=waits)
         runs.check_job(job, machines, placed)

@@ -126,7 +126,6 @@ def open_in_cluster(name: str, group: str | None, *, port: int, browser: bool) -
 
 
 def start_on(
-    names: Sequence[str],
     options: Mapping[str, Any],
     idle: str,
     *,
@@ -140,7 +139,7 @@ def start_on(
     from causeway.jobfile import load
 
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    name, _ = start(out, names, load(None, fields(options, idle), {}), allow_secrets=allow_secrets)
+    name, _ = start(out, load(None, fields(options, idle), {}), allow_secrets=allow_secrets)
     if detach:
         return _detached(out, name)
     return open_on(name, (), port=port, browser=browser)

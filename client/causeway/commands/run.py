@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -16,7 +15,7 @@ from causeway import local_recording as recording
 from causeway.commands.failure import show_failure
 from causeway.commands.packing import Packed, pack, write
 from causeway.job import Job, seeded
-from causeway.jobfile import LoadedJob, check_shared_code, load
+from causeway.jobfile import LoadedJob, check_shared_code
 from causeway.local import Ended, code_of, find_here, new_folder, record_of, run_here, submit_here
 from causeway.units import format_duration
 from causeway.workers import Workers, ends_with, workers_of
@@ -24,17 +23,9 @@ from causeway.workers import Workers, ends_with, workers_of
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
-def run_local(
-    file: str | None,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, str],
-    *,
-    allow_secrets: bool,
-    as_json: bool,
-) -> int:
+def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
     """Runs a job on this machine; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    loaded = load(Path(file) if file else None, options, parameters, alone=True)
     loaded.one_task()
     check_shared_code(loaded)
     job = seeded(loaded.job)

@@ -32,7 +32,7 @@ from causeway.commands.run import show_plan
 from causeway.commands.wait import wait_for
 from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
-from causeway.job import Job, seeded, tasks_of
+from causeway.job import Job, seeded
 from causeway.jobfile import LoadedJob, load
 from causeway.overview import OfCluster
 from causeway.units import format_duration, format_size
@@ -46,9 +46,7 @@ _SHOWN = 20
 
 
 def run_in_cluster(
-    file: str | None,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, str],
+    loaded: LoadedJob,
     *,
     allow_secrets: bool,
     as_json: bool,
@@ -60,11 +58,7 @@ def run_in_cluster(
     """Submits a job, and follows it unless ``detach``, or ``waits`` for its end; returns the exit code. Asks
     where it may cost money, unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    loaded = _loaded(file, options, parameters)
-    if len(tasks := _tasks(loaded)) > 1:
-        shown: dict[str, bool] = {"as_json": as_json, "dry_run": dry_run, "waits": waits, "yes": yes}
-        each = {"array": tasks}
-        return run_each(file, options, parameters, each, allow_secrets=allow_secrets, **shown)
+    loaded = _seeded(loaded)
     cluster = ready(out)
     namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
     if dry_run:
@@ -96,8 +90,9 @@ def run_each(
     """Submits a run for each combination of the values of ``each``, and ``waits`` for their ends; returns the
     exit code. The code is sent once, and the person is asked once."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    if "array" not in each and (tasks := _tasks(_loaded(file, options, {**parameters, **_first_of(each)}))):
-        each = {**each, "array": tasks}
+    if "array" not in each:
+        first = load(Path(file) if file else None, options, {**parameters, **_first_of(each)}, alone=True)
+        each = {**each, "array": first.tasks} if first.tasks else each
     chosen = [dict(zip(each, values, strict=True)) for values in itertools.product(*each.values())]
     if shared := [name for name in each if name.partition(".")[0] in _SHARED]:
         what = "is the same for all runs of one command"
@@ -107,13 +102,18 @@ def run_each(
         task = {"array": values["array"]} if "array" in values else {}
         given = {name: value for name, value in values.items() if name not in task}
         try:
-            return _loaded(file, {**options, **task}, {**parameters, **given})
+            path = Path(file) if file else None
+            return _seeded(load(path, {**options, **task}, {**parameters, **given}, alone=True))
         except InputError as error:
             as_each = {f"--set {name}": f"--each {name}" for name in each}
             named = [replace(one, where=as_each.get(one.where, one.where)) for one in error.problems]
             raise InputError(named) from None
 
     jobs = _all_of(job, chosen)
+    if jobs[0].job.on:
+        what = "many runs of one command are for a cluster"
+        hint = "causeway sweep FILE has many on machines; --set on=[] is for the cluster"
+        raise InputError([jobs[0].placed(Problem("job", "on", what, hint))])
     cluster = ready(out)
     all_fits = _all_of(lambda loaded: _placed(cluster, loaded)[1], jobs)
     namespace, fits, packed = prepared(cluster, jobs[0], allow_secrets=allow_secrets)
@@ -145,11 +145,6 @@ def run_each(
     finally:
         _list_submitted(out, namespace, names, chosen, as_json=as_json and not waits)
     return wait_for(out, cluster, namespace, names, as_json=as_json) if waits else 0
-
-
-def _tasks(loaded: LoadedJob) -> list[str]:
-    """Of an array; empty without one."""
-    return [str(task) for task in tasks_of(loaded.job.array)] if loaded.job.array else []
 
 
 def _first_of(each: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -196,15 +191,14 @@ def submit_detached(
     out: Console, fields: Mapping[str, Any], *, allow_secrets: bool, yes: bool
 ) -> tuple[Cluster, str, str]:
     """Submits a job of these fields, with this folder's code; returns the cluster, namespace and run."""
-    loaded = _loaded(None, fields, {})
+    loaded = _seeded(load(None, fields, {}))
     cluster = ready(out)
     namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
     return cluster, namespace, _submit(out, cluster, loaded, namespace, fits, packed, yes=yes)
 
 
-def _loaded(file: str | None, options: Mapping[str, Any], parameters: Mapping[str, str]) -> LoadedJob:
+def _seeded(loaded: LoadedJob) -> LoadedJob:
     """A job with a seed of its own."""
-    loaded = load(Path(file) if file else None, options, parameters, alone=True)
     return replace(loaded, job=seeded(loaded.job))
 
 

@@ -109,18 +109,10 @@ class Searches:
 
 
 def sweep_in_cluster(
-    file: str,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, str],
-    *,
-    allow_secrets: bool,
-    as_json: bool,
-    dry_run: bool,
-    yes: bool,
+    loaded: LoadedJob, *, allow_secrets: bool, as_json: bool, dry_run: bool, yes: bool
 ) -> int:
     """Submits a search; returns the exit code. Asks where it may cost money, unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
-    loaded = loaded_search(file, options, parameters)
     job = loaded.job
     assert job.sweep is not None
     cluster = submit.ready(out)

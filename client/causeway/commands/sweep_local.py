@@ -19,7 +19,7 @@ from causeway import sweep_files
 from causeway.commands.machines import secrets_of, show_notes
 from causeway.commands.packing import pack, write
 from causeway.commands.run import show_plan
-from causeway.commands.sweep import described, loaded_search
+from causeway.commands.sweep import described
 from causeway.commands.sweep_results import Found
 from causeway.commands.sweep_show import show
 from causeway.errors import CausewayError, DetachedError, InputError, Problem
@@ -36,18 +36,9 @@ from causeway.workers import workers_of
 _PAUSE = 0.2
 
 
-def sweep_local(
-    file: str,
-    options: Mapping[str, Any],
-    parameters: Mapping[str, str],
-    on: Sequence[str],
-    *,
-    allow_secrets: bool,
-    as_json: bool,
-) -> int:
+def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as_json: bool) -> int:
     """Searches on this machine, or on those of ``on``, until the search is over; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    loaded = loaded_search(file, options, parameters)
     job, workers = loaded.job, workers_of(loaded.job)
     secret = secrets_of(loaded) if on else {}
     if not on:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from causeway.errors import CausewayError, InputError, Problem, UnreachableError
+from causeway.job import is_machine
 from causeway.machines import kit
 
 _T = TypeVar("_T")
@@ -218,7 +219,7 @@ def hosts_named(names: Sequence[str]) -> list[Host]:
 
 def _wrong(name: str) -> Problem | None:
     """What is wrong with a machine's name."""
-    if name and not name.startswith("-") and not any(map(str.isspace, name)):
+    if is_machine(name):
         return None
     return Problem("--on", repr(name), "not a name of a machine", "--on titan-01,titan-02")
 
