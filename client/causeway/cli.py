@@ -255,6 +255,12 @@ def _where(runs: Sequence[str], local: bool, on: list[str], group: str | None) -
     return "here" if _is_local(local, group, on) else "cluster"
 
 
+def _place(runs: Sequence[str], local: bool, on: list[str], group: str | None) -> dict[str, Any]:
+    """``local`` and ``on``, as commands that show runs of any kind take them."""
+    where = _where(runs, local, on, group)
+    return {"local": where == "here", "on": on if where == "machines" else None}
+
+
 def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
     """Whether runs are those of ``run --on``: as the person says, or as this laptop remembers."""
     from causeway.machines import records
@@ -502,10 +508,11 @@ def ps(watch: bool, search: str | None, local: bool, group: str | None, on: list
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
-@_local
+@_here
 @_group
+@_on
 @_json
-def show(run: str, local: bool, group: str | None, as_json: bool) -> None:
+def show(run: str, local: bool, group: str | None, on: list[str], as_json: bool) -> None:
     """Show all that is known of a run: metrics, use of GPUs and memory, checkpoints, cost.
 
     \b
@@ -514,16 +521,19 @@ def show(run: str, local: bool, group: str | None, as_json: bool) -> None:
     """
     from causeway.commands.show import show as show_run
 
-    sys.exit(show_run(run, group, local=_is_local(local, group), as_json=as_json))
+    sys.exit(show_run(run, group, **_place([run], local, on, group), as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
 @click.option("--diff", is_flag=True, help="Show the lines of the code that differ, too.")
-@_local
+@_here
 @_group
+@_on
 @_json
-def compare(runs: tuple[str, ...], diff: bool, local: bool, group: str | None, as_json: bool) -> None:
+def compare(
+    runs: tuple[str, ...], diff: bool, local: bool, group: str | None, on: list[str], as_json: bool
+) -> None:
     """Show how runs differ: parameters and fields, code, image, GPUs, final metrics.
 
     \b
@@ -534,8 +544,8 @@ def compare(runs: tuple[str, ...], diff: bool, local: bool, group: str | None, a
 
     if len(runs) < 2:
         raise click.UsageError("two runs at least")
-    local = _is_local(local, group)
-    sys.exit(compare_runs(runs, group, local=local, shows_code=diff, as_json=as_json))
+    place = _place(runs, local, on, group)
+    sys.exit(compare_runs(runs, group, **place, shows_code=diff, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -725,9 +735,17 @@ def resume(
 @click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
 @_yes
 @_group
+@_on
 @_json
 def rerun(
-    run: str, exact: bool, local: bool, detach: bool, yes: bool, group: str | None, as_json: bool
+    run: str,
+    exact: bool,
+    local: bool,
+    detach: bool,
+    yes: bool,
+    group: str | None,
+    on: list[str],
+    as_json: bool,
 ) -> None:
     """Submit a run once more, from its beginning, with the job and the code that it was submitted with.
 
@@ -738,7 +756,12 @@ def rerun(
     causeway rerun resnet-3 --exact
     causeway rerun --local project-1
     """
-    if _is_local(local, group):
+    where = _where([run], local, on, group)
+    if where == "machines":
+        from causeway.commands import machines
+
+        sys.exit(machines.rerun(run, on, exact=exact, detach=detach, as_json=as_json))
+    if where == "here":
         from causeway.commands.run import rerun_local
 
         if detach:
@@ -902,8 +925,11 @@ def notebook(
 @click.option("--diff", is_flag=True, help="Show what is different in FOLDER, by default this one.")
 @_here
 @_group
+@_on
 @_json
-def code(run: str, folder: str, diff: bool, local: bool, group: str | None, as_json: bool) -> None:
+def code(
+    run: str, folder: str, diff: bool, local: bool, group: str | None, on: list[str], as_json: bool
+) -> None:
     """Write the code of a run into a new folder, by default of the run's name.
 
     \b
@@ -912,8 +938,8 @@ def code(run: str, folder: str, diff: bool, local: bool, group: str | None, as_j
     """
     from causeway.commands import files
 
-    local = _is_local(local, group)
-    sys.exit((files.diff if diff else files.code)(run, group, folder, local=local, as_json=as_json))
+    place = _place([run], local, on, group)
+    sys.exit((files.diff if diff else files.code)(run, group, folder, **place, as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -946,10 +972,10 @@ def get(
     if checkpoint is not None:
         from causeway.commands import checkpoints as commands
 
-        if path or where == "machines":
-            raise click.UsageError("--checkpoint is for runs of a cluster and of this machine, without PATH")
-        at_home = where == "here"
-        sys.exit(commands.fetched(run, group, checkpoint, folder, local=at_home, as_json=as_json))
+        if path:
+            raise click.UsageError("one of --checkpoint and PATH")
+        place = _place([run], local, on, group)
+        sys.exit(commands.fetched(run, group, checkpoint, folder, **place, as_json=as_json))
     if where == "here":
         from causeway.commands import here
 
@@ -967,8 +993,9 @@ def get(
 @click.argument("run", shell_complete=_known_runs)
 @_here
 @_group
+@_on
 @_json
-def checkpoints(run: str, group: str | None, local: bool, as_json: bool) -> None:
+def checkpoints(run: str, group: str | None, on: list[str], local: bool, as_json: bool) -> None:
     """List a run's checkpoints: step, size, age, site, and which one it would resume from.
 
     \b
@@ -977,7 +1004,7 @@ def checkpoints(run: str, group: str | None, local: bool, as_json: bool) -> None
     """
     from causeway.commands import checkpoints as commands
 
-    sys.exit(commands.listed(run, group, local=_is_local(local, group), as_json=as_json))
+    sys.exit(commands.listed(run, group, **_place([run], local, on, group), as_json=as_json))
 
 
 @cli.command(context_settings=_CONTEXT)

@@ -35,8 +35,9 @@ _SHORT = {"code": "path", "tracking": "record"}
 _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
 """Dotted fields that may be written short."""
 TEXT = re.compile(
-    r"name|image|python|priority|group|array|code\.path|code\.(in|ex)clude\.\d+|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)"
-    r"|where\.sites\.\d+|on(\.\d+)?|env\..+|secrets\..+|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
+    r"name|image|python|priority|group|array|on(\.\d+)?|code\.path|code\.(in|ex)clude\.\d+"
+    r"|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)|where\.sites\.\d+|env\..+|secrets\..+"
+    r"|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
 )
 """Dotted fields that are text, whatever it looks like."""
 _TEXT_OF_NULL = re.compile(r"env\..+|.+\.\d+")

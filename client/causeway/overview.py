@@ -1,8 +1,10 @@
-"""All that is known of a run, wherever it ran: of the cluster and its store, or of this machine."""
+"""All that is known of a run, wherever it ran: of the cluster and its store, of machines without one, or of
+this machine."""
 
 from __future__ import annotations
 
 import platform
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,15 +12,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from causeway import checkpoints, segments
-from causeway.checkpoints import Policy
+from causeway.checkpoints import Part, Policy
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.jobset import reference
 from causeway.cluster.runs import places
 from causeway.cluster.started import keep_started, priced
 from causeway.cluster.store import Store, asked
+from causeway.code.archive import unpack
 from causeway.job import Job, written
 from causeway.local import find_here, is_running, record_of, runs_here, unpack_here
+from causeway.machines import runs as machines
+from causeway.machines import state
 from causeway.places import Place
 from causeway.saving import parts_in
 from causeway.series import Metric, Usage, finite, metrics_of, usage_of
@@ -173,7 +178,7 @@ class OfCluster:
                 continues=run.continues,
                 metrics=_metrics(storage, _METRICS),
                 usage=_usage(storage),
-                saved=_saved(self._store.of_run(run.name, "checkpoints/"), _policy(job)),
+                saved=_saved(parts_in(self._store.of_run(run.name, "checkpoints/")), _policy(job)),
                 packages=_packages(storage),
             )
 
@@ -207,7 +212,7 @@ class OfMachine:
             parameters=record.get("parameters", {}),
             metrics=metrics_of([_text(place.metrics) for place in all_places]),
             usage={place.name: usage_of([_text(place.usage)]) for place in all_places[:_WORKERS]},
-            saved=_saved(Folder(self._folder / "kept"), _policy(job)),
+            saved=_saved(parts_in(Folder(self._folder / "kept")), _policy(job)),
             packages=record.get("packages", ()),
         )
 
@@ -215,8 +220,53 @@ class OfMachine:
         unpack_here(self._folder, folder)
 
 
-def source(name: str, group: str | None, *, local: bool) -> Source:
-    """Of a run. CausewayError for one of this machine that does not exist."""
+class OfMachines:
+    """A run on machines without a cluster."""
+
+    def __init__(self, run: state.Run) -> None:
+        self._run = run
+
+    def known(self) -> Known:
+        run, record = self._run, self._run.record
+        job, left = machines.job_of(run)[0], machines.left(run, metrics=_METRICS, usage=_USAGE, most=_WORKERS)
+        return Known(
+            name=run.name,
+            where=", ".join(run.hosts),
+            state=run.state,
+            since=run.since,
+            seconds=left.seconds,
+            job=job,
+            code=record["code"],
+            parameters=record.get("parameters", {}),
+            person=record["by"],
+            nodes=", ".join(f"{each.name} on {each.host}" for each in run.workers),
+            image=record["image"],
+            restarts=record["start"] - 1,
+            reason=run.reason,
+            metrics=metrics_of([*left.metrics.values()]),
+            usage={name: usage_of([text]) for name, text in left.usage.items()},
+            saved=_saved(left.parts, _policy(job)),
+            packages=left.packages,
+        )
+
+    def unpack(self, folder: Path) -> None:
+        digest = self._run.record["code"]
+        if not digest:
+            folder.mkdir()
+            return
+        with tempfile.TemporaryFile() as archive:
+            machines.copy_code(self._run, archive)
+            archive.seek(0)
+            unpack(archive, digest, folder)
+
+
+def source(name: str, group: str | None, *, local: bool, on: Sequence[str] | None = None) -> Source:
+    """Of a run. ``on``: one of machines, by those that know it; empty: as this laptop remembers.
+
+    CausewayError for one that does not exist there.
+    """
+    if on is not None:
+        return OfMachines(machines.find(name, on))
     if local:
         return OfMachine(name)
     cluster = Cluster()
@@ -345,8 +395,8 @@ def _usage(storage: Storage) -> dict[str, Usage]:
     return {worker: usage_of(texts) for worker, texts in _ends(storage, "usage/", _USAGE).items()}
 
 
-def _saved(storage: Storage, policy: Policy) -> list[Saved]:
-    found = checkpoints.whole(parts_in(storage), policy.workers)
+def _saved(parts: Sequence[Part], policy: Policy) -> list[Saved]:
+    found = checkpoints.whole(parts, policy.workers)
     return [
         Saved(
             each.name,

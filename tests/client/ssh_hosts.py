@@ -31,16 +31,19 @@ _NVIDIA_SMI = """\
 #!/usr/bin/python3 -I
 import json, sys
 values = json.load(open("/run/gpus.json"))
-what = sys.argv[1].partition("=")[2]
+given = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 if values.get("fault"):
     sys.exit(values["fault"])
-if what.startswith("utilization.gpu"):
-    for index in sys.argv[3].partition("=")[2].split(","):
-        row = [values["busy"][int(index)], 512, 12288]
-        print(", ".join(map(str, row[: len(what.split(","))])))
+if "query-compute-apps" in given:
+    for row in values["apps"]:
+        print(", ".join(map(str, row)))
     sys.exit()
-for row in values["apps" if "gpu_uuid" in what else "gpus"]:
-    print(", ".join(map(str, row)))
+fields = ("index", "uuid", "name", "memory.total")
+for row, busy in zip(values["gpus"], values["busy"]):
+    if str(row[0]) in given.get("id", str(row[0])).split(","):
+        known = {"utilization.gpu": busy, "memory.used": 512, "driver_version": "550.54.14"}
+        known.update(zip(fields, row))
+        print(", ".join(str(known[field]) for field in given["query-gpu"].split(",")))
 """
 _BOOT = """
 set -e

@@ -569,6 +569,75 @@ def test_a_notebook_on_leased_gpus_wants_its_token_goes_on_and_ends_when_idle(
     assert ada("notebook", "--on", "titan-01", "--idle", "soon").code == 2
 
 
+_MEASURED = """
+    import os, random, time
+    import causeway
+    random.seed(int(os.environ["CAUSEWAY_SEED"]))
+    for step in range(3):
+        causeway.report(step, loss=random.random())
+    if os.environ["CAUSEWAY_RANK"] == "0":
+        with causeway.checkpoint(2) as folder:
+            (folder / "state").write_text("x" * 100)
+    time.sleep(3)
+    """
+
+
+def test_runs_are_shown_compared_repeated_and_their_checkpoints_listed(
+    lab: Lab, ada: Causeway, folder: Path
+) -> None:
+    """As those of this machine: ``test_overview_here``."""
+    program(folder, _MEASURED)
+    (folder / "job.yaml").write_text(
+        "name: toy\nrun: python3 train.py {lr}\nlauncher: none\nnodes: 2\non: titan-01,titan-02\n"
+    )
+    for lr in ("1e-3", "1e-4"):
+        done = ada("run", "job.yaml", "--set", f"lr={lr}")
+        assert done.code == 0, done.err
+        (folder / "train.py").write_text((folder / "train.py").read_text() + "print('more')\n")
+
+    shown = ada("show", "toy-on-1", "--json").json
+    assert (shown["state"], shown["parameters"], shown["restarts"]) == ("done", {"lr": "1e-3"}, 0)
+    assert shown["nodes"] == "worker-0 on titan-01, worker-1 on titan-02"
+    assert shown["seconds"] > 2
+    assert [step for step, _ in shown["metrics"]["loss"]["points"]] == [0, 1, 2]
+    assert [(each["name"], each["bytes"]) for each in shown["checkpoints"]] == [("step-2", 100)]
+    # Of both machines, each of its own GPU, which works.
+    assert [each["models"] for each in shown["usage"].values()] == [["NVIDIA TITAN X (Pascal)"]] * 2
+    assert "toy-on-1 done" in ada("show", "toy-on-1").out
+
+    found = ada("compare", "toy-on-1", "toy-on-2", "--json").json
+    assert found["differences"]["--set lr"] == {"toy-on-1": "1e-3", "toy-on-2": "1e-4"}
+    assert found["code"][0]["files"] == [{"path": "train.py", "change": "changed"}]
+    assert ada("code", "toy-on-1", "theirs").code == 0
+    assert "more" not in (folder / "theirs/train.py").read_text()
+
+    (row,) = json.loads(ada("checkpoints", "toy-on-1", "--json").out)
+    assert (row["name"], row["step"], row["bytes"], row["state"]) == ("step-2", 2, 100, "newest")
+    got = ada("get", "toy-on-1", "--checkpoint", "step-2", "--to", "got", "--json")
+    assert got.code == 0, got.err
+    assert (folder / "got/step-2/state").read_text() == "x" * 100
+    assert [each.name for each in (folder / "got").iterdir()] == ["step-2"]
+    assert ada("get", "toy-on-1", "--checkpoint", "step-9").code == 2
+
+    # By another laptop, and where one of the machines has lost the code.
+    other = lab.laptop("ada", folder, ada.environment, name="another")  # type: ignore[attr-defined]
+    assert other("show", "toy-on-1", "--on", "titan-02", "--json").json["state"] == "done"
+    for path in lab["titan-02"].home("ada").glob(".local/share/causeway/machines/code/*"):
+        path.unlink()
+    again = other("rerun", "toy-on-1", "--on", "titan-01", "--exact", "--json")
+    assert (again.code, again.json["name"]) == (0, "toy-on-3"), again.err
+    assert "what may not be the same" in again.err
+    same = ada("compare", "toy-on-1", "toy-on-3", "--on", "titan-01", "--json").json
+    assert same["differences"] == {}
+    assert same["code"][0]["files"] == []
+    assert same["metrics"]["toy-on-1"] == same["metrics"]["toy-on-3"], "the seed is the same"
+    assert ada("rerun", "toy-on-1", "-d", "--json").json["run"] == "toy-on-4"
+    until(lambda: state(ada, "toy-on-4")["state"], lambda found: found == "done")
+    for words in (("show", "toy-on-9"), ("checkpoints", "toy-on-9"), ("rerun", "toy-on-9")):
+        assert ada(*words, "--on", "titan-01").code == 1
+        assert ada(*words, "--on", "titan-01", "--local").code == 2
+
+
 def test_idle_looks_at_its_own_gpus(ada: Causeway, folder: Path) -> None:
     (folder / "job.yaml").write_text("run: sleep 600\nidle: 2s\n")
     done = ada("run", "job.yaml", "--on", "titan-01", "--json")
@@ -593,6 +662,13 @@ def test_packages_are_installed_by_the_machines_uv(lab: Lab, ada: Causeway, fold
     done = ada("run", "--on", "titan-01", *words)
     assert done.code == 0, done.out + done.err
     assert "hello" in done.out.splitlines()
+    run = ada("ps", "--on", "titan-01", "--json").json[0]["name"]  # type: ignore[index]
+    assert ada("show", run, "--json").json["packages"] == ["hello==1.0"]
+    # A repeated run has its versions, whatever the list allows now.
+    again = started(ada("rerun", run, "--exact", "-d", "--json"))
+    record = json.loads((lab["titan-01"].home("ada") / RUNS / again / "run.json").read_text())
+    assert record["exactly"] == ["hello==1.0"]
+    said(ada, again, "hello")
     (folder / "requirements.txt").write_text("./none-1.0-py3-none-any.whl\n")
     done = ada("run", "--on", "titan-01", *words)
     assert (done.code, "the packages of requirements.txt can't be installed" in done.out) == (1, True)

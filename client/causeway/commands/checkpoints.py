@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from causeway.checkpoints import Policy, whole
+from causeway.checkpoints import Checkpoint, Part, Policy, whole
 from causeway.commands.tables import table
 from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Job
 from causeway.kept import rows
+from causeway.machines.state import Run
 from causeway.restoring import BrokenError, fetch
-from causeway.saving import folder_of, parts_in
-from causeway.storage import Storage
+from causeway.saving import files_of, folder_of, parts_in
+from causeway.storage import Folder
 from causeway.units import format_duration, format_size
 from causeway.workers import policy_of, workers_of
 
 
-def listed(name: str, group: str | None, *, local: bool, as_json: bool) -> int:
+def listed(name: str, group: str | None, *, local: bool, on: Sequence[str] | None, as_json: bool) -> int:
     """The checkpoints of a run, the newest first."""
-    storage, policy, _ = _of_run(name, group, local=local)
-    with _asked(local):
-        found = rows(parts_in(storage), policy)
+    found = rows(*_of_run(name, group, local=local, on=on)[:2])
     if as_json:
         print(json.dumps([each.plain() for each in found]))
         return 0
     out, now = Console(highlight=False, soft_wrap=True), time.time()
     if not found:
-        out.print(f"{name} has no checkpoint in the store")
+        out.print(f"{name} has no checkpoint that is kept")
         return 0
     cells: list[tuple[str | Text, ...]] = [
         (
@@ -49,27 +50,30 @@ def listed(name: str, group: str | None, *, local: bool, as_json: bool) -> int:
     return 0
 
 
-def fetched(name: str, group: str | None, checkpoint: str, target: str, *, local: bool, as_json: bool) -> int:
+def fetched(
+    name: str,
+    group: str | None,
+    checkpoint: str,
+    target: str,
+    *,
+    local: bool,
+    on: Sequence[str] | None,
+    as_json: bool,
+) -> int:
     """Brings a whole checkpoint of a run into a folder, by default one of the run's name."""
-    storage, policy, volume = _of_run(name, group, local=local)
-    with _asked(local):
-        found = whole(parts_in(storage), policy.workers)
+    parts, policy, bring = _of_run(name, group, local=local, on=on)
+    found = whole(parts, policy.workers)
     chosen = next((each for each in found if each.name == checkpoint), None)
     if chosen is None:
         there = ", ".join(each.name for each in found) or "none that is whole"
         raise InputError(
             [Problem("--checkpoint", checkpoint, f"{name} has no such checkpoint", f"there is {there}")]
         )
-    if volume:
-        at = f"{volume}/{name}/{folder_of(chosen.parts[0])}{chosen.name}"
-        raise CausewayError(f"{checkpoint} of {name} is on a mount of the cluster: {at}")
     folder = Path(target or name)
     if (folder / chosen.name).exists():
         raise CausewayError(f"{folder / chosen.name} exists; name another folder with --to")
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with _asked(local):
-            fetch(storage, chosen, folder)
+        bring(chosen, folder)
     except BrokenError as error:
         raise CausewayError(
             f"{checkpoint} of {name}: {error}; causeway checkpoints {name} lists the others"
@@ -79,34 +83,64 @@ def fetched(name: str, group: str | None, checkpoint: str, target: str, *, local
     return 0
 
 
-def _of_run(name: str, group: str | None, *, local: bool) -> tuple[Storage, Policy, str]:
-    """Where its checkpoints are, and what its job says of them; the folder of a mount that has their files,
-    empty where the storage has. CausewayError for a run that is not there."""
+_Bring = Callable[[Checkpoint, Path], None]
+"""Puts a checkpoint into a folder. BrokenError, CausewayError."""
+
+
+def _of_run(
+    name: str, group: str | None, *, local: bool, on: Sequence[str] | None
+) -> tuple[Sequence[Part], Policy, _Bring]:
+    """Its checkpoints, what its job says of them, and what brings one. CausewayError for a run that is not
+    there."""
+    if on is not None:
+        from causeway.machines import runs as machines
+
+        run = machines.find(name, on)
+        policy = policy_of(*machines.job_of(run))
+        return machines.left(run).parts, policy, partial(_from_machine, run)
     if local:
         from causeway.local import find_here
-        from causeway.storage import Folder
 
         folder, job = find_here(name)
-        return Folder(folder / "kept"), policy_of(job, workers_of(job)), ""
+        here = Folder(folder / "kept")
+        return parts_in(here), policy_of(job, workers_of(job)), partial(fetch, here)
     from causeway.cluster import runs
     from causeway.cluster.connection import Cluster
     from causeway.cluster.offer import volume_of
-    from causeway.cluster.store import Store
+    from causeway.cluster.store import Store, asked
 
     cluster = Cluster()
     namespace = cluster.namespace(group)
     job = Job.model_validate(runs.find(cluster, namespace, name, placed=False).job)
-    kept, policy = Store(cluster, namespace).of_run(name, "checkpoints/"), policy_of(job, workers_of(job))
-    volume = volume_of(job, namespace, cluster.offer)
-    return kept, policy, volume[1] if volume else ""
+    storage, volume = (
+        Store(cluster, namespace).of_run(name, "checkpoints/"),
+        volume_of(job, namespace, cluster.offer),
+    )
+
+    def bring(checkpoint: Checkpoint, folder: Path) -> None:
+        if volume:
+            at = f"{volume[1]}/{name}/{folder_of(checkpoint.parts[0])}{checkpoint.name}"
+            raise CausewayError(f"{checkpoint.name} of {name} is on a mount of the cluster: {at}")
+        with asked("look for checkpoints"):
+            fetch(storage, checkpoint, folder)
+
+    with asked("look for checkpoints"):
+        return parts_in(storage), policy_of(job, workers_of(job)), bring
 
 
-def _asked(local: bool) -> Any:
-    """What the store refuses is an error for people."""
-    from contextlib import nullcontext
+def _from_machine(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
+    from causeway.machines import runs as machines
 
-    if local:
-        return nullcontext()
-    from causeway.cluster.store import asked
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = [key for part in checkpoint.parts for key in files_of(part)]
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
+        machines.bring(run, keys, Path(scratch))
+        fetch(_Moved(Path(scratch)), checkpoint, folder)
 
-    return asked("look for checkpoints")
+
+class _Moved(Folder):
+    """A folder whose files are taken away, so that what is large takes its room once."""
+
+    def fetch(self, files: Mapping[str, Path]) -> None:
+        for key, path in files.items():
+            (self._root / key).replace(path)

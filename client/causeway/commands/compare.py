@@ -27,9 +27,20 @@ _FILES = 20
 _WIDTH = 20
 
 
-def compare(names: Sequence[str], group: str | None, *, local: bool, shows_code: bool, as_json: bool) -> int:
-    """Runs of the cluster, or of this machine. ``shows_code``: with its lines, not its files alone."""
-    sources = [source(name, group, local=local) for name in names]
+def compare(
+    names: Sequence[str],
+    group: str | None,
+    *,
+    local: bool,
+    on: Sequence[str] | None,
+    shows_code: bool,
+    as_json: bool,
+) -> int:
+    """Runs of the cluster, of machines (``on``: those that know them) or of this machine.
+
+    ``shows_code``: with its lines, not its files alone.
+    """
+    sources = [source(name, group, local=local, on=on) for name in names]
     known = [each.known() for each in sources]
     differences = dict(rows(known))
     with tempfile.TemporaryDirectory() as scratch:

@@ -26,9 +26,11 @@ from causeway.workers import ends_with, workers_of
 _RESULTS = "results/"
 
 
-def code(name: str, group: str | None, target: str, *, local: bool, as_json: bool) -> int:
+def code(
+    name: str, group: str | None, target: str, *, local: bool, on: Sequence[str] | None, as_json: bool
+) -> int:
     """Write the code of a run into a folder that is not there yet."""
-    digest, _, unpack = _code_of(name, group, local=local)
+    digest, _, unpack = _code_of(name, group, local=local, on=on)
     folder = Path(target or name)
     if folder.exists():
         raise CausewayError(f"{folder} exists; name another folder")
@@ -37,13 +39,15 @@ def code(name: str, group: str | None, target: str, *, local: bool, as_json: boo
     return 0
 
 
-def diff(name: str, group: str | None, target: str, *, local: bool, as_json: bool) -> int:
+def diff(
+    name: str, group: str | None, target: str, *, local: bool, on: Sequence[str] | None, as_json: bool
+) -> int:
     """Print what differs between the code of a run and a folder."""
     from causeway.code.difference import changes, unified
     from causeway.code.tree import list_tree
     from causeway.job import Code
 
-    _, job, unpack = _code_of(name, group, local=local)
+    _, job, unpack = _code_of(name, group, local=local, on=on)
     folder = Path(target or ".")
     which = job.code if isinstance(job.code, Code) else Code()
     entries = list_tree(folder, include=which.include, exclude=which.exclude)
@@ -59,9 +63,18 @@ def diff(name: str, group: str | None, target: str, *, local: bool, as_json: boo
     return 0
 
 
-def _code_of(name: str, group: str | None, *, local: bool) -> tuple[str, Job, Callable[[Path], None]]:
+def _code_of(
+    name: str, group: str | None, *, local: bool, on: Sequence[str] | None
+) -> tuple[str, Job, Callable[[Path], None]]:
     """The name of the archive of a run's code, its job, and what unpacks it."""
-    if local:
+    unpack: Callable[[Path], None]
+    if on is not None:
+        from causeway.machines import runs as machines
+        from causeway.overview import OfMachines
+
+        there = machines.find(name, on)
+        digest, job, unpack = there.record["code"], machines.job_of(there)[0], OfMachines(there).unpack
+    elif local:
         from causeway.local import find_here, record_of, unpack_here
 
         here, job = find_here(name)

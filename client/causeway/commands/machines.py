@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,7 +25,7 @@ from causeway.errors import CausewayError, DetachedError, InputError, Problem, U
 from causeway.job import Job, seeded, written
 from causeway.jobfile import LoadedJob, check_shared_code
 from causeway.machines import records, runs
-from causeway.machines.runs import Machines
+from causeway.machines.runs import Given, Machines
 from causeway.machines.ssh import Host, tried
 from causeway.machines.state import ENDED, Run
 from causeway.units import format_duration
@@ -75,12 +73,44 @@ def start(
         show_notes(out, job, machines)
         if dry_run:
             return "", placed
-        name, still = runs.start(job, machines, placed, archive, packed.digest, size, secret, waits=waits)
+        given = Given(secret, loaded.parameters)
+        name, still = runs.start(job, machines, placed, archive, packed.digest, size, given, waits=waits)
+    _show_started(out, name, still)
+    return name, placed
+
+
+def _show_started(out: Console, name: str, still: bool) -> None:
+    """``still``: it waits for GPUs."""
     if not still:
         out.print(f"{name} started")
     elif (run := runs.find(name, ())).state == "waiting":
         out.print(Text(f"{name} {run.reason}"))
-    return name, placed
+
+
+def rerun(name: str, on: Sequence[str], *, exact: bool, detach: bool, as_json: bool) -> int:
+    """Runs a run once more, from its beginning, on the machines that it was given; the exit code.
+
+    ``exact``: also with its packages, and says what cannot be the same.
+    """
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    before = runs.find(name, on)
+    job, given, differs = runs.job_of(before)[0], Given.of(before.record), []
+    if exact:
+        from causeway.commands.repeating import repeated_here, show_differences
+        from causeway.overview import OfMachines
+
+        known = OfMachines(before).known()
+        given, differs = replace(given, exactly=known.packages), repeated_here(known)
+        show_differences(out, name, differs)
+    # Secrets are those of now, where this shell has them.
+    now = {each: os.environ[each] for each in job.secrets.values() if each in os.environ}
+    new, still = runs.again(before, seeded(job), replace(given, secret={**given.secret, **now}))
+    _show_started(out, new, still)
+    if not detach:
+        return _follow(out, new, as_json=as_json)
+    if as_json:
+        print(json.dumps({"run": new, "code": before.record["code"], "differs": differs}))
+    return 0
 
 
 def secrets_of(loaded: LoadedJob) -> dict[str, str]:
@@ -242,16 +272,7 @@ def get(name: str, on: Sequence[str], path: str, folder: str, *, as_json: bool) 
     root = Path(folder or name)
     for host in map(Host, runs.homes(run)):
         target = root if host.name == run.hosts[0] else root / host.name
-        target.mkdir(parents=True, exist_ok=True)
-        unpack = ["tar", "-x", "-f", "-", "-C", str(target)]
-        with (
-            runs.sent(host, name, "results", [path] if path else []) as stream,
-            subprocess.Popen(unpack, stdin=subprocess.PIPE) as tar,
-        ):
-            assert tar.stdin is not None
-            shutil.copyfileobj(stream, tar.stdin)
-        if tar.returncode:
-            raise CausewayError(f"the results on {host.name} did not come whole")
+        runs.unpacked(host, name, "results", [path] if path else [], target)
     if path and not any(root.rglob(Path(path).name)):
         raise CausewayError(f"{name} has no {path} in its results")
     if as_json:
@@ -357,4 +378,5 @@ def _plain(run: Run) -> dict[str, Any]:
     values = asdict(run)
     record, first = values.pop("record"), values.pop("first")
     said = {name: record[name] for name in ("job", "started", "start")}
+    said["parameters"] = record.get("parameters", {})
     return {**values, **said, "first_failure": first, "started_by": record["by"], "hosts": run.hosts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -24,9 +24,9 @@ _RATE = 100e6
 """Bytes a second that a worker copies to the store; what is said of it is a guess, and says so."""
 
 
-def show(name: str, group: str | None, *, local: bool, as_json: bool) -> int:
-    """A run of the cluster, or of this machine."""
-    known = source(name, group, local=local).known()
+def show(name: str, group: str | None, *, local: bool, on: Sequence[str] | None, as_json: bool) -> int:
+    """A run of the cluster, of machines (``on``: those that know it) or of this machine."""
+    known = source(name, group, local=local, on=on).known()
     if as_json:
         print(json.dumps(known.plain(), allow_nan=False))
         return 0

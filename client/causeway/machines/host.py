@@ -29,7 +29,7 @@ from causeway.checkpoints import Policy
 from causeway.errors import CausewayError
 from causeway.machines import leases, tickets
 from causeway.machines.reserving import STATUS
-from causeway.machines.worker import DISK_FULL, boot, start_folder, write_whole
+from causeway.machines.worker import DISK_FULL, PACKAGES, boot, start_folder, write_whole
 from causeway.places import Place
 from causeway.saving import alive_until, look, parts_in
 from causeway.shipped import ship
@@ -85,7 +85,7 @@ class Host:
             "reach": self._reach, "start": self._start, "go": self._go, "end": self._end,
             "remove": self._remove, "back": self._back,
             "status": self._status, "output": self._output, "stop": self._stop, "settle": self._settle,
-            "send": self._send, "receive": self._receive,
+            "send": self._send, "receive": self._receive, "left": self._left,
             "gpus": self._gpus, "reserve": self._reserve, "unreserve": self._unreserve,
         }  # fmt: skip
 
@@ -444,6 +444,28 @@ class Host:
                 place.save_left(policy)
         _say(parts=[part.text() for part in parts_in(Folder(self._run / "kept"))])
 
+    def _left(self) -> None:
+        """What a run has left here: worker → the ends of what it reported and used, which packages were
+        installed, its checkpoints, and how long its starts ran."""
+        record, texts = _read(self._run / "run.json"), {}
+        for name in self._request["workers"]:
+            place = Place(self._run, record["workers"][name]["role"], record["workers"][name]["rank"])
+            texts[name] = {
+                what: _end_of(path, self._request[what])
+                for what, path in (("metrics", place.metrics), ("usage", place.usage))
+            }
+        starts = self._run / "starts"
+        seconds = sum(_read(path).get("seconds", 0.0) for path in starts.glob("*/outcome.json"))
+        first = _read(start_folder(self._run, record["start"]) / record["first"] / "worker.json")
+        if first.get("phase") == "running":
+            seconds += time.time() - first["at"]
+        _say(
+            texts=texts,
+            seconds=seconds,
+            packages=_read(self._run / PACKAGES).get("packages", []),
+            parts=[part.text() for part in parts_in(Folder(self._run / "kept"))],
+        )
+
     def _send(self) -> None:
         """Files below a folder of the run, as a tar stream: those that are named, else all."""
         folder = self._run / self._request["folder"]
@@ -495,6 +517,18 @@ class Tail:
             if not following:
                 return
             self._number, self._at = self._number + 1, 0
+
+
+def _end_of(path: Path, most: int) -> str:
+    """The last ``most`` bytes of a text, from a line's beginning on; empty without the file."""
+    try:
+        with path.open("rb") as file:
+            begin = max(file.seek(0, os.SEEK_END) - most, 0)
+            file.seek(begin)
+            data = file.read()
+    except FileNotFoundError:
+        return ""
+    return data[data.find(b"\n") + 1 if begin else 0 :].decode("utf-8", "replace")
 
 
 def _alive(run: str, worker: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import getpass
 import secrets
+import shutil
 import socket
+import subprocess
+import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from causeway import checkpoints
@@ -17,7 +23,7 @@ from causeway.job import Job, written
 from causeway.machines import records, state
 from causeway.machines.placement import emptied, gpus_of, place, shortest_first, wanted
 from causeway.machines.ssh import Host, at_once, hosts_named, tried
-from causeway.machines.state import Run
+from causeway.machines.state import ENDED, Run
 from causeway.saving import folder_of
 from causeway.storage import MANIFESTS
 from causeway.workers import (
@@ -32,6 +38,23 @@ from causeway.workers import (
 
 PRIORITIES = {"low": -1, "high": 1}
 """Of a job on machines; others are in between."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a run gets beside its job and code."""
+
+    secret: Mapping[str, str] = field(default_factory=dict)
+    """Variables."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What was filled into its command."""
+    exactly: Sequence[str] = ()
+    """``numpy==2.4.6``: versions of packages, of a run that is repeated."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Given:
+        """As a run's record has it."""
+        return cls(record["secret"], record.get("parameters", {}), record.get("exactly", ()))
 
 
 class Machines:
@@ -80,7 +103,7 @@ class Machines:
 
 def start(
     job: Job, machines: Machines, placed: Mapping[str, str], archive: IO[bytes], digest: str, size: int,
-    secret: Mapping[str, str], name: str = "", *, waits: bool = False,
+    given: Given, name: str = "", *, waits: bool = False,
 ) -> tuple[str, bool]:  # fmt: skip
     """A new run on machines; its name, and whether it waits for GPUs. Nothing is left of it where a machine
     fails.
@@ -98,7 +121,7 @@ def start(
         name = _claimed(job.name, machines, [*roots.values()])
     with ExitStack() as undo:
         undo.callback(_abandon, name, _workers_on(placed), 1, remove=True)
-        record = _record(name, job, machines, placed, digest, 1, secret, waits)
+        record = _record(name, job, machines, placed, digest, 1, given, waits)
         for root in roots.values():
             archive.seek(0)
             kept = machines.checked[root]["code"]
@@ -130,7 +153,7 @@ def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job, *,
     with ExitStack() as undo:
         undo.callback(_abandon, run.name, _workers_on(placed), number, remove=False)
         record = _record(
-            run.name, job, machines, placed, run.record["code"], number, run.record["secret"], waits
+            run.name, job, machines, placed, run.record["code"], number, Given.of(run.record), waits
         )
         record["created"] = run.record["created"]
         for root in roots.values():
@@ -228,6 +251,91 @@ def go_on(run: Run, *, waits: bool = False) -> bool:
     return resume(run, machines, placed_for(workers, machines, waits=waits), job, waits=waits)
 
 
+def again(run: Run, job: Job, given: Given) -> tuple[str, bool]:
+    """A new run with the code of another one, on the machines that that one was given; as ``start``. Its GPUs
+    are waited for."""
+    workers, digest = workers_of(job), str(run.record["code"])
+    machines = Machines(job.on or run.hosts, workers, job, 0, digest)
+    placed = placed_for(workers, machines, waits=True)
+    with tempfile.TemporaryFile() as archive:
+        if digest and not all(said["code"] for said in machines.checked.values()):
+            copy_code(run, archive)
+        size = archive.tell()
+        return start(job, machines, placed, archive, digest, size, given, waits=True)
+
+
+def copy_code(run: Run, archive: IO[bytes]) -> None:
+    """Appends the archive of a run's code to a file. CausewayError where its machine has none."""
+    with (
+        sent(Host(_first(run)), run.name, "", ["code.tar.gz"]) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        for each in tar:
+            file = tar.extractfile(each)
+            assert file is not None
+            shutil.copyfileobj(file, archive)
+            return
+    raise CausewayError(f"the code of {run.name} is not on {_first(run)} any more")
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a run has left on its machines."""
+
+    metrics: Mapping[str, str]
+    """Worker → the end of what it reported, and of what it used."""
+    usage: Mapping[str, str]
+    packages: Sequence[str]
+    parts: Sequence[Part]
+    """Of checkpoints."""
+    seconds: float
+    """How long it ran, over all starts."""
+
+
+def left(run: Run, *, metrics: int = 0, usage: int = 0, most: int = 0) -> Left:
+    """``metrics``, ``usage``: bytes of each worker that are read, the last; ``most``: of so many workers.
+    UnreachableError where a machine does not answer."""
+    first = _first(run)
+    if run.state in ENDED and not any(each.state == "running" for each in run.workers):
+        # Also what workers that were killed left whole.
+        at_once([Host(first)], lambda host: host.ask("settle", run=run.name))
+    wanted = {host: [each.name for each in run.workers[:most] if each.host == host] for host in run.hosts}
+    answers = at_once(
+        [Host(host) for host, names in wanted.items() if names or host == first],
+        lambda host: host.ask("left", run=run.name, workers=wanted[host.name], metrics=metrics, usage=usage),
+    )
+    texts = {name: each for said in answers.values() for name, each in said["texts"].items()}
+    return Left(
+        {name: each["metrics"] for name, each in texts.items()},
+        {name: each["usage"] for name, each in texts.items()},
+        answers[first]["packages"],
+        [Part.of(text) for text in answers[first]["parts"]],
+        answers[first]["seconds"],
+    )
+
+
+def bring(run: Run, files: Sequence[str], folder: Path) -> None:
+    """Files of the run's checkpoints, by their keys, into a folder."""
+    unpacked(Host(_first(run)), run.name, "kept", files, folder)
+
+
+def unpacked(host: Host, run: str, of: str, files: Sequence[str], folder: Path) -> None:
+    """Files below a folder of a run, or all, into one of this machine. CausewayError for a part of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unpack = ["tar", "-x", "-f", "-", "-C", str(folder)]
+    with sent(host, run, of, files) as stream, subprocess.Popen(unpack, stdin=subprocess.PIPE) as tar:
+        assert tar.stdin is not None
+        shutil.copyfileobj(stream, tar.stdin)
+    if tar.returncode:
+        raise CausewayError(f"the {of} of {run} on {host.name} did not come whole")
+
+
+def _first(run: Run) -> str:
+    """The machine of its first worker, which has its checkpoints."""
+    host: str = run.record["workers"][run.record["first"]]["host"]
+    return host
+
+
 def stop(run: Run) -> bool:
     """Asks all workers to end. False if none runs. CausewayError where a machine does not answer."""
     by = f"{getpass.getuser()} on {socket.gethostname()}"
@@ -288,7 +396,7 @@ def _claim(name: str, hosts: Sequence[Host]) -> bool:
 
 def _record(
     name: str, job: Job, machines: Machines, placed: Mapping[str, str], digest: str, number: int,
-    secret: Mapping[str, str], waits: bool,
+    given: Given, waits: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """What the run's machines have to know, all of it the same on each."""
     workers = workers_of(job)
@@ -304,7 +412,7 @@ def _record(
             "script": each.launch.script,
             "env": {
                 **job.env,
-                **secret,
+                **given.secret,
                 **variables(name, job, each, hosts, {}),
                 **ends_when_idle(job, each, workers),
                 **ends_when_stalled(job, each, workers),
@@ -320,7 +428,8 @@ def _record(
         "waits": waits, "priority": PRIORITIES.get(job.priority or "", 0),
         "policy": policy_of(job, workers).text(), "first": f"{leads}-0", "token": secrets.token_hex(16),
         "decides": [worker for worker, each in own.items() if each["role"] == leads], "control": control,
-        "secret": dict(secret), "by": f"{getpass.getuser()} on {socket.gethostname()}", "workers": own,
+        "secret": dict(given.secret), "parameters": dict(given.parameters), "exactly": list(given.exactly),
+        "by": f"{getpass.getuser()} on {socket.gethostname()}", "workers": own,
     }  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.jobfile import of_trial
 from causeway.machines import records, runs
 from causeway.machines.placement import place, room
-from causeway.machines.runs import Machines
+from causeway.machines.runs import Given, Machines
 from causeway.machines.state import ENDED, Run
 from causeway.search.engine import Engine
+from causeway.search.fields import plain
 from causeway.search.trials import End
 from causeway.sweep_files import ARCHIVE, FileBench, failure_of, found_in, search_record
 from causeway.sweeping import AFTER
@@ -210,8 +211,9 @@ class MachinesBench(FileBench):
             placed = place(workers_of(job), machines.checked)
             if tried_on is not None:
                 runs.clear(row.id, hosts, [*placed])
+            given = Given(self.secret, {name: plain(value) for name, value in row.parameters.items()})
             with (self.folder / ARCHIVE).open("rb") as archive:
-                runs.start(job, machines, placed, archive, digest, self._size, self.secret, name=row.id)
+                runs.start(job, machines, placed, archive, digest, self._size, given, name=row.id)
             return True
         if _is_ending(run) or run.state not in (*ENDED, "starting"):
             return False

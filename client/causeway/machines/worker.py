@@ -34,6 +34,8 @@ from causeway.restoring import link
 from causeway.runtime import LINES, NEVER_WORKS, STOPPED
 from causeway.saving import alive_until
 
+PACKAGES = "packages.json"
+"""In the run's folder: what was installed for ``python:``."""
 _PATIENCE = 180
 """Seconds that it keeps GPUs for workers that are not started yet. A laptop may go away meanwhile."""
 DISK_FULL = 74
@@ -334,9 +336,15 @@ class Worker:
         if self._record["python"]:
             cache = run.parent.parent / "python"
             installed = packages.install_here(
-                run / "code", self._record["python"], self._record["code"], cache
+                run / "code",
+                self._record["python"],
+                self._record["code"],
+                cache,
+                exactly=self._record.get("exactly", ()),
             )
             env["CAUSEWAY_PYTHON"] = str(installed)
+            if self._name == self._record["first"]:
+                write_whole(run / PACKAGES, json.dumps({"packages": packages.installed(installed)}))
         return {
             **env,
             **visible,
