@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable
 from ipaddress import IPv4Network
 
+from benchmarks.measure import Measured, call
 from infra.resolve.allocate_blocks import Request, Root, allocate
 from infra.resolve.lockfile import Lock, dump, parse
 
@@ -34,18 +33,8 @@ def requests(count: int) -> list[Request]:
     return found[:count]
 
 
-def best(work: Callable[[], object], times: int = 3) -> float:
-    """Seconds of the fastest of a few runs."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def measure(count: int) -> dict[str, float]:
-    """Seconds by step for a plan of ``count`` blocks."""
+def measure(count: int) -> dict[str, Measured]:
+    """What each step takes for a plan of ``count`` blocks."""
     roots = [Root("supernet", IPv4Network("10.0.0.0/8"))]
     wanted = requests(count)
     plan = allocate(roots, wanted, {})
@@ -53,10 +42,10 @@ def measure(count: int) -> dict[str, float]:
     assert len(plan.claims) == count
     text = dump(Lock(blocks=plan.lock))
     return {
-        "first": best(lambda: allocate(roots, wanted, {})),
-        "from_lock": best(lambda: allocate(roots, wanted, plan.lock)),
-        "dump": best(lambda: dump(Lock(blocks=plan.lock))),
-        "parse": best(lambda: parse(text, "bench.lock.yaml")),
+        "first": call(lambda: allocate(roots, wanted, {})),
+        "from_lock": call(lambda: allocate(roots, wanted, plan.lock)),
+        "dump": call(lambda: dump(Lock(blocks=plan.lock))),
+        "parse": call(lambda: parse(text, "bench.lock.yaml")),
     }
 
 
@@ -65,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
-    figures = {count: measure(count) for count in COUNTS}
+    figures = {count: {step: found.seconds for step, found in measure(count).items()} for count in COUNTS}
     if arguments.json:
         print(json.dumps({"benchmark": "addresses", "unit": "s", "blocks": figures}, indent=2))
         return

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from benchmarks import addresses, client, nodes, tracking
 from benchmarks import search as searching
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import WalkError, drawn, walk
-from benchmarks.measure import BenchmarkError, Measured, process
+from benchmarks.measure import RUNS, BenchmarkError, Measured, median_of, process
 from benchmarks.specs import SIZES, Size, big
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ class Row:
     bar: str = ""
     """What it should be, as the project promises it."""
     runs: int = 1
-    """The fastest of so many."""
+    """Seconds and CPU are medians of so many."""
 
 
 Case: TypeAlias = Callable[[Path], Iterator[Row]]
@@ -50,7 +50,7 @@ def _invoke(*arguments: str) -> list[str]:
 
 
 def _row(what: str, measured: Measured, bar: str = "") -> Row:
-    return Row(what, measured.seconds, measured.cpu, measured.mib, bar, measured.runs)
+    return Row(what, measured.seconds, measured.cpu or None, measured.mib or None, bar, measured.runs)
 
 
 def _environments(scratch: Path) -> Path:
@@ -59,7 +59,7 @@ def _environments(scratch: Path) -> Path:
     return folder
 
 
-def _rendered(scratch: Path, environment: str, runs: int) -> Measured:
+def _rendered(scratch: Path, environment: str) -> Measured:
     """Rendering from nothing: no build folder, no lock file."""
 
     def afresh() -> None:
@@ -69,7 +69,7 @@ def _rendered(scratch: Path, environment: str, runs: int) -> Measured:
             (scratch / "build").rename(scratch / f"build-{time.monotonic_ns()}")
         (scratch / "environments" / f"{environment}.lock.yaml").unlink(missing_ok=True)
 
-    return process(_invoke("render", "--env", environment), scratch, runs=runs, before=afresh)
+    return process(_invoke("render", "--env", environment), scratch, before=afresh)
 
 
 def start(scratch: Path) -> Iterator[Row]:
@@ -88,7 +88,7 @@ def validate(scratch: Path) -> Iterator[Row]:
 
 def render(scratch: Path) -> Iterator[Row]:
     _environments(scratch)
-    yield _row("`invoke render --env research`", _rendered(scratch, "research", 5), "0.5 s")
+    yield _row("`invoke render --env research`", _rendered(scratch, "research"), "0.5 s")
 
 
 def growth(scratch: Path) -> Iterator[Row]:
@@ -98,7 +98,7 @@ def growth(scratch: Path) -> Iterator[Row]:
     for name, size in SIZES.items():
         text = big(size.regions, size.sites, size.pools, size.nodes)
         (folder / f"big-{name}.yaml").write_text(text, encoding="utf-8")
-        measured = _rendered(scratch, f"big-{name}", 3)
+        measured = _rendered(scratch, f"big-{name}")
         yield _row(f"`invoke render`, {_words(size)}", measured, "3 s, 300 MB" if name == "100x" else "")
 
 
@@ -110,15 +110,15 @@ def _words(size: Size) -> str:
 
 
 def allocation(_: Path) -> Iterator[Row]:
-    seconds = addresses.measure(BLOCKS)
-    yield Row(f"Allocation of {BLOCKS:,} blocks", seconds["first"], bar="1 s", runs=3)
-    yield Row(f"The same {BLOCKS:,} from their lock", seconds["from_lock"], runs=3)
+    found = addresses.measure(BLOCKS)
+    yield _row(f"Allocation of {BLOCKS:,} blocks", found["first"], "1 s")
+    yield _row(f"The same {BLOCKS:,} from their lock", found["from_lock"])
 
 
 def machines(_: Path) -> Iterator[Row]:
     """Everything for Chef of the largest spec, with a node object for each machine; nothing is written."""
-    size, seconds = nodes.measure()
-    yield Row(f"Chef's {size.nodes:,} node objects, and all beside them", seconds, bar="2 s", runs=3)
+    size, found = nodes.measure()
+    yield _row(f"Chef's {size.nodes:,} node objects, and all beside them", found, "2 s")
 
 
 def autoscaler(_: Path) -> Iterator[Row]:
@@ -131,9 +131,9 @@ def autoscaler(_: Path) -> Iterator[Row]:
 
 def researcher(scratch: Path) -> Iterator[Row]:
     """``causeway run`` and ``causeway ps`` with a real API server and the embedded AWS on this machine."""
-    yield Row("`causeway run`: packing 5,000 files", *client.packed(scratch), bar="1 s", runs=3)
-    for what, seconds, cpu, bar, runs in client.in_a_cluster(scratch):
-        yield Row(what, seconds, cpu, bar=bar, runs=runs)
+    yield _row("`causeway run`: packing 5,000 files", client.packed(scratch), "1 s")
+    for what, found, bar in client.in_a_cluster(scratch):
+        yield _row(what, found, bar)
     for what, seconds in client.REPORTED.items():
         yield Row(what, seconds)
 
@@ -145,24 +145,18 @@ def plan(scratch: Path) -> Iterator[Row]:
     process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done)  # init, and the embedded AWS
     try:
         plain, environment, root = _plain_plan(scratch)
-        ours = theirs = Measured(float("inf"), float("inf"), 0, 0)
-        for _ in range(5):
-            ours = _better(ours, process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done))
-            theirs = _better(theirs, process(plain, root, runs=1, environment=environment))
+        turns = [
+            (
+                process(_invoke("plan", "--env", "local"), scratch, runs=1, ok=done),
+                process(plain, root, runs=1, environment=environment),
+            )
+            for _ in range(RUNS)
+        ]
     finally:
         process(_invoke("local.down", "--env", "local"), scratch, runs=1)
+    ours, theirs = map(median_of, zip(*turns, strict=True))
     yield _row("`invoke plan --env local`", ours, f"{max(1.1 * theirs.seconds, theirs.seconds + 1):.1f} s")
     yield _row("`terraform plan` on the same files", theirs)
-
-
-def _better(one: Measured, other: Measured) -> Measured:
-    return replace(
-        one,
-        seconds=min(one.seconds, other.seconds),
-        cpu=min(one.cpu, other.cpu),
-        mib=max(one.mib, other.mib),
-        runs=one.runs + other.runs,
-    )
 
 
 def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
@@ -210,7 +204,7 @@ def experiments(scratch: Path) -> Iterator[Row]:
 
 def search(_: Path) -> Iterator[Row]:
     """What early stopping saves, and how long a search thinks; draws docs/search-methods.png."""
-    yield from (Row(what, seconds, cpu, bar=bar) for what, seconds, cpu, bar in searching.figures())
+    yield from (_row(what, found, bar) for what, found, bar in searching.figures())
 
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from benchmarks.measure import BenchmarkError, Measured, process
+from benchmarks.measure import RUNS, BenchmarkError, Measured, call, process
 
 REPOSITORY: Final = Path(__file__).parents[1]
 FILES: Final = 1_000
-RUNS = 500
+SUBMITTED = 500
 FETCHES: Final = 64
 _CLIENT: Final = [sys.executable, "-m", "causeway"]
 
@@ -41,8 +41,8 @@ def tree(folder: Path, files: int) -> None:
         subprocess.run(["git", "-C", str(folder), *command], check=True)
 
 
-def packed(scratch: Path) -> tuple[float, float]:
-    """Seconds and CPU seconds to list 5,000 files, look for secrets, write an archive; the best of three."""
+def packed(scratch: Path) -> Measured:
+    """Lists 5,000 files, looks for secrets, writes an archive."""
     sys.path.insert(0, str(REPOSITORY / "client"))
     from causeway.code.archive import write_archive
     from causeway.code.secrets import find_secrets
@@ -50,26 +50,18 @@ def packed(scratch: Path) -> tuple[float, float]:
 
     folder = scratch / "five"
     tree(folder, 5_000)
-    found = []
-    for _ in range(3):
-        start, cpu = time.perf_counter(), _cpu()
+
+    def work() -> None:
         entries = list_tree(folder)
         find_secrets(folder, entries)
         with (scratch / "archive").open("wb") as out:
             write_archive(folder, entries, out)
-        found.append((time.perf_counter() - start, _cpu() - cpu))
-    seconds, spent = zip(*found, strict=True)
-    return min(seconds), min(spent)
+
+    return call(work)
 
 
-def _cpu() -> float:
-    """Of this process and of those that it has waited for."""
-    found = os.times()
-    return found.user + found.system + found.children_user + found.children_system
-
-
-Figure: TypeAlias = tuple[str, float, float | None, str, int]
-"""What, seconds, CPU seconds of the client, the bar, the fastest of how many."""
+Figure: TypeAlias = tuple[str, Measured, str]
+"""What, how long for the client, the bar."""
 
 
 def in_a_cluster(scratch: Path) -> Iterator[Figure]:
@@ -90,23 +82,21 @@ def _measured(scratch: Path, world: Any) -> Iterator[Figure]:
     tree(folder, FILES)
     env = {**world.environment("ada"), "HOME": str(scratch), "PYTHONPATH": str(REPOSITORY / "client")}
 
-    def run(*arguments: str, runs: int = 1) -> Measured:
+    def run(*arguments: str, runs: int = RUNS) -> Measured:
         return process([*_CLIENT, *arguments], folder, runs=runs, environment=env)
 
     submit = ("run", "-d", "--name", "same", "--", "python3", "train.py")
-    first = run(*submit)
-    yield f"The first run of a tree of {FILES:,} files, submitted", first.seconds, first.cpu, "", 1
+    yield f"The first run of a tree of {FILES:,} files, submitted", run(*submit, runs=1), ""
     before = _sent(world)
-    again = run(*submit, runs=5)
+    again = run(*submit)
     if _sent(world) != before:
         raise BenchmarkError("code was sent again")
-    yield "The same tree again, of which no byte is sent", again.seconds, again.cpu, "1.5 s", 5
-    many = run("run", "--name", "many", "--each", f"seed=1..{RUNS}", "--yes", "--", "true", "{seed}")
-    yield f"{RUNS} runs of that tree by `--each`", many.seconds, many.cpu, "60 s", 1
-    listed = run("ps", runs=3)
-    yield "`causeway ps` of them", listed.seconds, listed.cpu, "1 s", 3
+    yield "The same tree again, of which no byte is sent", again, "1.5 s"
+    each = ("--each", f"seed=1..{SUBMITTED}", "--yes", "--", "true", "{seed}")
+    yield f"{SUBMITTED} runs of that tree by `--each`", run("run", "--name", "many", *each, runs=1), "60 s"
+    yield "`causeway ps` of them", run("ps"), "1 s"
     what = f"{FETCHES} workers that fetch 20 MiB from the embedded S3 at once"
-    yield what, _fetches(world), None, "", 1
+    yield what, Measured(_fetches(world), 0, 0), ""
 
 
 def _sent(world: Any) -> int:

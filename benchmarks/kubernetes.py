@@ -7,12 +7,12 @@ kind, and every add-on that is on by default.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.measure import call
 from benchmarks.specs import MOST_QUEUED, Size, big
 from infra.load import load
 from infra.model import Cluster
@@ -23,7 +23,6 @@ from infra.resolve.lockfile import Lock
 SIZE: Final = Size(regions=3, sites=50, pools=MOST_QUEUED, nodes=5000)
 PEOPLE: Final = 500
 GROUPS: Final = 20
-RUNS: Final = 3
 
 
 def spec(size: Size, people: int = PEOPLE) -> str:
@@ -65,12 +64,7 @@ def measure(size: Size = SIZE, people: int = PEOPLE) -> tuple[float, int]:
     found = cluster(size, people)
     files = render(found)
     assert sum(text.count("\nkind: PersistentVolumeClaim\n") for text in files.values()) >= people
-    spent = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        render(found)
-        spent.append(time.process_time() - start)
-    return min(spent), sum(len(text.encode()) for text in files.values())
+    return call(lambda: render(found)).cpu, sum(len(text.encode()) for text in files.values())
 
 
 def main() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
 ONCE: Final = Path(__file__).with_name("once.py")
+RUNS: Final = 7
 
 
 class BenchmarkError(Exception):
@@ -20,21 +23,22 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The fastest of a few runs, and the most memory of them all."""
+    """The medians of some runs, and the most memory of them all."""
 
     seconds: float
     """From start to end, by the clock on the wall."""
     cpu: float
-    """Of all processors together: what a busy machine changes less."""
+    """Of all processors together: what a busy machine changes less. Zero where it was not measured."""
     mib: float
-    runs: int
+    """Zero where it was not a process of its own."""
+    runs: int = 1
 
 
 def process(
     command: Sequence[str],
     folder: Path,
     *,
-    runs: int = 5,
+    runs: int = RUNS,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] = lambda: None,
     ok: tuple[int, ...] = (0,),
@@ -47,12 +51,32 @@ def process(
     for _ in range(runs):
         before()
         found.append(_once(command, folder, environment or {}, ok))
+    return median_of(found)
+
+
+def call(work: Callable[[], object], runs: int = RUNS) -> Measured:
+    """Call it so many times in this process."""
+    found = []
+    for _ in range(runs):
+        start, cpu = time.perf_counter(), _cpu()
+        work()
+        found.append(Measured(time.perf_counter() - start, _cpu() - cpu, 0))
+    return median_of(found)
+
+
+def median_of(found: Sequence[Measured]) -> Measured:
     return Measured(
-        seconds=min(one.seconds for one in found),
-        cpu=min(one.cpu for one in found),
+        seconds=median(one.seconds for one in found),
+        cpu=median(one.cpu for one in found),
         mib=max(one.mib for one in found),
-        runs=runs,
+        runs=sum(one.runs for one in found),
     )
+
+
+def _cpu() -> float:
+    """Of this process and of those that it has waited for."""
+    found = os.times()
+    return found.user + found.system + found.children_user + found.children_system
 
 
 def _usual() -> dict[str, str]:
@@ -80,4 +104,4 @@ def _once(
         seconds, cpu, kib, code = map(float, result.read_text().split())
         if int(code) not in ok:
             raise BenchmarkError(f"{' '.join(command)}: exit code {int(code)}\n{said}")
-    return Measured(seconds, cpu, kib / 1024, 1)
+    return Measured(seconds, cpu, kib / 1024)

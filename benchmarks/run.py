@@ -79,15 +79,19 @@ def machine() -> str:
 
 def table(cases: Mapping[str, Any]) -> str:
     """The results as a table in Markdown, with a line on where and when they come from."""
-    lines = ["| | time | CPU | memory | bar |", "|---|---:|---:|---:|---:|"]
+    lines = ["| | time | CPU | runs | memory | bar |", "|---|---:|---:|---:|---:|---:|"]
     lines += [_line(Row(**row)) for case in cases.values() for row in case["rows"]]
     sources = _sources(cases.values())
-    return "\n".join([*lines, "", f"The fastest of a few runs, the most memory of any. {sources}", ""])
+    return "\n".join(
+        [*lines, "", f"Times are medians of so many runs, memory is the most of any. {sources}", ""]
+    )
 
 
 def _line(row: Row) -> str:
     memory = f"{row.mib:.0f} MiB" if row.mib else ""
-    return f"| {row.what} | {_seconds(row.seconds)} | {_seconds(row.cpu)} | {memory} | {row.bar} |"
+    return (
+        f"| {row.what} | {_seconds(row.seconds)} | {_seconds(row.cpu)} | {row.runs} | {memory} | {row.bar} |"
+    )
 
 
 def _seconds(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,6 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+
+from benchmarks.measure import Measured, call, median_of
 
 REPOSITORY: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
@@ -27,8 +29,8 @@ TRIALS: Final = 81
 PARALLEL: Final = 8
 PLOT: Final = REPOSITORY / "docs" / "search-methods.png"
 
-Figure: TypeAlias = tuple[str, float, float | None, str]
-"""What, seconds, CPU seconds, the bar."""
+Figure: TypeAlias = tuple[str, Measured, str]
+"""What, how long, the bar."""
 
 
 def curves() -> Iterator[Figure]:
@@ -45,7 +47,7 @@ def curves() -> Iterator[Figure]:
             f"ASHA over 81 curves, trials {how}, {SEEDS} seeds: {mean:.1%} of the steps (at most "
             f"{most:.1%}), the winner is one of the true five best in {top:.1%}; one search, simulated"
         )
-        yield what, seconds, None, "20 % (30 %), 95 %"
+        yield what, Measured(seconds, 0, 0), "20 % (30 %), 95 %"
 
 
 def thinking() -> Iterator[Figure]:
@@ -69,20 +71,8 @@ def thinking() -> Iterator[Figure]:
         trials = (*trials, Trial(number, start.parameters, reports, state, judged))  # type: ignore[union-attr, arg-type]
     for sampler in ("tpe", "cmaes"):
         engine = Engine(Sweep.model_validate({**fields, "sampler": sampler}), "s")
-        proposed = _best_of(5, lambda e=engine: e.propose(trials))  # type: ignore[misc]
-        yield f"`{sampler}` proposes trial 1,001", *proposed, "1 s"
-    yield "ASHA judges 200 running trials among 1,000", *_best_of(5, lambda: source.judge(trials)), "1 s"
-
-
-def _best_of(runs: int, what: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and CPU seconds."""
-    found = []
-    for _ in range(runs):
-        start, cpu = time.perf_counter(), time.process_time()
-        what()
-        found.append((time.perf_counter() - start, time.process_time() - cpu))
-    seconds, spent = zip(*found, strict=True)
-    return min(seconds), min(spent)
+        yield f"`{sampler}` proposes trial 1,001", call(lambda e=engine: e.propose(trials)), "1 s"  # type: ignore[misc]
+    yield "ASHA judges 200 running trials among 1,000", call(lambda: source.judge(trials)), "1 s"
 
 
 SPACE: Final[Mapping[str, Any]] = {
@@ -194,7 +184,7 @@ def model() -> Iterator[Figure]:
             if len(results) > 1 and middle[-1] <= first:
                 reached = f", that of the first row after {int(np.argmax(middle <= first)) + 1}"
             what = f"A small model, {BUDGET} epochs by {method}: error {middle[-1]:.4f}{reached}"
-            yield f"{what} (medians of {REPEATS})", min(took for _, took in found), None, ""
+            yield what, median_of([Measured(took, 0, 0) for _, took in found]), ""
     _draw(results)
 
 

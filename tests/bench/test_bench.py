@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import run
 from benchmarks.cases import CASES, Row
-from benchmarks.measure import BenchmarkError, process
+from benchmarks.measure import BenchmarkError, Measured, median_of, process
 from benchmarks.specs import SIZES, big
 from infra.load import load
 from infra.resolve.cluster import resolve
@@ -94,3 +94,8 @@ def test_the_kept_results_are_of_cases_that_exist() -> None:
     assert set(kept) <= {*CASES, run.PEERS}
     for case in kept.values():
         assert [Row(**row) for row in case["rows"]]
+
+
+def test_a_figure_is_the_median_of_its_runs_and_the_most_memory() -> None:
+    found = median_of([Measured(9.0, 1.0, 10), Measured(1.0, 3.0, 30), Measured(2.0, 2.0, 20)])
+    assert found == Measured(2.0, 2.0, 30, 3)
