@@ -23,6 +23,7 @@ from autoscaler.kube.clusters import until
 from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
 from client.process import Causeway, program
+from client.test_run_in_a_queue import processors
 from client.test_tracking_in_cluster import offered
 from drive.kubernetes.apiserver import Server
 from ports import reserved
@@ -242,8 +243,9 @@ def test_what_a_search_may_cost_is_said_before_it_is_submitted(
 
 
 def begins(who: Causeway, run: str) -> list[int]:
-    """The steps that the starts of a trial went on from."""
-    return [int(step) for step in re.findall(r"goes on from (\d+)", who("logs", run).out)]
+    """The steps that the starts of a trial went on from: of the store, as pods have the last start alone."""
+    output = who("logs", run, "--attempt", "0").out
+    return [int(step) for step in re.findall(r"goes on from (\d+)", output)]
 
 
 def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
@@ -283,6 +285,29 @@ def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
         assert (first, trial["step"], trial["judged"]) == (0, 9, 3)
         assert others, "it was not stopped first"
         assert all(3 <= each < 9 for each in others), others
+
+
+def test_a_trial_that_is_preempted_goes_on_where_it_was_and_is_judged_once(
+    ada: Causeway, world: World, folder: Path
+) -> None:
+    program(folder, _TRAINS.replace("time.sleep(6)", "time.sleep(3)"))
+    text = _SEARCH.replace("name: toy", "name: taken").replace("trials: 5", "trials: 1")
+    text = text.replace("parallel: 3", "parallel: 1").replace("max: 9", "min: 3, max: 9")
+    (folder / "job.yaml").write_text(text.replace("gpus: 0", "gpus: 0\ncpus: 3\npriority: normal"))
+    with processors(world, 4):
+        name = ada("sweep", "job.yaml", "--json").json["sweep"]
+        wait(lambda: any(each["judged"] == 3 for each in search(ada, name)["trials"]), seconds=300)
+        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
+        done = ada("run", "--json", *urgent, "--", "true")
+        assert done.code == 0, done.err
+        wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=600)
+    found = search(ada, name)
+    (trial,) = found["trials"]
+    assert (found["state"], trial["state"], trial["step"], trial["judged"]) == ("done", "done", 9, 3), found
+    first, *others = begins(ada, trial["run"])
+    assert first == 0
+    assert others, "it was not preempted"
+    assert all(3 <= each < 9 for each in others), others
 
 
 def test_a_search_is_stopped_and_resumed_with_its_trials(ada: Causeway, world: World, folder: Path) -> None:

@@ -235,7 +235,12 @@ class ClusterBench:
             self._look_for_checkpoints()
         self._take_ended()
         assert self._order is not None
-        return self._order.engine(whole)
+        engine = self._order.engine(whole)
+        # One that could not go on later is judged otherwise.
+        judged = {decision.number for decision in engine.judge(self.trials())}
+        wanted = [self._rows[number] for number in sorted(judged) if not self._rows[number].has_checkpoint]
+        self.ledger.refresh(wanted, whole.experiment)
+        return engine
 
     @property
     def _metric(self) -> str:
