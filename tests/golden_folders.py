@@ -112,7 +112,8 @@ def kept_files(
     listing = "".join(f"{held[path]:<{len('sha256:') + _DIGITS}} {path}\n" for path in sorted(files))
     own = {path: text for path, text in files.items() if held[path] == "kept"}
     for path in chosen.split.keys() & files.keys():
-        own |= parts(path, files[path], chosen.split[path])
+        found = parts(path, files[path], chosen.split[path])
+        own |= {part: text for part, text in found.items() if part == path or chosen.keeps(part)}
     return {LOCK: lock, LISTING: listing, **under(OUT, own)}
 
 

@@ -19,6 +19,7 @@ from golden_folders import (
     assert_golden,
     differences,
     kept_files,
+    parts,
     rendered,
     scenarios,
     selections,
@@ -54,7 +55,11 @@ def test_every_pattern_of_a_selection_chooses_something(scenario: str) -> None:
     files, _ = rendered(FOLDER / scenario)
     selection = selections()[scenario]
     patterns = [*selection.kept, *selection.hashed, *selection.split]
-    assert [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in files)] == []
+    paths = {
+        *files,
+        *(part for path, member in selection.split.items() for part in parts(path, files[path], member)),
+    }
+    assert [pattern for pattern in patterns if not any(fnmatchcase(path, pattern) for path in paths)] == []
 
 
 def test_a_person_can_read_what_is_kept() -> None:
