@@ -54,6 +54,7 @@ $(VENV)/.installed: pyproject.toml client/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[local,plots]' --editable 'client[board,search]'
+	$(BIN)/invoke schema > environments/spec.schema.json
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed

@@ -31,7 +31,6 @@ def texts() -> Mapping[Path, str]:
     return {
         Path("docs/spec.md"): language(),
         Path("docs/checks.md"): checks(),
-        Path("environments/spec.schema.json"): schema_text(),
         **{
             Path("docs/iam") / name: text
             for name, text in iam.texts(iam.render(iam.EXAMPLE, iam.PARTS)).items()

