@@ -193,6 +193,18 @@ def assert_golden(folder: Path, *, rewrite: bool) -> None:
         )
 
 
+def assert_text(file: Path, wanted: str, *, rewrite: bool) -> None:
+    """Fails where the file is not this text, also when it was just rewritten."""
+    kept = file.read_text(encoding="utf-8") if file.exists() else ""
+    if kept == wanted:
+        return
+    if rewrite:
+        file.write_text(wanted, encoding="utf-8", newline="\n")
+        raise AssertionError(f"{file.name} was rewritten; run again without --update-golden")
+    lines = unified_diff(kept.splitlines(), wanted.splitlines(), file.name, "now", lineterm="", n=0)
+    raise AssertionError("\n".join([*islice(lines, _MOST_LINES), _UPDATE]))
+
+
 def _kept(folder: Path) -> dict[str, str]:
     """Path → text of all that stands in the folder beside the spec."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path != folder / SPEC)

@@ -25,7 +25,6 @@ class Case:
     code: str
     at: str
     spec: str
-    says: str
 
     @property
     def line(self) -> int | None:
@@ -38,7 +37,7 @@ class Case:
 def cases() -> tuple[Case, ...]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
-        Case(case["code"], case.get("at", ""), _many(case), case.get("says", ""))
+        Case(case["code"], case.get("at", ""), _many(case))
         for file in sorted(CASES.glob("*.yaml"))
         if file.stem != "good"
         for case in yaml.load(file.read_text(), loader)

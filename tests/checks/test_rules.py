@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from checks.breaking import Case, Findings, cases
+from golden_folders import assert_text
 
 from infra.checks import CHECKS
 from infra.load import load
@@ -13,6 +15,7 @@ from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
+MESSAGES = Path(__file__).parents[1] / "messages" / "checks.txt"
 
 
 def test_a_good_spec_has_no_finding(findings: Findings) -> None:
@@ -44,12 +47,18 @@ def test_one_cause_gives_one_finding_at_its_place(findings: Findings, case: Case
     assert [(problem.code, problem.path) for problem in problems] == [(case.code, case.at)]
     [problem] = problems
     assert problem.level is CHECKS[case.code].level
-    assert case.says in str(problem)
     assert problem.hint, "a finding says what would mend it"
     assert problem.position is not None
     if case.line is not None:
         assert Path(problem.position.file).name == "case.yaml"
         assert problem.position.line == case.line
+
+
+def test_messages(findings: Findings, request: pytest.FixtureRequest) -> None:
+    """What each of them says, for a reader."""
+    problems = (problem for case in cases() for problem in findings.of(case.spec))
+    lines = [str(replace(problem, position=None)).replace(str(findings.folder), ".") for problem in problems]
+    assert_text(MESSAGES, "\n".join(lines) + "\n", rewrite=request.config.getoption("--update-golden"))
 
 
 def test_with_a_waiver_the_spec_still_means_something(findings: Findings, waivable: Case) -> None:
