@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -28,3 +29,6 @@ class Research(Struct, frozen=True):
     """Of one job's code, before compression."""
     code_keep_days: int
     """For how long the store keeps code that no run needs."""
+    usd_per_gb: Mapping[str, float] = {}
+    """Site → what AWS takes for each GB of the store that goes there; those whose price is not known are left
+    out."""

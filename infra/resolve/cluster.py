@@ -155,7 +155,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
         software=resolve_software(spec),
         client=resolve_client(spec),
         gpu_families=resolve_gpu_families(spec, sites, pools),
-        research=resolve_research(spec.research) if masters and spec.research else None,
+        research=resolve_research(spec.research, regions, sites) if masters and spec.research else None,
         tracking=resolve_tracking(spec.kubernetes.tracking, environment, regions[0])
         if masters and spec.research and spec.kubernetes.tracking
         else None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from infra.catalogue import prices
 from infra.model import research as made
-from infra.model.places import Region
+from infra.model.places import PhysicalSite, Region
 from infra.model.platform import Bucket
 from infra.resolve.names import bucket_name, identifier, thing_tags
 from infra.spec import Spec
@@ -40,8 +42,10 @@ def resolve_work(spec: Spec, written: Research, environment: str, primary: Regio
     )
 
 
-def resolve_research(written: Research) -> made.Research:
-    """Images and limits."""
+def resolve_research(
+    written: Research, regions: Sequence[Region], sites: Sequence[PhysicalSite]
+) -> made.Research:
+    """Images, limits and prices. ``regions``: the primary one first."""
     return made.Research(
         tools=written.tools,
         images=tuple(
@@ -51,7 +55,16 @@ def resolve_research(written: Research) -> made.Research:
         default_image=written.default_image,
         code_limit_mib=written.code.limit,
         code_keep_days=written.code.keep_days,
+        usd_per_gb=_usd_per_gb(regions, sites),
     )
+
+
+def _usd_per_gb(regions: Sequence[Region], sites: Sequence[PhysicalSite]) -> dict[str, float]:
+    store = regions[0]
+    found = {site.name: prices.unit("internet_out_gb", store.region) for site in sites}
+    found |= {each.name: prices.unit("region_out_gb", store.region) for each in regions}
+    found[store.name] = 0.0
+    return {name: price for name, price in found.items() if price is not None}
 
 
 def _owner(spec: Spec, thing: str) -> tuple[str, ...]:

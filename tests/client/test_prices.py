@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway.cluster.offer import GpuOffer, Machine
-from causeway.cluster.prices import hourly, of_worker, quote
+from causeway.cluster.prices import hourly, of_moving, of_worker, quote
 
 _V100 = GpuOffer("v100", 8, 16384, "standard", None)
 
@@ -45,3 +45,10 @@ def test_a_placed_worker_is_priced_by_its_node_and_without_one_by_its_pool() -> 
     assert of_worker(rows, {"causeway.dev/pool": "v100"}, 8, 1) == 24.0
     assert of_worker(rows, {"causeway.dev/site": "rack-a"}, 4, 1) == 0.0
     assert of_worker(rows, {"causeway.dev/site": "moon"}, 4, 1) is None
+
+
+def test_each_worker_of_another_site_has_aws_charge_for_the_checkpoint_that_it_fetches() -> None:
+    usd_per_gb = {"rack-a": 0.09, "us-west-2": 0.0, "us-east-1": 0.02}
+    found = of_moving(10 << 30, 2, ["us-east-1", "us-west-2", "rack-a", "rack-a", "rack-b"], usd_per_gb)
+    assert found == {"rack-a": pytest.approx(1.8), "us-east-1": pytest.approx(0.4)}
+    assert of_moving(10 << 30, 2, ["rack-a"], {}) == {}, "an older cluster does not say"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from causeway.cluster.connection import Cluster, RefusedError
+from causeway.cluster.fit import fits_of
+from causeway.cluster.prices import of_moving
 from causeway.cluster.runs import Run
 from causeway.cluster.store import Store, asked
 from causeway.errors import CausewayError
@@ -26,6 +28,9 @@ class Copying:
 
     saved: Row | None
     """The checkpoint that it would resume from; None for none, or if the store does not say."""
+    moving: Mapping[str, float]
+    """Site → USD that AWS charges if the run goes on there from that checkpoint; sites where that is free are
+    left out."""
     problem: str
     """Of a worker that can't copy what it has: a bucket that is full, or refuses."""
 
@@ -34,19 +39,28 @@ def copying(cluster: Cluster, run: Run) -> Copying:
     """As the store and the workers' sidecars have it. What can't be asked is left out."""
     try:
         job = Job.model_validate(run.job)
-        policy = policy_of(job, workers_of(job))
+        workers = workers_of(job)
+        policy = policy_of(job, workers)
     except (CausewayError, ValueError):  # of another version of this program
-        return Copying(None, "")
-    saved = None
+        return Copying(None, {}, "")
+    saved, store = None, Store(cluster, run.namespace)
     with suppress(CausewayError), asked("look for checkpoints"):
-        saved = newest(parts_in(Store(cluster, run.namespace).of_run(run.name, "checkpoints/")), policy)
+        found = (parts_in(store.of_run(name, "checkpoints/")) for name in (run.name, *run.continues))
+        saved = next(filter(None, (newest(parts, policy) for parts in found)), None)
+    moving: dict[str, float] = {}
+    if saved and job.checkpoints.volume is None and run.state not in ("running", "done"):
+        sites = {each.site for each in run.workers if each.site} or {
+            machine.site for fit in fits_of(run.job, cluster.offer) for machine in fit.machines
+        }
+        count = sum(each.count for each in workers)
+        moving = of_moving(saved.size, count, sites, cluster.offer.store.usd_per_gb)
     problems = (
         f"{each.role}-{each.rank}: {said}"
         for each in run.workers
         if each.state == "running" and f"{each.role}-{each.rank}" in policy.workers
         if (said := _said(cluster, run, each.name))
     )
-    return Copying(saved, next(problems, ""))
+    return Copying(saved, moving, next(problems, ""))
 
 
 def _said(cluster: Cluster, run: Run, pod: str) -> str:

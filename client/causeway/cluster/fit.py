@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from causeway.cluster.offer import Fabric, GpuOffer, Machine, Offer
 from causeway.cluster.prices import hourly
-from causeway.errors import InputError, Problem
+from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Gpus, Job
 from causeway.units import format_size
-from causeway.workers import Workers
+from causeway.workers import Workers, workers_of
 
 EFA = "efa"
 """The interconnect that is adapters of the network."""
@@ -70,6 +71,18 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
         shares = [_fabric_share(machine, gpus.count) for machine in left]
         fabric = Fabric(min(each.adapters for each in shares), min(each.huge_pages_mib for each in shares))
     return Fit(workers, by_price, cpus, memory, fabric)
+
+
+def fits_of(written: Mapping[str, Any], offer: Offer) -> list[Fit]:
+    """The roles of a run on the machines of the cluster; none where it could not be submitted any more.
+    ``written``: its job, perhaps of another version of this program."""
+    try:
+        job = Job.model_validate(written)
+        image = offer.images.get(job.image or offer.default_image)
+        workers = workers_of(job, image_launcher=image.launcher if image else None)
+        return [fit(job, each, offer) for each in workers]
+    except (CausewayError, ValueError):
+        return []
 
 
 def check_together(job: Job, fits: Sequence[Fit]) -> None:

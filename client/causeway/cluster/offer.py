@@ -87,6 +87,9 @@ class Store:
     """Of tokens that AWS takes."""
     roles: Mapping[str, str]
     """Namespace → ARN of its role."""
+    usd_per_gb: Mapping[str, float]
+    """Site → what AWS charges for each GB that goes there; of an older cluster, and where that is not known,
+    none."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,9 @@ def _parsed(values: Mapping[str, Any], note: str) -> Offer:
         default_image=values["default_image"],
         code_limit=code.get("limit_mib", _LIMIT_MIB) << 20,
         code_keep_days=code.get("keep_days", _KEEP_DAYS),
-        store=Store(store["bucket"], store["region"], store["audience"], store["roles"]),
+        store=Store(
+            store["bucket"], store["region"], store["audience"], store["roles"], store.get("usd_per_gb", {})
+        ),
         priorities={name: each["gpu_classes"] for name, each in priorities.items()},
         default_priority=next((name for name, each in priorities.items() if each["default"]), None),
         machines=machines,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.cluster.offer import Machine
+
+_GB = 1 << 30
+"""As AWS's bills have it (Amazon S3 pricing, "Storage & requests")."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,16 @@ def quote(roles: Sequence[tuple[int, int, float, Sequence[Machine]]]) -> Quote:
         least += count * min(known, default=0.0)
         most += count * max(known, default=0.0)
     return Quote(least, most, tuple(unknown))
+
+
+def of_moving(
+    size: int, workers: int, sites: Iterable[str], usd_per_gb: Mapping[str, float]
+) -> dict[str, float]:
+    """Site → USD that AWS charges when each worker there fetches a checkpoint from the store; without sites
+    where that is free, or not known. ``size``: bytes."""
+    return {
+        site: usd_per_gb[site] * workers * size / _GB for site in sorted({*sites}) if usd_per_gb.get(site)
+    }
 
 
 def of_worker(machines: Sequence[Machine], labels: Mapping[str, str], gpus: int, cpus: float) -> float | None:

@@ -9,11 +9,9 @@ from typing import Any
 from causeway.cluster import availability, runs
 from causeway.cluster.availability import Availability, Outlook, Place, clock
 from causeway.cluster.connection import Cluster, RefusedError
-from causeway.cluster.fit import Fit, fit
+from causeway.cluster.fit import Fit, fits_of
 from causeway.cluster.runs import Run
-from causeway.errors import CausewayError
 from causeway.job import Job
-from causeway.workers import workers_of
 
 WAITS = ("queued", "starting")
 """States of a run that has no machines, or not all of them."""
@@ -66,7 +64,7 @@ def wait(cluster: Cluster, run: Run) -> Wait:
     said = [*_of_requests(cluster, run), *_of_pods(cluster, run)]
     if found is None:
         return Wait(None, (), said, note)
-    fits = _fits(cluster, run)
+    fits = fits_of(run.job, cluster.offer)
     place = found.place(run.namespace, run.name) if run.state == "queued" else None
     if run.state == "queued" and place is None and not note:
         note = (
@@ -80,18 +78,6 @@ def wait(cluster: Cluster, run: Run) -> Wait:
         [*dict.fromkeys([*said, *map(str, _barred(found, fits))])],
         note,
     )
-
-
-def _fits(cluster: Cluster, run: Run) -> list[Fit]:
-    """Its roles on the machines of the cluster; none where it could not be submitted any more."""
-    offer = cluster.offer
-    try:
-        job = Job.model_validate(run.job)
-        image = offer.images.get(job.image or offer.default_image)
-        workers = workers_of(job, image_launcher=image.launcher if image else None)
-        return [fit(job, each, offer) for each in workers]
-    except (CausewayError, ValueError):
-        return []
 
 
 def _quotas(found: Availability, fits: Sequence[Fit]) -> Iterator[str]:

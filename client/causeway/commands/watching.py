@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
@@ -26,6 +26,8 @@ from causeway.units import format_duration
 _UTC = timezone.utc
 _EVERY = 2.0
 """Seconds between two looks of ``ps --watch``."""
+_LEAST = 0.01
+"""USD of a transfer that is worth a line."""
 
 
 def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bool) -> int:
@@ -102,7 +104,7 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
         waiting = None if waits is None else jsonable(waits.plain())
         saved = None if copied.saved is None else copied.saved.plain()
         known = {"first_failure": failed, "waiting": waiting, "saved": saved, "not_copied": copied.problem}
-        print(json.dumps({**plain(run), **known}))
+        print(json.dumps({**plain(run), **known, "moving_usd": dict(copied.moving)}))
         return 0
     out.print(state_of(run))
     if run.waits_for:
@@ -119,9 +121,21 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     if copied.saved is not None and run.state != "done":
         age = format_duration(time.time() - copied.saved.written)
         out.print(Text(f"  its last checkpoint is {copied.saved.name}, {age} old"))
+    for line in _moving(copied.moving):
+        out.print(Text(f"  {line}"))
     if copied.problem:
         out.print(Text(f"  not all is in the store: {copied.problem}", style="yellow"))
     return 0
+
+
+def _moving(moving: Mapping[str, float]) -> Iterator[str]:
+    """``AWS charges $0.12 for its checkpoint if it goes on in rack-a``; nothing of less than a cent."""
+    by_price: dict[str, list[str]] = {}
+    for site, usd in moving.items():
+        if usd >= _LEAST:
+            by_price.setdefault(f"{usd:,.2f}", []).append(site)
+    for price, sites in by_price.items():
+        yield f"AWS charges ${price} for its checkpoint if it goes on in {' or '.join(sites)}"
 
 
 def _failed_before(cluster: Cluster, run: Run) -> dict[str, Any] | None:

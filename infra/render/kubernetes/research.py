@@ -87,6 +87,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
             "region": cluster.region(work.region).region,
             "audience": AUDIENCE,
             "roles": {name: outputs.roles[name] for name in namespaces(cluster) if name in outputs.roles},
+            "usd_per_gb": research.usd_per_gb,
         },
         "priorities": {
             each.name: {"gpu_classes": list(each.gpu_classes), "default": each.default}
