@@ -99,6 +99,53 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder:
     ada("stop", name)
 
 
+_IGNORES = """
+    import os, signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("begun", flush=True)
+    while not os.path.exists("/tmp/never"):
+        time.sleep(0.1)
+"""
+_SAVES_LONG = """
+    import causeway, os, signal, sys, time
+    def save(*_):
+        time.sleep(15)
+        with causeway.checkpoint(3) as folder:
+            (folder / "model").write_text("x")
+        sys.exit()
+    signal.signal(signal.SIGTERM, save)
+    print("begun after", os.path.basename(os.environ.get("CAUSEWAY_RESUME", "nothing")), flush=True)
+    while True:
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "grace", "after"),
+    [("ignores", _IGNORES, 6, "begun"), ("saves-long", _SAVES_LONG, 60, "begun after step-3")],
+)
+def test_a_program_that_ignores_sigterm_is_killed_and_one_that_saves_for_long_is_waited_for(
+    ada: Causeway, world: World, folder: Path, name: str, text: str, grace: int, after: str
+) -> None:
+    """Neither counts as a failure: nothing may be restarted here."""
+    program(folder, text)
+    (folder / "job.yaml").write_text(
+        f"name: {name}\nrun: python3 train.py\ngpus: 0\ncpus: 3\nrestarts: 0\ngrace: {grace}s\n"
+        "priority: normal\n"
+    )
+    with processors(world, 4):
+        run = ada("run", "-d", "--json", "job.yaml").json["run"]
+        wait(lambda: "begun" in ada("logs", run).out)
+        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
+        done = ada("run", "--json", *urgent, "--", "true")
+        assert done.code == 0, done.err
+        wait(lambda: state(ada, run) in ("running", "failed") and after in ada("logs", run).out)
+        found = yaml.safe_load(ada("why", run, "--json").out)
+        assert (found["state"], found["restarts"]) == ("running", 0)
+        ada("stop", run)
+        wait(lambda: state(ada, run) == "stopped")
+
+
 def test_a_run_that_cannot_start_says_so_is_stopped_and_goes_on_once_it_can(
     ada: Causeway, world: World, folder: Path
 ) -> None:
@@ -337,6 +384,11 @@ def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoi
     # Its worker saves within its grace, and what it saved is copied.
     (resumed,) = json.loads(wait(lambda: (done := ada("resume", name, "--json")).code == 0 and done.out))
     assert resumed["continues_as"] == "short-2"
+    ended = ada("why", name, "--json").json
+    assert ended["saved"]["name"] == "step-7"
+    assert ended["moving_usd"]
+    assert {*ended["moving_usd"]} <= {"rack-a", "rack-b", "us-east-1", "eu-west-1"}
+    assert ada("why", "short-2", "--json").json["saved"]["name"] == "step-7", "what it goes on with"
     wait(lambda: state(ada, "short-2") == "done")
     assert "begun after step-7" in ada("logs", "short-2").out.splitlines()
     refused = ada("resume", "short-2")
