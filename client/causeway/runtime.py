@@ -47,8 +47,9 @@ everybody's: ``python3 runtime.py SCRIPT``. What it needs to know is in the envi
 ``runtime.py --shell`` and ``--exec COMMAND…``, beside it in the same container, are a terminal and a command
 in the environment that the script has.
 
-Exit codes: the command's; 75 (EX_TEMPFAIL) where it ended because it was asked to; 78 (EX_CONFIG) where an
-import failed, which trying again can't help; 124 where it stalled; 128 + n where signal n ended it.
+Exit codes: the command's; 75 (EX_TEMPFAIL) where it ended because it was asked to; 78 (EX_CONFIG) where
+trying again can't help: an import failed, or the memory of its cgroup did not suffice; 124 where
+it stalled; 128 + n where signal n ended it.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ NEVER_WORKS = 78
 STALLED = 124
 """As timeout(1) has it."""
 LINES = 20
+OUT_OF_MEMORY = "OOMKilled: it needed more memory than it may use"
+"""The first word is the kubelet's, of a container that is killed as a whole."""
 PACKAGES = "causeway-packages.txt"
 """Of an environment that ``install.py`` made: versions of its packages, without those of the image."""
 WAIT_FOR_FIRST = 600
@@ -390,13 +393,32 @@ def first_exception(folder: str) -> dict[str, Any] | None:
     return min(found, key=lambda each: each["at"]) if found else None
 
 
+def oom_kills(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int:
+    """How many processes of this worker's cgroup the kernel has killed for want of memory; 0 where it has no
+    cgroup of its own: in a session's are other programs (Linux, cgroup-v2.rst, "memory.events")."""
+    try:
+        with open(own, encoding="utf-8") as file:
+            path = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
+        if path != "/" and not path.endswith(".service"):
+            return 0
+        with open(os.path.join(cgroups, path[1:], "memory.events"), encoding="ascii") as file:
+            return int(dict(line.split() for line in file)["oom_kill"])
+    except (OSError, StopIteration, KeyError, ValueError):
+        return 0
+
+
 def summary(
-    code: int, stopped: float | None, lines: Iterable[str], first: Mapping[str, Any] | None = None
+    code: int,
+    stopped: float | None,
+    lines: Iterable[str],
+    first: Mapping[str, Any] | None = None,
+    out_of_memory: bool = False,
 ) -> tuple[int, dict[str, Any]]:
     """How the command ended: (exit code of this process, what is written down).
 
     ``code``: the command's, negative for a signal. ``stopped``: when it was asked to end, in seconds since
     the epoch. ``first``: of ``first_exception``; without one the last lines of the output have to do.
+    ``out_of_memory``: whether one of its processes was killed for that.
     """
     said: dict[str, Any] = {"lines": [line for line in lines if line.strip()][-LINES:]}
     if code < 0:
@@ -417,6 +439,9 @@ def summary(
             said["process"] = first["rank"]
         if first["failed"] in ("ImportError", "ModuleNotFoundError"):
             code, said["reason"] = NEVER_WORKS, first["lines"][-1]
+    if out_of_memory and code not in (0, STOPPED):
+        # Whichever was killed: a launcher, or a data loader's parent, fails after the one that it lost.
+        code, said["reason"] = NEVER_WORKS, OUT_OF_MEMORY
     if not code:
         said["lines"] = []
     return code, {"exit": code, **said}
@@ -500,6 +525,7 @@ def main(script: str) -> int:
         ranks.start()
     except OSError:
         pass  # then they write to the pipe of all
+    killed = oom_kills()
     process = subprocess.Popen(
         # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
         [*shell, "trap 'exit 143' TERM\n" + script],
@@ -544,7 +570,7 @@ def main(script: str) -> int:
     if stall.over:
         reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
         return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
-    return ended(*summary(code, asked, output.lines, first))
+    return ended(*summary(code, asked, output.lines, first, oom_kills() > killed))
 
 
 def running_programs(hooks: str, kind: str) -> list[int]:

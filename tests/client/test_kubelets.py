@@ -33,6 +33,7 @@ from ports import reserved
 
 from causeway.cluster.blocked import blocked
 from causeway.commands.shell import WAITS
+from causeway.runtime import NEVER_WORKS, OUT_OF_MEMORY
 from client import real_node
 from infra.render.kubernetes import grafana
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
@@ -446,6 +447,8 @@ def test_a_terminal_in_a_worker_and_a_program_over_its_memory(
     # The run waited for its person to leave.
     done = wait(lambda: (found := jobset(world, name)).get("terminalState") == "Failed" and found, _PATIENCE)
     assert done["restarts"] == 0
+    failed = ada("why", name, "--json").json["first_failure"]
+    assert (failed["exit"], failed["signal"], failed["reason"]) == (NEVER_WORKS, "SIGKILL", OUT_OF_MEMORY)
     assert "memory:" in ada("why", name).out
 
 

@@ -81,6 +81,33 @@ def test_a_signal_that_ended_it_is_named(tmp_path: Path) -> None:
     assert (ended.code, ended.status["signal"]) == (128 + signal.SIGSEGV, "SIGSEGV")
 
 
+def test_only_what_the_kernel_says_is_out_of_memory_and_another_sigkill_is_a_failure(tmp_path: Path) -> None:
+    """Of a pod, of a systemd service, and of a terminal's session, whose other programs are not the run's."""
+    own = tmp_path / "own"
+    for path, counts in (
+        ("/", True),
+        ("/user.slice/run.service", True),
+        ("/user.slice/session-3.scope", False),
+    ):
+        own.write_text(f"4:memory:/old\n0::{path}\n")
+        place = tmp_path / "cgroup" / path[1:]
+        place.mkdir(parents=True, exist_ok=True)
+        assert runtime.oom_kills(str(tmp_path / "cgroup"), str(own)) == 0
+        (place / "memory.events").write_text("low 0\nhigh 0\nmax 31\noom 2\noom_kill 2\noom_group_kill 0\n")
+        assert runtime.oom_kills(str(tmp_path / "cgroup"), str(own)) == (2 if counts else 0)
+    assert runtime.oom_kills(str(tmp_path / "cgroup"), str(tmp_path / "none")) == 0
+    for code, out_of_memory, wanted in (
+        (-9, False, (137, "SIGKILL", None)),
+        (-9, True, (78, "SIGKILL", runtime.OUT_OF_MEMORY)),
+        # A launcher fails after the rank that it lost; a program that does without its process is done.
+        (1, True, (78, None, runtime.OUT_OF_MEMORY)),
+        (0, True, (0, None, None)),
+    ):
+        exits, status = runtime.summary(code, None, [], None, out_of_memory)
+        assert (exits, status.get("signal"), status.get("reason")) == wanted
+    assert runtime.summary(-9, time.time(), [], None, True)[0] == 75, "it was asked to stop"
+
+
 def test_an_import_that_fails_will_fail_again(tmp_path: Path) -> None:
     ended = run(tmp_path, f"{sys.executable} -c 'import nothing_of_the_sort'")
     assert ended.code == runtime.NEVER_WORKS

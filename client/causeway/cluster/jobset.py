@@ -10,8 +10,8 @@ code  meaning                             the run
 ====  ==================================  =========================================
 0     done                                ends when its chief or workers all have
 75    stopped because it was asked to     starts again; does not count
-78    an import failed, wrong digest      fails at once
-137   killed: no memory left              fails at once
+78    an import failed, wrong digest,     fails at once
+      out of memory (``runtime.oom_kills``)
 124   it stalled                          starts again, ``restarts`` times
 else  the program failed                  starts again, ``restarts`` times
 ====  ==================================  =========================================
@@ -63,8 +63,6 @@ from causeway.workers import (
     policy_of,
     variables,
 )
-
-_KILLED = 137
 
 _HOME = "/causeway"
 _CODE, _RESULTS, _CHECKPOINTS, _LOGS, _OUTPUT = (
@@ -203,7 +201,7 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
                 "name": "neverworks",
                 "action": "FailJobSet",
                 "onJobFailureReasons": ["PodFailurePolicy"],
-                "onJobFailureMessagePatterns": [f".*exit code ({NEVER_WORKS}|{_KILLED}).*"],
+                "onJobFailureMessagePatterns": [f".*exit code {NEVER_WORKS}.*"],
             },
             {
                 "name": "disrupted",
@@ -221,7 +219,7 @@ def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
     """
     containers = [*pod["initContainers"], *pod["containers"]]
     names = [each["name"] for each in containers if each.get("restartPolicy") != "Always"]
-    codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS, _KILLED]}
+    codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS]}
     return {
         "rules": [
             {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},

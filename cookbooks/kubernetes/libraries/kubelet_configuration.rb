@@ -20,6 +20,7 @@ module Causeway
         'maxParallelImagePulls' => 3,
         'containerLogMaxSize' => '50Mi',
         'containerLogMaxFiles' => 3,
+        'singleProcessOOMKill' => true,
       }
       own = [size(node), leftovers(settings), shutdown(settings), taints(settings), provider]
         .reduce(common, :merge)

@@ -38,6 +38,8 @@ def common() -> dict[str, Any]:
         "maxParallelImagePulls": 3,
         "containerLogMaxSize": "50Mi",
         "containerLogMaxFiles": 3,
+        # Out of memory ends one process, not its container: whoever started it says so, and how it ended.
+        "singleProcessOOMKill": True,
     }
 
 
