@@ -86,6 +86,16 @@ def _each(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[
     return found
 
 
+def _duration(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Seconds of ``8h``."""
+    from causeway.units import parse_duration
+
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _hosts(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
     return list(dict.fromkeys(filter(None, (value or "").split(","))))
 
@@ -701,17 +711,27 @@ def wait(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
 @click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
+@click.option(
+    "--time", "seconds", callback=_duration, metavar="8h", help="The longest that it may run from now on."
+)
 @_yes
 @_group
 @_on
 @_json
 def resume(
-    runs: tuple[str, ...], local: bool, yes: bool, group: str | None, on: list[str], as_json: bool
+    runs: tuple[str, ...],
+    local: bool,
+    seconds: int | None,
+    yes: bool,
+    group: str | None,
+    on: list[str],
+    as_json: bool,
 ) -> None:
     """Go on with runs from their last checkpoint, with the code that they were submitted with.
 
     \b
     causeway resume resnet-3             stopped: queued again. Failed or timed out: a new run goes on
+    causeway resume resnet-3 --time 8h   one that timed out, with eight hours more
     causeway resume --local project-1
     """
     where = _where(runs, local, on, group)
@@ -720,12 +740,12 @@ def resume(
 
         if len(runs) > 1:
             raise click.UsageError("--local resumes one run")
-        sys.exit(resume_local(runs[0], as_json=as_json))
+        sys.exit(resume_local(runs[0], seconds, as_json=as_json))
     from causeway.commands import machines, watching
 
     if where == "machines":
-        sys.exit(machines.resume(runs, on, as_json=as_json))
-    sys.exit(watching.resume(runs, group, as_json=as_json, yes=yes))
+        sys.exit(machines.resume(runs, on, seconds, as_json=as_json))
+    sys.exit(watching.resume(runs, group, seconds, as_json=as_json, yes=yes))
 
 
 @cli.command(context_settings=_CONTEXT)
@@ -1058,11 +1078,11 @@ def gpus(on: list[str], as_json: bool) -> None:
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("hosts", metavar="HOST,…", callback=_hosts)
-@click.option("--for", "duration", metavar="8h", help="How long.")
+@click.option("--for", "seconds", callback=_duration, metavar="8h", help="How long.")
 @click.option("--gpus", type=click.IntRange(1), metavar="N", help="Of each machine. Default: all.")
 @click.option("--end", is_flag=True, help="End your reservations there.")
 @_json
-def reserve(hosts: list[str], duration: str | None, gpus: int | None, end: bool, as_json: bool) -> None:
+def reserve(hosts: list[str], seconds: int | None, gpus: int | None, end: bool, as_json: bool) -> None:
     """Reserve GPUs of machines without a cluster: your runs take them, others' wait.
 
     \b
@@ -1071,16 +1091,11 @@ def reserve(hosts: list[str], duration: str | None, gpus: int | None, end: bool,
     causeway reserve titan-01 --end
     """
     from causeway.commands import leases
-    from causeway.units import parse_duration
 
     if end:
-        if duration or gpus:
+        if seconds or gpus:
             raise click.UsageError("--end ends all of yours there: without --for and --gpus")
         sys.exit(leases.unreserve(hosts, as_json=as_json))
-    try:
-        seconds = parse_duration(duration) if duration else 0
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--for") from None
     if not seconds:
         raise click.UsageError("--for says how long: --for 8h")
     sys.exit(leases.reserve(hosts, seconds, gpus, as_json=as_json))

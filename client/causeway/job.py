@@ -368,6 +368,11 @@ def written(job: Job) -> dict[str, Any]:
     return fields
 
 
+def timed(job: Job, seconds: int | None) -> Job:
+    """A job with another ``time``; None: its own."""
+    return job if seconds is None else job.model_copy(update={"time": seconds})
+
+
 def flat(fields: Mapping[str, Any]) -> dict[str, str]:
     """Fields of ``written`` by dotted names: ``{"gpus.model": "v100"}``. Text stays, all else is JSON."""
     found: dict[str, str] = {}

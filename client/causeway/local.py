@@ -204,7 +204,7 @@ def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -
             raise CausewayError(f"{folder.name} is running already") from None
         note_holder(folder)
         record = {name: value for name, value in record_of(folder).items() if name != "ended"}
-        _write_record(folder, record)
+        _write_record(folder, {**record, "job": written(job)})
         ended = _run_here(job, workers, folder, show, lock.fileno())
         over = {"state": ended.state, "at": time.time(), "seconds": round(ended.seconds, 3)}
         _write_record(folder, {**record_of(folder), "ended": over})

@@ -113,6 +113,29 @@ def test_what_was_stopped_or_killed_with_all_its_processes_goes_on(
     assert "resumed at 10" in done.out
 
 
+def test_a_run_whose_time_is_up_goes_on_with_more(causeway: Causeway, folder: Path) -> None:
+    program(
+        folder,
+        """
+        import causeway, os, time
+        while not os.environ.get("CAUSEWAY_RESUME"):
+            if causeway.should_stop():
+                with causeway.checkpoint(3) as folder:
+                    (folder / "model").write_text("x")
+                break
+            time.sleep(0.05)
+        """,
+    )
+    arguments = ("--local", "--gpus", "0", "--name", "short", "--time", "1s")
+    done = causeway("run", *arguments, "--json", "--", "python3", "train.py")
+    assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
+    wrong = causeway("resume", "--local", "short-1", "--time", "8")
+    assert (wrong.code, "--time" in wrong.err) == (2, True)
+    done = causeway("resume", "--local", "short-1", "--time", "1h", "--json")
+    assert (done.code, done.json["state"]) == (0, "done"), done.err
+    assert causeway("show", "--local", "short-1", "--json").json["job"]["time"] == "1h"
+
+
 def test_what_was_written_in_place_counts_once_it_has_rested_and_its_metric_keeps_it(
     causeway: Causeway, folder: Path
 ) -> None:

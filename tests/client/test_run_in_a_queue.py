@@ -90,6 +90,8 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder:
     wait(lambda: "begun" in ada("logs", name).out)
     assert "is stopped" in ada("stop", name).out
     wait(lambda: state(ada, name) == "stopped")
+    refused = ada("resume", name, "--time", "2h")
+    assert (refused.code, "--time" in refused.err) == (1, True)
     assert f"causeway resume {name}" in ada("why", name).out
     assert "already" in ada("stop", name).out
     assert "queued again" in ada("resume", name).out
@@ -346,7 +348,7 @@ def processors(world: World, count: int) -> Iterator[None]:
 
 
 def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoint(
-    ada: Causeway, folder: Path
+    ada: Causeway, world: World, folder: Path
 ) -> None:
     program(
         folder,
@@ -382,8 +384,10 @@ def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoi
     name = done.json["name"]
     assert f"{limit}s" in ada("why", name).out
     # Its worker saves within its grace, and what it saved is copied.
-    (resumed,) = json.loads(wait(lambda: (done := ada("resume", name, "--json")).code == 0 and done.out))
+    more = ("--time", "2h", "--json")
+    (resumed,) = json.loads(wait(lambda: (done := ada("resume", name, *more)).code == 0 and done.out))
     assert resumed["continues_as"] == "short-2"
+    assert workload(world, "short-2")["spec"]["maximumExecutionTimeSeconds"] == 7200
     ended = ada("why", name, "--json").json
     assert ended["saved"]["name"] == "step-7"
     assert ended["moving_usd"]

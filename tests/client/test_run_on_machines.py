@@ -156,7 +156,8 @@ def test_it_outlives_the_laptop_is_stopped_and_goes_on(lab: Lab, ada: Causeway, 
     last = int(re.findall(r"step (\d+)", ada("logs", "slow-on-1").out)[-1])
     # The code is what was submitted.
     program(folder, "raise SystemExit('edited')")
-    assert "from its last checkpoint" in ada("resume", "slow-on-1").out
+    assert "from its last checkpoint" in ada("resume", "slow-on-1", "--time", "2h").out
+    assert ada("show", "slow-on-1", "--json").json["job"]["time"] == "2h"
     said(ada, "slow-on-1", f"begins at {last}")
     assert f"begins at {last}" not in ada("logs", "slow-on-1", "--attempt", "0").out
     ada("stop", "slow-on-1")

@@ -517,12 +517,9 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
         if workload is None or workload["spec"].get("active", True):
             return "queued", _changed(evicted), ""
         if evicted and evicted.get("reason", "").endswith(_TIME_IS_UP):
-            time = found["metadata"]["labels"].get(SECONDS, "0")
-            return (
-                "timed-out",
-                _changed(evicted),
-                f"it ran for all of its `time`, {exact_duration(int(time))}",
-            )
+            took = exact_duration(int(found["metadata"]["labels"].get(SECONDS, "0")))
+            more = f"causeway resume {_name(found)} --time 8h gives it more"
+            return "timed-out", _changed(evicted), f"it ran for all of its `time`, {took}; {more}"
         return "stopped", _changed(evicted), _could_not_start(found, evicted)
     # Where some have ended, others go on, or the last of them is just being counted.
     begun = [each for each in newest(workers) if each.state in ("running", "done", "failed")]

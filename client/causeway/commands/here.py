@@ -115,7 +115,9 @@ def why(name: str, *, as_json: bool) -> int:
 def _show_state(out: Console, found: Mapping[str, Any], first: Mapping[str, Any] | None, job: Job) -> None:
     out.print(coloured(f"{found['name']} {found['state']}", found["state"]))
     if found["state"] == "timed-out":
-        out.print(f"  it ran for all of its `time`, {format_duration(job.time)}")
+        took = format_duration(job.time)
+        more = f"causeway resume --local {found['name']} --time 8h gives it more"
+        out.print(f"  it ran for all of its `time`, {took}; {more}")
     if first is not None and found["state"] in ("failed", "stopped"):
         show_failure(out, first, job.code)
 

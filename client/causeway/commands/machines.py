@@ -244,8 +244,8 @@ def stop(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
     return 0
 
 
-def resume(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
-    """Goes on with runs, on the machines that they had."""
+def resume(names: Sequence[str], on: Sequence[str], seconds: int | None, *, as_json: bool) -> int:
+    """Goes on with runs, on the machines that they had. ``seconds``: the longest that they may run."""
     out = Console(highlight=False, soft_wrap=True)
     for name in names:
         run = runs.find(name, on)
@@ -257,7 +257,7 @@ def resume(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
             raise CausewayError(
                 f"{name}: {ending[0].name} on {ending[0].host} is still ending; try again soon"
             )
-        kept = runs.go_on(run, waits=True)
+        kept = runs.go_on(run, seconds, waits=True)
         how = "from its last checkpoint" if kept else "from the beginning: it has no whole checkpoint"
         if not as_json:
             out.print(f"{name} goes on {how}: causeway logs -f {name}")

@@ -14,7 +14,7 @@ from rich.text import Text
 from causeway import local_recording as recording
 from causeway.commands.failure import show_failure
 from causeway.commands.packing import Packed, pack, write
-from causeway.job import Job, seeded
+from causeway.job import Job, seeded, timed
 from causeway.jobfile import LoadedJob, check_shared_code
 from causeway.local import Ended, code_of, find_here, new_folder, record_of, run_here, submit_here
 from causeway.units import format_duration
@@ -41,10 +41,12 @@ def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
     return _run(out, job, workers, folder, as_json=as_json)
 
 
-def resume_local(name: str, *, as_json: bool) -> int:
-    """Goes on with a run of this machine, from its newest whole checkpoint; returns the exit code."""
+def resume_local(name: str, seconds: int | None, *, as_json: bool) -> int:
+    """Goes on with a run of this machine, from its newest whole checkpoint; returns the exit code.
+    ``seconds``: the longest that it may run, in place of the job's ``time``."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     folder, job = find_here(name)
+    job = timed(job, seconds)
     return _run(out, job, workers_of(job), folder, as_json=as_json)
 
 

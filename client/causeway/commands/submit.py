@@ -32,7 +32,7 @@ from causeway.commands.run import show_plan
 from causeway.commands.wait import wait_for
 from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
-from causeway.job import Job, seeded
+from causeway.job import Job, seeded, timed
 from causeway.jobfile import LoadedJob, load
 from causeway.overview import OfCluster
 from causeway.units import format_duration, format_size
@@ -306,8 +306,9 @@ def rerun(name: str, group: str | None, *, exact: bool, as_json: bool, detach: b
     )
 
 
-def go_on(cluster: Cluster, before: Run, *, yes: bool) -> str:
-    """Submits a run that goes on with the checkpoints of one that never starts again; returns its name."""
+def go_on(cluster: Cluster, before: Run, seconds: int | None, *, yes: bool) -> str:
+    """Submits a run that goes on with the checkpoints of one that never starts again; returns its name.
+    ``seconds``: the longest that it may run, in place of the job's ``time``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     continues = (before.name, *before.continues)
     store = Store(cluster, before.namespace)
@@ -317,7 +318,8 @@ def go_on(cluster: Cluster, before: Run, *, yes: bool) -> str:
         raise CausewayError(
             f"{before.name} has left no checkpoint; causeway rerun {before.name} starts it from the beginning"
         )
-    return _submit_again(out, cluster, before, Job.model_validate(before.job), continues, yes=yes)
+    job = timed(Job.model_validate(before.job), seconds)
+    return _submit_again(out, cluster, before, job, continues, yes=yes)
 
 
 def _submit_again(

@@ -157,13 +157,20 @@ def stop(names: Sequence[str], group: str | None, *, as_json: bool) -> int:
     return _activate(names, group, active=False, as_json=as_json)
 
 
-def resume(names: Sequence[str], group: str | None, *, as_json: bool, yes: bool) -> int:
-    """Put stopped runs back into their queue. Of one that never starts again, submit one that goes on."""
-    return _activate(names, group, active=True, as_json=as_json, yes=yes)
+def resume(names: Sequence[str], group: str | None, seconds: int | None, *, as_json: bool, yes: bool) -> int:
+    """Put stopped runs back into their queue. Of one that never starts again, submit one that goes on, for
+    ``seconds`` at most."""
+    return _activate(names, group, seconds, active=True, as_json=as_json, yes=yes)
 
 
 def _activate(
-    names: Sequence[str], group: str | None, *, active: bool, as_json: bool, yes: bool = False
+    names: Sequence[str],
+    group: str | None,
+    seconds: int | None = None,
+    *,
+    active: bool,
+    as_json: bool,
+    yes: bool = False,
 ) -> int:
     """All that can be are; the others are said together. CausewayError."""
     from causeway.commands import submit
@@ -176,9 +183,9 @@ def _activate(
         try:
             run = runs.find(cluster, namespace, name, placed=False)
             if active:
-                _check_it_can_go_on(cluster, run)
+                _check_it_can_go_on(cluster, run, seconds)
             if active and run.state in runs.OVER:
-                successors[name] = submit.go_on(cluster, run, yes=yes)
+                successors[name] = submit.go_on(cluster, run, seconds, yes=yes)
                 changed[name] = True
             else:
                 changed[name] = runs.activate(cluster, run, active=active)
@@ -200,10 +207,13 @@ def _activate(
     return 0
 
 
-def _check_it_can_go_on(cluster: Cluster, run: Run) -> None:
-    """CausewayError for a run that is done, or whose code has expired."""
+def _check_it_can_go_on(cluster: Cluster, run: Run, seconds: int | None) -> None:
+    """CausewayError for a run that is done, whose code has expired, or that keeps its time."""
     from causeway.cluster.store import Store
 
+    if seconds is not None and run.state not in runs.OVER:
+        # Kueue took the time over when the run was submitted.
+        raise CausewayError(f"{run.name} is {run.state}; --time is for runs that timed out or failed")
     if run.state == "done":
         raise CausewayError(f"{run.name} is done; causeway rerun {run.name} starts it from the beginning")
     if run.code and not Store(cluster, run.namespace).keep_code(run.code):

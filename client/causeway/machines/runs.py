@@ -19,7 +19,7 @@ from typing import IO, Any
 from causeway import checkpoints
 from causeway.checkpoints import Part, Policy
 from causeway.errors import CausewayError
-from causeway.job import Job, written
+from causeway.job import Job, timed, written
 from causeway.machines import records, state
 from causeway.machines.placement import emptied, gpus_of, place, shortest_first, wanted
 from causeway.machines.ssh import Host, at_once, hosts_named, tried
@@ -244,11 +244,12 @@ def undo(run: Run) -> None:
     _abandon(run.name, _workers_on({each.name: each.host for each in run.workers}), start, remove=start == 1)
 
 
-def go_on(run: Run, *, waits: bool = False) -> bool:
-    """``resume`` on the machines that it had."""
+def go_on(run: Run, seconds: int | None = None, *, waits: bool = False) -> bool:
+    """``resume`` on the machines that it had. ``seconds``: the longest that it may run."""
     job, workers = job_of(run)
     machines = Machines(run.hosts, workers, job, 0)
-    return resume(run, machines, placed_for(workers, machines, waits=waits), job, waits=waits)
+    placed = placed_for(workers, machines, waits=waits)
+    return resume(run, machines, placed, timed(job, seconds), waits=waits)
 
 
 def again(run: Run, job: Job, given: Given) -> tuple[str, bool]:
