@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePosixPath
 
 SETTLED = 30
@@ -73,6 +73,8 @@ class Part:
     """Its place among those that its worker wrote in this start, from 1; clocks jump. 0 of older programs."""
     site: str = ""
     """Where its worker ran; empty where that is not known."""
+    seconds: float = 0.0
+    """What copying it took; 0 where that is not known."""
 
     @property
     def step(self) -> int:
@@ -106,7 +108,8 @@ class Part:
     def of(cls, text: str) -> Part:
         """ValueError, KeyError or TypeError for something else."""
         values = json.loads(text)
-        return cls(**{**values, "files": tuple(File(**each) for each in values["files"])})
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**known, "files": tuple(File(**each) for each in values["files"])})
 
 
 @dataclass(frozen=True)

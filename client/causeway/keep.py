@@ -23,6 +23,7 @@ the job's container has ended (Kubernetes, "Sidecar containers"), and has what i
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -38,7 +39,7 @@ from urllib.parse import urlsplit
 
 from causeway.checkpoints import Policy
 from causeway.runtime import PACKAGES
-from causeway.saving import Saver, alive_until
+from causeway.saving import SAVED, Saver, alive_until
 from causeway.segments import Sender, files_in
 from causeway.storage import Bucket, storage_of
 from causeway.tracking.record import Record
@@ -48,6 +49,8 @@ EVERY = 15.0
 """Seconds."""
 NOT_COPIED, COPIED = "causeway: not all is in the store yet: ", "causeway: it is in the store again"
 """What it says of what is not copied, and once that has passed; ``causeway why`` reads it."""
+_AGAIN = 300.0
+"""Seconds after which it says again what is not copied: other lines have come since."""
 EVERY_SERIES = 30.0
 """Of what is drawn over time."""
 _ASKED = 5.0
@@ -180,7 +183,7 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
         storage = storage_of(s3, environment["CAUSEWAY_KEPT"], volume)
         reported, site = folder / "output/metrics.jsonl", environment.get("CAUSEWAY_REGION", "")
         saver = Saver(folder / "checkpoints", storage, policy, worker, reported, site)
-        save = partial(_save, saver, folder / "output", tracked)
+        save = _Saving(saver, folder / "output", tracked)
         saving = threading.Thread(target=_follow, args=(folder, stopped, save, policy.every or EVERY))
         threads.append(saving)
     if tracked is not None:
@@ -214,10 +217,26 @@ def _record(environment: dict[str, str]) -> Record | None:
         return None
 
 
-def _save(saver: Saver, output: Path, tracked: Tracked | None, last: bool) -> None:
-    saver.save(alive_until(output / "ended.json") if last else time.time_ns())
-    if tracked is not None and saver.newest:
-        tracked.note_checkpoint(saver.newest)
+class _Saving:
+    """Copies checkpoints, and says the last one: to MLflow, and in a line for ``causeway ps``."""
+
+    def __init__(self, saver: Saver, output: Path, tracked: Tracked | None) -> None:
+        self._saver = saver
+        self._output = output
+        self._tracked = tracked
+        self._said = ""
+
+    def __call__(self, last: bool) -> None:
+        self._saver.save(alive_until(self._output / "ended.json") if last else time.time_ns())
+        newest = self._saver.newest
+        if newest is None or newest.id == self._said:
+            return
+        self._said = newest.id
+        about = {"name": newest.name, "bytes": newest.size, "seconds": newest.seconds}
+        line = json.dumps({**about, "at": newest.written / 1e9}, ensure_ascii=False)
+        print(f"{SAVED}{line}", file=sys.stderr, flush=True)
+        if self._tracked is not None:
+            self._tracked.note_checkpoint(newest.name)
 
 
 def _track(tracked: Tracked, saving: threading.Thread | None, last: bool) -> None:
@@ -231,7 +250,7 @@ def _follow(
     folder: Path, stopped: threading.Event, copy: Callable[[bool], None], every: float = EVERY
 ) -> None:
     """Copies all the time, and once more when the job's container has ended, until that has worked."""
-    said, due = "", time.monotonic() + every
+    said, at, due = "", 0.0, time.monotonic() + every
     while True:
         last = _wait(folder, stopped, due)
         try:
@@ -242,8 +261,8 @@ def _follow(
                 return
             said = ""
         except Exception as problem:
-            if str(problem) != said:
-                said = str(problem)
+            if str(problem) != said or time.monotonic() - at > _AGAIN:
+                said, at = str(problem), time.monotonic()
                 print(f"{NOT_COPIED}{said}", file=sys.stderr, flush=True)
         # After the end it goes on trying until the kubelet's patience ends.
         due = time.monotonic() + (2 if last else every)

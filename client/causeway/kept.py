@@ -8,6 +8,9 @@ from typing import Any
 
 from causeway.checkpoints import Checkpoint, Part, Policy, kept, whole
 
+_RATE = 100e6
+"""Bytes a second that a worker copies to the store, where nobody has measured it."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -17,6 +20,10 @@ class Row:
     step: int
     size: int
     """Bytes of all its parts."""
+    part_size: int
+    """Bytes of the largest part: what one worker copies."""
+    seconds: float
+    """What copying took the slowest worker; 0 if it is not known."""
     written: float
     """Seconds since the epoch."""
     site: str
@@ -60,10 +67,22 @@ def rows(parts: Sequence[Part], policy: Policy) -> list[Row]:
 
 def _row(parts: Sequence[Part], state: str) -> Row:
     first = parts[0]
-    written = max(part.written for part in parts) / 1e9
     return Row(
-        first.name, first.step, sum(part.size for part in parts), written, first.site, state, first.start
+        name=first.name,
+        step=first.step,
+        size=sum(part.size for part in parts),
+        part_size=max(part.size for part in parts),
+        seconds=max(part.seconds for part in parts),
+        written=max(part.written for part in parts) / 1e9,
+        site=first.site,
+        state=state,
+        start=first.start,
     )
+
+
+def copy_seconds(size: int, seconds: float = 0.0) -> float:
+    """How long a worker copies a checkpoint of ``size`` bytes: as long as it took, else a guess."""
+    return seconds or size / _RATE
 
 
 def newest(parts: Sequence[Part], policy: Policy) -> Row | None:

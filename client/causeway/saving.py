@@ -16,7 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -29,6 +29,9 @@ from causeway.storage import MANIFESTS, MissingError, Storage
 RESUMED = ".resumed.json"
 """Of the folder of checkpoints: what this start is, and what it resumes from. ``causeway.restoring`` writes
 it."""
+SAVED = "causeway: saved "
+"""What a line of the sidecar begins with that says its last checkpoint, for ``causeway ps``: JSON, ``name``,
+``bytes``, ``seconds`` of copying it, ``at``, when it was written."""
 _SENDING = ".sending"
 """Of the folder of checkpoints: the name of the one that is being read. ``causeway.checkpoint`` leaves it."""
 _SENT = ".sent"
@@ -100,9 +103,9 @@ class Saver:
             self._remove_obsolete(self._start)
 
     @property
-    def newest(self) -> str:
-        """The name of its last checkpoint in the storage; empty without one."""
-        return max(self._own, key=lambda part: part.order).name if self._own else ""
+    def newest(self) -> Part | None:
+        """Its part of the last checkpoint in the storage."""
+        return max(self._own, key=lambda part: part.order, default=None)
 
     def _next(self, alive: int | None) -> Entry | None:
         in_order = len(self._policy.workers) > 1
@@ -158,6 +161,7 @@ class Saver:
     def _send(self, entry: Entry, start: Start) -> bool:
         """Whether it is in the storage now: what is gone or was written to meanwhile is not."""
         self._storage.remove(self._unfinished)
+        began = time.monotonic()
         mark = self._folder / _SENDING
         mark.write_text(entry.name, encoding="utf-8")
         try:
@@ -177,6 +181,7 @@ class Saver:
             mark.unlink(missing_ok=True)
         if _entry(self._folder, entry.name) != entry:
             return False
+        part = replace(part, seconds=round(time.monotonic() - began, 3))
         part = checkpoints.measured(part, _reported(self._metrics))
         self._storage.write(_manifest(part), part.text().encode())
         self._own.append(part)

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -37,9 +38,10 @@ from causeway.checkpoints import (
     whole,
 )
 from causeway.cluster.copying import last_problem
+from causeway.cluster.saved import last_of
 from causeway.places import Place
 from causeway.restoring import restore
-from causeway.saving import Saver, look, parts_in
+from causeway.saving import SAVED, Saver, look, parts_in
 from causeway.storage import MANIFESTS, Folder, MissingError
 
 _WORKERS = ("worker-0", "worker-1", "worker-2")
@@ -516,7 +518,8 @@ def test_a_copier_that_is_killed_at_any_call_loses_nothing_and_leaves_nothing(
         assert {each.name for each in found} == {"step-3", "step-4", "step-5"}
         machines[0].killed()
         shutil.rmtree(folder)
-        return storage.objects
+        # All but how long copying took.
+        return {key: re.sub(rb'"seconds": [^,}]+', b"", data) for key, data in storage.objects.items()}
 
     undisturbed = run(-1)
     assert calls[0] > 20
@@ -598,3 +601,28 @@ def test_a_run_that_goes_on_with_another_takes_its_own_checkpoints_first(tmp_pat
     shutil.rmtree(folder)
     folder.mkdir()
     assert restore([own, before], policy, folder) == ["resumes from step-8"]
+
+
+def test_the_sidecar_says_each_checkpoint_once_and_ps_takes_the_last(tmp_path: Path) -> None:
+    folder, saver = saver_of(tmp_path, storage_in(tmp_path))
+    saving, said = keep._Saving(saver, tmp_path / "output", None), io.StringIO()
+    with redirect_stderr(said):
+        for step in (7, 8):
+            made(folder, f"step-{step}", 1000 + step)
+            for _ in range(2):
+                saving(last=False)
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 2
+    found = last_of("x-3", [*lines, f"{SAVED}cut of"])
+    assert found is not None
+    assert (found.run, found.name, found.size, found.at) == ("x-3", "step-8", len("weights"), 1008)
+    assert last_of("x-3", ["other"]) is None
+
+
+def test_a_manifest_of_a_newer_copier_is_read_and_of_an_older_one(tmp_path: Path) -> None:
+    """Who could not read it would take it for damaged, and remove it."""
+    written = json.loads(Part("worker-0", "step-1", 1, (File("step-1", 1, "x", 5),), seconds=3.5).text())
+    assert Part.of(json.dumps({**written, "new": 1})).seconds == 3.5
+    assert (
+        Part.of(json.dumps({name: written[name] for name in ("worker", "name", "start", "files")})).step == 1
+    )

@@ -41,6 +41,11 @@ def state(ada: Causeway, name: str) -> str:
     return str(yaml.safe_load(ada("why", name, "--json").out)["state"])
 
 
+def listed(ada: Causeway, name: str) -> Any:
+    """A row of ``ps``."""
+    return next(each for each in json.loads(ada("ps", "--json").out) if each.get("name") == name)
+
+
 def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(
     ada: Causeway, world: World, folder: Path
 ) -> None:
@@ -127,9 +132,17 @@ _SAVES_LONG = """
     [("ignores", _IGNORES, 6, "begun"), ("saves-long", _SAVES_LONG, 60, "begun after step-3")],
 )
 def test_a_program_that_ignores_sigterm_is_killed_and_one_that_saves_for_long_is_waited_for(
-    ada: Causeway, world: World, folder: Path, name: str, text: str, grace: int, after: str
+    ada: Causeway,
+    world: World,
+    folder: Path,
+    environment: Mapping[str, str],
+    name: str,
+    text: str,
+    grace: int,
+    after: str,
 ) -> None:
-    """Neither counts as a failure: nothing may be restarted here."""
+    """Neither counts as a failure: nothing may be restarted here. What was saved is listed, and how long that
+    took is known at the next submission."""
     program(folder, text)
     (folder / "job.yaml").write_text(
         f"name: {name}\nrun: python3 train.py\ngpus: 0\ncpus: 3\nrestarts: 0\ngrace: {grace}s\n"
@@ -144,6 +157,16 @@ def test_a_program_that_ignores_sigterm_is_killed_and_one_that_saves_for_long_is
         wait(lambda: state(ada, run) in ("running", "failed") and after in ada("logs", run).out)
         found = yaml.safe_load(ada("why", run, "--json").out)
         assert (found["state"], found["restarts"]) == ("running", 0)
+        if saves := after.partition("begun after ")[2]:
+            wait(lambda: (row := listed(ada, run)["saved"]) and row["name"] == saves)
+            assert f"{saves}, " in ada("ps").out
+            (seen,) = Path(environment["HOME"], ".cache/causeway/saved").rglob(run)
+            seen.write_text(json.dumps({**json.loads(seen.read_text()), "seconds": grace + 1}))
+            again = ada("run", "-d", "job.yaml")
+            assert f"{saves} of {run}" in again.err
+            ada("stop", f"{name}-2")
+        else:
+            assert listed(ada, run)["saved"] is None
         ada("stop", run)
         wait(lambda: state(ada, run) == "stopped")
 

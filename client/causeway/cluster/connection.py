@@ -125,9 +125,11 @@ class Cluster:
                 return None
             raise
 
-    def lines(self, path: str, **query: str) -> Iterator[str]:
-        """The lines of a text as they come: a log."""
-        answer = self._request("GET", path, query=query, headers=self._headers, stream=True)
+    def lines(self, path: str, patience: float | None = None, /, **query: str) -> Iterator[str]:
+        """The lines of a text as they come: a log. ``patience``: seconds until something has to come."""
+        answer = self._request(
+            "GET", path, query=query, headers=self._headers, stream=True, patience=patience
+        )
         rest = b""
         for chunk in answer.stream(1 << 16):
             *whole, rest = (rest + chunk).split(b"\n")

@@ -10,6 +10,7 @@ from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.fit import fits_of
 from causeway.cluster.prices import of_moving
 from causeway.cluster.runs import Run
+from causeway.cluster.saved import LINES, Saved, remember
 from causeway.cluster.store import Store, asked
 from causeway.errors import CausewayError
 from causeway.job import Job
@@ -17,9 +18,6 @@ from causeway.keep import COPIED, NOT_COPIED
 from causeway.kept import Row, newest
 from causeway.saving import parts_in
 from causeway.workers import policy_of, workers_of
-
-_LINES = "50"
-"""Of what the sidecar said: it says a problem once, and once that it is over."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,10 @@ def copying(cluster: Cluster, run: Run) -> Copying:
     with suppress(CausewayError), asked("look for checkpoints"):
         found = (parts_in(store.of_run(name, "checkpoints/")) for name in (run.name, *run.continues))
         saved = next(filter(None, (newest(parts, policy) for parts in found)), None)
+    if saved is not None:
+        remember(
+            cluster, run.namespace, Saved(run.name, saved.name, saved.part_size, saved.seconds, saved.written)
+        )
     moving: dict[str, float] = {}
     if saved and job.checkpoints.volume is None and run.state not in ("running", "done"):
         sites = {each.site for each in run.workers if each.site} or {
@@ -66,7 +68,7 @@ def copying(cluster: Cluster, run: Run) -> Copying:
 def _said(cluster: Cluster, run: Run, pod: str) -> str:
     path = f"/api/v1/namespaces/{run.namespace}/pods/{pod}/log"
     with suppress(RefusedError):
-        return last_problem(cluster.lines(path, container="keep", tailLines=_LINES))
+        return last_problem(cluster.lines(path, container="keep", tailLines=LINES))
     return ""
 
 

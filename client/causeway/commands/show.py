@@ -11,6 +11,7 @@ from rich.text import Text
 
 from causeway.commands.describing import coloured
 from causeway.job import Job, flat, written
+from causeway.kept import copy_seconds
 from causeway.overview import Known, source
 from causeway.series import Metric, Usage, finite, sparkline
 from causeway.units import format_duration, format_size
@@ -20,8 +21,6 @@ _WIDTH = 40
 _MOST = 12
 """Metrics, and 5 checkpoints, that are shown; all are in JSON."""
 _CHECKPOINTS = 5
-_RATE = 100e6
-"""Bytes a second that a worker copies to the store; what is said of it is a guess, and says so."""
 
 
 def show(name: str, group: str | None, *, local: bool, on: Sequence[str] | None, as_json: bool) -> int:
@@ -60,7 +59,7 @@ def lines(known: Known, *, now: float) -> Iterator[Text]:
         yield Text(f"    {each.name}  {format_size(each.size)}, {age} ago{f'  {values}' if values else ''}")
     if len(known.saved) > _CHECKPOINTS:
         yield Text(f"    and {len(known.saved) - _CHECKPOINTS} more")
-    if known.saved and (seconds := known.saved[0].largest_part / _RATE) > known.job.grace:
+    if known.saved and (seconds := copy_seconds(known.saved[0].largest_part)) > known.job.grace:
         took, grace = format_duration(seconds), format_duration(known.job.grace)
         longer = f"one is copied in {took} at 100 MB/s, longer than `grace` ({grace})"
         yield Text(f"    {longer}: what the run saves when it is stopped may be lost", style="yellow")

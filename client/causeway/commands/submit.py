@@ -22,6 +22,7 @@ from causeway.cluster.jobset import Repeated, Submission, jobset
 from causeway.cluster.offer import Machine, Offer, mounts_of
 from causeway.cluster.prices import Quote, hourly, quote
 from causeway.cluster.runs import Run, find, submit, submit_all
+from causeway.cluster.saved import recall
 from causeway.cluster.store import Store
 from causeway.code.source import NO_SOURCE, Source, source_of
 from causeway.commands.describing import gone
@@ -34,6 +35,7 @@ from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
 from causeway.job import Job, seeded, timed
 from causeway.jobfile import LoadedJob, load
+from causeway.kept import copy_seconds
 from causeway.overview import OfCluster
 from causeway.units import format_duration, format_size
 from causeway.workers import workers_of
@@ -413,8 +415,14 @@ def show_places(out: Console, fits: Sequence[Fit]) -> None:
 
 
 def show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
+    """What a run will find; and whether, as far as this program has seen, its grace suffices."""
     if line := before(cluster, namespace, job, fits):
         out.print(Text(f"  {'queue':<8} {line}"))
+    seen = recall(cluster, namespace, job.name) if job.checkpoints.sync is not False else None
+    if seen is not None and (took := copy_seconds(seen.size, seen.seconds)) > job.grace:
+        longer = f"{seen.name} of {seen.run} is copied in {format_duration(took)}, longer than `grace`"
+        lost = f"({format_duration(job.grace)}): what is saved when the run is stopped may be lost"
+        out.print(Text(f"  {'grace':<8} {longer} {lost}", style="yellow"))
 
 
 def quote_of(fits: Sequence[Fit]) -> Quote:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 _BETWEEN = "  "
-_GOES_FIRST = ("BY", "RESTARTS", "COST", "GPUS", "ON", "FOR")
+_GOES_FIRST = ("BY", "RESTARTS", "COST", "GPUS", "SAVED", "ON", "FOR")
 """Columns that are left out where a table is too wide, in that order."""
 _ENOUGH, _LEAST = 24, 8
 """Characters that a column keeps before others are left out, and at all."""

@@ -16,6 +16,7 @@ from rich.text import Text
 from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run, Trials, places
+from causeway.cluster.saved import Saved, last_saved
 from causeway.cluster.started import recalled, remember
 from causeway.commands.describing import code_of, counted, first, gone, jsonable, plain, state_of
 from causeway.commands.failure import show_failure
@@ -26,6 +27,8 @@ from causeway.units import format_duration
 _UTC = timezone.utc
 _EVERY = 2.0
 """Seconds between two looks of ``ps --watch``."""
+_SAVED_EVERY = 15.0
+"""Seconds between two looks for checkpoints."""
 _LEAST = 0.01
 """USD of a transfer that is worth a line."""
 
@@ -36,23 +39,31 @@ def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bo
     cluster = Cluster()
     namespace = cluster.namespace(group)
     found, counted_ = _listed(cluster, namespace, search)
+    saved = last_saved(cluster, found)
     if as_json:
         trials = [
             {"sweep": each.name, "namespace": namespace, "trials": dict(each.counts)} for each in counted_
         ]
-        print(json.dumps([*(plain(each) for each in found), *trials]))
+        listed = [
+            {**plain(each), "saved": saved[each.name].plain() if each.name in saved else None}
+            for each in found
+        ]
+        print(json.dumps([*listed, *trials]))
     out = Console(highlight=False)
     if not watch:
         if not as_json:
-            out.print(_table(out, found, counted_), soft_wrap=True)
+            out.print(_table(out, found, counted_, saved), soft_wrap=True)
         remember(cluster, found)
         return 0
     try:
-        with Live(_table(out, found, counted_, out.height - 2), console=out, auto_refresh=False) as live:
+        asked, rows = time.monotonic(), out.height - 2
+        with Live(_table(out, found, counted_, saved, rows), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(_EVERY)
-                listed = _listed(cluster, namespace, search)
-                live.update(_table(out, *listed, out.height - 2), refresh=True)
+                found, counted_ = _listed(cluster, namespace, search)
+                if time.monotonic() - asked >= _SAVED_EVERY:
+                    saved, asked = last_saved(cluster, found), time.monotonic()
+                live.update(_table(out, found, counted_, saved, rows), refresh=True)
     except KeyboardInterrupt:
         return 0
 
@@ -67,23 +78,37 @@ def _listed(cluster: Cluster, namespace: str, search: str | None) -> tuple[list[
 
 
 def _table(
-    out: Console, found: Sequence[Run], searches: Sequence[Trials], height: int | None = None
+    out: Console,
+    found: Sequence[Run],
+    searches: Sequence[Trials],
+    saved: Mapping[str, Saved],
+    height: int | None = None,
 ) -> RenderableType:
-    """``height``: how many rows of runs and searches there is room for."""
+    """``saved``: run → its last checkpoint. ``height``: how many rows of runs and searches there is room
+    for."""
     now = datetime.now(_UTC)
     rows: list[tuple[str | Text, ...]] = []
     for search in searches:
         listed = ", ".join(f"{count} {state}" for state, count in search.counts.items())
-        rows.append((search.name, "search", "", listed, "", "", "", search.person))
+        rows.append((search.name, "search", "", listed, "", "", "", "", search.person))
     rows += [
         (
             each.name, state_of(each, named=False), format_duration((now - each.since).total_seconds()),
-            counted(each.workers), str(each.restarts), places(each.workers),
+            counted(each.workers), str(each.restarts), _saved(saved.get(each.name), each, now),
+            places(each.workers),
             "" if each.cost is None else f"${each.cost:,.2f}", each.person,
         )
         for each in found
     ]  # fmt: skip
-    return table(out, ("RUN", "STATE", "FOR", "WORKERS", "RESTARTS", "ON", "COST", "BY"), rows[:height])
+    titles = ("RUN", "STATE", "FOR", "WORKERS", "RESTARTS", "SAVED", "ON", "COST", "BY")
+    return table(out, titles, rows[:height])
+
+
+def _saved(saved: Saved | None, run: Run, now: datetime) -> str:
+    """``step-1200, 4m``; empty of a run that is done."""
+    if saved is None or run.state == "done":
+        return ""
+    return f"{saved.name}, {format_duration(max(now.timestamp() - saved.at, 0))}"
 
 
 def why(name: str, group: str | None, *, as_json: bool) -> int:

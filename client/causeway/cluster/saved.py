@@ -1,0 +1,119 @@
+"""Last checkpoints of runs, as their sidecars say them, and as this program has seen them last.
+
+A sidecar's output is asked for, and not the store: that takes a session of AWS first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+from urllib3.exceptions import HTTPError
+
+from causeway.cluster.connection import Cluster
+from causeway.cluster.runs import Run, Worker, newest
+from causeway.errors import CausewayError
+from causeway.saving import SAVED
+
+LINES = "50"
+"""Of its output that are read. What is wrong it says every five minutes, checkpoints each 15 seconds."""
+_PATIENCE = 2.0
+"""Seconds that a pod's machine has to answer."""
+_AT_ONCE = 8
+_MOST = 24
+"""Runs that one command asks for."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that is in the store."""
+
+    run: str
+    name: str
+    size: int
+    """Bytes that one worker copied."""
+    seconds: float
+    """What that took; 0 if it is not known."""
+    at: float
+    """When it was written, in seconds since the epoch."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "bytes": self.size, "seconds": self.seconds, "written": self.at}
+
+
+def last_of(run: str, lines: Iterable[str]) -> Saved | None:
+    """The last checkpoint that a sidecar's output says; None for none."""
+    for line in reversed([*lines]):
+        if line.startswith(SAVED):
+            with suppress(KeyError, TypeError, ValueError):
+                said = json.loads(line.removeprefix(SAVED))
+                return Saved(
+                    run, str(said["name"]), int(said["bytes"]), float(said["seconds"]), float(said["at"])
+                )
+    return None
+
+
+def last_saved(cluster: Cluster, found: Sequence[Run]) -> dict[str, Saved]:
+    """Run → its last checkpoint: of the newest that run their sidecars are asked, of others it is what this
+    program saw."""
+    known = {run.name: seen for run in found if (seen := _read(_path(cluster, run.namespace, run.name)))}
+    asked = [(run, worker) for run in found if (worker := _first(run))][:_MOST]
+
+    def ask(run: Run, worker: Worker) -> Saved | None:
+        path = f"/api/v1/namespaces/{run.namespace}/pods/{worker.name}/log"
+        with suppress(CausewayError, HTTPError):
+            lines = cluster.lines(path, _PATIENCE, container="keep", tailLines=LINES)
+            return last_of(run.name, lines)
+        return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for (run, _), saved in zip(asked, pool.map(lambda each: ask(*each), asked), strict=True):
+            if saved is not None and saved != known.get(run.name):
+                known[run.name] = saved
+                remember(cluster, run.namespace, saved)
+    return known
+
+
+def _first(run: Run) -> Worker | None:
+    """The worker whose sidecar says checkpoints, of a run that copies some; as ``workers.ends_with`` has it,
+    which needs all of the job."""
+    if run.state != "running" or run.job.get("checkpoints", {}).get("sync") is False:
+        return None
+    running = [each for each in newest(run.workers) if each.state == "running" and each.rank == 0]
+    return min(running, key=lambda each: (each.role != "chief", each.role != "worker"), default=None)
+
+
+def remember(cluster: Cluster, namespace: str, saved: Saved) -> None:
+    """In the cache, where nothing is missed."""
+    path = _path(cluster, namespace, saved.run)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(saved)), encoding="utf-8")
+
+
+def recall(cluster: Cluster, namespace: str, base: str) -> Saved | None:
+    """The checkpoint that was seen last of runs of one name: ``resnet-3`` of ``resnet``. Nothing is asked
+    for."""
+    found = _path(cluster, namespace, base).parent.glob(f"{base}-*")
+    runs = [path for path in found if re.fullmatch(r"\d+", path.name.removeprefix(f"{base}-"))]
+    seen = filter(None, map(_read, runs))
+    return max(seen, key=lambda each: each.at, default=None)
+
+
+def _path(cluster: Cluster, namespace: str, run: str) -> Path:
+    return user_cache_path("causeway") / "saved" / cluster.offer.store.bucket / namespace / run
+
+
+def _read(path: Path) -> Saved | None:
+    try:
+        return Saved(**json.loads(path.read_bytes()))
+    except (OSError, TypeError, ValueError):
+        return None
