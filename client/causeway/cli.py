@@ -900,6 +900,7 @@ def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
 @click.option("-d", "--detach", is_flag=True, help="Start it, and do not wait.")
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
+@click.option("--local", is_flag=True, help="On this machine, without a cluster.")
 @_yes
 @_group
 @_on
@@ -910,6 +911,7 @@ def notebook(
     no_browser: bool,
     detach: bool,
     allow_secrets: bool,
+    local: bool,
     yes: bool,
     group: str | None,
     on: list[str],
@@ -923,17 +925,25 @@ def notebook(
     causeway notebook --gpus 1
     causeway notebook notebook-3                  one that goes on
     causeway notebook --on titan-01 --gpus 2      on a machine that ssh knows
+    causeway notebook --local                     on this one
     """
     from causeway.commands import notebook as notebooks
 
     shown: dict[str, Any] = {"port": port, "browser": not no_browser}
     if run is not None:
-        if _on_machines([run], on, group):
+        where = _where([run], local, on, group)
+        if where == "machines":
             sys.exit(notebooks.open_on(run, on, **shown))
+        if where == "here":
+            sys.exit(notebooks.open_here(run, **shown))
         sys.exit(notebooks.open_in_cluster(run, group, **shown))
+    if local and (on or group):
+        raise click.UsageError("--local is this machine: without --group and --on")
     options = {name: value for name, value in fields.items() if value is not None}
     options |= {"group": group} if group else {}
     begun = {**shown, "detach": detach, "allow_secrets": allow_secrets}
+    if local:
+        sys.exit(notebooks.start_here(options, idle, **begun))
     if on:
         sys.exit(notebooks.start_on({**options, "on": on}, idle, **begun))
     sys.exit(notebooks.start_in_cluster(options, idle, **begun, yes=yes))

@@ -9,7 +9,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -20,7 +19,7 @@ from causeway.errors import CausewayError
 from causeway.job import Job
 from causeway.jobfile import of_trial
 from causeway.local import first_failed, is_running, record_of, runs_root, submit_here
-from causeway.local_trial import PID
+from causeway.local_process import PID, launch
 from causeway.places import Place
 from causeway.search.fields import plain
 from causeway.sweep_files import ARCHIVE, FileBench, failure_of, found_in, search_record
@@ -84,11 +83,7 @@ class LocalBench(FileBench):
                     submit_here(job, archive, record["code"], run, given)
             else:
                 submit_here(job, None, "", run, given)
-        with (run / "output.log").open("ab") as log:
-            self._processes[row.number] = subprocess.Popen(
-                [sys.executable, "-m", "causeway.local_trial", str(run)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+        self._processes[row.number] = launch(run)
         if row.state != "running":
             self._note(row, state="running")
 

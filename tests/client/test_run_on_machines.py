@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from client.jupyter import JUPYTER, asked, need_jupyter
+from client.jupyter import asked, notebook, python_with_jupyter
 from client.process import SYSTEM_PYTHON, Causeway, Finished, need_torch, program, until
 from client.ssh_hosts import ADDRESSES, USERS, Lab, labs
 from client.terminals import Terminal
@@ -504,48 +504,15 @@ def test_a_shell_ends_with_its_run(ada: Causeway, folder: Path) -> None:
     assert ada("shell", run, "--worker", "worker-7", "--", "true").code == 1
 
 
-_PYTHON = """#!/bin/sh
-# The virtual environment's own Python may be in a folder of root's.
-export PYTHONPATH="$PYTHONPATH:{0}" JUPYTERLAB_DIR={1}/share/jupyter/lab JUPYTER_PATH={1}/share/jupyter
-exec /usr/bin/python3 "$@"
-"""
-
-
-@contextmanager
-def notebook(folder: Path, ada: Causeway, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """``causeway notebook`` while it runs, and the address that it says."""
-    with ExitStack() as stack:
-        (port,) = stack.enter_context(reserved(1))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "causeway", "notebook", *words, "--no-browser", f"--port={port}"],
-            cwd=folder, env=ada.environment, stderr=subprocess.PIPE, text=True,  # type: ignore[attr-defined]
-        )  # fmt: skip
-        assert process.stderr is not None
-        stack.enter_context(process.stderr)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        shown = ""
-        for line in process.stderr:
-            shown += line
-            if line.startswith("http"):
-                yield line.split()[0], process
-                return
-        raise AssertionError(shown)
-
-
 def test_a_notebook_on_leased_gpus_wants_its_token_goes_on_and_ends_when_idle(
     lab: Lab, ada: Causeway, bob: Causeway, folder: Path
 ) -> None:
-    packages = need_jupyter()
     home = lab["titan-01"].home("ada")
-    own = home / ".local/bin/python3"
-    own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text(_PYTHON.format(packages, JUPYTER))
-    own.chmod(0o755)
+    own, laptop = python_with_jupyter(home / ".local/bin"), ada.environment  # type: ignore[attr-defined]
     (home / "mine.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     assert lab["titan-01"].run("chown -R ada: /home/ada/.local /home/ada/mine.ipynb").returncode == 0
     try:
-        with notebook(folder, ada, "--on", "titan-01", "--idle", "20s") as (url, process):
+        with notebook(folder, laptop, "--on", "titan-01", "--idle", "20s") as (url, process):
             token = urlsplit(url).query.partition("token=")[2]
             assert "mine.ipynb" in [each["name"] for each in asked(url, "contents", token)[1]["content"]]
             assert asked(url, "contents", "another")[0] == 403
@@ -557,7 +524,7 @@ def test_a_notebook_on_leased_gpus_wants_its_token_goes_on_and_ends_when_idle(
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
         assert state(ada, "notebook-on-1")["state"] == "running"
-        with notebook(folder, ada, "notebook-on-1") as (again, process):
+        with notebook(folder, laptop, "notebook-on-1") as (again, process):
             assert urlsplit(again).query == urlsplit(url).query
             # Its kernel does nothing, and then nobody has one.
             assert process.wait(240) == 0

@@ -1,4 +1,4 @@
-"""``notebook``: JupyterLab on GPUs, of the cluster or of a machine that ssh knows, at a port of this one.
+"""``notebook``: JupyterLab in the cluster, or on a machine that ssh knows, at a port of this one; or here.
 
 It listens at the loopback address over there, and wants a token that this program draws. It ends when no
 kernel has run anything for ``idle``: a kernel that computes is not idle, an open page is not use.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import socket
 import threading
 import time
 import urllib.error
@@ -28,8 +29,9 @@ from causeway.units import parse_duration
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Below those that Linux gives to outgoing connections."""
 _TRY = 0.5
+_BEGINS = 0.05
 _LOOK = 3.0
-"""Seconds between two looks at the run while the page does not answer, and after."""
+"""Seconds between two looks: while the page does not answer, while a process begins, and at the run."""
 _NO_JUPYTER = "jupyterlab is not installed here: use an --image that has it, or --python with jupyterlab"
 _SCRIPT = """\
 has='import importlib.util, sys; sys.exit(importlib.util.find_spec("jupyterlab") is None)'
@@ -52,6 +54,11 @@ class Notebook:
     port: int
     """Over there."""
     token: str
+    local: bool = False
+
+    def command(self, verb: str) -> str:
+        """What a person writes."""
+        return f"causeway {verb} {'--local ' if self.local else ''}{self.run}"
 
 
 def fields(options: Mapping[str, Any], idle: str) -> dict[str, Any]:
@@ -73,10 +80,10 @@ def fields(options: Mapping[str, Any], idle: str) -> dict[str, Any]:
     }
 
 
-def of_run(run: str, job: Job) -> Notebook:
+def of_run(run: str, job: Job, *, local: bool = False) -> Notebook:
     """CausewayError for a run that is none."""
     try:
-        return Notebook(run, int(job.env["JUPYTER_PORT"]), job.env["JUPYTER_TOKEN"])
+        return Notebook(run, int(job.env["JUPYTER_PORT"]), job.env["JUPYTER_TOKEN"], local)
     except (KeyError, ValueError):
         raise CausewayError(f"{run} is not a notebook; causeway notebook starts one") from None
 
@@ -98,7 +105,7 @@ def start_in_cluster(
     job = {**fields(options, idle), "restarts": 0}
     _, _, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
     if detach:
-        return _detached(out, name)
+        return _detached(out, Notebook(name, 0, ""))
     return open_in_cluster(name, options.get("group"), port=port, browser=browser)
 
 
@@ -141,7 +148,7 @@ def start_on(
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     name, _ = start(out, load(None, fields(options, idle), {}), allow_secrets=allow_secrets)
     if detach:
-        return _detached(out, name)
+        return _detached(out, Notebook(name, 0, ""))
     return open_on(name, (), port=port, browser=browser)
 
 
@@ -168,8 +175,52 @@ def open_on(name: str, on: Sequence[str], *, port: int, browser: bool) -> int:
     )
 
 
-def _detached(out: Console, name: str) -> int:
-    out.print(f"  causeway notebook {name} opens it; causeway stop {name}")
+def start_here(
+    options: Mapping[str, Any], idle: str, *, port: int, detach: bool, browser: bool, allow_secrets: bool
+) -> int:
+    """A new one on this machine, which outlives this process."""
+    from causeway.commands.run import submitted_here
+    from causeway.jobfile import load
+    from causeway.local import is_running
+    from causeway.local_process import launch
+
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    folder, job, _ = submitted_here(out, load(None, fields(options, idle), {}), allow_secrets=allow_secrets)
+    process = launch(folder)
+    while process.poll() is None and not is_running(folder):
+        time.sleep(_BEGINS)
+    if detach:
+        return _detached(out, of_run(folder.name, job, local=True))
+    return open_here(folder.name, port=port, browser=browser)
+
+
+def open_here(name: str, *, port: int, browser: bool) -> int:
+    """One of this machine, until Ctrl-C or its end."""
+    from causeway.cluster.forwarding import serve
+    from causeway.local import find_here, record_of, state_here
+
+    folder, job = find_here(name)
+    there = of_run(name, job, local=True)
+
+    def state() -> str:
+        return state_here(folder, record_of(folder))
+
+    if (now := state()) != "running":
+        raise CausewayError(f"{name} {now}; {there.command('why')}")
+    return _show(
+        Console(stderr=True, highlight=False, soft_wrap=True),
+        there,
+        port,
+        browser=browser,
+        state=state,
+        serve=lambda opened, failed: serve(
+            lambda: socket.create_connection(("127.0.0.1", there.port)), port, opened=opened, failed=failed
+        ),
+    )
+
+
+def _detached(out: Console, there: Notebook) -> int:
+    out.print(f"  {there.command('notebook')} opens it; {there.command('stop')}")
     return 0
 
 
@@ -215,10 +266,10 @@ def _show(
     with suppress(KeyboardInterrupt):
         serve(threading.Thread(target=watch, daemon=True).start, failed)
     if not ended.is_set():
-        out.print(f"{there.run} goes on: causeway notebook {there.run}; causeway stop {there.run}")
+        out.print(f"{there.run} goes on: {there.command('notebook')}; {there.command('stop')}")
         return 0
     if last[0] not in ("done", "stopped"):
-        raise CausewayError(f"{there.run} {last[0]}; causeway why {there.run}")
+        raise CausewayError(f"{there.run} {last[0]}; {there.command('why')}")
     out.print(f"{there.run} {last[0]}")
     return 0
 

@@ -26,6 +26,14 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
     """Runs a job on this machine; returns the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    folder, job, workers = submitted_here(out, loaded, allow_secrets=allow_secrets)
+    return _run(out, job, workers, folder, as_json=as_json)
+
+
+def submitted_here(
+    out: Console, loaded: LoadedJob, *, allow_secrets: bool
+) -> tuple[Path, Job, Sequence[Workers]]:
+    """A new run of this machine, that has not begun."""
     loaded.one_task()
     check_shared_code(loaded)
     job = seeded(loaded.job)
@@ -38,7 +46,7 @@ def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
         show_plan(out, loaded, workers, packed)
         submit_here(job, archive if packed.digest else None, packed.digest, folder, loaded.parameters)
         recording.note_source(folder, packed.root)
-    return _run(out, job, workers, folder, as_json=as_json)
+    return folder, job, workers
 
 
 def resume_local(name: str, seconds: int | None, *, as_json: bool) -> int:

@@ -1,12 +1,14 @@
-"""A trial of a search on this machine: a run in a process of its own, which outlives the search's.
+"""A run of this machine in a process of its own, which outlives the one that began it: a trial of a search, a
+notebook.
 
-``python -m causeway.local_trial FOLDER``. Asked to end (SIGTERM) it stops the run, which may be resumed.
+``python -m causeway.local_process FOLDER``. Asked to end (SIGTERM) it stops the run, which may be resumed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +18,15 @@ from causeway.workers import workers_of
 
 PID = "pid"
 """Of the run's folder: a file with the number of the process."""
+
+
+def launch(folder: Path) -> subprocess.Popen[bytes]:
+    """Starts the process of a run that was submitted."""
+    with (folder / "output.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", __name__, str(folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
 
 
 def main(folder: Path) -> int:
