@@ -4,17 +4,17 @@ asked for in them, loop by loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
-from autoscaler.make import GI, GPU_TAINT, NOW, config, group, instance, pod, shape, snapshot, state
+from autoscaler.make import GI, GPU_TAINT, NOW, changed, config, group, instance, pod, shape, snapshot, state
 
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import SetDesired
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.observed.snapshot import GPU, PODS, Pod
+from infra.autoscaler.observed.snapshot import GPU, PODS, Instance, Pod, Snapshot
 
 _SMALL: Final = MachineType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p")
 
@@ -50,23 +50,30 @@ def world(seed: int) -> tuple[Config, list[Pod], dict[str, int]]:
     return config(*groups), waiting, {each.name: chance.choice((0, 0, 1, 2, 5)) for each in groups}
 
 
+def seen(of: Config, waiting: list[Pod], sizes: Mapping[str, int], at: float = NOW) -> Snapshot:
+    """Pods that wait, and so many machines of each group that boot."""
+    groups = [state(each, sizes[each.name], _booting(each, sizes[each.name])) for each in of.groups]
+    return snapshot([], waiting, groups, at=at)
+
+
+def _booting(of: Group, count: int) -> list[Instance]:
+    more: dict[str, Any] = {"zone": of.zones[0], "lifecycle": "Pending", "launched": NOW - 60}
+    return [instance(of, number, **more) for number in range(1, count + 1)]
+
+
 def bought(
-    of: Config, waiting: list[Pod], sizes: dict[str, int], loops: Iterable[int] = range(20)
+    of: Config, waiting: list[Pod], sizes: Mapping[str, int], loops: Iterable[int] = range(20)
 ) -> list[dict[str, int]]:
     """Group → its new size, for each of these loops; what is asked for boots, and never is up."""
     memory, found = Memory(), []
+    there: Snapshot | None = None
     for loop in loops:
         now = NOW + 10 * loop
-        groups = []
-        for each in of.groups:
-            boots = [
-                instance(each, n, zone=each.zones[0], lifecycle="Pending", launched=NOW - 60)
-                for n in range(1, sizes[each.name] + 1)
-            ]
-            groups.append(state(each, sizes[each.name], boots))
-        decision = decide(snapshot([], waiting, groups, at=now), memory, of, now)
+        there = changed(there, at=now) if there is not None else seen(of, waiting, sizes, now)
+        decision = decide(there, memory, of, now)
         memory = decision.memory
         grown = {a.group: a.desired for a in decision.actions if isinstance(a, SetDesired)}
-        sizes = {**sizes, **grown}
+        if grown:
+            sizes, there = {**sizes, **grown}, None
         found.append(grown)
     return found

@@ -331,7 +331,8 @@ class Packer:
             some = counts > 0
             self.matrix.place(kind, rows[some], counts[some])
             return int(counts.sum())
-        while placed < n:
+        # What does not fill a machine may be had for less elsewhere.
+        while placed < n and (not placed or n - placed >= offer.each):
             steps = self.choose.fillers(kind, group, templates)
             if steps >= room:
                 break

@@ -12,6 +12,7 @@ import numpy as np
 from infra.autoscaler.observed.cluster_state import ClusterState
 from infra.autoscaler.observed.node_affinity import holds_term
 from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.placement import spread
 from infra.autoscaler.placement.capacity import Capacity
 from infra.autoscaler.placement.demand import Kind
 from infra.autoscaler.placement.node_matrix import NEW, Flags, Ints, NodeMatrix, Put
@@ -156,9 +157,14 @@ class Expander:
             groups = choice.groups[same]
             holds = choice.holds[same] if cap is None else np.minimum(choice.holds[same], cap)
             machines = -(-n // holds)
+            first = np.zeros(len(groups))
             extra = np.zeros(len(groups))
             for at in np.nonzero(self.capacity.several[groups])[0].tolist():
-                extra[at] = self.fillers(kind, int(groups[at]), templates)
+                group = int(groups[at])
+                first[at] = extra[at] = self.fillers(kind, group, templates)
+                # Pods that are spread over zones use those that come up in other ones as well.
+                if machines[at] > 1 and not spread.counting(kind):
+                    extra[at] = self.fillers(kind, group, templates, int(machines[at]))
             cost = (machines + extra) * self.price[groups]
             idle = machines * self.matrix.group_cards[groups] - n * kind.gpus
             while True:
@@ -170,7 +176,7 @@ class Expander:
                     equal = equal[worth[equal] == worth[equal].min()]
                 at = int(equal[0])
                 group = int(groups[at])
-                if self.capacity.room(group) > extra[at]:
+                if self.capacity.room(group) > first[at]:
                     return Offer(group, int(rank), int(holds[at]), float(cost[at]))
                 cost[at] = inf
             start = end
@@ -185,22 +191,10 @@ class Expander:
             zone for zone in (self.groups[group].group.zones or ("",)) if allowed[self.matrix.at[group, zone]]
         )
 
-    def fillers(self, kind: Kind, group: int, templates: Flags | None) -> float:
-        """How many machines would come up in other zones before one in the right place does."""
+    def fillers(self, kind: Kind, group: int, templates: Flags | None, machines: int = 1) -> float:
+        """How many machines would come up in other zones before so many in the right ones: `Zones.others`."""
         zones = self.capacity.zones[group]
-        if zones.single:
-            return 0
-        wanted = self.zones(kind, group, templates)
-        if zones.possible() <= wanted:
-            return 0
-        if not wanted & zones.possible():
-            return inf
-        for number, zone in enumerate(zones.ahead()):
-            if zone in wanted:
-                return number
-            if number > 2 * len(zones.zones) + 64:
-                break
-        return inf
+        return 0 if zones.single else zones.others(self.zones(kind, group, templates), machines)
 
     def openable(self, kind: Kind, scope: Scope) -> Flags:
         """Templates of which a machine could be opened for it now."""

@@ -4,7 +4,8 @@ Work goes to our own machines first, then to those that are there, on their way,
 their way, several plans are made: with them as they are, with work first that needs new ones, and as if none
 had been asked for yet. Each is looked at again with what it asks for on its way, until nothing more is asked
 for. The one that leaves less waiting, and then costs less in all, is taken. So a second loop asks for nothing
-more, and no more is asked for than a plan from nothing lacks.
+more, no more is asked for than a plan from nothing lacks, and no machine that would stay empty, but those
+that come up in other zones before one comes up in the right one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from infra.autoscaler.placement.scale_up_plan import Plan, Result
 
 _ROUNDS = 4
 """How often a plan is looked at again, once machines are asked for."""
+
+_MANY = 500
+"""Items beyond which another look takes more than it is worth: a second for some thousand."""
 
 _FAULTS = 20
 """How much work may fail us before the loop does."""
@@ -185,7 +189,27 @@ def _settled(view: ClusterState, plans: Callable[[ClusterState], list[Plan]]) ->
         found.append((last, asked))
         if asked == first.new:
             break  # The others ask for more from the start.
-    return min(found, key=lambda each: (bool(each[0].new), each[0].worth_of(each[1])))
+    last, asked = min(found, key=lambda each: (bool(each[0].new), each[0].worth_of(each[1])))
+    if len(last.results) > _MANY:
+        return last, asked
+    return _without_idle(view, plans, last, asked)
+
+
+def _without_idle(
+    view: ClusterState, plans: Callable[[ClusterState], list[Plan]], last: Plan, asked: Counter[int]
+) -> tuple[Plan, Counter[int]]:
+    """The same, without machines that stay empty once all of them are on their way, if all can be missed."""
+    for _ in range(_ROUNDS if +asked else 0):
+        best = plans(_grown(view, asked))[0]
+        fewer = asked - best.idle
+        if best.new or fewer == +asked:
+            break
+        found = plans(_grown(view, fewer))[0]
+        if found.new or found.worth_of({}) > last.worth_of({}):
+            break
+        found.known = tuple(group.coming for group in view.groups.values())
+        last, asked = found, fewer
+    return last, asked
 
 
 def _plans(

@@ -47,6 +47,20 @@ class Plan:
         return tier, name
 
     @property
+    def idle(self) -> Counter[int]:
+        """Group → units that come without an instance yet, and on which nothing is placed."""
+        matrix, packer = self.packer.matrix, self.packer
+        found = Counter(
+            int(matrix.group[row])
+            for row in range(packer.base)
+            if matrix.tier[row] == COMING and not matrix.holds[row]
+        )
+        used = {unit.name for unit in self.rows.values()}
+        for group, units in enumerate(packer.units):
+            found[group] += sum(unit.tier == COMING and unit.name not in used for unit in units)
+        return found
+
+    @property
     def left(self) -> bool:
         """Whether some of it has no place."""
         return any(each.count < each.item.count for each in self.results)

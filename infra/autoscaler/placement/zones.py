@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 from infra.autoscaler.observed.cluster_state import GroupView
 
@@ -47,6 +48,22 @@ class Zones:
             zone = min(self.zones, key=lambda each: counts[each])
             counts[zone] += 1
             yield zone
+
+    def others(self, wanted: frozenset[str], machines: int = 1) -> float:
+        """How many come up in other zones before so many do in these, or all that can; `inf` if none can."""
+        if self.possible() <= wanted:
+            return 0
+        right, wrong, since = 0, 0, 0
+        for zone in self.ahead():
+            if zone in wanted:
+                right, since = right + 1, 0
+                if right == machines:
+                    break
+            else:
+                wrong, since = wrong + 1, since + 1
+                if since > 2 * len(self.zones) + 64:
+                    return wrong - since if right else inf
+        return wrong
 
     def take(self) -> str:
         """One more machine: its zone."""

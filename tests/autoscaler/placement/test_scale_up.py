@@ -200,6 +200,15 @@ def test_07_a_zone_that_is_asked_for_is_waited_for() -> None:
     assert only(growth).outcome == "waits"
 
 
+def test_07_as_many_as_come_up_in_a_zone_within_the_limits() -> None:
+    """Of seven machines in three zones the second and the fifth are in zone b; the others wait."""
+    few = cpu_group(max=7)
+    asked = pods(6, cpu=15_000, selector=((ZONE, "us-west-2b"),))
+    growth = plan(snapshot(pods=asked, groups=[state(few)]), of=config(few))
+    assert growth.sizes == {few.name: 5}
+    assert outcomes(growth) == {"starting": 2, "waits": 4}
+
+
 def test_07_hosts_of_their_own() -> None:
     of = config(CPUS)
     asked = pods(5, labels={"app": "db"}, apart=(PodTerm(HOSTNAME, selector(app="db"), ("user-ada",)),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from math import inf
 
 import numpy as np
 from autoscaler.make import NOW, changed, cpu_group, group, pods, selector, snapshot, state
@@ -47,6 +48,17 @@ def test_zones_without_capacity_are_not_next() -> None:
 def test_what_is_known_comes_first() -> None:
     zones = Zones(_view(), [], known=(C, C))
     assert [zones.take() for _ in range(4)] == [C, C, A, B]
+
+
+def test_how_many_come_up_elsewhere() -> None:
+    zones = Zones(_view(), [])
+    assert zones.others(frozenset({B})) == 1
+    assert zones.others(frozenset({B}), 3) == 5
+    assert zones.others(frozenset({A, B, C}), 9) == 0
+    shut = Zones(_view(shut=frozenset({C})), [], known=(A, C))
+    assert shut.others(frozenset({C})) == 1
+    assert shut.others(frozenset({C}), 2) == 1, "no second one comes up there"
+    assert Zones(_view(shut=frozenset({C})), []).others(frozenset({C})) == inf
 
 
 def test_as_many_as_it_takes_until_zones_are_reached() -> None:
