@@ -18,13 +18,11 @@ from infra.autoscaler.decision import Notice
 from infra.autoscaler.launch_failures.status_messages import (
     BOOT,
     CAPACITY,
-    FOR_PEOPLE,
+    CLASSES,
     OTHER,
     SILENCE,
-    THROTTLING,
     UNFULFILLABLE,
-    WORDS,
-    ZONAL,
+    FailureClass,
     classify,
     zone_of,
 )
@@ -104,7 +102,7 @@ def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Lea
 
 def words(group: Group, bar: Backoff) -> str:
     """Why a group is left alone, and until when: ``us-west-2 has no capacity until 14:05 UTC``."""
-    why = WORDS.get(bar.code, WORDS[OTHER])
+    why = _class(bar.code).words
     if bar.code in (CAPACITY, UNFULFILLABLE):
         return f"{group.site} has {why} for {group.pool} until {backoff.clock(bar.until)}"
     return f"{group.pool} at {group.site}: {why}; tried again at {backoff.clock(bar.until)}"
@@ -210,25 +208,30 @@ def _silent(
 def _barred_by(
     failure: _Failure, group: Group, bars: Mapping[str, Backoff], config: Config
 ) -> Mapping[str, Backoff]:
-    """The bar that follows; none of throttling, where AWS tries again by itself."""
-    if failure.code == THROTTLING:
+    """The bar that follows, if any."""
+    scope = _class(failure.code).bars
+    if scope == "nothing":
         return {}
     zones = {*group.zones}
-    by_zone = failure.code in ZONAL and failure.zone in zones and len(zones) > 1
+    by_zone = scope == "zone" and failure.zone in zones and len(zones) > 1
     key = f"{group.name}/{failure.zone}" if by_zone else group.name
     return {key: backoff.after(bars.get(key), failure.code, failure.message, failure.when, config)}
 
 
 def _notice(group: Group, failure: _Failure, bars: Mapping[str, Backoff], now: float) -> Notice:
     bar = backoff.barred(group, bars, now)
-    why = WORDS.get(failure.code, WORDS[OTHER]) if failure.code != THROTTLING else "AWS throttles"
+    found = _class(failure.code)
     where = failure.zone or group.site
     then = "" if bar is None else f"; tried again at {backoff.clock(bar.until)}"
     return Notice(
         key=f"launch/{group.name}/{failure.code}",
-        level="error" if failure.code in FOR_PEOPLE else "warning",
-        text=f"{group.pool} in {where}: {why}{then}. {failure.message}",
+        level="error" if found.for_people else "warning",
+        text=f"{group.pool} in {where}: {found.words}{then}. {failure.message}",
     )
+
+
+def _class(code: str) -> FailureClass:
+    return CLASSES.get(code, CLASSES[OTHER])
 
 
 def _short(activity: Activity) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 
 from infra.autoscaler.backoff import clock
 from infra.autoscaler.decision import HoldFlavor
-from infra.autoscaler.launch_failures.status_messages import WORDS
+from infra.autoscaler.launch_failures.status_messages import words
 from infra.autoscaler.limits import standing
 from infra.autoscaler.observed.cluster_state import ClusterState, GroupView
 from infra.autoscaler.observed.snapshot import Flavor, Gang
@@ -53,7 +53,7 @@ def _full(group: GroupView) -> bool:
 def _barred(group: GroupView) -> str:
     bar = group.backoff
     assert bar is not None
-    return f"{group.group.site}: {WORDS.get(bar.code, 'machines do not start')} until {clock(bar.until)}"
+    return f"{group.group.site}: {words(bar.code)} until {clock(bar.until)}"
 
 
 def of(gang: Gang, flavors: Mapping[str, Flavor]) -> str:

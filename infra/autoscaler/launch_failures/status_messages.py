@@ -1,163 +1,287 @@
-"""What a launch failed for, out of the one sentence that an Auto Scaling group says of it.
+"""What a launch failed for, out of the one sentence that an Auto Scaling group says of it; what that bars.
 
-The sentences are EC2's own, see https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
-and https://docs.aws.amazon.com/autoscaling/ec2/userguide/CHAP_Troubleshooting.html. With a mixed-instances
-policy the error's code stands in front: ``Could not launch Spot Instances. UnfulfillableCapacity - …``.
+The sentences are those of "Troubleshoot Amazon EC2 Auto Scaling", its pages about launch failures, AMIs and
+launch templates (https://docs.aws.amazon.com/autoscaling/ec2/userguide/CHAP_Troubleshooting.html), and what
+groups have been seen to say; the codes are EC2's
+(https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html). With a mixed-instances policy the code
+stands in front: ``Could not launch Spot Instances. UnfulfillableCapacity - …``.
+
+No failure bars an instance type: a launch that failed has tried all types of its group. A quota bars the
+group that met it, and no other: machines with fewer vCPUs may still fit.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from infra.autoscaler.observed.snapshot import Activity
 
 CAPACITY: Final = "capacity"
 UNFULFILLABLE: Final = "unfulfillable"
-QUOTA: Final = "quota"
-SPOT_QUOTA: Final = "spot-quota"
-ADDRESSES: Final = "addresses"
-UNSUPPORTED: Final = "unsupported"
-VOLUMES: Final = "volumes"
-AUTHORISATION: Final = "authorisation"
-THROTTLING: Final = "throttling"
 OTHER: Final = "other"
 BOOT: Final = "boot"
 """No failure of AWS: a machine came, and did not join the cluster in time."""
 SILENCE: Final = "silence"
 """Neither a machine nor a failure came in time."""
 
-WORDS: Final[Mapping[str, str]] = {
-    CAPACITY: "no capacity",
-    UNFULFILLABLE: "no spot capacity",
-    QUOTA: "the account's quota is used up",
-    SPOT_QUOTA: "the account's spot quota is used up",
-    ADDRESSES: "its subnet has no free addresses",
-    UNSUPPORTED: "the instance type is not offered there",
-    VOLUMES: "the account's volumes are at their limit",
-    AUTHORISATION: "a permission is missing",
-    OTHER: "machines can't be launched",
-    BOOT: "machines do not join the cluster",
-    SILENCE: "machines do not come",
-}
-"""Why there are no machines, for people."""
 
-ZONAL: Final = frozenset({CAPACITY, UNFULFILLABLE, ADDRESSES, UNSUPPORTED})
-"""What may be otherwise in the next zone."""
-FOR_PEOPLE: Final = frozenset(
-    {QUOTA, SPOT_QUOTA, ADDRESSES, UNSUPPORTED, VOLUMES, AUTHORISATION, OTHER, BOOT}
-)
-"""What somebody has to put right: waiting does not."""
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """Launch failures with one cause."""
 
-_CODES: Final[Mapping[str, tuple[str, ...]]] = {
-    CAPACITY: (
-        "InsufficientInstanceCapacity",
-        "InsufficientCapacity",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InsufficientCapacityOnHost",
-        "ReservationCapacityExceeded",
-        "CapacityReservationExceeded",
-    ),
-    UNFULFILLABLE: ("UnfulfillableCapacity", "SpotMaxPriceTooLow", "BidFulfillmentBelowMinimum"),
-    QUOTA: (
-        "VcpuLimitExceeded",
-        "InstanceLimitExceeded",
-        "InstanceTypeLimitExceeded",
-        "ResourceLimitExceeded",
-        "ResourceCountExceeded",
-        "HostLimitExceeded",
-        "NetworkInterfaceLimitExceeded",
-    ),
-    SPOT_QUOTA: ("MaxSpotInstanceCountExceeded", "MaxSpotFleetRequestCountExceeded"),
-    ADDRESSES: (
-        "InsufficientFreeAddressesInSubnet",
-        "InsufficientAddressCapacity",
-        "AddressLimitExceeded",
-        "PrivateIpAddressLimitExceeded",
-        "InsufficientCidrBlocks",
-    ),
-    UNSUPPORTED: ("Unsupported", "UnsupportedOperation", "UnsupportedHostConfiguration"),
-    VOLUMES: ("VolumeLimitExceeded", "MaxIOPSLimitExceeded", "InsufficientVolumeCapacity"),
-    AUTHORISATION: (
-        "UnauthorizedOperation",
-        "AccessDenied",
-        "AccessDeniedException",
-        "AuthFailure",
-        "OptInRequired",
-        "Blocked",
-        "PendingVerification",
-        "InvalidKMSKey.InvalidState",
-        "ExpiredToken",
-        "InvalidClientTokenId",
-    ),
-    THROTTLING: (
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "RequestThrottled",
-        "TooManyRequestsException",
-        "EC2ThrottledException",
-    ),
-}
-"""EC2's error codes, without ``Client.`` and ``Server.``."""
-_BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
+    bars: Literal["zone", "group", "nothing"]
+    """What is left alone for a while: the zone, where the group has several; the group; or nothing, where AWS
+    tries again by itself."""
+    words: str
+    """Why there are no machines, for people."""
+    verdict: str
+    """The same of a group, in a sentence that begins with its name."""
+    for_people: bool = False
+    """Whether somebody has to put it right: waiting does not."""
+    codes: tuple[str, ...] = ()
+    """EC2's error codes, without ``Client.`` and ``Server.``; ``InvalidAMIID`` stands for
+    ``InvalidAMIID.NotFound`` as well."""
+    sentences: tuple[str, ...] = ()
+    """Regular expressions for messages without a code that is known."""
 
-_SENTENCES: Final[Mapping[str, tuple[str, ...]]] = {
-    SPOT_QUOTA: (
-        r"max spot instance count exceeded",
-        r"spot (?:instance|fleet|vcpu).{0,20} (?:count|quota|limit)",
+
+CLASSES: Final[Mapping[str, FailureClass]] = {
+    "spot-quota": FailureClass(
+        "group",
+        "the account's spot quota is used up",
+        "is over its spot quota",
+        for_people=True,
+        codes=("MaxSpotInstanceCountExceeded", "MaxSpotFleetRequestCountExceeded"),
+        sentences=(
+            r"max spot instance count exceeded",
+            r"spot (?:instance|fleet|vcpu).{0,20} (?:count|quota|limit)",
+        ),
     ),
-    QUOTA: (
-        r"vcpu (?:capacity than|limit)",
-        r"current instance limit",
-        r"your quota allows",
-        r"instance limit exceeded",
-        r"(?:quota|limit) for (?:maximum|the number of)",
-        r"maximum number of (?:network interfaces|instances|hosts)",
+    "quota": FailureClass(
+        "group",
+        "the account's quota is used up",
+        "is over its quota",
+        for_people=True,
+        codes=(
+            "VcpuLimitExceeded",
+            "InstanceLimitExceeded",
+            "InstanceTypeLimitExceeded",
+            "ResourceLimitExceeded",
+            "ResourceCountExceeded",
+            "RequestResourceCountExceeded",
+            "HostLimitExceeded",
+            "NetworkInterfaceLimitExceeded",
+            "AddressLimitExceeded",
+        ),
+        sentences=(
+            r"vcpu (?:capacity than|limit)",
+            r"current instance limit",
+            r"your quota allows",
+            r"instance limit exceeded",
+            r"(?:quota|limit) for (?:maximum|the number of)",
+            r"maximum number of (?:network interfaces|instances|hosts|addresses)",
+            r"instance\(?s?\)? (?:is|are) already running",
+        ),
     ),
-    ADDRESSES: (r"free (?:private )?(?:ip )?addresses", r"no (?:more )?(?:private )?(?:ip )?addresses"),
-    VOLUMES: (
-        r"volume limit",
-        r"volumes?\b.{0,60} exceed",
-        r"maximum number of volumes",
-        r"(?:iops|storage) limit",
+    "addresses": FailureClass(
+        "zone",
+        "its subnet has no free addresses",
+        "has no free addresses in its subnets",
+        for_people=True,
+        codes=("InsufficientFreeAddressesInSubnet", "InsufficientAddressCapacity", "InsufficientCidrBlocks"),
+        sentences=(r"free (?:private )?(?:ip )?addresses", r"no (?:more )?(?:private )?(?:ip )?addresses"),
     ),
-    UNFULFILLABLE: (
-        r"unable to fulfill? capacity",
-        r"no spot capacity",
-        r"spot request price",
-        r"no more unused capacity",
-        r"capacity-(?:oversubscribed|not-available)",
-        r"price-too-low",
+    "volumes": FailureClass(
+        "group",
+        "the account's volumes are at their limit",
+        "is over its quota of volumes",
+        for_people=True,
+        codes=("VolumeLimitExceeded", "MaxIOPSLimitExceeded"),
+        sentences=(
+            r"volume limit",
+            r"volumes?\b.{0,60} exceed",
+            r"maximum number of volumes",
+            r"(?:iops|storage) limit",
+        ),
     ),
-    CAPACITY: (
-        r"not have (?:sufficient|enough) .*capacity",
-        r"(?:insufficient|not enough|no available|out of) .{0,60}capacity",
-        r"reservation does not have",
+    "reservation": FailureClass(
+        "zone",
+        "its Capacity Block is not active yet",
+        "has a Capacity Block that is not active yet",
+        codes=("InvalidCapacityReservationState.PendingActivation",),
+        sentences=(r"capacity block.{0,80} is not active",),
     ),
-    UNSUPPORTED: (
-        r"is not supported in your requested",
-        r"configuration is (?:currently )?not supported",
-        r"not supported in (?:this|the) (?:region|availability zone|zone)",
+    UNFULFILLABLE: FailureClass(
+        "zone",
+        "no spot capacity",
+        "has no capacity",
+        codes=("UnfulfillableCapacity", "SpotMaxPriceTooLow", "BidFulfillmentBelowMinimum"),
+        sentences=(
+            r"unable to fulfill? capacity",
+            r"no spot capacity",
+            r"spot request price",
+            r"no more unused capacity",
+            r"capacity-(?:oversubscribed|not-available)",
+            r"price-too-low",
+        ),
     ),
-    AUTHORISATION: (
-        r"not authori[sz]ed",
-        r"unauthori[sz]ed",
-        r"access ?denied",
-        r"not have permission",
-        r"\bkms\b",
-        r"client error on launch",
-        r"account is currently blocked",
-        r"being (?:validated|verified)",
-        r"subscribe to this service",
+    CAPACITY: FailureClass(
+        "zone",
+        "no capacity",
+        "has no capacity",
+        codes=(
+            "InsufficientInstanceCapacity",
+            "InsufficientCapacity",
+            "InsufficientHostCapacity",
+            "InsufficientReservedInstanceCapacity",
+            "InsufficientReservedInstancesCapacity",
+            "InsufficientCapacityOnHost",
+            "InsufficientVolumeCapacity",
+            "ReservationCapacityExceeded",
+            "CapacityReservationExceeded",
+        ),
+        sentences=(
+            r"not have (?:sufficient|enough) .*capacity",
+            r"(?:insufficient|not enough|no available|out of) .{0,60}capacity",
+            r"reservation does not have",
+        ),
     ),
-    THROTTLING: (r"rate exceeded", r"request limit exceeded", r"throttl", r"too many requests"),
+    "zone": FailureClass(
+        "zone",
+        "the zone or its subnet is not there",
+        "may not start machines in its zones",
+        for_people=True,
+        codes=("InvalidZone", "InvalidAvailabilityZone", "InvalidSubnetID", "InvalidSubnet"),
+        sentences=(
+            r"availability zone is no longer supported",
+            r"invalid availability zone",
+            r"subnet id .{0,60}does not exist",
+        ),
+    ),
+    "unsupported": FailureClass(
+        "zone",
+        "the instance type is not offered there",
+        "does not offer these machines",
+        for_people=True,
+        codes=("Unsupported", "VolumeTypeNotAvailableInZone"),
+        sentences=(
+            r"is not supported in your requested",
+            r"configuration is (?:currently )?not supported",
+            r"not supported in (?:this|the) (?:region|availability zone|zone)",
+        ),
+    ),
+    "account": FailureClass(
+        "group",
+        "the AWS account may not start them: it is not subscribed, not verified, or blocked",
+        "may not start machines: the AWS account is not subscribed, not verified, or blocked",
+        for_people=True,
+        codes=("OptInRequired", "PendingVerification", "Blocked", "AccountDisabled"),
+        sentences=(
+            r"not subscribed to this service",
+            r"accept terms and subscribe",
+            r"account is currently blocked",
+            r"being (?:validated|verified)",
+            r"subscribe to this service",
+            r"not eligible for free tier",
+        ),
+    ),
+    "authorisation": FailureClass(
+        "group",
+        "a permission is missing",
+        "may not start machines",
+        for_people=True,
+        codes=(
+            "UnauthorizedOperation",
+            "AccessDenied",
+            "AccessDeniedException",
+            "AuthFailure",
+            "InvalidKMSKey",
+            "CustomerKeyHasBeenRevoked",
+            "ExpiredToken",
+            "InvalidClientTokenId",
+        ),
+        sentences=(
+            r"not authori[sz]ed",
+            r"unauthori[sz]ed",
+            r"access ?denied",
+            r"not have permission",
+            r"\bkms\b",
+            r"client error on launch",
+        ),
+    ),
+    "throttling": FailureClass(
+        "nothing",
+        "AWS throttles",
+        "is throttled",
+        codes=(
+            "RequestLimitExceeded",
+            "Throttling",
+            "ThrottlingException",
+            "RequestThrottled",
+            "TooManyRequestsException",
+            "EC2ThrottledException",
+        ),
+        sentences=(r"rate exceeded", r"request limit exceeded", r"throttl", r"too many requests"),
+    ),
+    "internal": FailureClass(
+        "zone",
+        "AWS has an internal error",
+        "meets an internal error of AWS",
+        codes=("ServerInternal", "InternalFailure", "RetryableError", "ServiceUnavailable", "Unavailable"),
+        sentences=(r"internal error on launch", r"an internal error has occurred"),
+    ),
+    "template": FailureClass(
+        "group",
+        "its launch template does not work",
+        "has a launch template that does not work",
+        for_people=True,
+        codes=(
+            "InvalidAMIID",
+            "InvalidSnapshot",
+            "InvalidGroup",
+            "InvalidKeyPair",
+            "InvalidBlockDeviceMapping",
+            "InvalidLaunchTemplateId",
+            "InvalidLaunchTemplateName",
+            "InvalidPlacementGroup",
+            "InvalidCapacityReservationId",
+            "EncryptedVolumesNotSupported",
+            "BootForVolumeTypeUnsupported",
+            "AttachmentLimitExceeded",
+            "PrivateIpAddressLimitExceeded",
+            "UnsupportedOperation",
+            "UnsupportedHostConfiguration",
+            "UnsupportedTenancy",
+        ),
+        sentences=(
+            r"(?:image id|ami id|security group|key pair|snapshot).{0,80}not exist",
+            r"(?:launch template|placement group).{0,80}not exist",
+            r"\bami .{0,40}is pending, and cannot be run",
+            r"invalid device name",
+            r"virtualname is invalid",
+            r"block device mappings? not supported",
+            r"placement groups may not be used",
+            r"does not match the architecture",
+            r"invalid iam instance profile",
+            r"invalidparameter",
+        ),
+    ),
+    OTHER: FailureClass("group", "machines can't be launched", "fails to start machines", for_people=True),
+    BOOT: FailureClass(
+        "group", "machines do not join the cluster", "fails to start machines", for_people=True
+    ),
+    SILENCE: FailureClass("group", "machines do not come", "fails to start machines"),
 }
-"""What the sentences have in common, the first that is found counts."""
+"""All of them. Of their sentences the first that is found counts."""
+
+_BY_CODE: Final = {code: kind for kind, each in CLASSES.items() for code in each.codes}
 _BY_SENTENCE: Final = tuple(
-    (re.compile("|".join(parts), re.IGNORECASE), kind) for kind, parts in _SENTENCES.items()
+    (re.compile("|".join(each.sentences), re.IGNORECASE), kind)
+    for kind, each in CLASSES.items()
+    if each.sentences
 )
 
 _CODE: Final = re.compile(r"\b(?:Client\.|Server\.)?([A-Z][A-Za-z0-9]{3,}(?:\.[A-Z][A-Za-z]+)?)(?=(?: -|:) )")
@@ -178,11 +302,17 @@ def classify(message: str, cause: str = "", code: str = "") -> str | None:
     if _MOVED.search(cause) and not _OURS.search(cause):
         return None
     given = code.removeprefix("Client.").removeprefix("Server.")
-    kind = next((_BY_CODE[each] for each in (given, *_CODE.findall(message)) if each in _BY_CODE), None)
+    named = (name for each in (given, *_CODE.findall(message)) for name in (each, each.partition(".")[0]))
+    kind = next((_BY_CODE[each] for each in named if each in _BY_CODE), None)
     if kind is None:
         return next((known for sentence, known in _BY_SENTENCE if sentence.search(message)), OTHER)
     # `InsufficientInstanceCapacity - There is no Spot capacity available that matches your request.`
     return UNFULFILLABLE if kind == CAPACITY and "no spot capacity" in message.lower() else kind
+
+
+def words(code: str, otherwise: str = "machines do not start") -> str:
+    """Why there are no machines, for people, of a class or another reason."""
+    return CLASSES[code].words if code in CLASSES else otherwise
 
 
 def zone_of(activity: Activity) -> str:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from infra.autoscaler.decision import Obstacle
+from infra.autoscaler.launch_failures.status_messages import CLASSES, OTHER
 from infra.autoscaler.observed.cluster_state import GroupView
 from infra.autoscaler.observed.node_affinity import ZONE, obstacle, shortage, somewhere
 from infra.autoscaler.observed.snapshot import DEVICES, Snapshot
 from infra.autoscaler.placement.bin_packing import Packer
 from infra.autoscaler.placement.demand import Item, Kind
-
-_FAILURES: Final[Mapping[str, str]] = {
-    "capacity": "has no capacity",
-    "unfulfillable": "has no capacity",
-    "quota": "is over its vCPU quota",
-    "spot-quota": "is over its spot quota",
-    "addresses": "has no free addresses in its subnets",
-    "unsupported": "does not offer these machines",
-    "volumes": "is over its quota of volumes",
-    "authorisation": "may not start machines",
-    "throttling": "is throttled",
-}
 
 
 def clock(at: float) -> str:
@@ -135,8 +123,8 @@ def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
     if "Launch" in view.state.suspended:
         return Obstacle(name, "may not launch: its process Launch is suspended")
     if view.backoff is not None:
-        words = _FAILURES.get(view.backoff.code, "fails to start machines")
-        return Obstacle(name, f"{words} until {clock(view.backoff.until)}", view.backoff.until)
+        found = CLASSES.get(view.backoff.code, CLASSES[OTHER])
+        return Obstacle(name, f"{found.verdict} until {clock(view.backoff.until)}", view.backoff.until)
     full = packer.capacity.ledger.full(name)
     if full is not None:
         return Obstacle(name, full.text)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from infra.autoscaler.config import Config
-from infra.autoscaler.launch_failures.status_messages import WORDS
+from infra.autoscaler.launch_failures.status_messages import words
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed import node_affinity
 from infra.autoscaler.observed.cluster_state import ClusterState, GroupView, Machine
@@ -134,7 +134,7 @@ def _no_capacity(view: ClusterState) -> list[dict[str, Any]]:
             "pool": each.group.pool,
             # That somebody keeps it from launching has no end that is known.
             "until": None if each.backoff.code == SUSPENDED else stamp(each.backoff.until),
-            "why": WORDS.get(each.backoff.code, "machines do not start"),
+            "why": words(each.backoff.code),
         }
         for each in sorted(view.groups.values(), key=lambda each: (each.group.site, each.group.pool))
         if each.backoff is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from msgspec.structs import replace
 
 from infra.autoscaler import backoff, memory
 from infra.autoscaler.config import Group
-from infra.autoscaler.launch_failures import detection, status_messages
+from infra.autoscaler.launch_failures import detection
+from infra.autoscaler.launch_failures.status_messages import CLASSES, zone_of
 from infra.autoscaler.memory import Backoff, Memory, Resize
 from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.snapshot import Activity, Snapshot
@@ -54,12 +56,27 @@ def learn(snapshot: Snapshot, known: Memory = ASKED, *groups: Group, now: float 
 SENTENCES = [
     line.split("\t") for line in Path(__file__).with_name("launch_failures.tsv").read_text().splitlines()
 ]
-"""Class and sentence, as scaling activities have had them."""
+"""Class, what it bars, and the sentence: AWS's own list, and what scaling activities have had beside it."""
 
 
-@pytest.mark.parametrize(("kind", "message"), SENTENCES)
-def test_13_sentences_of_aws_are_told_apart(kind: str, message: str) -> None:
+@pytest.mark.parametrize(("kind", "bars", "message"), SENTENCES)
+def test_13_sentences_of_aws_are_told_apart(kind: str, bars: str, message: str) -> None:
+    """By its class a zone, the group or nothing is left alone for five minutes at first."""
     assert detection.classify(message) == kind
+    zone = zone_of(make.failed(MANY, message, zone=MANY.zones[1]))
+    of = make.group("eu-west-1", zones=(MANY.zones[0], zone))
+    known = Memory(resizes={of.name: Resize(NOW - 30, 0, 4)})
+    found = learn(short(of, make.failed(of, message, zone=MANY.zones[1])), known, of)
+    keys = {"zone": [f"{of.name}/{zone}"], "group": [of.name], "nothing": []}
+    assert [*found.memory.backoffs] == keys[bars]
+    assert all(
+        (bar.code, bar.until - bar.last) == (kind, make.config().backoff_min)
+        for bar in found.memory.backoffs.values()
+    )
+    assert found.shrink == ({of.name: 1} if bars == "group" else {})
+    single = make.group("eu-west-1", zones=(zone,))
+    found = learn(short(single, make.failed(single, message, zone=zone)), known, single)
+    assert [*found.memory.backoffs] == ([single.name] if bars != "nothing" else [])
 
 
 @pytest.mark.parametrize(
@@ -83,9 +100,17 @@ def test_13_codes_of_ec2_are_told_apart(code: str, kind: str) -> None:
     assert detection.classify("", code=code) == kind
 
 
-def test_13_every_class_has_words() -> None:
-    kinds = {kind for kind, _ in SENTENCES} - {"throttling"}
-    assert kinds <= {*status_messages.WORDS}
+def test_13_every_class_has_sentences_here() -> None:
+    kinds = {kind: bars for kind, bars, _ in SENTENCES}
+    assert kinds == {kind: each.bars for kind, each in CLASSES.items() if kind not in ("boot", "silence")}
+
+
+def test_13_the_docs_say_what_each_class_bars() -> None:
+    text = (Path(__file__).parents[3] / "docs/autoscaler.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (zone|group|nothing) \| (yes|no) \|", text, re.MULTILINE)
+    assert sorted(rows) == sorted(
+        (kind, each.bars, "yes" if each.for_people else "no") for kind, each in CLASSES.items()
+    )
 
 
 # --- 14 -----------------------------------------------------------------------------------------------------

@@ -737,7 +737,7 @@ def test_what_is_said_where_nobody_has_capacity() -> None:
     assert verdict.outcome == "waits"
     assert verdict.text == (
         "waits for 8 x v100: us-west-2 has no capacity until 08:10 UTC, "
-        "us-east-1 is over its vCPU quota until 08:05 UTC, next try us-east-1 at 08:05 UTC"
+        "us-east-1 is over its quota until 08:05 UTC, next try us-east-1 at 08:05 UTC"
     )
     assert [each.until for each in verdict.obstacles] == [NOW + 600, NOW + 300]
 
