@@ -74,7 +74,7 @@ pools:
     image: gpu
     instance_types: [g5.12xlarge]
     taints: *gpu
-    regions: {us-west-2: {max: 2}, us-east-1: {max: 2}}
+    regions: {us-west-2: {max: 2}, us-east-1: {max: 3}}
   cpu: {image: cpu, instance_types: [m6i.xlarge], regions: {us-west-2: {max: 4}}}
 access:
   users:
@@ -111,7 +111,7 @@ class Chain:
         job: Object = yaml.safe_load(first_job())
         job["metadata"] = {"name": name, "namespace": MINE, **more.pop("metadata", {})}
         template = job["spec"]["template"]
-        template["metadata"] = {"annotations": {SECONDS: str(seconds)}}
+        template["metadata"] = {"annotations": {SECONDS: str(seconds), **more.pop("annotations", {})}}
         template["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
         template["spec"].update(more.pop("pod", {}))
         job["spec"].update(parallelism=pods, completions=pods, **more)
@@ -170,6 +170,11 @@ class Chain:
     def said(self, since: int = 0) -> list[Object]:
         """The autoscaler's log, from a line on."""
         return [json.loads(each) for each in self.log.read_text().splitlines()[since:] if each[:1] == "{"]
+
+    def answers(self, name: str, since: int = 0) -> list[str]:
+        """What the autoscaler has told the requests of a job."""
+        done = [each["action"] for each in self.said(since) if each["message"] == "Answer: done"]
+        return [each["condition"] for each in done if f"-{name}-" in each["name"]]
 
     def evictions(self, name: str) -> int:
         """How often Kueue took a job's place away."""
@@ -306,11 +311,22 @@ def test_work_that_selects_a_region_starts_there(chain: Chain) -> None:
 
 
 def test_a_gang_starts_in_one_region_or_not_at_all(chain: Chain) -> None:
-    """Three machines, of which the first region has two."""
-    chain.submit("gang", gpus=4, pods=2, completionMode="Indexed", seconds=3)
-    chain.until(lambda: chain.running("gang") == 2, "its start")
-    sites = [chain.born("fours", region) for region in ("us-west-2", "us-east-1")]
-    assert sorted(sites) == [0, 2]
+    """Of three machines the first region may have two: all three are the next one's. No region may have four:
+    none is started, unless the gang may run at several sites."""
+    gang: dict[str, Any] = {"gpus": 4, "completionMode": "Indexed", "seconds": 3}
+    chain.submit("gang", pods=3, **gang)
+    chain.until(lambda: chain.running("gang") == 3, "its start")
+    assert chain.where("gang") == {("fours", "us-east-1")}
+    assert chain.born("fours", "us-west-2") == 0
+    chain.until(lambda: not chain.machines("fours"), "the end of its machines")
+    begun = len(chain.log.read_text().splitlines())
+    chain.submit("wide", pods=4, **gang)
+    chain.until(lambda: "Failed" in chain.answers("wide", begun), "the answer that it fits nowhere")
+    chain.cluster.client.call("DELETE", f"{JOBS}/wide", body={"propagationPolicy": "Background"})
+    assert not [each for each in chain.said(begun) if each["message"] == "SetDesired: done"]
+    chain.submit("split", pods=4, annotations={"causeway.dev/gang-across": "sites"}, **gang)
+    chain.until(lambda: chain.running("split") == 4, "its start")
+    assert chain.where("split") == {("fours", "us-west-2"), ("fours", "us-east-1")}
 
 
 def test_pods_are_kept_out_of_pools_whose_machines_are_too_small(chain: Chain) -> None:
@@ -325,8 +341,8 @@ def test_higher_work_takes_the_place_of_lower_and_that_comes_back(chain: Chain) 
     busy: dict[str, Any] = {"completionMode": "Indexed", "pods": 2, "gpus": 4}
     low, high = {"kueue.x-k8s.io/priority-class": "low"}, {"kueue.x-k8s.io/priority-class": "high"}
     chain.submit("low-1", seconds=20, metadata={"labels": low}, **busy)
-    chain.submit("low-2", seconds=20, metadata={"labels": low}, **busy)
-    chain.until(lambda: chain.running("low-1") == chain.running("low-2") == 2, "four busy machines")
+    chain.submit("low-2", seconds=20, metadata={"labels": low}, **{**busy, "pods": 3})
+    chain.until(lambda: chain.running("low-1") + chain.running("low-2") == 5, "five busy machines")
     chain.submit("high", gpus=4, seconds=1, metadata={"labels": high})
     chain.until(lambda: chain.done("high"), "the end of the higher work")
     evicted = [name for name in ("low-1", "low-2") if chain.evictions(name)]
