@@ -139,9 +139,9 @@ class Expander:
     ) -> Offer | None:
         """The group to start machines of: by rank, what the batch costs, and the fewest cards unused."""
         choice = self.choice(kind)
-        if not len(choice.groups):
+        allowed = self.capacity.open()[choice.groups]
+        if not allowed.any():
             return None
-        allowed = np.ones(len(choice.groups), np.bool_)
         if templates is not None:
             some = np.zeros(len(self.groups), np.bool_)
             some[self.matrix.template_group[templates]] = True
