@@ -90,8 +90,8 @@ class GroupView:
     """Units asked for that have no instance yet."""
     backoff: Backoff | None = None
     """In force now: the group takes no new machines."""
-    closed_zones: frozenset[str] = frozenset()
-    """Zones in back-off."""
+    closed_zones: Mapping[str, Backoff] = field(default_factory=dict)
+    """Zones in back-off → why, and until when."""
 
 
 @dataclass(frozen=True, slots=True)

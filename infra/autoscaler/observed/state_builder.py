@@ -415,11 +415,11 @@ def _group(
     bar = backoff.barred(group, memory.backoffs, now)
     if bar is None and state is not None and (why := _still(state)) is not None:
         bar = Backoff(SUSPENDED, why, now, now, now + config.backoff_min, 1)
-    zones = frozenset(
-        zone
+    zones = {
+        zone: closed
         for zone in group.zones
-        if backoff.in_force(memory.backoffs, f"{group.name}/{zone}", now) is not None
-    )
+        if (closed := backoff.in_force(memory.backoffs, f"{group.name}/{zone}", now)) is not None
+    }
     present = 0
     if state is not None:
         # What AWS takes back is replaced by its group, which may have to wait until it is gone.

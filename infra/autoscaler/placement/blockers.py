@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from infra.autoscaler.decision import Obstacle
-from infra.autoscaler.launch_failures.status_messages import CLASSES, OTHER
+from infra.autoscaler.launch_failures.status_messages import CLASSES, OTHER, words
 from infra.autoscaler.observed.cluster_state import GroupView
 from infra.autoscaler.observed.node_affinity import ZONE, obstacle, shortage, somewhere
 from infra.autoscaler.observed.snapshot import DEVICES, Snapshot
@@ -129,5 +129,7 @@ def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
     if full is not None:
         return Obstacle(name, full.text)
     if view.closed_zones:
-        return Obstacle(name, f"has no capacity in {', '.join(sorted(view.closed_zones))}")
+        zones = [f"{zone} ({words(bar.code)})" for zone, bar in sorted(view.closed_zones.items())]
+        until = min(bar.until for bar in view.closed_zones.values())
+        return Obstacle(name, f"starts none in {', '.join(zones)} until {clock(until)}", until)
     return Obstacle(name, "has no place in a zone, or beside other pods, that its rules allow")

@@ -257,7 +257,7 @@ def test_a_group_is_barred_when_all_of_its_zones_are() -> None:
     first, *rest = bars
     part = view(snapshot, Memory(backoffs={key: bars[key] for key in rest}), config).groups[many.name]
     assert part.backoff is None
-    assert part.closed_zones == {*many.zones[1:]}
+    assert part.closed_zones == {zone: bars[f"{many.name}/{zone}"] for zone in many.zones[1:]}
     assert part.coming == 3
     whole = view(snapshot, Memory(backoffs=bars), config).groups[many.name]
     assert whole.backoff == bars[first]

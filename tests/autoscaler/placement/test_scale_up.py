@@ -750,9 +750,8 @@ def test_zones_without_capacity_are_not_counted_on() -> None:
     shut = snapshot(pods=pods(1, selector=((ZONE, "us-west-2a"),)), of=of)
     growth = plan(shut, of, memory)
     assert growth.sizes == {}
-    assert only(growth).text.startswith(
-        "waits for (1 cpu, 1Gi memory): research-us-west-2-cpu has no capacity in"
-    )
+    (obstacle,) = only(growth).obstacles
+    assert (obstacle.group, obstacle.until) == (CPUS.name, memory.backoffs[f"{CPUS.name}/us-west-2a"].until)
 
 
 def test_20_a_full_group_spills_over() -> None:

@@ -28,7 +28,8 @@ def _view(zones: tuple[str, ...] = (A, B, C), shut: frozenset[str] = frozenset()
     of = group(zones=zones)
     seen = snapshot(groups=[state(of)])
     built = state_builder.build(seen, Memory(), configured(of), NOW).groups[of.name]
-    return GroupView(built.group, built.state, built.template, 0, 0, closed_zones=shut)
+    bar = Backoff("capacity", "none", NOW, NOW, NOW + 300, 1)
+    return GroupView(built.group, built.state, built.template, 0, 0, closed_zones=dict.fromkeys(shut, bar))
 
 
 def test_the_emptiest_zone_is_next() -> None:
