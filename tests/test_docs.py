@@ -307,6 +307,16 @@ def test_the_code_that_walkthroughs_quote_is_the_code(page: Path) -> None:
         assert " ".join(line.strip() for line in block.splitlines()) in code, block
 
 
+def test_the_python_of_pages_compiles() -> None:
+    """``tests/client/test_frameworks.py`` runs that of docs/checkpoints.md."""
+    pages = {path: re.findall(r"^```python\n(.*?)^```$", path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+             for path in sorted((ROOT / "docs").glob("*.md"))}  # fmt: skip
+    assert len(pages[ROOT / "docs/checkpoints.md"]) == 5
+    for path, blocks in pages.items():
+        for block in blocks:
+            compile(block, str(path), "exec")
+
+
 def test_the_region_of_the_walkthrough_can_be_added_and_moves_nothing(tmp_path: Path) -> None:
     from infra.load import load
     from infra.resolve.cluster import resolve

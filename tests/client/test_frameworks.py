@@ -1,16 +1,18 @@
-"""Checkpoints of ``causeway run --local`` that real Lightning and Hugging Face Trainer write and load.
-
-As docs/checkpoints.md shows them; Keras is in ``test_tensorflow.py``.
+"""Checkpoints of ``causeway run --local`` that real frameworks write and load, and the examples of
+docs/checkpoints.md; Keras bit for bit is in ``test_tensorflow.py``.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from client.process import Causeway
 
-PYTHON = Path(__file__).parents[2] / ".venv-frameworks/bin/python"
+_ROOT = Path(__file__).parents[2]
+PYTHON, _KERAS = (_ROOT / f".venv-{name}/bin/python" for name in ("frameworks", "tensorflow"))
 
 pytestmark = pytest.mark.skipif(
     not [*PYTHON.parents[1].glob("lib/python3*/site-packages/transformers")],
@@ -176,3 +178,29 @@ def test_two_ranks_that_are_killed_at_any_step_end_with_the_loss_of_an_undisturb
         second = causeway("resume", "--local", "--json", first.json["run"])
         assert second.code == 0, second.err
         assert {**losses(first.err), **losses(second.err)} == wanted, (rank, step)
+
+
+_EXAMPLES = re.findall(r"```python\n(.*?)```", (_ROOT / "docs/checkpoints.md").read_text(), re.DOTALL)
+_SHORTER = {
+    "100_001": "31", "% 1000": "% 10", "epochs=100": "epochs=3", "max_steps=10_000": "max_steps=30",
+    "save_steps=1000": "save_steps=10",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _EXAMPLES, ids=["helpers", "torch", "keras", "trainer", "lightning"])
+def test_an_example_of_the_docs_saves_and_goes_on(causeway: Causeway, folder: Path, text: str) -> None:
+    python = _KERAS if "import keras" in text else PYTHON
+    if not python.exists():
+        pytest.skip(f"no {python.parents[1].name}: 'make setup-client' makes it")
+    found = [long for long in _SHORTER if long in text]
+    assert found
+    for long in found:
+        text = text.replace(long, _SHORTER[long])
+    (folder / "train.py").write_text(text)
+    first = causeway("run", "--local", "--json", "--gpus", "0", "--", str(python), "train.py")
+    assert first.code == 0, first.err
+    newest = json.loads(causeway("checkpoints", "--local", first.json["run"], "--json").out)[0]
+    assert newest["state"] == "newest"
+    again = causeway("resume", "--local", "--json", first.json["run"])
+    assert again.code == 0, again.err
+    assert f"resumes from {newest['name']}" in again.err
