@@ -85,7 +85,7 @@ def can_run() -> str:
 
 
 class StandIn:
-    """One node, and the pods on it."""
+    """A node, or several, and the pods on them."""
 
     def __init__(
         self,
@@ -101,6 +101,10 @@ class StandIn:
         self._folder = folder
         self._environments = environments
         self._schedules = schedules
+        self.node = NODE
+        """Where pods come that are on no node yet."""
+        self._nodes: set[str] = set()
+        self._port = 0
         self._seen: set[str] = set()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._living: set[str] = set()
@@ -127,7 +131,8 @@ class StandIn:
             logs = self._serve_logs()
             stack.callback(logs.server_close)
             stack.callback(logs.shutdown)
-            self._register(logs.server_address[1])
+            self._port = logs.server_address[1]
+            self.register(NODE, {})
             thread = threading.Thread(target=self._run, daemon=True)
             thread.start()
             stack.callback(self._end, thread)
@@ -139,14 +144,17 @@ class StandIn:
         for process in self._running.values():
             process.kill()
 
-    def _register(self, port: int) -> None:
-        self._admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+    def register(self, name: str, labels: Mapping[str, str]) -> None:
+        """A node."""
+        about = {"name": name, "labels": dict(labels)}
+        self._admin.create({"apiVersion": "v1", "kind": "Node", "metadata": about})
+        self._nodes.add(name)
         status = {
             "conditions": [{"type": "Ready", "status": "True"}],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
         }
-        path = f"/api/v1/nodes/{NODE}/status"
+        path = f"/api/v1/nodes/{name}/status"
         self._admin.call("PATCH", path, {"status": status}, "application/merge-patch+json")
 
     # -- Pods ---------------------------------------------------------------------------------------------
@@ -164,7 +172,7 @@ class StandIn:
 
     def _is_ours(self, pod: Any) -> bool:
         on = pod["spec"].get("nodeName")
-        return bool(on == NODE if on else self._schedules)
+        return bool(on in self._nodes if on else self._schedules)
 
     def _look_at(self, pod: Any) -> None:
         uid = pod["metadata"]["uid"]
@@ -189,12 +197,14 @@ class StandIn:
     def _life(self, pod: Any) -> None:
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         if not pod["spec"].get("nodeName"):
+            path, node = f"/api/v1/namespaces/{space}/pods/{name}", self.node
             with suppress(RefusedError):
-                self._admin.call("POST", f"/api/v1/namespaces/{space}/pods/{name}/binding", {
+                self._admin.call("POST", f"{path}/binding", {
                     "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": space},
-                    "target": {"kind": "Node", "name": NODE},
+                    "target": {"kind": "Node", "name": node},
                 })  # fmt: skip
-            pod["spec"]["nodeName"] = NODE  # as who looks now would see it
+                pod = self._admin.call("GET", path)  # with labels of its node
+            pod["spec"]["nodeName"] = node  # as who looks now would see it
         try:
             self._live(pod)
         except Exception as problem:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from client.jobset_world import World, person, worlds
-from client.pods import NOWHERE, can_run, wait
+from client.pods import NODE, NOWHERE, can_run, wait
 from client.process import Causeway, program
 from drive.kubernetes.apiserver import NAME
 
@@ -314,6 +314,44 @@ def test_of_a_sharded_checkpoint_each_worker_gets_all_parts_after_a_preemption(
     parts = "{'part-0': '2 of 0', 'part-1': '2 of 1'}"
     told = ada("logs", name).out
     assert [f"{rank} finds {parts}" in told for rank in (0, 1)] == [True, True]
+
+
+def test_what_is_preempted_in_a_rack_goes_on_in_a_region_and_the_other_way(
+    ada: Causeway, world: World, folder: Path
+) -> None:
+    """The scheduler's part is the stand-in's: it puts what is admitted next on the other machine."""
+    sites = ("rack-a", "us-west-2", "rack-a")
+    for site in sites[:2]:
+        labels = {"causeway.dev/site": site, "topology.kubernetes.io/region": site}
+        world.pods.register(f"machine-{site}", labels)
+    program(folder, _TRAINS.replace("starts < 8", "starts < 3").replace("begun + 40", "begun + 600"))
+    (folder / "job.yaml").write_text(
+        "name: moves\nrun: python3 train.py\ngpus: 0\ncpus: 3\nrestarts: 0\npriority: normal\n"
+    )
+    begun = "goes on from"
+    try:
+        with processors(world, 4):
+            world.pods.node = f"machine-{sites[0]}"
+            name = ada("run", "-d", "--json", "job.yaml").json["run"]
+            for number, site in enumerate(sites):
+                (worker,) = wait(lambda: (row := listed(ada, name))["state"] == "running" and row["workers"])
+                assert (worker["site"], worker["node"]) == (site, f"machine-{site}")
+                wait(lambda: begun in ada("logs", name).out)
+                wait(lambda site=site: site in {
+                    each["site"] for each in json.loads(ada("checkpoints", name, "--json").out)
+                })  # fmt: skip
+                if number == len(sites) - 1:
+                    break
+                world.pods.node = f"machine-{sites[number + 1]}"
+                urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
+                done = ada("run", "--json", *urgent, "--", "true")
+                assert done.code == 0, done.err
+            wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
+    finally:
+        world.pods.node = NODE
+    assert ada("why", name, "--json").json["restarts"] == 0
+    ((steps, digest),) = re.findall(r"trained (\d+) steps: (\w+)", ada("logs", name).out)
+    assert digest == trained(int(steps))
 
 
 def evict(world: World, run: str) -> None:
