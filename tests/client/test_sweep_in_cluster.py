@@ -34,6 +34,7 @@ from render.kubernetes.tracking_world import (
     Tracking,
     kubeconfig,
     migrate,
+    mounted_scripts,
     postgres,
     rendered,
     serving,
@@ -128,11 +129,8 @@ def _mlflow(found: World, folder: Path) -> Iterator[str]:
         for name in ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME"):
             environment.pop(name, None)
         environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-        scripts = folder / "scripts"
-        scripts.mkdir()
-        path = "/api/v1/namespaces/mlflow/configmaps/scripts"
-        for name, text in found.admin.call("GET", path)["data"].items():
-            (scripts / name).write_text(text)
+        scripts = mounted_scripts(found.admin, folder)
+        environment["PYTHONPATH"] = environment["PYTHONPATH"].replace("/scripts", str(scripts))
         at = cast("PolicyWorld", SimpleNamespace(admin=found.admin))
         here = Tracking(cluster, at, f"http://127.0.0.1:{own}", environment, scripts)
         migrate(here)

@@ -42,6 +42,16 @@ _ROLE: Final = "causeway:tracking"
 _SERVER_ROLE: Final = "causeway:mlflow"
 _OPEN: Final = f"open-{NAME}"
 _SCRIPTS: Final = "scripts"
+_APP_NAME: Final = "workspaces"
+_FILES: Final = {
+    "migrate.py": "migrate.py",
+    "thin.py": "thin.py",
+    "workspaces.py": "workspaces.py",
+    # By these MLflow finds it (Python Packaging User Guide, "Entry points specification").
+    "entry_points.txt": f"{_APP_NAME}-1.dist-info/entry_points.txt",
+    "METADATA": f"{_APP_NAME}-1.dist-info/METADATA",
+}
+"""Of our own: in the ConfigMap, and where the server has them below ``/scripts``."""
 _APP: Final = {"app.kubernetes.io/name": NAME}
 _THIN_APP: Final = {"app.kubernetes.io/name": "thin"}
 _USER: Final = 65532
@@ -66,7 +76,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     tracking = cluster.tracking
     if tracking is None or not is_served(cluster, outputs):
         return {}
-    scripts = {name: copied("kubernetes")[f"tracking/{name}"] for name in ("migrate.py", "thin.py")}
+    scripts = {name: copied("kubernetes")[f"tracking/{name}"] for name in _FILES}
     uri = _uri(tracking, outputs)
     return {
         "kinds.yaml": [_configurations()],
@@ -77,7 +87,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
         else [],
         "server.yaml": [
             of("v1", "ConfigMap", _SCRIPTS, namespace=NAMESPACE, labels=_APP, data=scripts),
-            _server(cluster, tracking, outputs, uri, scripts["migrate.py"]),
+            _server(cluster, tracking, outputs, uri, scripts),
             service(NAME, PORT, _APP),
             of(
                 "policy/v1",
@@ -228,11 +238,13 @@ def _network_policy(
 # -- The server ---------------------------------------------------------------------------------------------
 
 
-def _server(cluster: Cluster, tracking: Tracking, outputs: Outputs, uri: str, migration: str) -> Object:
+def _server(
+    cluster: Cluster, tracking: Tracking, outputs: Outputs, uri: str, scripts: Mapping[str, str]
+) -> Object:
     metadata = {
         "labels": _APP,
-        # A change of the script reaches servers as a change of the image does.
-        "annotations": {f"{OURS}/migration": sha256(migration.encode()).hexdigest()[:16]},
+        # A change of one of them reaches servers as a change of the image does.
+        "annotations": {f"{OURS}/scripts": sha256("".join(scripts.values()).encode()).hexdigest()[:16]},
     }
     spread = {
         "maxSkew": 1,
@@ -312,10 +324,11 @@ def _container(cluster: Cluster, tracking: Tracking, outputs: Outputs, uri: str)
             f"--artifacts-destination=s3://{work.bucket}/{ARTIFACTS}",
             "--enable-workspaces",
             "--workspace-store-uri=kubernetes://",
-            "--app-name=kubernetes-auth",
+            f"--app-name={_APP_NAME}",
         ],
         "env": [
             *_database_environment(tracking, uri),
+            value("PYTHONPATH", f"/{_SCRIPTS}"),
             value("MLFLOW_K8S_WORKSPACE_LABEL_SELECTOR", TENANT),
             value("MLFLOW_K8S_AUTH_CACHE_TTL_SECONDS", str(_RIGHTS_SECONDS)),
             # Of its jobs (evaluation, archiving) none is used, and each would be another process.
@@ -335,6 +348,7 @@ def _container(cluster: Cluster, tracking: Tracking, outputs: Outputs, uri: str)
         "securityContext": HARDENED,
         "volumeMounts": [
             TMP_MOUNT,
+            _SCRIPTS_MOUNT,
             {"name": "aws", "mountPath": _TOKEN, "readOnly": True},
             *_authorities_mount(tracking),
         ],
@@ -366,7 +380,13 @@ _SCRIPTS_MOUNT: Final = {"name": _SCRIPTS, "mountPath": f"/{_SCRIPTS}", "readOnl
 def _volumes(tracking: Tracking) -> list[Object]:
     items = [{"key": AUTHORITIES, "path": AUTHORITIES}]
     return [
-        {"name": _SCRIPTS, "configMap": {"name": _SCRIPTS}},
+        {
+            "name": _SCRIPTS,
+            "configMap": {
+                "name": _SCRIPTS,
+                "items": [{"key": name, "path": path} for name, path in _FILES.items()],
+            },
+        },
         {"name": "tmp", "emptyDir": {}},
         *(
             [{"name": "authorities", "secret": {"secretName": SECRET, "items": items}}]

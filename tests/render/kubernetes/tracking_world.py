@@ -84,15 +84,16 @@ class Tracking:
         method: str = "",
         host: str = "mlflow.mlflow.svc:5000",
     ) -> tuple[int, Any]:
-        """The status and the answer. ``path`` below ``/api/2.0/``, or with another version; bytes are sent as
-        they are."""
+        """The status and the answer. ``path`` below ``/api/2.0/``, or with another version, or from the root;
+        bytes are sent as they are."""
         headers = {"Content-Type": "application/json", "Host": host}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         headers |= {"X-MLFLOW-WORKSPACE": workspace} if workspace else {}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        path = path if path.startswith("3.0/") else f"2.0/{path}"
+        if not path.startswith("/"):
+            path = f"/api/{path}" if path.startswith("3.0/") else f"/api/2.0/{path}"
         request = urllib.request.Request(
-            f"{self.address}/api/{path}", data, headers, method=method or ("POST" if data else "GET")
+            f"{self.address}{path}", data, headers, method=method or ("POST" if data else "GET")
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
@@ -163,14 +164,24 @@ def tracked(folder: Path) -> Iterator[Tracking]:
         keys_of_aws = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
         s3 = boto3.client("s3", region_name="us-east-1", endpoint_url=aws.address, **keys_of_aws)
         s3.create_bucket(Bucket=cluster.storage.work.bucket)
-        scripts = folder / "scripts"
-        scripts.mkdir()
-        for name, text in found(world.admin, "v1", "configmaps", "scripts")["data"].items():
-            (scripts / name).write_text(text)
+        scripts = mounted_scripts(world.admin, folder)
+        environment["PYTHONPATH"] = environment["PYTHONPATH"].replace("/scripts", str(scripts))
         here = Tracking(cluster, world, f"http://127.0.0.1:{port}", environment, scripts)
         migrate(here)
         stack.enter_context(serving(here, folder / "mlflow.log", port))
         yield here
+
+
+def mounted_scripts(admin: Api, folder: Path) -> Path:
+    """A folder below with the ConfigMap ``scripts``, as the server's volume has it."""
+    data = found(admin, "v1", "configmaps", "scripts")["data"]
+    volumes = pod_of(admin, "Deployment")["volumes"]
+    (volume,) = (each["configMap"] for each in volumes if each["name"] == "scripts")
+    for item in volume["items"]:
+        path = folder / "scripts" / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(data[item["key"]])
+    return folder / "scripts"
 
 
 def apply(admin: Api, cluster: Cluster) -> None:
