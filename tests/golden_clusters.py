@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from golden_folders import GOLDEN, LOCK, SPEC
+from golden_folders import GOLDEN, LOCK, SPEC, scenarios
 
 from infra.load import load
 from infra.model import Cluster
@@ -18,3 +18,8 @@ def golden(scenario: str) -> Cluster:
     folder = GOLDEN / scenario
     kept = parse((folder / LOCK).read_text(encoding="utf-8"), LOCK)
     return resolve(load(folder / SPEC).spec, kept, scenario)[0]
+
+
+def with_masters() -> list[str]:
+    """The scenarios that have a cluster of Kubernetes."""
+    return [each for each in scenarios() if golden(each).control_plane is not None]

@@ -128,7 +128,7 @@ def found(live: Live) -> dict[str, tuple[str, Update]]:
     return {dotted(change.path): (change.what, change.policy) for change in live.changes()}
 
 
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
 def test_a_spec_is_no_change_of_itself(name: str) -> None:
     spec = load(Path(f"environments/{name}.yaml")).spec
     cluster, lock = resolve(spec, Lock(), name)

@@ -11,9 +11,7 @@ from infra.catalogue.tables import table
 
 GPU_WORKER: Final = "gpu-worker"
 WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
-"""Roles that people come in by. Their machines are nodes where there is a cluster, and need none."""
-NODE_RECIPES: Final = frozenset({"recipe[container_runtime]", "recipe[kubernetes::worker]"})
-"""What makes such a machine a node."""
+"""Roles that people come in by. Their machines are nodes where there is a cluster."""
 SERVERS_FIRST: Final = (
     "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
 )  # fmt: skip
@@ -31,11 +29,11 @@ class Role:
 
 
 @cache
-def roles() -> Mapping[str, Role]:
-    """Name → role, without those of a family of cards: ``gpu-worker-pascal``."""
-    return {
-        name: Role(name, row["description"], tuple(row["run_list"])) for name, row in table("roles").items()
-    }
+def roles(*, alone: bool = False) -> Mapping[str, Role]:
+    """Name → role, without those of a family of cards: ``gpu-worker-pascal``. ``alone``: as they are without
+    a cluster, where no machine is a node."""
+    found = {name: row.get("alone", row) if alone else row for name, row in table("roles").items()}
+    return {name: Role(name, row["description"], tuple(row["run_list"])) for name, row in found.items()}
 
 
 def family_role(family: str) -> str:
@@ -48,7 +46,7 @@ def family_of(role: str) -> str | None:
     return role.removeprefix(f"{GPU_WORKER}-") if role.startswith(f"{GPU_WORKER}-") else None
 
 
-def recipes(run_list: Sequence[str]) -> tuple[str, ...]:
+def recipes(run_list: Sequence[str], *, alone: bool = False) -> tuple[str, ...]:
     """A run list without roles: ``base``, ``kubernetes::worker``; each recipe where it comes first."""
     found: dict[str, None] = {}
     for entry in run_list:
@@ -57,6 +55,6 @@ def recipes(run_list: Sequence[str]) -> tuple[str, ...]:
             found.setdefault(name)
         else:
             family = family_of(name)
-            inner = roles()[GPU_WORKER if family else name].run_list
-            found.update(dict.fromkeys(recipes(inner)))
+            inner = roles(alone=alone)[GPU_WORKER if family else name].run_list
+            found.update(dict.fromkeys(recipes(inner, alone=alone)))
     return tuple(found)

@@ -10,6 +10,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
+from infra.spec.kubernetes import Kubernetes
 from infra.spec.sites import Nat, NodeRole
 
 ROOT_MODULES: Final = frozenset({"identity", "dns"})
@@ -302,15 +303,15 @@ def free_name(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at(), message, f"call it {place.region}, after its region")
 
 
-@check("SITE023", Level.WARNING, "No region: there is nowhere for the control plane.")
+@check("SITE023", Level.WARNING, "Settings of Kubernetes, and no region for the control plane.")
 def no_region(facts: Facts) -> Iterator[Finding]:
     spec = facts.spec
-    # Whatever wants a region says so itself.
+    # Whatever else wants a region says so itself.
     storage = spec.storage.efs or spec.storage.s3
     wanted = spec.pools or storage or spec.access.ssh_nodes or spec.research
-    if not facts.places and not wanted:
-        message = "there is no AWS region, and so no control plane"
-        yield Finding(("sites",), message, "add a region; its machines are a single master at least")
+    if not facts.places and not wanted and spec.kubernetes != Kubernetes():
+        message = "there is no AWS region, and so no control plane: machines take runs by SSH"
+        yield Finding(("kubernetes",), message, "take it out, or add a region for the masters")
 
 
 def driver_misfit(card: gpus.Card, branch: int) -> str:

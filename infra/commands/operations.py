@@ -21,13 +21,13 @@ def outputs(environment: Environment, *, json: bool) -> int:
     from infra.drive import outputs as kept
 
     project = load_project(environment, changeable=True)
-    if not (environment.build / "terraform").is_dir():
+    if project.cluster.regions and not (environment.build / "terraform").is_dir():
         raise UsageError(
             f"{environment.name} was never planned from here; run: invoke plan {environment.options}"
         )
-    job = session.job(project)
-    values = lifecycle.outputs(job)
-    if values:
+    job = session.job(project) if project.cluster.regions else None
+    values = lifecycle.outputs(job) if job is not None else {}
+    if job is not None and values:
         kept.keep(job.folders, values)
     if json:
         say_json(values)
@@ -43,10 +43,17 @@ def outputs(environment: Environment, *, json: bool) -> int:
 
 def drift(environment: Environment, *, json: bool) -> int:
     """Compare the world with the state; 2 when they differ."""
-    from infra.commands.planning import progress, ready
+    from infra.commands.planning import progress, ready, without_terraform
     from infra.drive import lifecycle, summary
 
-    _, job = ready(environment)
+    readied = ready(environment)
+    if readied is None:
+        if json:
+            say_json(summary.drift_json([]))
+        else:
+            say(f"No drift: {without_terraform(environment)}")
+        return 0
+    _, job = readied
     found = lifecycle.drift(job, listener=progress())
     if json:
         say_json(summary.drift_json(found.changes, found.undeclared))

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 def ready(
     environment: Environment, *, changeable: bool = False, only: Iterable[str] = ()
-) -> tuple[Project, Job]:
-    """Validate and render: everything before Terraform.
+) -> tuple[Project, Job] | None:
+    """Validate and render: everything before Terraform. None where it has nothing to build: there is no AWS
+    region, and was none.
 
     ``only`` are the sites that a plan is to be narrowed to: a wrong one is told before anything is started.
     """
@@ -38,7 +39,9 @@ def ready(
                 f"{environment.spec_file} has no AWS region any more; to take the last one away, put it "
                 f"back and run: invoke destroy {environment.options}"
             )
-        raise UsageError(f"{environment.spec_file} has no AWS region: there is nothing to plan")
+        lifecycle.targets({}, only)
+        write(project)
+        return None
     lifecycle.targets(session.modules(project.cluster), only)
     states.local_state(project)
     if not changeable:
@@ -46,6 +49,14 @@ def ready(
     write(project)
     project, job = retiring.settle(project, session.job(project), changeable=changeable)
     return project, states.same_account(project, job)
+
+
+def without_terraform(environment: Environment) -> str:
+    """What is to be said where it has nothing to build."""
+    return (
+        f"{environment.spec_file} has no AWS region, so Terraform has nothing to build; "
+        f"`invoke converge {environment.options}` brings its machines in line."
+    )
 
 
 def plan(
@@ -57,10 +68,19 @@ def plan(
     json: bool,
 ) -> int:
     """Plan and show what would happen; 2 when it would change anything."""
-    from infra.drive import lifecycle
+    from infra.drive import lifecycle, summary
+    from infra.drive.plan import NOTHING
 
     only = tuple(only)
-    project, job = ready(environment, only=only)
+    found = ready(environment, only=only)
+    if found is None:
+        notes = (without_terraform(environment),)
+        if json:
+            say_json(summary.to_json(NOTHING, environment=environment.name, notes=notes))
+        else:
+            say(summary.text(NOTHING, environment=environment.name, notes=notes))
+        return 0
+    project, job = found
     planned = _planned(project, job, only=only, named=named, out=out)
     _show(job, project, planned, named, json=json, notes=pki_store.notes(project, {**os.environ, **job.env}))
     if planned.saved.has_changes and not json:
@@ -72,7 +92,11 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
     """Do what the saved plan says; without one, plan and ask first."""
     from infra.drive import lifecycle
 
-    project, job = ready(environment)
+    readied = ready(environment)
+    if readied is None:
+        say(f"Nothing to apply: {without_terraform(environment)}")
+        return 0
+    project, job = readied
     found = lifecycle.waiting(job)
     if found is None:
         planned = _planned(project, job, named=named, pending=True)
@@ -136,7 +160,11 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     """Take everything away, once the environment's name was typed."""
     from infra.drive import lifecycle, outputs, secret_files
 
-    project, job = ready(environment, changeable=True)
+    found = ready(environment, changeable=True)
+    if found is None:
+        say(f"Nothing to destroy: {without_terraform(environment)}")
+        return 0
+    project, job = found
     planned = _planned(project, job, destroy=True, pending=True)
     if planned.saved.has_changes:
         _show(job, project, planned, (), json=False)

@@ -137,6 +137,10 @@ class Plan:
         return tuple(sorted({one.site for one in self.changes}, key=lambda site: (not site, site)))
 
 
+NOTHING: Final = Plan("", (), (), ())
+"""Where there is nothing to build."""
+
+
 def parse(
     shown: Mapping[str, Any],
     sites: Mapping[str, str],

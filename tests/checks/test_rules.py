@@ -22,7 +22,7 @@ def test_a_good_spec_has_no_finding(findings: Findings) -> None:
     assert findings.of("") == []
 
 
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
 def test_what_we_ship_has_no_finding(name: str) -> None:
     assert load(ENVIRONMENTS / f"{name}.yaml").problems == ()
 

@@ -21,7 +21,7 @@ from infra.errors import Problem, SpecError
 from infra.load import load
 from infra.load.inherit import read
 
-SHIPPED = ("minimal", "local", "research")
+SHIPPED = ("minimal", "local", "machines", "research")
 
 
 def found(path: Path) -> tuple[Problem, ...]:

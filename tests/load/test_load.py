@@ -28,7 +28,7 @@ def problems(path: Path, text: str) -> list[tuple[str, str, int]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
 def test_shipped_environments_are_sound(name: str) -> None:
     loaded = load(Path(f"environments/{name}.yaml"))
     assert loaded.spec.name == name

@@ -195,15 +195,32 @@ def test_a_family_s_role_says_which_driver_runs_its_cards() -> None:
     assert roles["gpu-worker-pascal"]["run_list"] == ["role[gpu-worker]"]
 
 
-def test_without_a_cluster_who_lets_people_in_is_no_node() -> None:
-    cluster = replace(golden("research"), control_plane=None)
-    files = render(cluster)
-    for role, own in (("ssh-node", "recipe[ssh_node]"), ("access-gateway", "recipe[network_access]")):
-        run_list = objects(files, "roles")[role]["run_list"]
-        assert own in run_list
-        assert not {"recipe[container_runtime]", "recipe[kubernetes::worker]"} & {*run_list}
-        assert "kubernetes::worker" not in roles.run_lists(cluster)[role]
-        assert "kubernetes::worker" in roles.run_lists(golden("research"))[role]
+@pytest.mark.parametrize("role", ["worker", "gpu-worker", "gpu-worker-pascal", "ssh-node", "access-gateway"])
+def test_without_a_cluster_no_machine_is_a_node(role: str) -> None:
+    alone = replace(golden("research"), control_plane=None)
+    node = {"container_runtime", "kubernetes::worker"}
+    within, without = (set(roles.run_lists(each)[role]) for each in (golden("research"), alone))
+    assert node <= within
+    takes_runs = {"direct_runs"} if role != "access-gateway" else set()
+    assert without == within - node | takes_runs
+    # The same by roles, which is what machines are sent.
+    written = objects(render(alone), "roles")
+    entry = written[role]["run_list"][-1]
+    while entry.startswith("role["):
+        entry = written[entry[5:-1]]["run_list"][-1]
+    assert entry == ("recipe[direct_runs]" if takes_runs else "recipe[network_access]")
+
+
+def test_without_a_cluster_machines_hear_nothing_of_one() -> None:
+    files = render(golden("machines"))
+    said = environment(golden("machines"))["default_attributes"]
+    assert not {"kubernetes", "container_runtime"} & said.keys()
+    assert said["software"]["uv"]["version"]
+    for node in objects(files, "nodes").values():
+        assert node["run_list"] == ["role[gpu-worker-pascal]"]
+        assert "kubernetes" not in node["normal"]
+    # The cluster's add-ons are not there to do it.
+    assert objects(files, "roles")["gpu-worker"]["default_attributes"] == {}
 
 
 def test_what_serves_others_comes_first() -> None:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from golden_clusters import with_masters
 from golden_folders import GOLDEN as FOLDER
 from golden_folders import (
     LISTING,
@@ -47,7 +48,11 @@ def test_golden(scenario: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_no_scenario_is_lost() -> None:
-    assert {"minimal", "local", "research", "torture", "transit"} <= set(scenarios()) == set(selections())
+    assert (
+        {"minimal", "local", "machines", "research", "torture", "transit"}
+        <= set(scenarios())
+        == set(selections())
+    )
 
 
 @pytest.mark.parametrize("scenario", scenarios())
@@ -162,7 +167,12 @@ def test_stale_folders_go_with_their_last_file(tmp_path: Path) -> None:
     assert differences(tmp_path, {f"{OUT}/c": "2"}) == []
 
 
-@pytest.mark.parametrize("name", scenarios())
+def test_machines_alone_need_no_terraform() -> None:
+    files, _ = rendered(FOLDER / "machines")
+    assert {path.partition("/")[0] for path in files} == {"chef", "cluster.json"}
+
+
+@pytest.mark.parametrize("name", with_masters())
 def test_terraform_finds_every_root_valid_and_formatted(name: str, tmp_path: Path) -> None:
     files, _ = rendered(FOLDER / name)
     for path in (path for path in files if path.startswith("terraform/")):

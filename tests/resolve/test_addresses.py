@@ -20,7 +20,7 @@ def shipped(name: str) -> Spec:
     return load(Path(f"environments/{name}.yaml")).spec
 
 
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
 def test_shipped_specs_have_a_plan_without_overlap(name: str) -> None:
     blocks = plan_addresses(shipped(name), Lock()).blocks
     leaves = [

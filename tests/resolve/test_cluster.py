@@ -20,7 +20,7 @@ def resolved(name: str, lock: Lock | None = None) -> tuple[Cluster, Lock]:
     return resolve(load(Path(f"environments/{name}.yaml")).spec, lock or Lock(), name)
 
 
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
 def test_the_lock_settles_everything(name: str) -> None:
     first, lock = resolved(name)
     second, again = resolved(name, lock)

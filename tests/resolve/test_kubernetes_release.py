@@ -18,10 +18,9 @@ version: 1
 name: tiny
 domain: tiny.internal
 sites:
-  lab:
-    kind: physical
-    cidr: 10.200.0.0/22
-    nodes: {titan-01: {address: 10.200.0.11, cpus: 1, memory: 1 GiB}}
+  us-west-2: {kind: aws}
+images:
+  cpu: {ubuntu: 24.04}
 """
 TESTED = f"1.36.{releases.kubernetes('1.36').patch}"  # type: ignore[union-attr]
 

@@ -39,7 +39,7 @@ def test_a_description_says_what_a_change_does() -> None:
     assert "A change replaces what it made." in described(by_name["Pool"], "placement_group")
 
 
-@pytest.mark.parametrize("name", ["minimal", "base", "local", "research"])
+@pytest.mark.parametrize("name", ["minimal", "base", "local", "machines", "research"])
 def test_the_schema_accepts_the_shipped_environments(name: str) -> None:
     written = yaml.load(Path(f"environments/{name}.yaml").read_text(), Editor)
     schema = json_schema()

@@ -57,6 +57,15 @@ module Causeway
       wanted.to_a.empty? ? [] : (wanted.to_a + administrators + always.to_a).uniq.sort
     end
 
+    # Those who have accounts and whom sshd lets in, by its groups.
+    def who_log_in(wanted, groups, people)
+      known = people.select { |person| active?(person) }.map { |person| person['id'] }
+      return known.sort if wanted.empty?
+
+      chosen = groups.select { |group| wanted.include?(group['id']) && group['action'] != 'remove' }
+      chosen.flat_map { |group| members(group, people) }.uniq.sort
+    end
+
     # Whoever runs Chef by sudo; nil for root.
     def from_afar(account = ENV.fetch('SUDO_USER', nil))
       account unless account == 'root'

@@ -29,11 +29,7 @@ def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     return {
         "causeway": _cluster(cluster),
         "base": _base(cluster),
-        "container_runtime": {
-            "version": _version(cluster, "containerd"),
-            "registry_mirrors": _registry_mirrors(cluster),
-        },
-        "kubernetes": _kubernetes(cluster, outputs),
+        **(_nodes(cluster, outputs) if cluster.control_plane is not None else {}),
         "storage": {
             "sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts},
             **(
@@ -75,6 +71,16 @@ def _base(cluster: Cluster) -> dict[str, Any]:
         "node_exporter": True,
         "users_data_bag": "users",
         "groups_data_bag": "groups",
+    }
+
+
+def _nodes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
+    return {
+        "container_runtime": {
+            "version": _version(cluster, "containerd"),
+            "registry_mirrors": _registry_mirrors(cluster),
+        },
+        "kubernetes": _kubernetes(cluster, outputs),
     }
 
 

@@ -17,24 +17,24 @@ def render(cluster: Cluster) -> Files:
         objects.role(
             role.name,
             role.description,
-            _run_list(cluster, role),
+            role.run_list,
             _of_nodes(cluster) if role.name == catalogue.GPU_WORKER else {},
         )
-        for role in catalogue.roles().values()
+        for role in catalogue.roles(alone=_alone(cluster)).values()
     ]
-    families = [_family(family) for family in cluster.gpu_families]
+    families = [_family(family, alone=_alone(cluster)) for family in cluster.gpu_families]
     return {f"{role['name']}.json": to_json(role) for role in [*plain, *families]}
 
 
-def _run_list(cluster: Cluster, role: catalogue.Role) -> tuple[str, ...]:
-    """Without a cluster, people come in all the same, and to no node."""
-    if cluster.control_plane is not None or role.name not in catalogue.WAYS_IN:
-        return role.run_list
-    return tuple(entry for entry in role.run_list if entry not in catalogue.NODE_RECIPES)
+def _alone(cluster: Cluster) -> bool:
+    """Whether machines are no nodes: there is no control plane."""
+    return cluster.control_plane is None
 
 
 def _of_nodes(cluster: Cluster) -> dict[str, Any]:
     """What machines with cards leave to the cluster's add-ons."""
+    if _alone(cluster):
+        return {}
     on = cluster.kubernetes.has
     gpu = {
         **({"dcgm": {"exporter": False}} if on("dcgm-exporter") else {}),
@@ -46,16 +46,19 @@ def _of_nodes(cluster: Cluster) -> dict[str, Any]:
 
 def run_lists(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """Role → its recipes, other roles spelt out: for what knows no roles."""
-    plain = {role.name: _run_list(cluster, role) for role in catalogue.roles().values()}
+    alone = _alone(cluster)
     families = [catalogue.family_role(family.name) for family in cluster.gpu_families]
-    named = {**plain, **{family: (f"role[{family}]",) for family in families}}
-    return {name: catalogue.recipes(run_list) for name, run_list in sorted(named.items())}
+    return {
+        name: catalogue.recipes([f"role[{name}]"], alone=alone)
+        for name in sorted([*catalogue.roles(alone=alone), *families])
+    }
 
 
-def _family(family: GpuFamily) -> dict[str, Any]:
+def _family(family: GpuFamily, *, alone: bool) -> dict[str, Any]:
+    kind = "machine" if alone else "Kubernetes node"
     return objects.role(
         catalogue.family_role(family.name),
-        f"A Kubernetes node with cards of the {family.name.title()} architecture.",
+        f"A {kind} with cards of the {family.name.title()} architecture.",
         [f"role[{catalogue.GPU_WORKER}]"],
         {
             "gpu": {

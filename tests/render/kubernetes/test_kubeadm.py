@@ -6,38 +6,23 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cookbooks.libraries import ask
-from golden_folders import GOLDEN, LOCK, SPEC, scenarios
+from golden_clusters import golden, with_masters
 from msgspec import structs
 
 from infra.catalogue import instances
-from infra.load import load
-from infra.model import NO_OUTPUTS, Cluster
+from infra.model import NO_OUTPUTS
 from infra.render.chef import nodes
 from infra.render.chef.environment import attributes
 from infra.render.kubernetes import kubeadm
 from infra.resolve import reservations
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import parse
 
 SECRETS = re.compile(r"PRIVATE KEY|\b[a-z0-9]{6}\.[a-z0-9]{16}\b|certificateKey|secret: ")
-
-
-@cache
-def golden(scenario: str) -> Cluster:
-    folder = GOLDEN / scenario
-    kept = parse((folder / LOCK).read_text(), LOCK)
-    return resolve(load(folder / SPEC).spec, kept, scenario)[0]
-
-
-def with_masters() -> list[str]:
-    return [each for each in scenarios() if golden(each).control_plane is not None]
 
 
 @pytest.fixture

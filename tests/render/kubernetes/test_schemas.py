@@ -19,7 +19,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from discovery import Discovery
-from golden_folders import GOLDEN, LOCK, SPEC, scenarios
+from golden_clusters import with_masters
+from golden_folders import GOLDEN, LOCK, SPEC
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from kube_tools import kubectl
@@ -94,7 +95,7 @@ def problem(each: dict[str, Any], minor: str) -> str:
 
 
 @pytest.mark.parametrize("minor", MINORS)
-@pytest.mark.parametrize("scenario", scenarios())
+@pytest.mark.parametrize("scenario", with_masters())
 def test_every_object_is_of_its_kinds_shape(scenario: str, minor: str) -> None:
     found = list(objects(rendered(scenario, minor)))
     assert found
@@ -113,7 +114,7 @@ def test_a_wrong_object_is_seen() -> None:
     assert problem({**flavor, "spec": {"nodeLabel": {"a": "b"}}}, "1.36")
 
 
-@pytest.mark.parametrize("scenario", scenarios())
+@pytest.mark.parametrize("scenario", with_masters())
 def test_no_object_stands_twice(scenario: str) -> None:
     seen: dict[tuple[str, str, str], str] = {}
     for where, each in objects(rendered(scenario, "1.36")):
@@ -123,13 +124,13 @@ def test_no_object_stands_twice(scenario: str) -> None:
         seen[key] = where
 
 
-@pytest.mark.parametrize("scenario", scenarios())
+@pytest.mark.parametrize("scenario", with_masters())
 def test_what_is_ours_says_so(scenario: str) -> None:
     for where, each in objects(rendered(scenario, "1.36")):
         assert each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "causeway", where
 
 
-@pytest.mark.parametrize("scenario", scenarios())
+@pytest.mark.parametrize("scenario", with_masters())
 def test_kustomize_builds_every_object_that_was_rendered(scenario: str, tmp_path: Path) -> None:
     files = rendered(scenario, "1.36")
     written(files, tmp_path)

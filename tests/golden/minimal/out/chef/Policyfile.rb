@@ -21,6 +21,7 @@ named_run_list :'worker', 'base', 'storage', 'container_runtime', 'kubernetes::w
 
 cookbook 'base', path: '../../../cookbooks/base'
 cookbook 'container_runtime', path: '../../../cookbooks/container_runtime'
+cookbook 'direct_runs', path: '../../../cookbooks/direct_runs'
 cookbook 'gpu', path: '../../../cookbooks/gpu'
 cookbook 'kubernetes', path: '../../../cookbooks/kubernetes'
 cookbook 'ml_stack', path: '../../../cookbooks/ml_stack'
