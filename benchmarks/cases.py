@@ -138,6 +138,12 @@ def researcher(scratch: Path) -> Iterator[Row]:
         yield Row(what, seconds)
 
 
+def direct(scratch: Path) -> Iterator[Row]:
+    """``causeway run --on`` a machine without a cluster."""
+    for what, seconds, cpu, bar, runs in client.on_a_machine(scratch):
+        yield Row(what, seconds, cpu, bar=bar, runs=runs)
+
+
 def plan(scratch: Path) -> Iterator[Row]:
     """``invoke plan`` and plain ``terraform plan`` on the same files, on the embedded AWS, by turns."""
     _environments(scratch)
@@ -219,6 +225,7 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             machines,
             autoscaler,
             researcher,
+            direct,
             experiments,
             search,
             plan,

@@ -1,12 +1,15 @@
-"""What a researcher waits for: packing, submitting, listing; and what workers wait for, code from the store.
+"""What a researcher waits for: packing, submitting, listing, the first line of a run on a machine; and what
+workers wait for, code from the store.
 
 Against a real API server with JobSet and its webhooks, and the embedded AWS, all on this machine:
-the world of the client's tests. Its pods stay unscheduled.
+the world of the client's tests. Its pods stay unscheduled. A machine without a cluster is a namespace with
+a real sshd and systemd.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -120,3 +123,60 @@ def _fetches(world: Any) -> float:
     for thread in threads:
         thread.join()
     return time.perf_counter() - start
+
+
+def on_a_machine(scratch: Path) -> Iterator[Figure]:
+    """``run --on`` until the program's first line is here. BenchmarkError where no machine can be."""
+    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
+    from client.ssh_hosts import labs, missing  # tests/client
+
+    if reason := missing():
+        raise BenchmarkError(reason)
+    folder = scratch / "project"
+    tree(folder, FILES)
+    (folder / "train.py").write_text('import time\nprint("begun", flush=True)\ntime.sleep(60)\n')
+    (scratch / "lab").mkdir()
+    with labs(scratch / "lab", "titan-01") as lab:
+        laptop: Any = lab.laptop("ada", folder, {"PYTHONPATH": str(REPOSITORY / "client")})
+        yield (
+            f"`causeway run --on`, first run of {FILES:,} files, to its first line",
+            *_first_line(laptop, folder),
+            "",
+            1,
+        )
+        again = [_first_line(laptop, folder) for _ in range(5)]
+        what = "The same files again, without a connection from before"
+        yield what, min(each for each, _ in again), min(each for _, each in again), "3 s", 5
+        archives = list(lab["titan-01"].home("ada").rglob("runs/*/code.tar.gz"))
+        if len({each.stat().st_ino for each in archives}) != 1 or len(archives) < 6:
+            raise BenchmarkError("code was sent again")
+
+
+def _first_line(laptop: Any, folder: Path) -> tuple[float, float]:
+    """Seconds, and CPU seconds of the client, until a run's first line; then run and connection end."""
+    words = ("run", "--on", "titan-01", "--name", "same", "--gpus", "1", "--", "python3", "train.py")
+    start, before = time.perf_counter(), _cpu()
+    process = subprocess.Popen(
+        [*_CLIENT, *words], cwd=folder, env=laptop.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    name = ""
+    for line in process.stdout:
+        name = line.split()[0] if line.endswith(" started\n") else name
+        if line == "begun\n":
+            break
+    else:
+        raise BenchmarkError(process.stderr.read())
+    seconds = time.perf_counter() - start
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    spent = _cpu() - before
+    stopped = laptop("stop", name)
+    if stopped.code:
+        raise BenchmarkError(stopped.err)
+    sockets = Path(laptop.environment["XDG_RUNTIME_DIR"]) / "causeway-ssh/%C"
+    close = ["ssh", "-O", "exit", "-o", f"ControlPath={sockets}", "titan-01"]
+    subprocess.run(close, env=laptop.environment, capture_output=True, check=True)
+    return seconds, spent
