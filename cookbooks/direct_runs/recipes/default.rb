@@ -86,7 +86,7 @@ end
 systemd_unit 'causeway-firewall.service' do
   content(
     'Unit' => {
-      'Description' => 'What may come in to this machine', 'Before' => 'network-pre.target',
+      'Description' => 'What may come in to this machine', 'Before' => 'network-pre.target shutdown.target',
       'Wants' => 'network-pre.target', 'DefaultDependencies' => 'no', 'Conflicts' => 'shutdown.target',
       'After' => 'local-fs.target',
       # A container has its host's kernel, whose rules are not ours.
