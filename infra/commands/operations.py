@@ -79,6 +79,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
         options=environment.options,
         build=environment.build,
         env={**os.environ, **env},
+        builds=bool(cluster.regions),
         # Without it nothing is asked: it would be the user's own account that answers.
         uses_aws=bool(cluster.regions) and not lost,
         embedded=session.is_embedded(environment, cluster),

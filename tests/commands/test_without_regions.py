@@ -52,6 +52,15 @@ def test_a_plan_changes_nothing_and_leaves_what_machines_are_sent(
     assert planning.destroy(machines, confirm="") == 0
 
 
+def test_doctor_asks_for_what_is_needed_alone(
+    machines: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert operations.doctor(machines, json=True) == 0
+    found = {each["check"]: each["state"] for each in json.loads(capsys.readouterr().out)}
+    assert found.keys() == {"python", "git", "ssh", "rsync", "disk"}
+    assert "fail" not in found.values()
+
+
 def test_a_site_in_racks_is_no_target(machines: Environment) -> None:
     from infra.errors import UsageError
 

@@ -25,9 +25,13 @@ CHECKS: Final[tuple[Check, ...]] = (
 """In the order in which a person mends things. A new check is one function and one row."""
 
 
+_TERRAFORM: Final = frozenset({machine.engine, machine.cli_config, machine.providers})
+
+
 def examine(context: Context) -> list[Finding]:
     """What every check finds, in order."""
-    return [finding for check in CHECKS for finding in check(context)]
+    checks = CHECKS if context.builds else [check for check in CHECKS if check not in _TERRAFORM]
+    return [finding for check in checks for finding in check(context)]
 
 
 def text(findings: list[Finding]) -> str:

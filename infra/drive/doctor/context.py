@@ -33,6 +33,8 @@ class Context:
     build: Path
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """As Terraform would see it: credentials, AWS_ENDPOINT_URL."""
+    builds: bool = True
+    """Whether there is anything for Terraform and Packer to build."""
     uses_aws: bool = True
     embedded: bool = False
     """Against the embedded AWS, where an account's limits mean nothing."""

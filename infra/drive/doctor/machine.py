@@ -116,6 +116,8 @@ def _reachable(url: str) -> Finding:
 
 def tools(context: Context) -> Iterator[Finding]:
     for tool, (option, fix) in _TOOLS.items():
+        if tool == "packer" and not context.builds:
+            continue
         found = shutil.which(tool, path=context.env.get("PATH"))
         if found is None:
             yield Finding(tool, "warn", "not on PATH", fix)
