@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.wheels import wheel
 from machines import archive, boot, disk
 from machines.site import Site
 from network.machine import Unavailable, release
@@ -76,7 +77,7 @@ AS_A_CLUSTER_HAS_IT: Mapping[str, Any] = {
 """What the role ``gpu-worker`` says where the add-ons for cards are on."""
 
 NODE = "recipe[container_runtime],recipe[kubernetes::worker]"
-"""What the roles of those who let people in have besides, where there is a cluster."""
+"""What roles have where there is a cluster, which the site's spec has not."""
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_a_gateway_with_storage_and_remote_access(site: Site, based: Path) -> No
 def test_a_machine_to_log_in_to(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:
     site.up("login", based)
     site.put("login", "/etc/causeway/secrets/kubernetes-join.yaml", JOIN)
-    twice(site, "login", attributes, f"role[ssh-node],{NODE}")
+    twice(site, "login", attributes, f"role[base],recipe[storage],recipe[ml_stack],recipe[ssh_node],{NODE}")
     units = "kubelet containerd home.automount"
     assert site.run("login", f"systemctl is-active {units}").split() == ["active"] * 3
     site.run("login", "/opt/conda/envs/ml/bin/python -c 'import torch, cv2'")
@@ -165,10 +166,34 @@ def test_a_node_without_and_with_cards(site: Site, based: Path, attributes: Mapp
         f" mount -t overlay -o lowerdir=/usr/lib/modules,{layers} overlay /usr/lib/modules'",
     )
     site.put("titan", "/etc/causeway/secrets/kubernetes-join.yaml", JOIN)
-    twice(site, "titan", attributes, "role[worker]")
+    twice(site, "titan", attributes, f"role[base],recipe[storage],{NODE}")
     assert labels(site, "titan")["causeway.dev/gpu-model"] == "titan-x-pascal"
-    twice(site, "titan", merged(attributes, AS_A_CLUSTER_HAS_IT), "role[gpu-worker-pascal]")
+    cards = f"role[base],recipe[storage],recipe[gpu],{NODE}"
+    twice(site, "titan", merged(attributes, AS_A_CLUSTER_HAS_IT), cards)
     assert site.run("titan", "/usr/sbin/modinfo -F version nvidia").strip() == archive.DRIVER
+
+
+def test_a_machine_that_takes_runs_by_ssh(
+    site: Site, based: Path, attributes: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """By its own run list: the spec has no cluster."""
+    site.up("bare", based)
+    uv = wheel(tmp_path, "uv", "0.13.9", program="uv")
+    site.put("bare", f"/srv/simple/uv/{uv.name}", uv.read_bytes())
+    site.put("bare", "/srv/simple/uv/index.html", f'<a href="{uv.name}">uv</a>')
+    own = {
+        "direct_runs": {"index": "file:///srv/simple/"},
+        "software": {"uv": {"version": "0.13.9"}},
+        "base": {"login_groups": []},
+    }
+    twice(site, "bare", merged(attributes, own))
+    assert site.run("bare", "uv").split() == ["/opt/causeway/uv/0.13.9", "0.13.9"]
+    assert site.run("bare", "ls /var/lib/systemd/linger").split() == ["ada"]
+    units = "causeway-firewall.service user@10001.service"
+    assert site.run("bare", f"systemctl is-active {units}").split() == ["active"] * 2
+    rootless = "systemd-run --user --wait --pipe --quiet podman info --format '{{.Host.Security.Rootless}}'"
+    ada = "sudo -n -u ada env XDG_RUNTIME_DIR=/run/user/10001 HOME=/home/ada"
+    assert site.run("bare", f"{ada} {rootless}").strip() == "true"
 
 
 def test_a_master(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ sites:
         {address: 10.200.0.3, mac: "52:54:00:12:34:03", cpus: 2, memory: 1 GiB, roles: [ssh-node],
          disks: [{device: /dev/vda, size: 6 GiB, use: system}]}
       plain: {address: 10.200.0.4, cpus: 2, memory: 1 GiB}
+      bare: {address: 10.200.0.6, cpus: 2, memory: 1 GiB}
       titan: {address: 10.200.0.5, cpus: 2, memory: 1 GiB, gpus: {model: titan-x-pascal, count: 4}}
   attic:
     kind: physical
@@ -87,6 +88,7 @@ NODES = {
     "gateway": Node("small", "lab", "127.92.255.2", "10.200.0.2"),
     "login": Node("small", "lab", "127.92.255.3", "10.200.0.3"),
     "plain": Node("small", "lab", "127.92.255.4", "10.200.0.4"),
+    "bare": Node("small", "lab", "127.92.255.7", "10.200.0.6"),
     "titan": Node("small", "lab", "127.92.255.5", "10.200.0.5"),
     "master-1": Node("cloud", "us-west-2", "127.92.255.6", ""),
 }
@@ -180,9 +182,10 @@ class Site:
         self.run(name, f"sudo -n {chef}" + (f" -o '{run_list}'" if run_list else ""))
         return self.report(name)
 
-    def put(self, name: str, path: str, text: str) -> None:
-        """A secret, as somebody brings it."""
-        self.run(name, f"sudo -n install -D -m 0600 /dev/stdin {path}", text.encode())
+    def put(self, name: str, path: str, data: str | bytes) -> None:
+        """A file of root's, as somebody brings a secret."""
+        stdin = data.encode() if isinstance(data, str) else data
+        self.run(name, f"sudo -n install -D -m 0600 /dev/stdin {path}", stdin)
 
     def run(self, name: str, command: str, stdin: bytes = b"") -> str:
         """Its standard output. A machine whose homes are away says so at each login, by the other one."""

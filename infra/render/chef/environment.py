@@ -29,7 +29,11 @@ def attributes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     return {
         "causeway": _cluster(cluster),
         "base": _base(cluster),
-        **(_nodes(cluster, outputs) if cluster.control_plane is not None else {}),
+        "container_runtime": {
+            "version": _version(cluster, "containerd"),
+            "registry_mirrors": _registry_mirrors(cluster),
+        },
+        "kubernetes": _kubernetes(cluster, outputs),
         "storage": {
             "sites": {site: _storage(cluster, outputs, site) for site in cluster.storage.mounts},
             **(
@@ -71,16 +75,6 @@ def _base(cluster: Cluster) -> dict[str, Any]:
         "node_exporter": True,
         "users_data_bag": "users",
         "groups_data_bag": "groups",
-    }
-
-
-def _nodes(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
-    return {
-        "container_runtime": {
-            "version": _version(cluster, "containerd"),
-            "registry_mirrors": _registry_mirrors(cluster),
-        },
-        "kubernetes": _kubernetes(cluster, outputs),
     }
 
 

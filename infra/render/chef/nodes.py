@@ -21,7 +21,7 @@ _SSH_NODE: Final = "ssh-node"
 def render(cluster: Cluster) -> Files:
     """``<node>.json``, by the machine's short name in DNS."""
     groups = [group.name for group in cluster.access.groups]
-    pods = cluster.kubernetes.pods_per_node if cluster.control_plane is not None else None
+    pods = cluster.kubernetes.pods_per_node
     physical = {
         node.name: objects.node(
             node.name, cluster, run_list(node.roles, node.gpus), _normal(site, node, groups, pods)
@@ -55,8 +55,7 @@ def _role(role: str, cards: Gpus | None) -> str:
     return roles.family_role(cards.family) if role == roles.GPU_WORKER and cards is not None else role
 
 
-def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int | None) -> dict[str, Any]:
-    """``pods``: how many a node has at most; None without a cluster."""
+def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int) -> dict[str, Any]:
     normal: dict[str, Any] = {
         "causeway": {
             "name": node.name,
@@ -73,7 +72,7 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int
             ]
         },
     }
-    if pods is not None and _KUBELETS.intersection(node.roles):
+    if _KUBELETS.intersection(node.roles):
         normal["kubernetes"] = {
             "labels": dict(node.labels),
             "taints": [kubelet.written(each) for each in node.taints],
