@@ -6,9 +6,11 @@ one is walked through in ``tests/test_spec_walks.py``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ import pytest
 from permissions.recorded import PLAN, recording
 
 from benchmarks.lifecycle.project import Project
-from infra.drive import localaws
+from infra.commands import session
+from infra.commands.environment import find, load_project
+from infra.drive import last_applied, lifecycle, localaws, repair, saved_plan
+from infra.drive.build_folders import Folders
 from infra.drive.localaws import Server
+from infra.drive.unfinished import Creation
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,13 +99,17 @@ ONE_SIZE = {
 
 @pytest.mark.parametrize("project", ["research"], indirect=True)
 def test_from_nothing_to_everything_and_back(project: Project, update: bool) -> None:
-    """All that we render, in three regions: applied, edited, gone; the shipped policies allow each call."""
+    """All that we render, in three regions: applied, edited, gone, also what the state had lost; the shipped
+    policies allow each call."""
     with recording(aws(project), "research", update=update):
         there_and_back(project)
 
 
 def there_and_back(project: Project) -> None:
-    assert "Applied to" in project.invoke("apply", "--yes")
+    project.invoke("plan")
+    planned = saved_plan.load(Folders(project.build.absolute()))
+    assert planned is not None
+    assert "Applied to" in project.invoke("apply")
     assert project.inventory()["us-west-2"]
     outputs = json.loads(project.invoke("outputs", "--json"))
     assert outputs["networks"]["us-west-2"]["vpc_id"].startswith("vpc-")
@@ -119,6 +129,8 @@ def there_and_back(project: Project) -> None:
     project.invoke("topology")
     page = (project.build / "topology.html").read_text("utf-8")
     assert 'class="mark pool change" data-id="us-west-2/cpu"' in page
+    lose(project, planned.creating)
+    assert len({one.type for one in planned.creating}) > 25
     project.invoke("destroy", "--confirm", project.environment)
     held = {
         (kind, name)
@@ -127,6 +139,25 @@ def there_and_back(project: Project) -> None:
         for name in names
     }
     assert {name for _, name in held} <= {STATES}, held
+
+
+def lose(project: Project, creations: Sequence[Creation]) -> None:
+    """As if the apply had been killed before it learned of these, each of which is in AWS."""
+    with contextlib.chdir(project.folder):
+        environment = replace(find(project.environment), rehearsed=True)
+        job = session.job(load_project(environment, changeable=True))
+        state = job.terraform().pull()
+        addresses = {one.address for one in creations}
+        assert addresses <= repair.held(state).keys()
+        for block in state["resources"]:
+            kept = [one for one in block["instances"] if repair.address(block, one) not in addresses]
+            block["instances"] = kept
+        job.terraform().push({**state, "serial": state["serial"] + 1})
+        before = last_applied.recall(job.folders)
+        assert before is not None
+        about = {**before.about, "creating": [asdict(one) for one in creations]}
+        last_applied.remember(job.folders, before.files, about)
+        assert lifecycle.share(job) == ""
 
 
 @pytest.mark.parametrize("project", ["local"], indirect=True)

@@ -241,6 +241,10 @@ def _show(
         f"{address}: its creation had not finished; it is kept and completed in place."
         for address in planned.untainted
     ]
+    unfinished += [
+        f"{address}: an earlier apply had begun to create it, and AWS has it; the state has it now."
+        for address in planned.adopted
+    ]
     notes = (
         *lines(project.changes),
         *unfinished,

@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,7 @@ from infra.drive import (
     shared_last_applied,
     stateful,
     undeclared,
+    unfinished,
     unprotected,
     workspace,
 )
@@ -44,6 +45,7 @@ from infra.drive.state_backends import Place
 from infra.drive.terraform import LOCK_FILE, Listener, Ran, Terraform, TerraformError
 from infra.drive.undeclared import Undeclared
 from infra.drive.undeclared.state import declared
+from infra.drive.unfinished import Creation
 from infra.errors import DriveError, ProtectedError, UsageError
 from infra.files import Files
 from infra.nearest import meant_one_of
@@ -127,6 +129,8 @@ class Planned:
     """What is in AWS on resources of ours and nobody declared; the apply removes what can be removed."""
     untainted: tuple[str, ...] = ()
     """Stateful resources whose creation had not finished: the plan completes them in place."""
+    adopted: tuple[str, ...] = ()
+    """What an earlier apply had begun to create, and AWS has: the state has it now."""
     lasting: tuple[plans.Change, ...] = ()
     """What was changed outside of Terraform, and what the apply leaves so."""
 
@@ -170,6 +174,7 @@ def plan(
         fresh = folders.plan / "fresh.tfplan"
         terraform = job.terraform(listener, root=root)
         guards = unprotected.guarded(folders.root)
+        begun = _adopt(job, terraform)
         known = () if destroy else _drifted(folders)
 
         def attempt() -> tuple[bool, Mapping[str, Any], plans.Plan]:
@@ -185,6 +190,7 @@ def plan(
                 has_changes, shown, parsed = attempt()
             else:
                 (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
+        _refuse_taken(begun.foreign, parsed)
         position = saved_plan.state_position(folders)
         foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
@@ -214,6 +220,7 @@ def plan(
                 leaving=parsed.leaving,
                 absent=_absent(parsed),
                 drifted=drifted,
+                creating=unfinished.creations(shown),
                 ending=ending,
             ),
             fresh,
@@ -227,6 +234,7 @@ def plan(
             money,
             foreign,
             untainted,
+            tuple(sorted(one.address for one, _ in begun.ours)),
             drifts.named(shown, job.sites, drifted) if drifted else (),
         )
 
@@ -330,17 +338,12 @@ def apply(
         _check(job, plan, named)
         # Copied again: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
-        if job.account and last_applied.about(folders) is None:
-            # Also an apply that fails half-way leaves resources in this account.
-            begun = {"environment": job.environment, "account": job.account, "begun": True}
-            last_applied.remember(folders, {}, begun)
-            share(job)
+        if plan.kind != "destroy":
+            _note(job, plan)
         if plan.undeclared:
             # First: a rule that somebody added may be the one that Terraform is about to make again.
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
-            if plan.kind != "destroy":
-                _note_drift(job, plan)
             terraform = job.terraform(listener, root=root)
             before = _state(job)
             database_protection.lift(job.aws(), before, plan.leaving)
@@ -381,6 +384,12 @@ def apply(
                     "account": job.account,
                     "state": position,
                     "drifted": list(plan.drifted),
+                    # A narrowed apply has not looked after the rest.
+                    "creating": [
+                        asdict(one)
+                        for one in (_begun(folders) if plan.only else ())
+                        if one.address not in repair.held(state)
+                    ],
                 },
             )
         settled = Settled()
@@ -449,13 +458,66 @@ def _drifted(folders: Folders) -> tuple[drifts.Row, ...]:
     return tuple((last_applied.about(folders) or {}).get("drifted", ()))
 
 
-def _note_drift(job: Job, plan: SavedPlan) -> None:
-    """Keep what this apply writes into the state as it found it: also one that fails half-way does."""
+def _begun(folders: Folders) -> tuple[Creation, ...]:
+    """What applies that did not succeed were about to create."""
+    return tuple(Creation(**one) for one in (last_applied.about(folders) or {}).get("creating", ()))
+
+
+def _note(job: Job, plan: SavedPlan) -> None:
+    """Keep, before an apply, what one that fails half-way must not lose: the account that it leaves resources
+    in, what it creates, and what it finds changed and writes into the state."""
     before = last_applied.recall(job.folders)
-    if before is not None and plan.drifted != _drifted(job.folders):
-        about = {**before.about, "drifted": list(plan.drifted)}
-        last_applied.remember(job.folders, before.files, about)
+    begun = {"environment": job.environment, "account": job.account, "begun": True}
+    about = dict(before.about if before else begun)
+    if plan.has_changes:
+        creating = {one.address: one for one in (*_begun(job.folders), *plan.creating)}
+        noted = {"creating": [asdict(one) for one in creating.values()], "drifted": list(plan.drifted)}
+        about |= {key: rows for key, rows in noted.items() if rows or key in about}
+    if about != (before.about if before else begun) or (not before and job.account):
+        last_applied.remember(job.folders, before.files if before else {}, about)
         share(job)
+
+
+def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
+    """Take into the state what AWS has of the creations that an apply began and none since then completed."""
+    if not (begun := _begun(job.folders)):
+        return unfinished.Found()
+    state = _state(job)
+    held = repair.held(state)
+    lost = [one for one in begun if one.address not in held]
+    found = unfinished.find(job.aws(), lost, held.values())
+    if found.ours:
+        adopted = repair.adopted(state, (one.row(identifier) for one, identifier in found.ours))
+        terraform.push(adopted)
+        addresses = tuple(one.address for one, _ in found.ours)
+        # The plan and what looks for undeclared resources need more than an id.
+        settled = settle(terraform, job.folders.state / "adopt.tfplan", targets=addresses)
+        if settled != Settled():
+            terraform.push(
+                {**adopted, "resources": state.get("resources", []), "serial": adopted["serial"] + 1}
+            )
+            listed = "".join(f"\n  {address}" for address in addresses)
+            raise DriveError(
+                "what an earlier apply had begun to create is in AWS, and could not be read:"
+                f"{listed}\n{settled.problem or 'AWS does not find it yet'}\nRun this again in a minute."
+            )
+    return found
+
+
+def _refuse_taken(foreign: Iterable[tuple[Creation, str]], plan: plans.Plan) -> None:
+    """`DriveError` where the plan creates what AWS would refuse, for a thing of that name is not ours."""
+    creates = {one.address for one in plan.changes if one.action == "create"}
+    taken = [(one, identifier) for one, identifier in foreign if one.address in creates]
+    if taken:
+        listed = "".join(
+            f"\n  {one.address}: {identifier} in {one.region} has no tag "
+            f"{unfinished.ENVIRONMENT}={one.environment}"
+            for one, identifier in taken
+        )
+        raise DriveError(
+            f"AWS has what is to be created, and it is not of this environment:{listed}\n"
+            "Nothing was changed. Delete or rename it in AWS, or give it that tag to have it adopted."
+        )
 
 
 def _is_applied(job: Job) -> bool:

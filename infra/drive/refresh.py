@@ -35,16 +35,18 @@ def settle(
     terraform: Terraform,
     scratch: Path,
     *,
+    targets: Sequence[str] = (),
     pauses: Sequence[float] = PAUSES,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Settled:
-    """Refresh the state. ``scratch`` is where the plan of the refresh is kept for a moment."""
+    """Refresh the state, or these addresses of it. ``scratch`` is where the plan of the refresh is kept for a
+    moment."""
     settled = Settled()
     for pause in (0.0, *pauses):
         if pause:
             sleep(pause)
         try:
-            ran = terraform.plan(scratch, refresh_only=True, title="Settling")
+            ran = terraform.plan(scratch, targets=targets, refresh_only=True, title="Settling")
             unread = gone(ran)
             settled = Settled(unread)
             if not unread:

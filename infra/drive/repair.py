@@ -12,7 +12,8 @@ Two things go wrong while Terraform works, and neither is a decision that anyone
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Container, Iterator
+import uuid
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -94,6 +95,20 @@ def tainted(state: State) -> tuple[str, ...]:
     return tuple(one.address for one in found if one.resource["type"] in SAME_AGAIN)
 
 
+def adopted(state: State, rows: Iterable[State]) -> State:
+    """``state`` with these resources, each a block with one instance; a new one where there is none yet."""
+    fixed: State = copy.deepcopy(state) or {"version": 4, "serial": 0, "lineage": str(uuid.uuid4())}
+    for row in rows:
+        (values,) = row["instances"]
+        _put(fixed, _Instance(address(row, values), row, values))
+    return {**fixed, "serial": int(fixed["serial"]) + 1}
+
+
+def held(state: State) -> dict[str, tuple[str, str]]:
+    """The address of each resource → its type and id."""
+    return {one.address: one.key for one in _instances(state)}
+
+
 def _untaint(state: State, may: Any) -> list[str]:
     found = []
     for one in _instances(state):
@@ -119,20 +134,21 @@ def _instances(state: State) -> Iterator[_Instance]:
             continue
         for values in resource.get("instances", ()):
             if "deposed" not in values:
-                yield _Instance(_address(resource, values), resource, values)
+                yield _Instance(address(resource, values), resource, values)
 
 
-def _address(resource: State, values: State) -> str:
-    address = f"{resource['type']}.{resource['name']}"
+def address(resource: State, values: State) -> str:
+    """Of an instance in its resource block."""
+    block = f"{resource['type']}.{resource['name']}"
     if "module" in resource:
-        address = f"{resource['module']}.{address}"
+        block = f"{resource['module']}.{block}"
     match values.get("index_key"):
         case None:
-            return address
+            return block
         case int(number):
-            return f"{address}[{number}]"
+            return f"{block}[{number}]"
         case key:
-            return f'{address}["{_escaped(str(key))}"]'
+            return f'{block}["{_escaped(str(key))}"]'
 
 
 def _escaped(key: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from infra.drive.build_folders import Folders
 from infra.drive.pool_instances import Ending
 from infra.drive.undeclared.model import Call, Undeclared
+from infra.drive.unfinished.model import Creation
 from infra.errors import StalePlanError
 
 _PLAN = "plan.tfplan"
@@ -85,6 +86,8 @@ class SavedPlan:
     """The addresses at which AWS had nothing when it was made, whatever the state says."""
     drifted: tuple[Mapping[str, Any], ...] = ()
     """What is not as it was left, and that it leaves so (`infra.drive.drift.Row`)."""
+    creating: tuple[Creation, ...] = ()
+    """What it creates, of the types that `infra.drive.unfinished` can find again."""
     ending: tuple[Ending, ...] = ()
     """The groups that it destroys or replaces, with the instances that were in them."""
     sha256: str = ""
@@ -127,6 +130,7 @@ def load(folders: Folders) -> SavedPlan | None:
         told["leaving"] = tuple(told["leaving"])
         told["absent"] = tuple(told.get("absent", ()))
         told["drifted"] = tuple(told.get("drifted", ()))
+        told["creating"] = tuple(Creation(**one) for one in told.get("creating", ()))
         return SavedPlan(**told)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -36,6 +36,8 @@ class Fault:
     message: str = ""
     seconds: float = 0.0
     """Time to wait before the call goes on."""
+    late: bool = False
+    """The call is done at once, and its answer waits ``seconds``."""
 
     def meets(self, call: Call) -> bool:
         return (
@@ -74,6 +76,11 @@ def absent(action: str, times: int = 1, *, skip: int = 0) -> Fault:
 def slow(action: str, seconds: float, times: int = FOREVER) -> Fault:
     """Calls of ``action`` take ``seconds`` longer."""
     return Fault(action, times, seconds=seconds)
+
+
+def late(action: str, seconds: float, times: int = 1) -> Fault:
+    """Calls of ``action`` are done, and their answer takes ``seconds``."""
+    return Fault(action, times, seconds=seconds, late=True)
 
 
 def no_capacity(instance_type: str, zone: str = "", times: int = FOREVER) -> Fault:

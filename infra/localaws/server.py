@@ -74,11 +74,19 @@ class Application:
             return self._control(environ, body, start_response)
         call = identify(environ, body)
         fault = faults.FAULTS.strike(call)
-        if fault is not None:
+        if fault is None:
+            return self._done(call, environ, start_response)
+        if fault.late:
+            done = self._done(call, environ, start_response)
             time.sleep(fault.seconds)
-            if fault.status:
-                status, text, headers = faults.answer(call, fault, environ.get("CONTENT_TYPE", ""))
-                return _answer(start_response, status, text, headers)
+            return done
+        time.sleep(fault.seconds)
+        if fault.status:
+            status, text, headers = faults.answer(call, fault, environ.get("CONTENT_TYPE", ""))
+            return _answer(start_response, status, text, headers)
+        return self._done(call, environ, start_response)
+
+    def _done(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         with self._one:
             try:
                 self._recording.add(call, environ["REQUEST_METHOD"], ACCOUNT)

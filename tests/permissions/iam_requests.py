@@ -333,6 +333,9 @@ def _service_linked(service: str, context: Context) -> Request:
 
 def _cloudfront(call: Recorded, action: str, parameters: Parameters, context: Context) -> Iterator[Request]:
     """About the resource that the path or the query names; one that is about to be made has no id."""
+    if call.action in ("ListDistributions", "ListOriginAccessControls"):
+        yield Request(action, "*", _context(context))
+        return
     path = unquote(call.text.partition("\n")[0])
     named = re.search(r"[/:](distribution|origin-access-control)(?:/([A-Z0-9]+))?", path)
     assert named is not None
