@@ -132,6 +132,14 @@ def another_network_acl(world: World) -> object:
     )
 
 
+@behind('aws_subnet.this["private-us-west-2a"]', "route table association rtbassoc-")
+def a_private_subnet_that_is_public(world: World) -> object:
+    return world.client("ec2").replace_route_table_association(
+        AssociationId=world.id("aws_route_table_association", '.this["private-us-west-2a"]'),
+        RouteTableId=world.id("aws_route_table", '.this["public"]'),
+    )
+
+
 @behind('aws_route_table.this["public"]', "route 192.0.2.0/24 to igw-")
 def a_route(world: World) -> object:
     return world.client("ec2").create_route(

@@ -68,6 +68,8 @@ def test_rules_routes_and_ways_into_a_vpc(aws: Aws) -> None:
     state.add("aws_vpc", "v", id=vpc)
     state.add("aws_subnet", "s", id=subnet)
     state.add("aws_route_table", "t", id=table)
+    association = ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)["AssociationId"]
+    state.add("aws_route_table_association", "a", id=association)
     state.add("aws_security_group", "vpn", id=group)
 
     [ours] = ec2.authorize_security_group_ingress(
@@ -93,6 +95,9 @@ def test_rules_routes_and_ways_into_a_vpc(aws: Aws) -> None:
         RouteTableId=main["RouteTableId"], DestinationCidrBlock="192.0.2.0/24", GatewayId=internet
     )
     ec2.enable_vgw_route_propagation(RouteTableId=table, GatewayId=gateway)
+    public = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    state.add("aws_route_table", "p", id=public)
+    ec2.replace_route_table_association(AssociationId=association, RouteTableId=public)
     acl = ec2.create_network_acl(VpcId=vpc)["NetworkAcl"]["NetworkAclId"]
     [link] = [
         each
@@ -114,6 +119,7 @@ def test_rules_routes_and_ways_into_a_vpc(aws: Aws) -> None:
         "route",
         "route",
         "route propagation",
+        "route table association",
         "security group rule",
         "security group rule",
     ]
@@ -121,7 +127,10 @@ def test_rules_routes_and_ways_into_a_vpc(aws: Aws) -> None:
         ("peering connection", peering["VpcPeeringConnectionId"]),
         ("subnet", stray),
     }
+    with pytest.raises(ec2.exceptions.ClientError, match="AlreadyAssociated"):
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
     is_fixed(aws, state)
+    assert ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)["AssociationId"]
 
 
 def permission(port: int, block: str) -> dict[str, Any]:

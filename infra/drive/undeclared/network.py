@@ -46,7 +46,10 @@ def _rule(rule: Mapping[str, Any]) -> str:
 
 
 def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Routes in our tables and in a VPC's main one, gateways that propagate theirs, and tables of others."""
+    """Routes in our tables and in a VPC's main one, gateways that propagate theirs, tables of others, and our
+    subnets behind another table than ours: AWS takes no second association of a subnet."""
+    subnets = declared.by("id", "aws_subnet", region)
+    associations = declared.values("aws_route_table_association", "id")
     tables = declared.by("id", "aws_route_table", region)
     vpcs = declared.by("id", "aws_vpc", region)
     ours = {
@@ -66,6 +69,13 @@ def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
         name = table["RouteTableId"]
         is_main = any(link.get("Main") for link in table.get("Associations", ()))
         holder = tables.get(name) or vpcs[table["VpcId"]]
+        for link in table.get("Associations", ()):
+            own, association = subnets.get(link.get("SubnetId", "")), link["RouteTableAssociationId"]
+            if own and (association,) not in associations:
+                yield on(
+                    own, "route table association", association, f"{association} with {name}",
+                    "ec2", "disassociate_route_table", AssociationId=association,
+                )  # fmt: skip
         if name not in tables and not is_main:
             yield on(holder, "route table", name, f"{name} in the VPC")
             continue

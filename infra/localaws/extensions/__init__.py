@@ -13,6 +13,7 @@ from typing import Final, cast
 
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
+        "AssociateRouteTable": "route_table_associations",
         "CopyImage": "machine_images",
         "CreateCustomerGateway": "customer_gateways",
         "CreateFleet": "instant_fleets",
