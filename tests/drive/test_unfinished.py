@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,17 @@ def test_what_no_root_above_has_is_found_by_name_and_tag(
     assert [identifier for _, identifier in found.foreign] == ["lab-full"]
     known = [("aws_ec2_transit_gateway", gateway)]
     assert unfinished.find(aws, [a("aws_ec2_transit_gateway", name)], known) == unfinished.Found()
+
+
+def test_more_than_a_page_is_found(tmp_path: Path, server: Server, engine: Engine) -> None:
+    aws = make(tmp_path / "lab", server, engine).aws()
+    ec2, names = aws.client("ec2", REGION), [f"lab-page-{number}" for number in range(20)]
+    tags = [{"Key": "environment", "Value": "lab"}]
+    for name in names:
+        ec2.create_launch_template(
+            LaunchTemplateName=name,
+            LaunchTemplateData={"InstanceType": "m5.large"},
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+        )
+    asked = [replace(a("aws_launch_template", name=name), address=name) for name in names]
+    assert sorted(one.address for one, _ in unfinished.find(aws, asked).ours) == sorted(names)

@@ -6,36 +6,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from infra.drive.aws import Aws
+from infra.drive.undeclared.model import chunks, pages
 from infra.drive.unfinished.model import Creation, Look, Seen
 from infra.drive.unfinished.network import tagged
+
+_NAMES: Final = 50
+"""Groups that may be asked for by name in one call (Auto Scaling API Reference)."""
+_ARNS: Final = 20
+"""Resources whose tags one call lists (Elastic Load Balancing API Reference, DescribeTags)."""
 
 
 def _launch_templates(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
     named = _by_name(those)
-    pages = aws.client("ec2", region).get_paginator("describe_launch_templates")
-    for page in pages.paginate(Filters=[{"Name": "launch-template-name", "Values": sorted(named)}]):
-        for each in page["LaunchTemplates"]:
-            yield named[each["LaunchTemplateName"]], Seen(each["LaunchTemplateId"], tagged(each.get("Tags")))
+    client = aws.client("ec2", region)
+    for names in chunks(named):
+        asked = [{"Name": "launch-template-name", "Values": names}]
+        size = {"PageSize": len(names)}
+        for page in pages(client, "describe_launch_templates", Filters=asked, PaginationConfig=size):
+            for each in page["LaunchTemplates"]:
+                seen = Seen(each["LaunchTemplateId"], tagged(each.get("Tags")))
+                yield named[each["LaunchTemplateName"]], seen
 
 
 def _placement_groups(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
     named = _by_name(those)
-    filters = [
-        {"Name": "group-name", "Values": sorted(named)},
-        {"Name": "state", "Values": ["pending", "available"]},
-    ]
-    for each in aws.client("ec2", region).describe_placement_groups(Filters=filters)["PlacementGroups"]:
-        yield named[each["GroupName"]], Seen(each["GroupName"], tagged(each.get("Tags")))
+    for names in chunks(named):
+        filters = [
+            {"Name": "group-name", "Values": names},
+            {"Name": "state", "Values": ["pending", "available"]},
+        ]
+        for each in aws.client("ec2", region).describe_placement_groups(Filters=filters)["PlacementGroups"]:
+            yield named[each["GroupName"]], Seen(each["GroupName"], tagged(each.get("Tags")))
 
 
 def _groups(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
     named = _by_name(those)
-    pages = aws.client("autoscaling", region).get_paginator("describe_auto_scaling_groups")
-    for page in pages.paginate(AutoScalingGroupNames=sorted(named)):
-        for each in page["AutoScalingGroups"]:
-            if "Status" not in each:  # "Delete in progress"
-                name = each["AutoScalingGroupName"]
-                yield named[name], Seen(name, tagged(each["Tags"]))
+    client = aws.client("autoscaling", region)
+    for names in chunks(named, _NAMES):
+        for page in pages(client, "describe_auto_scaling_groups", AutoScalingGroupNames=names):
+            for each in page["AutoScalingGroups"]:
+                if "Status" not in each:  # "Delete in progress"
+                    name = each["AutoScalingGroupName"]
+                    yield named[name], Seen(name, tagged(each["Tags"]))
 
 
 def _balancers(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
@@ -56,10 +68,10 @@ def _balancing(
     named = _by_name(those)
     client = aws.client("elbv2", region)
     # Asked by name, it would refuse as soon as one is missing.
-    pages = client.get_paginator(operation).paginate()
-    found = {each[arn]: each[name] for page in pages for each in page[rows] if each[name] in named}
-    if found:
-        for each in client.describe_tags(ResourceArns=sorted(found))["TagDescriptions"]:
+    listed = (each for page in pages(client, operation) for each in page[rows])
+    found = {each[arn]: each[name] for each in listed if each[name] in named}
+    for arns in chunks(found, _ARNS):
+        for each in client.describe_tags(ResourceArns=arns)["TagDescriptions"]:
             yield named[found[each["ResourceArn"]]], Seen(each["ResourceArn"], tagged(each["Tags"]))
 
 
