@@ -140,8 +140,7 @@ def researcher(scratch: Path) -> Iterator[Row]:
 
 def direct(scratch: Path) -> Iterator[Row]:
     """``causeway run --on`` a machine without a cluster."""
-    for what, seconds, cpu, bar, runs in client.on_a_machine(scratch):
-        yield Row(what, seconds, cpu, bar=bar, runs=runs)
+    yield from (_row(what, found, bar) for what, found, bar in client.on_a_machine(scratch))
 
 
 def plan(scratch: Path) -> Iterator[Row]:

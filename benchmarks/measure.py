@@ -58,9 +58,9 @@ def call(work: Callable[[], object], runs: int = RUNS) -> Measured:
     """Call it so many times in this process."""
     found = []
     for _ in range(runs):
-        start, cpu = time.perf_counter(), _cpu()
+        start, cpu = time.perf_counter(), cpu_seconds()
         work()
-        found.append(Measured(time.perf_counter() - start, _cpu() - cpu, 0))
+        found.append(Measured(time.perf_counter() - start, cpu_seconds() - cpu, 0))
     return median_of(found)
 
 
@@ -73,7 +73,7 @@ def median_of(found: Sequence[Measured]) -> Measured:
     )
 
 
-def _cpu() -> float:
+def cpu_seconds() -> float:
     """Of this process and of those that it has waited for."""
     found = os.times()
     return found.user + found.system + found.children_user + found.children_system
