@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -248,3 +250,35 @@ def test_a_gateway_endpoints_routes_follow_its_tables(client: Callable[[str], An
     assert routed() == {two}
     ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint])
     assert routed() == set()
+
+
+def test_ranges_of_an_object_are_of_what_was_written_last(client: Callable[[str], Any]) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="ranges", CreateBucketConfiguration={"LocationConstraint": REGION})
+
+    def read(key: str, wanted: str) -> bytes:
+        found: bytes = s3.get_object(Bucket="ranges", Key=key, Range=f"bytes={wanted}")["Body"].read()
+        return found
+
+    for text in (b"0123456789", b"abcdefghij"):
+        s3.put_object(Bucket="ranges", Key="x", Body=text)
+        s3.put_object(Bucket="ranges", Key="y", Body=text[::-1])
+        assert [read("x", "0-3"), read("y", "0-3"), read("x", "4-")] == [text[:4], text[:-5:-1], text[4:]]
+    s3.copy_object(Bucket="ranges", Key="x", CopySource="ranges/y")
+    assert read("x", "0-1") == b"ji"
+
+
+def test_an_object_is_read_once_for_all_of_its_ranges() -> None:
+    """In a process of its own: what it changes stays changed."""
+    program = """
+from moto.s3.models import FakeKey
+from infra.localaws import speed
+speed.install()
+key = FakeKey("x", b"0123456789", account_id="123456789012", region_name="us-west-2")
+reads, read = [], key._value_buffer.read
+key._value_buffer.read = lambda *size: reads.append(size) or read(*size)
+assert (key.value[:4], key.value[4:], len(reads)) == (b"0123", b"456789", 1)
+key.value = b"new"
+assert (key.value, key.value, len(reads)) == (b"new", b"new", 2)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
