@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from benchmarks import addresses, client, nodes, tracking
+from benchmarks import checkpoints as saving
 from benchmarks import search as searching
 from benchmarks.lifecycle.project import Project
 from benchmarks.lifecycle.walk import WalkError, drawn, walk
@@ -201,6 +202,11 @@ def lifecycle(scratch: Path) -> Iterator[Row]:
         yield Row(what, time.monotonic() - start)
 
 
+def checkpoints(scratch: Path) -> Iterator[Row]:
+    """What checkpoints cost a run that goes on, and one that trains."""
+    yield from (Row(what, seconds, bar=bar) for what, seconds, bar in saving.figures(scratch))
+
+
 def experiments(scratch: Path) -> Iterator[Row]:
     """What MLflow takes and shows, ours beside a plain one."""
     scratch.chmod(0o755)  # PostgreSQL runs as a user of its own
@@ -225,6 +231,7 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
             autoscaler,
             researcher,
             direct,
+            checkpoints,
             experiments,
             search,
             plan,
