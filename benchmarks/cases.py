@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from benchmarks import addresses, client, nodes, tracking
 from benchmarks import checkpoints as saving
 from benchmarks import search as searching
+from benchmarks.lifecycle import reads
+from benchmarks.lifecycle.edits import EDITS
 from benchmarks.lifecycle.project import Project
-from benchmarks.lifecycle.walk import WalkError, drawn, walk
+from benchmarks.lifecycle.walk import Walk, WalkError, drawn, walk
 from benchmarks.measure import RUNS, BenchmarkError, Measured, median_of, process
 from benchmarks.specs import SIZES, Size, big
+from infra.drive import localaws
 
 REPOSITORY: Final = Path(__file__).parents[1]
 BLOCKS: Final = 10_000
@@ -184,22 +188,55 @@ def _plain_plan(scratch: Path) -> tuple[list[str], Mapping[str, str], Path]:
 
 
 def lifecycle(scratch: Path) -> Iterator[Row]:
-    """Long random walks through edits of each shipped spec; another one each day, the same one all day.
+    """Long random walks through edits of the smaller shipped specs; another one each day, the same all day.
 
     ``BenchmarkError`` with the whole walk where the plan did not say what apply did.
     """
-    seed = datetime.now(UTC).date().toordinal()
-    for environment, steps in (("minimal", 30), ("local", 20), ("research", 8)):
-        project = Project.copied(scratch / environment, environment)
-        start = time.monotonic()
-        try:
-            walked = walk(project, seed, drawn(seed, steps))
-        except WalkError as problem:
-            raise BenchmarkError(f"seed {seed}: {problem}") from None
-        finally:
-            project.run("local.down")
-        what = f"{len(walked.steps)} steps of edits to `{environment}`, {walked.refused} refused by checks"
-        yield Row(what, time.monotonic() - start)
+    for environment, steps in (("minimal", 30), ("local", 20)):
+        yield _walked(scratch, environment, drawn(_seed(), steps))
+
+
+def lifecycle_research(scratch: Path) -> Iterator[Row]:
+    """The same of `research`, whose applies take minutes: many edits a step, and first one in which each kind
+    of name is changed."""
+    renamed = [name for name in EDITS if name.startswith("rename_")]
+    yield _walked(scratch, "research", [renamed, *drawn(_seed(), 2, edits=6)])
+
+
+def lifecycle_reads(scratch: Path) -> Iterator[Row]:
+    """Each read of AWS after a write finds nothing once, in `research`."""
+    project = Project.copied(scratch, "research")
+    walked, start = Walk(project, Random(0)), time.monotonic()
+    try:
+        walked.start()
+        aws = localaws.status((project.build / "state/aws").absolute())
+        assert aws is not None, "it was applied there"
+        actions, rounds = reads.survived(walked, aws)
+    except WalkError as problem:
+        raise BenchmarkError(str(problem)) from None
+    finally:
+        project.run("local.down")
+    yield Row(
+        f"{actions} reads of `research` that find nothing once, in {rounds} applies", time.monotonic() - start
+    )
+
+
+def _seed() -> int:
+    return datetime.now(UTC).date().toordinal()
+
+
+def _walked(scratch: Path, environment: str, steps: list[list[str]]) -> Row:
+    project = Project.copied(scratch / environment, environment)
+    buckets = [bucket] if (bucket := project.spec().get("state", {}).get("bucket")) else []
+    start = time.monotonic()
+    try:
+        walked = walk(project, _seed(), steps, outlives=buckets)
+    except WalkError as problem:
+        raise BenchmarkError(f"seed {_seed()}: {problem}") from None
+    finally:
+        project.run("local.down")
+    what = f"{len(walked.steps)} steps of edits to `{environment}`, {walked.refused} refused by checks"
+    return Row(what, time.monotonic() - start)
 
 
 def checkpoints(scratch: Path) -> Iterator[Row]:
@@ -240,5 +277,7 @@ CASES: Final[Mapping[str, Case]] = MappingProxyType(
 )
 """Name → case, in the order of the table."""
 
-LONG: Final[Mapping[str, Case]] = MappingProxyType({lifecycle.__name__: lifecycle})
+LONG: Final[Mapping[str, Case]] = MappingProxyType(
+    {each.__name__: each for each in (lifecycle, lifecycle_research, lifecycle_reads)}
+)
 """Cases that take an hour or more: measured where they are asked for by name."""

@@ -11,13 +11,17 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from permissions.recorded import PLAN, recording
 
+from benchmarks.lifecycle import reads
 from benchmarks.lifecycle.project import Project
+from benchmarks.lifecycle.walk import Walk
 from infra.commands import session
 from infra.commands.environment import find, load_project
 from infra.drive import last_applied, lifecycle, localaws, repair, saved_plan
@@ -27,7 +31,7 @@ from infra.drive.unfinished import Creation
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture
@@ -101,11 +105,12 @@ ONE_SIZE = {
 def test_from_nothing_to_everything_and_back(project: Project, update: bool) -> None:
     """All that we render, in three regions: applied, edited, gone, also what the state had lost; the shipped
     policies allow each call."""
-    with recording(aws(project), "research", update=update):
-        there_and_back(project)
+    server = aws(project)
+    with recording(server, "research", update=update):
+        there_and_back(project, server)
 
 
-def there_and_back(project: Project) -> None:
+def there_and_back(project: Project, server: Server) -> None:
     project.invoke("plan")
     planned = saved_plan.load(Folders(project.build.absolute()))
     assert planned is not None
@@ -129,6 +134,11 @@ def there_and_back(project: Project) -> None:
     project.invoke("topology")
     page = (project.build / "topology.html").read_text("utf-8")
     assert 'class="mark pool change" data-id="us-west-2/cpu"' in page
+    # Another few each day; `invoke bench --only lifecycle_reads` takes all.
+    some = Random(datetime.now(UTC).date().toordinal()).sample(
+        sorted(reads.reads(server.control.calls())), 12
+    )
+    assert reads.applied(Walk(project, Random(0)), server, some, "sample")[0], some
     lose(project, planned.creating)
     assert len({one.type for one in planned.creating}) > 25
     project.invoke("destroy", "--confirm", project.environment)

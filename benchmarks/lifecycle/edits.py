@@ -57,6 +57,15 @@ def _shuffled(mapping: MutableMapping[str, Any], random: Random) -> bool:
     return True
 
 
+def _replaced(values: Any, old: str, new: str) -> None:
+    """``new`` wherever a value in here is ``old``; keys stay."""
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values or ()):
+        if value == old:
+            values[key] = new
+        elif isinstance(value, dict | list):
+            _replaced(value, old, new)
+
+
 # -- Sites and zones --------------------------------------------------------------------------------------
 
 
@@ -92,6 +101,23 @@ def remove_site(spec: Spec, random: Random) -> str | None:
 
 def reorder_sites(spec: Spec, random: Random) -> str | None:
     return "reorder sites" if _shuffled(spec["sites"], random) else None
+
+
+def rename_site(spec: Spec, random: Random) -> str | None:
+    """A site in AWS stays in its region."""
+    name = random.choice(list(spec["sites"]))
+    new = _spare("site-", spec["sites"])
+    if spec["sites"][name]["kind"] == "aws":
+        spec["sites"][name].setdefault("region", name)
+    for names in (
+        spec["sites"],
+        spec.get("quotas", {}),
+        *(pool["regions"] for pool in spec["pools"].values()),
+    ):
+        _renamed(names, name, new)
+    for part in ("access", "storage", "kubernetes", "dns"):
+        _replaced(spec.get(part), name, new)
+    return f"rename site {name} to {new}"
 
 
 def add_zone(spec: Spec, random: Random) -> str | None:
@@ -235,6 +261,18 @@ def remove_user(spec: Spec, random: Random) -> str | None:
     return f"remove user {name}"
 
 
+def rename_user(spec: Spec, random: Random) -> str | None:
+    """To AWS and to the cluster that is somebody else, with another number."""
+    users = spec.get("access", {}).get("users", {})
+    if not users:
+        return None
+    name = random.choice(list(users))
+    new = _spare("person", users)
+    _renamed(users, name, new)
+    users[new].pop("uid", None)
+    return f"rename user {name} to {new}"
+
+
 def add_image(spec: Spec, random: Random) -> str | None:
     """A new image, and a pool that moves to it."""
     name = _spare("image", spec["images"])
@@ -258,6 +296,21 @@ def remove_image(spec: Spec, random: Random) -> str | None:
     return f"remove image {name}"
 
 
+def rename_image(spec: Spec, random: Random) -> str | None:
+    """Any but the plain one, which other edits give to pools."""
+    names = [name for name in spec["images"] if name != "cpu"]
+    if not names:
+        return None
+    name = random.choice(names)
+    new = _spare("image", spec["images"])
+    _renamed(spec["images"], name, new)
+    machines = (*spec["pools"].values(), *spec.get("access", {}).get("ssh_nodes", {}).values())
+    for machine in machines:
+        if machine.get("image") == name:
+            machine["image"] = new
+    return f"rename image {name} to {new}"
+
+
 def add_storage(spec: Spec, random: Random) -> str | None:
     storage = spec.setdefault("storage", {})
     kind = random.choice(["efs", "s3"])
@@ -265,6 +318,20 @@ def add_storage(spec: Spec, random: Random) -> str | None:
     name = _spare(kind, systems)
     systems[name] = {"path": f"/{name}"}
     return f"add {kind} {name}"
+
+
+def rename_storage(spec: Spec, random: Random) -> str | None:
+    """Another file system or bucket; the old one goes, with what is in it."""
+    storage = spec.get("storage", {})
+    names = [(kind, name) for kind in ("efs", "s3") for name in storage.get(kind, {})]
+    if not names:
+        return None
+    kind, name = random.choice(names)
+    new = _spare(kind, storage[kind])
+    _renamed(storage[kind], name, new)
+    if kind == "s3":
+        _replaced(storage.get("copies"), name, new)
+    return f"rename {kind} {name} to {new}"
 
 
 def remove_storage(spec: Spec, random: Random) -> str | None:
@@ -286,6 +353,7 @@ EDITS: Final[Mapping[str, Edit]] = MappingProxyType(
             add_site,
             remove_site,
             reorder_sites,
+            rename_site,
             add_zone,
             remove_zone,
             reorder_zones,
@@ -301,10 +369,13 @@ EDITS: Final[Mapping[str, Edit]] = MappingProxyType(
             change_market,
             add_user,
             remove_user,
+            rename_user,
             add_image,
             remove_image,
+            rename_image,
             add_storage,
             remove_storage,
+            rename_storage,
         )
     }
 )

@@ -89,11 +89,11 @@ class Walk:
 
     def finish(self, outlives: Iterable[str] = ()) -> None:
         """Destroy it all; ``outlives`` are identifiers of what was there before the first apply."""
-        drift = self._ok(self.project.run("drift", "--json"), codes=(0, 2))
+        drift = self.ok(self.project.run("drift", "--json"), codes=(0, 2))
         if json.loads(drift.out):
             raise self._wrong(f"applied, and there is drift\n{drift}")
         self.steps.append("destroy")
-        self._ok(self.project.run("destroy", "--confirm", self.project.environment))
+        self.ok(self.project.run("destroy", "--confirm", self.project.environment))
         left = {
             f"{site}/{kind}/{name}"
             for site, kinds in self.project.inventory().items()
@@ -111,7 +111,7 @@ class Walk:
         before = self.state()
         plan, named = self._plan()
         if plan["has_changes"]:
-            self._ok(self.project.run("apply", "--yes", *_destroy(named)))
+            self.ok(self.project.run("apply", "--yes", *_destroy(named)))
         after = self.state()
         for wrong in (*untruths(plan, before, after), *unnamed(before, after, named)):
             raise self._wrong(wrong)
@@ -135,14 +135,15 @@ class Walk:
 
     def _refused(self, said: str, checked: Result, before: str) -> None:
         """An edit that the checks refuse: with a reason, and nothing has changed."""
-        self._ok(checked, codes=(1,))
+        self.ok(checked, codes=(1,))
         if not re.search(r"\[[A-Z]+\d+\]", checked.err + checked.out):
             raise self._wrong(f"refused without a code: {said}\n{checked}")
         self.refused += 1
         self.steps.append(f"(refused: {said})")
         self.project.spec_file.write_text(before, encoding="utf-8")
 
-    def _ok(self, result: Result, codes: tuple[int, ...] = (0,)) -> Result:
+    def ok(self, result: Result, codes: tuple[int, ...] = (0,)) -> Result:
+        """The result; `WalkError` for another exit code than these, or a traceback."""
         if result.code not in codes or "Traceback" in result.err:
             raise self._wrong(str(result))
         return result

@@ -67,6 +67,7 @@ EC2_TYPES = {
     "lt": "launch-template",
     "nat": "natgateway",
     "pcx": "vpc-peering-connection",
+    "pg": "placement-group",
     "rtb": "route-table",
     "sg": "security-group",
     "sgr": "security-group-rule",
