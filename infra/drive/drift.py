@@ -44,6 +44,19 @@ ECHOES: Final[Mapping[str, frozenset[str]]] = {
 """Type → attributes that repeat another resource, which is compared itself (a rule in its group), or what
 `infra.drive.undeclared` lists; or that AWS changes by itself: sizes, telemetry, what the autoscaler sets."""
 
+ALWAYS_SET: Final[Mapping[str, frozenset[str]]] = {
+    "aws_vpc": frozenset(
+        {
+            "default_network_acl_id",
+            "default_route_table_id",
+            "default_security_group_id",
+            "main_route_table_id",
+        }
+    ),
+}
+"""Type → attributes that AWS has for each of its resources. One that is empty in the state could not be read
+when that was written, for AWS is eventually consistent: to be read later is no change."""
+
 
 def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change, ...]:
     """Each resource that is not as it was left, by address; its attributes as they were, and as they are.
@@ -51,7 +64,7 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
     ``shown`` is a plan as ``terraform show -json`` gives it, ``sites`` as in `infra.drive.plan.parse`.
     """
     plan = parse(shown, sites)
-    found = {one.address: kept for one in plan.drift for kept in _telling(one)}
+    found = {one.address: kept for one in map(_read, plan.drift) for kept in _telling(one)}
     newer = frozenset(_newer(shown))
     for one in plan.changes:
         if one.action not in ("update", "replace"):
@@ -87,6 +100,7 @@ def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
         echoes = ECHOES.get(one["type"], frozenset())
         for name in sorted(before):
             told = name not in echoes | {"tags_all"} and not _same(before[name], after.get(name))
+            told = told and not _unread(one["type"], name, before[name])
             secret = any(
                 _marked((change.get(f"{side}_sensitive") or {}), name) for side in ("before", "after")
             )
@@ -191,6 +205,17 @@ def _restored(planned: Mapping[str, Any], name: str) -> bool:
     # What AWS decides anew with the update, as a version's number, is the update's.
     decided = (planned.get("after_unknown") or {}).get(name) is True
     return decided or planned["before"].get(name) != planned["after"].get(name)
+
+
+def _unread(kind: str, name: str, before: Any) -> bool:
+    """Whether the state had nothing where AWS always has something."""
+    return before in _EMPTY and name in ALWAYS_SET.get(kind, frozenset())
+
+
+def _read(change: Change) -> Change:
+    """The change without what is only read now."""
+    read = (each for each in change.attributes if not _unread(change.type, each.path, each.before))
+    return replace(change, attributes=tuple(read))
 
 
 def _telling(change: Change) -> Iterator[Change]:

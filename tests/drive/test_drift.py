@@ -118,6 +118,20 @@ def test_what_an_apply_restores_is_not_noted() -> None:
     assert drift.lasting({**shown, "resource_changes": [other]}, ()) == (ROW,)
 
 
+def test_what_could_not_be_read_is_no_drift_once_it_can() -> None:
+    """AWS is eventually consistent: an id that each VPC has was empty in the state."""
+
+    def vpc(before: str, after: str) -> dict[str, Any]:
+        told = {"id": "vpc-1", "main_route_table_id": before}, {"id": "vpc-1", "main_route_table_id": after}
+        return {"terraform_version": "1.11.0", "resource_drift": [row("aws_vpc", ["update"], *told)]}
+
+    assert drift.changes(vpc("", "rtb-1"), SITES) == ()
+    assert drift.lasting(vpc("", "rtb-1"), ()) == ()
+    (one,) = drift.changes(vpc("rtb-1", "rtb-2"), SITES)
+    assert [each.path for each in one.attributes] == ["main_route_table_id"]
+    assert len(drift.lasting(vpc("rtb-1", "rtb-2"), ())) == 1
+
+
 def test_no_secret_is_noted() -> None:
     shown = drifted({"policy": "a"}, {"policy": "b"}, after_sensitive={"policy": True})
     assert drift.lasting(shown, ()) == ()
