@@ -235,6 +235,8 @@ def test_records_and_who_may_ask(aws: Aws) -> None:
     state.add("aws_route53_zone", "z", zone_id=zone, name="lab.internal")
     records = {
         "*.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "10.4.0.1"}]},
+        "half.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "10.4.0.2"}]},
+        "read.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "10.4.0.3"}]},
         "api.lab.internal": {"TTL": 60, "ResourceRecords": [{"Value": "203.0.113.9"}]},
     }
     for name, values in records.items():
@@ -243,6 +245,12 @@ def test_records_and_who_may_ask(aws: Aws) -> None:
             HostedZoneId=zone, ChangeBatch={"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
         )
     state.add("aws_route53_record", "w", zone_id=zone, fqdn="*.lab.internal", type="A", set_identifier="")
+    # Created, and not read: what AWS decides is not in the state.
+    for name in ("half", "read.lab.internal"):
+        state.add(
+            "aws_route53_record", name, zone_id=zone, fqdn=None, name=name, type="A", set_identifier=None
+        )
+    state.add("aws_route53_zone", "half", id="Z1", zone_id=None, name="half.internal")
     route53.associate_vpc_with_hosted_zone(HostedZoneId=zone, VPC={"VPCRegion": REGION, "VPCId": other})
     assert {one.kind: one.what for one in state.found(aws)} == {
         "record": "api.lab.internal A 203.0.113.9",

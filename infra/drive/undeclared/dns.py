@@ -15,22 +15,23 @@ _ESCAPED = re.compile(r"\\(\d{3})")
 def records(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
     """Records of zones that are ours; in one that was there before, others' are none of our business."""
     route53 = aws.client("route53")
-    ours = {
-        (zone, _plain(fqdn), kind, identifier or "")
-        for zone, fqdn, kind, identifier in declared.values(
-            "aws_route53_record", "zone_id", "fqdn", "type", "set_identifier"
-        )
-    }
+    rows = declared.values("aws_route53_record", "zone_id", "fqdn", "name", "type", "set_identifier")
     for zone, holder in declared.by("zone_id", "aws_route53_zone", region).items():
         try:
             answer = list(pages(route53, "list_resource_record_sets", HostedZoneId=zone))
         except route53.exceptions.NoSuchHostedZone:
             continue
+        apex = _plain(holder.values["name"])
+        ours = {
+            (_plain(fqdn) if fqdn else _within(_plain(name), apex), kind, identifier or "")
+            for of, fqdn, name, kind, identifier in rows
+            if of == zone
+        }
         for record in (each for page in answer for each in page["ResourceRecordSets"]):
             name, kind = _plain(record["Name"]), record["Type"]
-            if kind in ("NS", "SOA") and name == _plain(holder.values["name"]):
+            if kind in ("NS", "SOA") and name == apex:
                 continue
-            if (zone, name, kind, record.get("SetIdentifier", "")) not in ours:
+            if (name, kind, record.get("SetIdentifier", "")) not in ours:
                 change = {"Action": "DELETE", "ResourceRecordSet": record}
                 yield on(
                     holder, "record", f"{name} {kind}", f"{name} {kind} {_value(record)}",
@@ -60,6 +61,11 @@ def zone_vpcs(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]
 def _plain(name: str) -> str:
     """Route 53 escapes in octal what is not a letter, and ends names with a dot."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name).rstrip(".").lower()
+
+
+def _within(name: str, apex: str) -> str:
+    """The full name of a record that Terraform has created and not read: its ``fqdn`` is not known yet."""
+    return name if name == apex or name.endswith(f".{apex}") else f"{name}.{apex}".lstrip(".")
 
 
 def _value(record: dict[str, Any]) -> str:

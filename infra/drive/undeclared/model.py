@@ -64,8 +64,9 @@ class Declared:
         return [each for each in self._of.get(kind, ()) if region in ("", each.region)]
 
     def by(self, attribute: str, kind: str, region: str = "") -> dict[str, Resource]:
-        """Those of a type by the value of an attribute."""
-        return {str(each.values[attribute]): each for each in self.of(kind, region)}
+        """Those of a type by the value of an attribute; without those that were created and never read."""
+        found = ((each.values.get(attribute), each) for each in self.of(kind, region))
+        return {str(value): each for value, each in found if value is not None}
 
     def values(self, kind: str, *attributes: str) -> set[tuple[Any, ...]]:
         """What those of a type have in these attributes."""
