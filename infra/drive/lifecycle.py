@@ -273,14 +273,8 @@ def _without_taints(
         problem = error
         losing = list(diagnostics.prevented(error.diagnostics))
     losing = [address for address in losing if not stateful.covers(named, address)]
-    # One that would replace itself is untainted in any case: in the end it would be gone.
-    if planned is not None:
-        losing += [
-            one.address
-            for one in planned[2].changes
-            if one.type in repair.SAME_AGAIN and one.action == "replace"
-        ]
-    if losing:
+    # One that cannot replace itself is untainted in any case.
+    if losing or (planned and any(one.action == "replace" for one in planned[2].changes)):
         state = terraform.pull()
         if repaired := repair.untaint(state, {*losing, *repair.tainted(state)}):
             terraform.push(repaired.state)

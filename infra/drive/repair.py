@@ -6,7 +6,8 @@ Two things go wrong while Terraform works, and neither is a decision that anyone
   takes the resource out of the state, though it is still there.
 - A creation that is stopped or fails after the resource exists leaves it tainted, and the next plan would
   replace it. For a stateful thing that means to destroy it, which nobody asked for; for one of `SAME_AGAIN`
-  that it is gone in the end.
+  that it is gone in the end; for one that is created before it is destroyed, that AWS refuses the second one
+  of that name, at each apply.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Repaired:
     restored: tuple[str, ...]
     """Addresses that had been dropped although no plan destroyed them."""
     untainted: tuple[str, ...]
-    """Addresses of resources whose creation did not finish: stateful ones, and those of `SAME_AGAIN`."""
+    """Addresses of resources whose creation did not finish and that a replacement would not help."""
 
     def __bool__(self) -> bool:
         return bool(self.restored or self.untainted)
@@ -59,6 +60,18 @@ class _Instance:
     @property
     def is_tainted(self) -> bool:
         return self.values.get("status") == "tainted"
+
+    @property
+    def comes_first(self) -> bool:
+        """Its replacement is created before it is destroyed, say because a dependent asks for that."""
+        return bool(self.values.get("create_before_destroy"))
+
+    @property
+    def is_in_its_own_way(self) -> bool:
+        """AWS gives no second one beside it."""
+        values = self.values.get("attributes", {})
+        has_name = bool(values.get("name")) and not values.get("name_prefix")
+        return self.resource["type"] in SAME_AGAIN or (self.comes_first and has_name)
 
 
 def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
@@ -90,9 +103,9 @@ def untaint(state: State, wanted: Container[str]) -> Repaired:
 
 
 def tainted(state: State) -> tuple[str, ...]:
-    """Addresses of tainted resources of `SAME_AGAIN`."""
+    """Addresses of tainted resources that cannot replace themselves."""
     found = (one for one in _instances(state) if one.is_tainted)
-    return tuple(one.address for one in found if one.resource["type"] in SAME_AGAIN)
+    return tuple(one.address for one in found if one.is_in_its_own_way)
 
 
 def adopted(state: State, rows: Iterable[State]) -> State:
@@ -113,7 +126,7 @@ def _untaint(state: State, may: Any) -> list[str]:
     found = []
     for one in _instances(state):
         values, kind = one.values.get("attributes", {}), one.resource["type"]
-        kept = kind in SAME_AGAIN or stateful.loss(kind, values)
+        kept = kind in SAME_AGAIN or one.comes_first or stateful.loss(kind, values)
         # Without an id nothing was made.
         if one.is_tainted and values.get("id") and kept and may(one):
             del one.values["status"]

@@ -290,6 +290,44 @@ def test_a_tainted_customer_gateway_does_not_delete_itself(
     assert [row["State"] for row in rows] == ["available"]
 
 
+ROLE = """\
+resource "aws_iam_role" "this" {
+  name               = "cut-off"
+  assume_role_policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "ec2.amazonaws.com" }
+    }]
+  })
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+"""
+
+
+def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
+    tmp_path: Path, server: Server, engine: Engine
+) -> None:
+    """Terraform would create it again, before it destroys it, and AWS refuses that: at each apply."""
+    job = of(tmp_path / "lab", server, engine, ROLE)
+    lifecycle.plan(job)
+    server.control.order(absent("ListRolePolicies"))
+    with pytest.raises(TerraformError, match=r"completed by the next apply:\n  aws_iam_role.this"):
+        apply_saved(job)
+    server.control.clear_faults()
+    assert lifecycle.plan(job).plan.changes == ()
+    apply_saved(job)
+    # A run that was killed could not say so.
+    state = job.terraform().pull()
+    state["resources"][0]["instances"][0]["status"] = "tainted"
+    job.terraform().push({**state, "serial": state["serial"] + 1})
+    planned = lifecycle.plan(job)
+    assert (planned.untainted, planned.plan.changes) == (("aws_iam_role.this",), ())
+
+
 def test_what_somebody_deleted_and_could_not_be_made_again_is_not_put_back(
     tmp_path: Path, server: Server, engine: Engine
 ) -> None:

@@ -80,3 +80,24 @@ def test_a_customer_gateway_is_never_left_tainted() -> None:
     assert repair(gateway, gateway, ()).untainted == ("aws_customer_gateway.this",)
     assert tainted(gateway) == ("aws_customer_gateway.this",)
     assert tainted(state(resource("aws_subnet", instance("subnet-1", status="tainted")))) == ()
+
+
+def test_what_is_created_before_it_is_destroyed_is_completed() -> None:
+    """Of a name that is taken AWS makes no second one: to replace it fails at each apply."""
+    first = {"create_before_destroy": True, "status": "tainted"}
+    role = {"attributes": {"id": "lab", "name": "lab"}, **first}
+    prefixed = {"attributes": {"id": "lab1", "name": "lab1", "name_prefix": "lab"}, **first}
+    after = state(
+        resource("aws_iam_role", role),
+        resource("aws_security_group", prefixed),
+        resource("aws_nat_gateway", instance("nat-1", **first)),
+        resource("aws_lb_target_group", {"attributes": {"id": "a", "name": "a"}, "status": "tainted"}),
+    )
+    assert repair(state(), after, ()).untainted == (
+        "aws_iam_role.this",
+        "aws_nat_gateway.this",
+        "aws_security_group.this",
+    )
+    # What a person marked is replaced where it can be.
+    assert not repair(after, after, ())
+    assert tainted(after) == ("aws_iam_role.this",)
