@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from infra.drive.plan import UNKNOWN, Attribute, Change, parse
@@ -79,7 +80,8 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
         for kept in _telling(replace(one, action="update", reason="", loss="", attributes=more)):
             attributes = (*before.attributes, *kept.attributes) if before else kept.attributes
             found[one.address] = replace(before or kept, attributes=attributes)
-    return tuple(found[address] for address in sorted(found))
+    echoes = dict.fromkeys(_reached(shown), _ADDRESS)
+    return tuple(kept for address in sorted(found) for kept in _telling(found[address], echoes))
 
 
 def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
@@ -88,7 +90,7 @@ def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
     Secrets are not noted: the ledger is no place for them.
     """
     planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
-    there = _there(shown)
+    there, reached = _there(shown), _reached(shown)
     rows = {(row["type"], row["id"], row["attribute"]): row for row in known}
     found = {key: row for key, row in rows.items() if _differs(there.get((row["type"], row["id"])), row)}
     for one in shown.get("resource_drift", ()):
@@ -97,7 +99,7 @@ def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
             continue
         before, after = change["before"], change["after"]
         plan = planned.get(one["address"], {"actions": ["no-op"]})
-        echoes = ECHOES.get(one["type"], frozenset())
+        echoes = ECHOES.get(one["type"], frozenset()) | (_ADDRESS if one["address"] in reached else set())
         for name in sorted(before):
             told = name not in echoes | {"tags_all"} and not _same(before[name], after.get(name))
             told = told and not _unread(one["type"], name, before[name])
@@ -172,6 +174,27 @@ def _there(shown: Mapping[str, Any]) -> dict[tuple[str, Any], Mapping[str, Any]]
     return found
 
 
+_ADDRESS: Final = frozenset({"public_dns", "public_ip"})
+
+
+def _reached(shown: Mapping[str, Any]) -> frozenset[str]:
+    """Instances whose public address is one that we have associated: the association is compared itself. An
+    apply that fails after it leaves the instance in the state as it was before."""
+    there = _there(shown)
+    given = {
+        ("aws_instance", one["values"].get("instance_id")): there.get(
+            ("aws_eip", one["values"].get("allocation_id"))
+        )
+        for (kind, _), one in there.items()
+        if kind == "aws_eip_association"
+    }
+    return frozenset(
+        there[key]["address"]
+        for key, eip in given.items()
+        if eip and key in there and there[key]["values"].get("public_ip") == eip["values"]["public_ip"]
+    )
+
+
 def _differs(one: Mapping[str, Any] | None, row: Row) -> bool:
     """Whether a resource is there and is not as the row has it. One that was made anew is as it should be."""
     return one is not None and not _same(one["values"].get(row["attribute"]), row["was"])
@@ -218,9 +241,9 @@ def _read(change: Change) -> Change:
     return replace(change, attributes=tuple(read))
 
 
-def _telling(change: Change) -> Iterator[Change]:
-    """The change without what says nothing; none where that is all."""
-    echoes = ECHOES.get(change.type, frozenset())
+def _telling(change: Change, more: Mapping[str, frozenset[str]] = MappingProxyType({})) -> Iterator[Change]:
+    """The change without what says nothing; none where that is all. ``more`` are echoes by address."""
+    echoes = ECHOES.get(change.type, frozenset()) | more.get(change.address, frozenset())
     kept = tuple(one for one in change.attributes if _top(one) not in echoes | {"tags_all"})
     if kept or change.action != "update":
         yield replace(change, attributes=kept)

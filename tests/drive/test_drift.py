@@ -154,3 +154,28 @@ def test_what_is_set_back_is_no_drift_of_its_own() -> None:
     assert [each.path for each in left.attributes] == ["name"]
     alone = drifted({"display_name": "by hand"}, {"display_name": "ours"})
     assert drift.without_undone(drift.changes(alone, SITES), alone, (ROW,)) == ()
+
+
+def test_an_address_that_we_have_associated_is_no_drift_of_the_instance() -> None:
+    """An apply that failed later left the instance in the state as it was before the association."""
+
+    def associated(address: str) -> dict[str, Any]:
+        before = {"id": "i-1", "public_ip": "", "public_dns": ""}
+        after = {"id": "i-1", "public_ip": address, "public_dns": f"ec2-{address}.example"}
+        held = (
+            ("aws_instance", after),
+            ("aws_eip", {"id": "eipalloc-1", "public_ip": "203.0.113.1"}),
+            ("aws_eip_association", {"id": "e-1", "instance_id": "i-1", "allocation_id": "eipalloc-1"}),
+        )
+        resources = [{**row(kind, [], None, None), "values": values} for kind, values in held]
+        return {
+            "terraform_version": "1.11.0",
+            "resource_drift": [row("aws_instance", ["update"], before, after)],
+            "prior_state": {"values": {"root_module": {"resources": resources}}},
+        }
+
+    assert drift.changes(associated("203.0.113.1"), SITES) == ()
+    assert drift.lasting(associated("203.0.113.1"), ()) == ()
+    (other,) = drift.changes(associated("203.0.113.9"), SITES)
+    assert {each.path for each in other.attributes} == {"public_dns", "public_ip"}
+    assert len(drift.lasting(associated("203.0.113.9"), ())) == 2
