@@ -10,7 +10,7 @@ rows before that apply, and compared from then on: what was named once is named 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -84,10 +84,14 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
     return tuple(kept for address in sorted(found) for kept in _telling(found[address], echoes))
 
 
-def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
+def lasting(
+    shown: Mapping[str, Any], known: Iterable[Row], made: Container[str] = frozenset()
+) -> tuple[Row, ...]:
     """What is not as it was left, and what applying this very plan leaves so; ``known`` are earlier rows.
 
-    Secrets are not noted: the ledger is no place for them.
+    ``made`` are addresses that an apply has created before it failed: how they were left is not known before
+    they are read once more: AWS is eventually consistent. Secrets are not noted: the ledger is no place
+    for them.
     """
     planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
     there, reached = _there(shown), _reached(shown)
@@ -95,7 +99,7 @@ def lasting(shown: Mapping[str, Any], known: Iterable[Row]) -> tuple[Row, ...]:
     found = {key: row for key, row in rows.items() if _differs(there.get((row["type"], row["id"])), row)}
     for one in shown.get("resource_drift", ()):
         change = one["change"]
-        if change["actions"] != ["update"] or one.get("mode") == "data":
+        if change["actions"] != ["update"] or one.get("mode") == "data" or one["address"] in made:
             continue
         before, after = change["before"], change["after"]
         plan = planned.get(one["address"], {"actions": ["no-op"]})

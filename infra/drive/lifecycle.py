@@ -195,7 +195,7 @@ def plan(
         foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
         parsed, ending = _with_instances(job, parsed, shown, jobs)
-        drifted = () if destroy else drifts.lasting(shown, known)
+        drifted = () if destroy else drifts.lasting(shown, known, _made(folders))
         if out is not None:
             _copy(fresh, out)
         kept = saved_plan.save(
@@ -384,6 +384,7 @@ def apply(
                         for one in (_begun(folders) if plan.only else ())
                         if one.address not in repair.held(state)
                     ],
+                    "made": list(_made(folders)) if plan.only else [],
                 },
             )
         settled = Settled()
@@ -457,6 +458,11 @@ def _begun(folders: Folders) -> tuple[Creation, ...]:
     return tuple(Creation(**one) for one in (last_applied.about(folders) or {}).get("creating", ()))
 
 
+def _made(folders: Folders) -> tuple[str, ...]:
+    """Addresses of what applies have begun to create, none of which has succeeded since."""
+    return tuple((last_applied.about(folders) or {}).get("made", ()))
+
+
 def _note(job: Job, plan: SavedPlan) -> None:
     """Keep, before an apply, what one that fails half-way must not lose: the account that it leaves resources
     in, what it creates, and what it finds changed and writes into the state."""
@@ -465,7 +471,13 @@ def _note(job: Job, plan: SavedPlan) -> None:
     about = dict(before.about if before else begun)
     if plan.has_changes:
         creating = {one.address: one for one in (*_begun(job.folders), *plan.creating)}
-        noted = {"creating": [asdict(one) for one in creating.values()], "drifted": list(plan.drifted)}
+        # Terraform's own resources do not drift.
+        made = {*_made(job.folders), *(each for each in plan.absent if "aws_" in each)}
+        noted = {
+            "creating": [asdict(one) for one in creating.values()],
+            "made": sorted(made),
+            "drifted": list(plan.drifted),
+        }
         about |= {key: rows for key, rows in noted.items() if rows or key in about}
     if about != (before.about if before else begun) or (not before and job.account):
         last_applied.remember(job.folders, before.files if before else {}, about)
