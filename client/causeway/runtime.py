@@ -60,6 +60,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,8 @@ _KILLED = 10
 """Seconds that a stalled program has to end by itself."""
 _OTHERS = "/others"
 """``causeway.tracking.relay.OTHERS``."""
+_LOOK, _SURVIVED = 5.0, 60.0
+"""Seconds between two looks for killed processes, and after which they are not why a program fails."""
 _HOOK = '''
 """Notes when an exception ends a program, and which: of several ranks the first is the one that matters."""
 
@@ -100,6 +103,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 import time
 import traceback
@@ -139,14 +143,18 @@ if os.environ.get("CAUSEWAY_PROGRAM") != "rank " + _rank:
     # Ranks that share a pipe write into each other's lines. What the program sends elsewhere goes there.
     if _rank and os.environ.get("LOCAL_WORLD_SIZE", "1") != "1":
         try:
-            _lines = socket.socket(socket.AF_UNIX)
-            _lines.connect(os.path.join(_folder, "ranks"))
-            _lines.sendall(_rank.encode() + b"\\n")
+            # A pipe of its own, whose end to read it hands over: /dev/stdout of a socket can't be opened.
+            with socket.socket(socket.AF_UNIX) as _runtime:
+                _runtime.connect(os.path.join(_folder, "ranks"))
+                _reads, _writes = os.pipe()
+                _end = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", _reads))]
+                _runtime.sendmsg([_rank.encode()], _end)
             for _fd in (1, 2):
                 _is = os.fstat(_fd)
                 if "%d:%d" % (_is.st_dev, _is.st_ino) == os.environ.get("CAUSEWAY_RANKS"):
-                    os.dup2(_lines.fileno(), _fd)
-            _lines.close()
+                    os.dup2(_writes, _fd)
+            os.close(_reads)
+            os.close(_writes)
         except OSError:
             pass  # it writes to the pipe of all
 
@@ -337,8 +345,8 @@ class Output(threading.Thread):
 
 
 class Ranks(threading.Thread):
-    """Lines of a launcher's ranks, each of which writes to a connection of its own. They begin with
-    ``[rank3]:``, as PyTorch's own do."""
+    """Lines of a launcher's ranks, each of which writes to a pipe of its own. They begin with ``[rank3]:``,
+    as PyTorch's own do."""
 
     def __init__(self, folder: str, output: Output) -> None:
         """``folder``: that of the hook, which connects to ``ranks`` in it. OSError where its path is too long
@@ -361,19 +369,24 @@ class Ranks(threading.Thread):
             reader.start()
 
     def _read(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as lines:
-            try:
-                begin = b"[rank%d]: " % int(lines.readline())
+        try:
+            with connection:
+                rank, [(_, _, end)], _, _ = connection.recvmsg(16, socket.CMSG_SPACE(4))
+            with os.fdopen(struct.unpack("i", end)[0], "rb") as lines:
+                begin = b"[rank%d]: " % int(rank)
                 for line in lines:
                     line = line if line.endswith(b"\n") else line + b"\n"
                     self._output.take(line if line.startswith(begin) else begin + line)
-            except (OSError, ValueError):
-                pass  # its process was killed before it said which it is
+        except (OSError, ValueError, struct.error):
+            pass  # its process was killed before it said which it is
 
     def join(self, timeout: float | None = None) -> None:
         """Waits for the last lines of all."""
         until = time.monotonic() + (timeout or 0)
-        self._listening.shutdown(socket.SHUT_RDWR)
+        try:
+            self._listening.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # not on macOS
         super().join(timeout)
         for each in self._readers:
             each.join(max(until - time.monotonic(), 0))
@@ -407,6 +420,31 @@ def oom_kills(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -
         return 0
 
 
+class OutOfMemory(threading.Thread):
+    """Notes when the kernel has killed a process of this worker for want of memory."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._kills, self._last = oom_kills(), float("-inf")
+
+    def run(self) -> None:
+        while True:
+            time.sleep(_LOOK)
+            self._look()
+
+    def _look(self) -> None:
+        kills = oom_kills()
+        if kills > self._kills:
+            self._kills, self._last = kills, time.monotonic()
+
+    def ended_it(self) -> bool:
+        """Whether one was killed shortly before now: whichever it was, a launcher, or a data loader's parent,
+        fails after the one that it lost. A program that has survived that for longer fails of something
+        else."""
+        self._look()
+        return time.monotonic() - self._last < _SURVIVED
+
+
 def summary(
     code: int,
     stopped: float | None,
@@ -418,7 +456,7 @@ def summary(
 
     ``code``: the command's, negative for a signal. ``stopped``: when it was asked to end, in seconds since
     the epoch. ``first``: of ``first_exception``; without one the last lines of the output have to do.
-    ``out_of_memory``: whether one of its processes was killed for that.
+    ``out_of_memory``: ``OutOfMemory.ended_it``.
     """
     said: dict[str, Any] = {"lines": [line for line in lines if line.strip()][-LINES:]}
     if code < 0:
@@ -440,7 +478,6 @@ def summary(
         if first["failed"] in ("ImportError", "ModuleNotFoundError"):
             code, said["reason"] = NEVER_WORKS, first["lines"][-1]
     if out_of_memory and code not in (0, STOPPED):
-        # Whichever was killed: a launcher, or a data loader's parent, fails after the one that it lost.
         code, said["reason"] = NEVER_WORKS, OUT_OF_MEMORY
     if not code:
         said["lines"] = []
@@ -525,7 +562,8 @@ def main(script: str) -> int:
         ranks.start()
     except OSError:
         pass  # then they write to the pipe of all
-    killed = oom_kills()
+    memory = OutOfMemory()
+    memory.start()
     process = subprocess.Popen(
         # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
         [*shell, "trap 'exit 143' TERM\n" + script],
@@ -570,7 +608,7 @@ def main(script: str) -> int:
     if stall.over:
         reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
         return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
-    return ended(*summary(code, asked, output.lines, first, oom_kills() > killed))
+    return ended(*summary(code, asked, output.lines, first, memory.ended_it()))
 
 
 def running_programs(hooks: str, kind: str) -> list[int]:

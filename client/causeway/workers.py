@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from causeway.checkpoints import Policy
 from causeway.errors import InputError, Problem
-from causeway.job import Gpus, Job
+from causeway.job import Gpus, Job, tasks_of
 from causeway.launch import Launch, choose
 
 PORT = 29500
@@ -100,7 +100,7 @@ def variables(
         "CAUSEWAY_HOSTS": json.dumps(hosts, separators=(",", ":")),
         "CAUSEWAY_KEEP": str(job.checkpoints.keep),
         **({} if job.seed is None else {"CAUSEWAY_SEED": str(job.seed)}),
-        **({} if job.array is None else {"CAUSEWAY_ARRAY_TASK": job.array}),
+        **({} if job.array is None else {"CAUSEWAY_ARRAY_TASK": str(tasks_of(job.array)[0])}),
         **({"CAUSEWAY_SHARDED": "1"} if job.checkpoints.sharded else {}),
         **{f"CAUSEWAY_{name}": path for name, path in folders.items()},
     }

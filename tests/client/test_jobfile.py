@@ -14,6 +14,7 @@ from causeway.errors import InputError, Problem
 from causeway.job import Code, Gpus, Job, seeded, tasks_of, written
 from causeway.jobfile import TEXT, LoadedJob, load
 from causeway.reference import json_schema
+from causeway.workers import variables, workers_of
 
 
 def read(folder: Path, text: str, **options: object) -> LoadedJob:
@@ -483,3 +484,9 @@ def test_a_problem_reads_as_one_line() -> None:
     assert (
         str(Problem("job.yaml:7", "gpus.model", "wrong", "right?")) == "job.yaml:7: gpus.model: wrong; right?"
     )
+
+
+@pytest.mark.parametrize("array", ["7", "7-7", "07", "7-9:10"])
+def test_a_task_is_a_number_however_it_is_written(folder: Path, array: str) -> None:
+    job = read(folder, f"run: x\narray: {array}\n").job
+    assert variables("x-1", job, workers_of(job)[0], {}, {})["CAUSEWAY_ARRAY_TASK"] == "7"

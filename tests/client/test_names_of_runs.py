@@ -29,7 +29,7 @@ class Names:
         if method == "GET":
             assert "PartialObjectMetadata" in query["accept"]
             self.lists += 1
-            return {"items": [{"metadata": {"name": name}} for name in self.names], "metadata": {}}
+            return {"items": [{"metadata": {"name": name}} for name in [*self.names]], "metadata": {}}
         name = body["metadata"]["name"]
         self.asked.append(name)
         if name in self.names:

@@ -222,7 +222,7 @@ _RANKS = """
         # As print does where output is not buffered: a write for the text and one for the end of the line.
         for text in (f"line {number} ", "is whole", "\\n"):
             os.write(1, text.encode())
-    subprocess.run(["/bin/sh", "-c", "echo from a child >&2"], check=True)
+    subprocess.run(["/bin/sh", "-c", "echo from a child >/dev/stderr"], check=True)
     print("no end of line", end="")
 """
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import psutil
@@ -106,6 +106,20 @@ def test_only_what_the_kernel_says_is_out_of_memory_and_another_sigkill_is_a_fai
         exits, status = runtime.summary(code, None, [], None, out_of_memory)
         assert (exits, status.get("signal"), status.get("reason")) == wanted
     assert runtime.summary(-9, time.time(), [], None, True)[0] == 75, "it was asked to stop"
+
+
+def test_a_process_that_was_killed_long_ago_is_not_why_a_program_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, kills = 1000.0, 3
+    monkeypatch.setattr(runtime, "oom_kills", lambda: kills)
+    monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: now))
+    memory = runtime.OutOfMemory()
+    assert not memory.ended_it()
+    kills, now = 4, 1010.0
+    assert memory.ended_it()
+    now = 1080.0
+    assert not memory.ended_it()
 
 
 def test_an_import_that_fails_will_fail_again(tmp_path: Path) -> None:
