@@ -3,17 +3,20 @@ it."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from causeway import checkpoints
 from causeway.checkpoints import Checkpoint, Part, Policy
 from causeway.saving import RESUMED, digest_of, files_of, folder_of, parts_in
 from causeway.storage import MissingError, Storage
+
+_LINKING = ".linking"
+"""Beside the code: who links its folder of checkpoints holds it."""
 
 
 class BrokenError(Exception):
@@ -100,17 +103,18 @@ def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
 
 def link(code: Path, path: str, folder: Path) -> None:
     """Has ``path`` of the code be the folder of checkpoints: what the code has there is moved. Workers of one
-    machine may do so at once."""
+    machine may do so at once: a lock beside the code lets one in at a time."""
     there = code / path
-    if there.is_symlink() and there.readlink() == folder:
-        return
-    there.parent.mkdir(parents=True, exist_ok=True)
-    if there.is_dir() and not there.is_symlink():
-        for each in there.iterdir():
-            if not (folder / each.name).exists():
-                each.rename(folder / each.name)
-    _remove(there)
-    with suppress(FileExistsError):
+    with (code.parent / _LINKING).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if there.is_symlink() and there.readlink() == folder:
+            return
+        there.parent.mkdir(parents=True, exist_ok=True)
+        if there.is_dir() and not there.is_symlink():
+            for each in there.iterdir():
+                if not (folder / each.name).exists():
+                    each.rename(folder / each.name)
+        _remove(there)
         there.symlink_to(folder, target_is_directory=True)
 
 

@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ from causeway.checkpoints import (
 from causeway.cluster.copying import last_problem
 from causeway.cluster.saved import last_of
 from causeway.places import Place
-from causeway.restoring import restore
+from causeway.restoring import link, restore
 from causeway.saving import SAVED, Saver, look, parts_in
 from causeway.storage import MANIFESTS, Folder, MissingError
 
@@ -626,3 +627,25 @@ def test_a_manifest_of_a_newer_copier_is_read_and_of_an_older_one(tmp_path: Path
     assert (
         Part.of(json.dumps({name: written[name] for name in ("worker", "name", "start", "files")})).step == 1
     )
+
+
+def test_workers_of_one_machine_link_the_folder_of_checkpoints_at_once(tmp_path: Path) -> None:
+    """The code has that folder already, with something in it: `checkpoints/.gitkeep`."""
+    for turn in range(20):
+        run = tmp_path / str(turn)
+        kept_in, there = run / "workers/worker-0/checkpoints", run / "code/checkpoints"
+        for each in (kept_in, there):
+            each.mkdir(parents=True)
+        for number in range(20):
+            (there / f"{number}.txt").write_text(str(number))
+        together = threading.Barrier(8)
+
+        def meet(run: Path = run, kept_in: Path = kept_in, together: threading.Barrier = together) -> None:
+            together.wait()
+            link(run / "code", "checkpoints", kept_in)
+
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(meet) for _ in range(8)]:
+                done.result()
+        assert there.readlink() == kept_in
+        assert len(list(kept_in.iterdir())) == 20
