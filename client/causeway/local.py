@@ -63,7 +63,7 @@ def new_folder(name: str, root: Path | None = None) -> Path:
     while True:
         folder = root / f"{name}-{number}"
         try:
-            folder.mkdir()
+            folder.mkdir(mode=0o700)  # its record has the variables of the job, tokens among them
         except FileExistsError:
             number += 1
         else:

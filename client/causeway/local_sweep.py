@@ -75,7 +75,7 @@ class LocalBench(FileBench):
     def _launch(self, row: Row) -> None:
         run, record = self._run(row), search_record(self.folder)
         if not (run / "run.json").exists():
-            run.mkdir(parents=True, exist_ok=True)
+            run.mkdir(mode=0o700, parents=True, exist_ok=True)
             given = {name: plain(value) for name, value in row.parameters.items()}
             job = of_trial(self.job, row.parameters)
             if record["code"]:

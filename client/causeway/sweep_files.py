@@ -58,7 +58,7 @@ def new_search(
         folder = root / f"{stem}-s{number}"
         if folder.name not in taken:
             with suppress(FileExistsError):
-                folder.mkdir()
+                folder.mkdir(mode=0o700)
                 break
         number += 1
     with (folder / ARCHIVE).open("wb") as copy:

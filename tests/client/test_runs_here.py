@@ -14,7 +14,7 @@ import pytest
 from client.process import Causeway, program, until
 
 from causeway.holding import ask_to_end, begun_of
-from causeway.local import remove_old_code
+from causeway.local import new_folder, remove_old_code
 
 _WAITS = """
     import os, pathlib, signal, sys, time
@@ -186,3 +186,13 @@ def test_a_run_whose_code_is_gone_says_so(causeway: Causeway, folder: Path, exac
     again = causeway("rerun", "--local", "project-1", *exact)
     assert (again.code, "project-1 is not on this machine any more" in again.err) == (1, True), again.err
     assert [each["name"] for each in json.loads(causeway("ps", "--json").out)] == ["project-1"]
+
+
+def test_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    """Its record has the job's variables: a notebook's token is one of them."""
+    before = os.umask(0o022)
+    try:
+        folder = new_folder("notebook", tmp_path / "runs")
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700

@@ -152,7 +152,9 @@ def _trials(causeway: Causeway) -> list[Any]:
     return done.json["trials"] if done.code == 0 else []
 
 
-def test_trials_that_all_fail_end_the_search_with_the_first_cause(causeway: Causeway, folder: Path) -> None:
+def test_trials_that_all_fail_end_the_search_with_the_first_cause(
+    causeway: Causeway, folder: Path, home: Path
+) -> None:
     program(folder, "raise ValueError('no such data set')")
     (folder / "job.yaml").write_text(_SEARCH.replace("trials: 6", "trials: 6\n  fail_limit: 2"))
     done = causeway("sweep", "--local", "job.yaml", "--json")
@@ -160,6 +162,10 @@ def test_trials_that_all_fail_end_the_search_with_the_first_cause(causeway: Caus
     assert done.json["state"] == "failed"
     assert "ValueError: no such data set" in done.json["reason"]
     assert len(done.json["trials"]) < 6
+    # Records have the job's variables: nobody else reads them.
+    places = [home / f".local/share/causeway/runs/{each['run']}" for each in done.json["trials"]]
+    for place in [*places, *(home / ".local/share/causeway/sweeps").iterdir()]:
+        assert place.stat().st_mode & 0o077 == 0, place
     # Once the cause is gone it may go on: failures before do not count again.
     again = causeway("sweep", "resume", "--local", "toy-s1", "--json")
     assert len(again.json["trials"]) > len(done.json["trials"])
