@@ -74,7 +74,8 @@ class Part:
     site: str = ""
     """Where its worker ran; empty where that is not known."""
     seconds: float = 0.0
-    """What copying it took; 0 where that is not known."""
+    """What copying it took, as its copier knows. It is not in the manifest, and 0 in what is read: older
+    programs read no manifest with a field that they do not know."""
 
     @property
     def step(self) -> int:
@@ -102,7 +103,9 @@ class Part:
         return f"{self.start:06d}-{self.sequence or self.written:020d}-{self.name}"
 
     def text(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        values = asdict(self)
+        del values["seconds"]
+        return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str) -> Part:

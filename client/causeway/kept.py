@@ -22,8 +22,6 @@ class Row:
     """Bytes of all its parts."""
     part_size: int
     """Bytes of the largest part: what one worker copies."""
-    seconds: float
-    """What copying took the slowest worker; 0 if it is not known."""
     written: float
     """Seconds since the epoch."""
     site: str
@@ -72,7 +70,6 @@ def _row(parts: Sequence[Part], state: str) -> Row:
         step=first.step,
         size=sum(part.size for part in parts),
         part_size=max(part.size for part in parts),
-        seconds=max(part.seconds for part in parts),
         written=max(part.written for part in parts) / 1e9,
         site=first.site,
         state=state,

@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import os
-import re
 import shutil
 import threading
 import time
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ from causeway.checkpoints import (
     whole,
 )
 from causeway.cluster.copying import last_problem
-from causeway.cluster.saved import last_of
+from causeway.cluster.saved import Saved, last_of, recall, remember
 from causeway.places import Place
 from causeway.restoring import link, restore
 from causeway.saving import SAVED, Saver, look, parts_in
@@ -519,8 +519,7 @@ def test_a_copier_that_is_killed_at_any_call_loses_nothing_and_leaves_nothing(
         assert {each.name for each in found} == {"step-3", "step-4", "step-5"}
         machines[0].killed()
         shutil.rmtree(folder)
-        # All but how long copying took.
-        return {key: re.sub(rb'"seconds": [^,}]+', b"", data) for key, data in storage.objects.items()}
+        return storage.objects
 
     undisturbed = run(-1)
     assert calls[0] > 20
@@ -620,13 +619,56 @@ def test_the_sidecar_says_each_checkpoint_once_and_ps_takes_the_last(tmp_path: P
     assert last_of("x-3", ["other"]) is None
 
 
-def test_a_manifest_of_a_newer_copier_is_read_and_of_an_older_one(tmp_path: Path) -> None:
+def test_a_manifest_of_a_newer_copier_is_read_and_of_an_older_one() -> None:
     """Who could not read it would take it for damaged, and remove it."""
-    written = json.loads(Part("worker-0", "step-1", 1, (File("step-1", 1, "x", 5),), seconds=3.5).text())
-    assert Part.of(json.dumps({**written, "new": 1})).seconds == 3.5
+    written = json.loads(Part("worker-0", "step-1", 1, (File("step-1", 1, "x", 5),)).text())
+    assert Part.of(json.dumps({**written, "new": 1})).step == 1
     assert (
         Part.of(json.dumps({name: written[name] for name in ("worker", "name", "start", "files")})).step == 1
     )
+
+
+def test_what_copying_took_is_the_sidecars_to_say_and_not_in_the_manifest(tmp_path: Path) -> None:
+    """Older programs read no manifest with a field more than theirs: `cls(**values)`."""
+
+    class Slow(Folder):
+        def send(self, files: Mapping[str, Path]) -> None:
+            time.sleep(0.01)
+            super().send(files)
+
+    storage = Slow(storage_in(tmp_path)._root)
+    folder, saver = saver_of(tmp_path, storage)
+    said = io.StringIO()
+    with redirect_stderr(said):
+        made(folder, "step-7", 1007)
+        keep._Saving(saver, tmp_path / "output", None)(last=False)
+    found = last_of("x-3", said.getvalue().splitlines())
+    assert found is not None
+    assert found.seconds > 0
+    (manifest,) = storage.sizes(MANIFESTS)
+    assert {*json.loads(storage.read(manifest))} == {
+        "worker", "name", "start", "files", "metrics", "sequence", "site",
+    }  # fmt: skip
+    assert [part.seconds for part in parts_in(storage)] == [0.0]
+
+
+def test_what_the_store_has_leaves_what_a_sidecar_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ps` remembers what copying took, and `why` looks at the store, which does not know it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cluster: Any = SimpleNamespace(offer=SimpleNamespace(store=SimpleNamespace(bucket="b")))
+
+    def remembered(name: str, seconds: float) -> float:
+        remember(cluster, "user-ada", Saved("x-3", name, 7, seconds, 1007.0))
+        found = recall(cluster, "user-ada", "x")
+        assert found is not None
+        assert found.name == name
+        return found.seconds
+
+    assert remembered("step-7", 90.0) == 90.0
+    assert remembered("step-7", 0.0) == 90.0
+    assert remembered("step-8", 0.0) == 0.0
 
 
 def test_workers_of_one_machine_link_the_folder_of_checkpoints_at_once(tmp_path: Path) -> None:

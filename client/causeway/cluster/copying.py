@@ -46,9 +46,7 @@ def copying(cluster: Cluster, run: Run) -> Copying:
         found = (parts_in(store.of_run(name, "checkpoints/")) for name in (run.name, *run.continues))
         saved = next(filter(None, (newest(parts, policy) for parts in found)), None)
     if saved is not None:
-        remember(
-            cluster, run.namespace, Saved(run.name, saved.name, saved.part_size, saved.seconds, saved.written)
-        )
+        remember(cluster, run.namespace, Saved(run.name, saved.name, saved.part_size, 0.0, saved.written))
     moving: dict[str, float] = {}
     if saved and job.checkpoints.volume is None and run.state not in ("running", "done"):
         sites = {each.site for each in run.workers if each.site} or {
