@@ -249,10 +249,12 @@ def _track(tracked: Tracked, saving: threading.Thread | None, last: bool) -> Non
 def _follow(
     folder: Path, stopped: threading.Event, copy: Callable[[bool], None], every: float = EVERY
 ) -> None:
-    """Copies all the time, and once more when the job's container has ended, until that has worked."""
+    """Copies all the time, and once more when the job's container has ended, until that has worked. What
+    failed is tried again soon, however long ``every`` is."""
     said, at, due = "", 0.0, time.monotonic() + every
     while True:
         last = _wait(folder, stopped, due)
+        pause = every
         try:
             copy(last)
             if said:
@@ -261,11 +263,12 @@ def _follow(
                 return
             said = ""
         except Exception as problem:
+            pause = min(every, EVERY)
             if str(problem) != said or time.monotonic() - at > _AGAIN:
                 said, at = str(problem), time.monotonic()
                 print(f"{NOT_COPIED}{said}", file=sys.stderr, flush=True)
         # After the end it goes on trying until the kubelet's patience ends.
-        due = time.monotonic() + (2 if last else every)
+        due = time.monotonic() + (2 if last else pause)
         if last:
             time.sleep(2)
 

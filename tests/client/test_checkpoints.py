@@ -603,6 +603,28 @@ def test_a_run_that_goes_on_with_another_takes_its_own_checkpoints_first(tmp_pat
     assert restore([own, before], policy, folder) == ["resumes from step-8"]
 
 
+@pytest.mark.parametrize(("every", "pauses"), [(0.3, 0.1), (0.05, 0.05)])
+def test_what_failed_is_tried_again_soon_however_seldom_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float, pauses: float
+) -> None:
+    """`sync: 6h`: a store that was away for a minute must not cost six hours."""
+    monkeypatch.setattr(keep, "EVERY", 0.1)
+    dues: list[float] = []
+
+    def wait(folder: Path, stopped: threading.Event, until: float) -> bool:
+        dues.append(until - time.monotonic())
+        return len(dues) == 4
+
+    monkeypatch.setattr(keep, "_wait", wait)
+
+    def copy(last: bool) -> None:
+        if len(dues) == 2:
+            raise OSError("no answer")
+
+    keep._follow(tmp_path, threading.Event(), copy, every)
+    assert dues == pytest.approx([every, every, pauses, every], abs=0.02)
+
+
 def test_the_sidecar_says_each_checkpoint_once_and_ps_takes_the_last(tmp_path: Path) -> None:
     folder, saver = saver_of(tmp_path, storage_in(tmp_path))
     saving, said = keep._Saving(saver, tmp_path / "output", None), io.StringIO()
