@@ -17,6 +17,8 @@ from causeway.storage import Folder
 
 _EVERY = 1.0
 """Seconds between two looks for checkpoints."""
+_AGAIN = 15.0
+"""Seconds after which what failed is tried again, however long ``sync`` is."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,10 @@ def saving(savers: Sequence[Saver], every: float | None) -> Iterator[None]:
     over = threading.Event()
 
     def save() -> None:
-        while not over.wait(every or _EVERY):
-            for saver in savers:
-                with contextlib.suppress(OSError):  # a disk that is full: ``save_last`` says so
-                    saver.save(time.time_ns())
+        pause = every or _EVERY
+        while not over.wait(pause):
+            saved = [_save(saver) for saver in savers]
+            pause = (every or _EVERY) if all(saved) else min(every or _EVERY, _AGAIN)
 
     thread = threading.Thread(target=save)
     thread.start()
@@ -131,3 +133,12 @@ def saving(savers: Sequence[Saver], every: float | None) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _save(saver: Saver) -> bool:
+    """Whether that worked. A disk may be full: ``save_last`` says so."""
+    try:
+        saver.save(time.time_ns())
+    except OSError:
+        return False
+    return True

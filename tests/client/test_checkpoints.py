@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway import keep
+from causeway import keep, places
 from causeway.checkpoints import (
     SETTLED,
     Checkpoint,
@@ -623,6 +623,25 @@ def test_what_failed_is_tried_again_soon_however_seldom_it_is_done(
 
     keep._follow(tmp_path, threading.Event(), copy, every)
     assert dues == pytest.approx([every, every, pauses, every], abs=0.02)
+
+
+def test_beside_a_program_a_full_disk_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sync: 6h` of runs without a cluster: the same."""
+    monkeypatch.setattr(places, "_AGAIN", 0.05)
+    tries: list[float] = []
+    enough = threading.Event()
+
+    class Full:
+        def save(self, alive: int | None) -> None:
+            tries.append(time.monotonic())
+            if len(tries) == 2:
+                enough.set()
+            raise OSError(errno.ENOSPC, "full")
+
+    full: Any = Full()
+    with places.saving([full], 1.0):
+        assert enough.wait(10)
+    assert tries[1] - tries[0] < 0.5
 
 
 def test_the_sidecar_says_each_checkpoint_once_and_ps_takes_the_last(tmp_path: Path) -> None:
