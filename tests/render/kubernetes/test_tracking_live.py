@@ -279,6 +279,16 @@ def test_its_pods_are_such_as_its_namespace_takes(mlflow: Tracking) -> None:
             admin.create({**pod, "spec": loose}, dry=True)
 
 
+def test_lists_of_what_nobody_may_have_are_empty(mlflow: Tracking) -> None:
+    """MLflow's pages ask for them in one's own workspace, too."""
+    (ada,) = people(mlflow, "ada")
+    token = mlflow.token(ada, "user-ada")
+    for path in ("mlflow/mcp-servers", "mlflow/mcp-servers/endpoints"):
+        code, said = mlflow.call(token, "user-ada", f"/ajax-api/3.0/{path}")
+        assert code == 200, (path, said)
+        assert [each for each in said.values() if each] == [], (path, said)
+
+
 def test_the_rest_of_mlflow_is_nobodys(mlflow: Tracking) -> None:
     (ada,) = people(mlflow, "ada")
     token = mlflow.token(ada, "user-ada")

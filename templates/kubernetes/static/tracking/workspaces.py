@@ -8,6 +8,14 @@ workspace or on nothing in it, and a person without them is refused (403), as ev
 from mlflow_kubernetes_plugins.auth import create_app as app_of_plugin
 from mlflow_kubernetes_plugins.auth import graphql, rules
 from mlflow_kubernetes_plugins.auth.collection_filters import COLLECTION_POLICY_BROAD_ONLY
+from mlflow_kubernetes_plugins.auth.constants import (
+    RESOURCE_DATASETS,
+    RESOURCE_EXPERIMENTS,
+    RESOURCE_REGISTERED_MODELS,
+)
+
+# People have rights on these. Of the rest nobody has anything, and MLflow's pages want its empty lists.
+_RIGHTS = (RESOURCE_EXPERIMENTS, RESOURCE_REGISTERED_MODELS, RESOURCE_DATASETS)
 
 
 def create_app(app=None):
@@ -30,4 +38,6 @@ def create_app(app=None):
 
 
 def _of_workspace(rule):
-    return rule._replace(collection_policy=COLLECTION_POLICY_BROAD_ONLY) if rule.collection_policy else rule
+    if rule.collection_policy and rule.resource in _RIGHTS:
+        return rule._replace(collection_policy=COLLECTION_POLICY_BROAD_ONLY)
+    return rule
