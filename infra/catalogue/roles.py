@@ -12,6 +12,8 @@ from infra.catalogue.tables import table
 GPU_WORKER: Final = "gpu-worker"
 WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
 """Roles that people come in by. Their machines are nodes where there is a cluster."""
+GATEWAYS: Final = frozenset({"access-gateway", "site-gateway"})
+"""Roles whose machines are met from outside, at ports of the spec, and have tables of their own."""
 SERVERS_FIRST: Final = (
     "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
 )  # fmt: skip

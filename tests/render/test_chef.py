@@ -220,6 +220,30 @@ def test_without_a_cluster_cards_are_left_to_no_add_on() -> None:
     assert objects(files, "roles")["gpu-worker"]["default_attributes"] == {}
 
 
+@pytest.mark.parametrize(
+    ("its_roles", "expected"),
+    [
+        (("gpu-worker",), None),
+        (("site-gateway",), None),
+        (("gpu-worker", "site-gateway"), False),
+        (("access-gateway", "ssh-node"), False),
+        (("nfs-server", "gpu-worker"), None),
+    ],
+)
+def test_a_gateway_that_takes_runs_has_its_own_tables_alone(
+    its_roles: tuple[str, ...], expected: bool | None
+) -> None:
+    """The table of `direct_runs` would drop what tunnels and laptops come in by."""
+    machines = golden("machines")
+    site = machines.sites[0]
+    node = replace(site.nodes[0], roles=its_roles)
+    changed = replace(machines, sites=(replace(site, nodes=(node, *site.nodes[1:])),))
+    normal = objects(render(changed), "nodes")[node.name]["normal"]
+    assert normal.get("direct_runs", {}).get("firewall") is expected
+    within = objects(render(golden("research")), "nodes").values()
+    assert not any("direct_runs" in each["normal"] for each in within)
+
+
 def test_what_serves_others_comes_first() -> None:
     assert run_list(("ssh-node", "worker", "nfs-server", "site-gateway"), None) == [
         "role[site-gateway]", "role[nfs-server]", "role[worker]", "role[ssh-node]",

@@ -24,7 +24,10 @@ def render(cluster: Cluster) -> Files:
     pods = cluster.kubernetes.pods_per_node
     physical = {
         node.name: objects.node(
-            node.name, cluster, run_list(node.roles, node.gpus), _normal(site, node, groups, pods)
+            node.name,
+            cluster,
+            run_list(node.roles, node.gpus),
+            _normal(site, node, groups, pods) | _taking_runs(node, alone=cluster.control_plane is None),
         )
         for site in cluster.sites
         for node in site.nodes
@@ -87,6 +90,13 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int
     if _SSH_NODE in node.roles:
         normal["ssh_node"] = {"groups": groups}
     return normal
+
+
+def _taking_runs(node: PhysicalNode, *, alone: bool) -> dict[str, Any]:
+    """The table of ``direct_runs`` would drop what a gateway is there for. ``alone``: there is no cluster."""
+    recipes = roles.recipes(run_list(node.roles, node.gpus), alone=alone)
+    guarded = "direct_runs" in recipes and roles.GATEWAYS.intersection(node.roles)
+    return {"direct_runs": {"firewall": False}} if guarded else {}
 
 
 def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list[str]]) -> dict[str, Any]:
