@@ -190,7 +190,7 @@ def plan(
                 has_changes, shown, parsed = attempt()
             else:
                 (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
-        _refuse_taken(begun.foreign, parsed)
+        _refuse_taken(begun, parsed)
         position = saved_plan.state_position(folders)
         foreign = _undeclared(job, only)
         removed = tuple(one for one in foreign if one.removal)
@@ -332,14 +332,14 @@ def apply(
         _check(job, plan, named)
         # Copied again: expressions that read files do so again during apply.
         root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
+        before = _state(job) if plan.has_changes else {}
         if plan.kind != "destroy":
-            _note(job, plan)
+            _note(job, plan, before)
         if plan.undeclared:
             # First: a rule that somebody added may be the one that Terraform is about to make again.
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
             terraform = job.terraform(listener, root=root)
-            before = _state(job)
             database_protection.lift(job.aws(), before, plan.leaving)
             try:
                 terraform.apply(saved_plan.plan_file(folders))
@@ -365,6 +365,11 @@ def apply(
             if job.place is not None:
                 shared_last_applied.forget(job.place, position)
         else:
+            # A narrowed apply has not looked after the rest.
+            left = [
+                one for one in (_begun(folders) if plan.only else ()) if one.address not in repair.held(state)
+            ]
+            there = _there(folders)
             last_applied.remember(
                 folders,
                 job.files,
@@ -378,12 +383,8 @@ def apply(
                     "account": job.account,
                     "state": position,
                     "drifted": list(plan.drifted),
-                    # A narrowed apply has not looked after the rest.
-                    "creating": [
-                        asdict(one)
-                        for one in (_begun(folders) if plan.only else ())
-                        if one.address not in repair.held(state)
-                    ],
+                    "creating": [asdict(one) for one in left],
+                    "there": {one.address: there[one.address] for one in left if one.address in there},
                     "made": list(_made(folders)) if plan.only else [],
                 },
             )
@@ -458,12 +459,17 @@ def _begun(folders: Folders) -> tuple[Creation, ...]:
     return tuple(Creation(**one) for one in (last_applied.about(folders) or {}).get("creating", ()))
 
 
+def _there(folders: Folders) -> Mapping[str, list[str]]:
+    """Address of what is about to be created → ids of what AWS had of that name before, which is not ours."""
+    return dict((last_applied.about(folders) or {}).get("there", {}))
+
+
 def _made(folders: Folders) -> tuple[str, ...]:
     """Addresses of what applies have begun to create, none of which has succeeded since."""
     return tuple((last_applied.about(folders) or {}).get("made", ()))
 
 
-def _note(job: Job, plan: SavedPlan) -> None:
+def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
     """Keep, before an apply, what one that fails half-way must not lose: the account that it leaves resources
     in, what it creates, and what it finds changed and writes into the state."""
     before = last_applied.recall(job.folders)
@@ -475,6 +481,7 @@ def _note(job: Job, plan: SavedPlan) -> None:
         made = {*_made(job.folders), *(each for each in plan.absent if "aws_" in each)}
         noted = {
             "creating": [asdict(one) for one in creating.values()],
+            "there": _standing(job, plan, state),
             "made": sorted(made),
             "drifted": list(plan.drifted),
         }
@@ -484,6 +491,21 @@ def _note(job: Job, plan: SavedPlan) -> None:
         share(job)
 
 
+def _standing(job: Job, plan: SavedPlan, state: repair.State) -> dict[str, list[str]]:
+    """`_there` for this apply, too. What an earlier apply of ours has begun may have come about since, and is
+    ours."""
+    before, begun = _there(job.folders), _begun(job.folders)
+    asked = [one for one in plan.creating if one not in begun or one.address in before]
+    if not asked:
+        return dict(before)
+    looked = {one.address for one in asked}
+    found = {address: ids for address, ids in before.items() if address not in looked}
+    for one, identifier in unfinished.standing(job.aws(), asked, repair.held(state).values()):
+        if one not in begun or identifier in before[one.address]:
+            found.setdefault(one.address, []).append(identifier)
+    return found
+
+
 def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
     """Take into the state what AWS has of the creations that an apply began and none since then completed."""
     if not (begun := _begun(job.folders)):
@@ -491,7 +513,7 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
     state = _state(job)
     held = repair.held(state)
     lost = [one for one in begun if one.address not in held]
-    found = unfinished.find(job.aws(), lost, held.values())
+    found = unfinished.find(job.aws(), lost, held.values(), _there(job.folders))
     if found.ours:
         adopted = repair.adopted(state, (one.row(identifier) for one, identifier in found.ours))
         terraform.push(adopted)
@@ -510,19 +532,26 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
     return found
 
 
-def _refuse_taken(foreign: Iterable[tuple[Creation, str]], plan: plans.Plan) -> None:
+def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
     """`DriveError` where the plan creates what AWS would refuse, for a thing of that name is not ours."""
     creates = {one.address for one in plan.changes if one.action == "create"}
-    taken = [(one, identifier) for one, identifier in foreign if one.address in creates]
-    if taken:
-        listed = "".join(
-            f"\n  {one.address}: {identifier} in {one.region} has no tag "
-            f"{unfinished.ENVIRONMENT}={one.environment}"
-            for one, identifier in taken
-        )
+    taken = [
+        (one, identifier, "has not the tags " + ", ".join(f"{name}={it}" for name, it in one.owner.items()))
+        for one, identifier in begun.foreign
+    ]
+    taken += [
+        (one, identifier, "exists already and is not in this state") for one, identifier in begun.earlier
+    ]
+    listed = "".join(
+        f"\n  {one.address}: {identifier} in {one.region} {why}"
+        for one, identifier, why in taken
+        if one.address in creates
+    )
+    if listed:
         raise DriveError(
-            f"AWS has what is to be created, and it is not of this environment:{listed}\n"
-            "Nothing was changed. Delete or rename it in AWS, or give it that tag to have it adopted."
+            f"AWS has what is to be created, and no apply of this state has created it:{listed}\n"
+            "Nothing was changed. If another clone or state of this environment has it, go on there. "
+            "Otherwise delete or rename it in AWS, or bring it into this state with `terraform import`."
         )
 
 

@@ -241,6 +241,40 @@ def test_what_is_not_ours_is_refused_by_name(tmp_path: Path, server: Server, eng
     assert server.control.inventory() == {}
 
 
+ROLE = MORE[MORE.index('resource "aws_iam_role"') : MORE.index('resource "aws_iam_openid')]
+VPC = MORE[MORE.index('resource "aws_vpc"') : MORE.index('resource "aws_security_group"')]
+
+
+def test_what_another_clone_has_applied_is_never_adopted(
+    tmp_path: Path, server: Server, engine: Engine
+) -> None:
+    """Two clones without a common state: the second must not take, and then destroy, what the first has."""
+    module = MODULE + ROLE + VPC
+    first, second = (make(tmp_path / name, server, engine, module) for name in ("first", "second"))
+    lifecycle.plan(first)
+    apply_saved(first)
+    before = server.control.inventory()
+
+    lifecycle.plan(second)
+    with pytest.raises(TerraformError, match="AlreadyExists"):
+        apply_saved(second)
+    (template,) = first.aws().client("ec2", REGION).describe_launch_templates()["LaunchTemplates"]
+    for _ in range(2):
+        with pytest.raises(DriveError) as caught:
+            lifecycle.plan(second)
+        assert {TEMPLATE, f"{SITE}.aws_iam_role.this", template["LaunchTemplateId"]} <= {
+            word.rstrip(":") for word in str(caught.value).split()
+        }
+        assert in_state(second) == [f"{SITE}.aws_vpc.this"], "a second one of its own"
+
+    assert lifecycle.plan(second, destroy=True).adopted == ()
+    apply_saved(second)
+    assert server.control.inventory() == before
+    lifecycle.plan(first, destroy=True)
+    apply_saved(first)
+    assert server.control.inventory() == {}
+
+
 def a(kind: str, tags: Mapping[str, str] | None = None, **values: Any) -> Creation:
     given = {"environment": "lab", **(tags or {})}
     return Creation(kind, "", kind, "this", None, "", 0, REGION, given, values)

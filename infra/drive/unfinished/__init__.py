@@ -3,22 +3,22 @@
 An apply that is stopped cancels its calls, and AWS may carry them out nevertheless: nobody learns the id, the
 next apply fails since the name is taken, and a destroy leaves what the state never knew. So an apply notes
 what it is about to create before it starts. Until one has succeeded, each plan looks for that in AWS, and
-takes what is there into the state. A resource of that name without the environment's tag is not ours, and
-stays where it is.
+takes what is there into the state. A resource of that name without our tags is not ours, nor is one that was
+there before the apply began: another state has it, say that of a clone. Both stay where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
 from infra.drive.unfinished import compute, model, network, services
-from infra.drive.unfinished.model import ENVIRONMENT, Creation, Look, Seen
+from infra.drive.unfinished.model import Creation, Look, Seen
 from infra.errors import DriveError
 
-__all__ = ["ENVIRONMENT", "Creation", "Found", "creations", "find"]
+__all__ = ["Creation", "Found", "creations", "find", "standing"]
 
 LOOKS: Final[Mapping[str, tuple[Look, tuple[str, ...]]]] = {
     **network.LOOKS,
@@ -36,6 +36,8 @@ class Found:
     """With the id that Terraform knows such a resource by."""
     foreign: tuple[tuple[Creation, str], ...] = ()
     """Their name is taken by something that is not the environment's; its id."""
+    earlier: tuple[tuple[Creation, str], ...] = ()
+    """Their name is taken by something that was there before they were begun; its id."""
 
 
 def creations(shown: Mapping[str, Any]) -> tuple[Creation, ...]:
@@ -43,11 +45,37 @@ def creations(shown: Mapping[str, Any]) -> tuple[Creation, ...]:
     return model.creations(shown, LOOKS)
 
 
-def find(aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str]] = ()) -> Found:
-    """Look for them; ``known`` are type and id of what the state has.
+def find(
+    aws: Aws,
+    creations: Iterable[Creation],
+    known: Iterable[tuple[str, str]] = (),
+    there: Mapping[str, Collection[str]] | None = None,
+) -> Found:
+    """Look for them; ``known`` are type and id of what the state has, ``there`` an address → ids of what had
+    its name before.
 
     ``DriveError`` where AWS can't be asked.
     """
+    pairs = _seen(aws, creations, known)
+    earlier = [(one, seen.id) for one, seen in pairs if seen.id in (there or {}).get(one.address, ())]
+    pairs = [(one, seen) for one, seen in pairs if (one, seen.id) not in earlier]
+    return Found(
+        tuple((one, seen.id) for one, seen in _alone(pairs)),
+        tuple((one, seen.id) for one, seen in pairs if not seen.is_of(one)),
+        tuple(earlier),
+    )
+
+
+def standing(
+    aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str]] = ()
+) -> tuple[tuple[Creation, str], ...]:
+    """All that has their names, whoever's it is, with its id; ``known`` and errors as of `find`."""
+    return tuple((one, seen.id) for one, seen in _seen(aws, creations, known))
+
+
+def _seen(
+    aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str]]
+) -> list[tuple[Creation, Seen]]:
     by_region: dict[str, dict[str, list[Creation]]] = {}
     for one in creations:
         if one.type in LOOKS:
@@ -65,16 +93,12 @@ def find(aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str
         results = each_region(by_region, look)
     except RegionsError as problem:
         raise DriveError("\n".join(map(str, problem.failed.values()))) from None
-    pairs = [pair for those in results.values() for pair in those if (pair[0].type, pair[1].id) not in held]
-    return Found(
-        tuple((one, seen.id) for one, seen in _alone(pairs) if seen.is_of(one)),
-        tuple((one, seen.id) for one, seen in pairs if not seen.is_of(one)),
-    )
+    return [pair for those in results.values() for pair in those if (pair[0].type, pair[1].id) not in held]
 
 
 def _look(aws: Aws, region: str, kind: str, those: Sequence[Creation]) -> list[tuple[Creation, Seen]]:
     looks, needs = LOOKS[kind]
-    with aws_errors(f"look for what an earlier apply began in {region}", needs=needs, quoting=True):
+    with aws_errors(f"look for what an apply creates in {region}", needs=needs, quoting=True):
         return list(looks(aws, region, those))
 
 

@@ -11,6 +11,8 @@ from infra.drive.aws import Aws
 
 ENVIRONMENT: Final = "environment"
 """The tag that says which environment a resource is of; policies in docs/iam go by it."""
+OWNER: Final = (ENVIRONMENT, "cluster")
+"""Tags that a resource of ours has as its creation says."""
 
 _LONGEST: Final = 256
 _KEYS: Final = re.compile(r"\[(?:\d+|\"(?:[^\"\\]|\\.)*\")\]")
@@ -42,6 +44,10 @@ class Creation:
     def environment(self) -> str:
         return self.tags.get(ENVIRONMENT, "")
 
+    @property
+    def owner(self) -> dict[str, str]:
+        return {name: self.tags[name] for name in OWNER if name in self.tags}
+
     def row(self, identifier: str) -> dict[str, Any]:
         """The resource in a state of format 4; what it lacks, the next refresh reads."""
         instance: dict[str, Any] = {
@@ -66,7 +72,8 @@ class Seen:
     """It has no tags yet, of a kind that gets them only after its creation, and is as that leaves it."""
 
     def is_of(self, creation: Creation) -> bool:
-        return self.fresh or (ENVIRONMENT in self.tags and self.tags[ENVIRONMENT] == creation.environment)
+        wanted = creation.owner
+        return self.fresh or (ENVIRONMENT in wanted and wanted.items() <= self.tags.items())
 
 
 Look: TypeAlias = Callable[[Aws, str, Sequence[Creation]], Iterator[tuple[Creation, Seen]]]
