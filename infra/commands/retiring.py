@@ -1,4 +1,5 @@
-"""Regions that left the spec: kept while Terraform's state holds something of them, then forgotten."""
+"""Regions that left the spec: kept while Terraform's state holds something of them, or an apply that failed
+had begun to create something there; then forgotten."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def settle(project: Project, job: Job, *, changeable: bool = False) -> tuple[Pro
     cluster = project.cluster
     if not cluster.retired:
         return project, job
-    left = retired_regions.remains(lifecycle.stored(job), cluster.retired)
+    left = retired_regions.remains(lifecycle.stored(job), cluster.retired, lifecycle.begun(job.folders))
     gone = [region.name for region in cluster.retired if region.name not in left]
     if gone:
         session.forget_keys_of(project, gone, {**os.environ, **job.env})

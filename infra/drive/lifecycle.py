@@ -366,8 +366,11 @@ def apply(
                 shared_last_applied.forget(job.place, position)
         else:
             # A narrowed apply has not looked after the rest.
+            done = targets(job.sites, plan.only, job.retired)
             left = [
-                one for one in (_begun(folders) if plan.only else ()) if one.address not in repair.held(state)
+                one
+                for one in (begun(folders) if plan.only else ())
+                if one.address not in repair.held(state) and not stateful.covers(done, one.address)
             ]
             there = _there(folders)
             last_applied.remember(
@@ -454,7 +457,7 @@ def _drifted(folders: Folders) -> tuple[drifts.Row, ...]:
     return tuple((last_applied.about(folders) or {}).get("drifted", ()))
 
 
-def _begun(folders: Folders) -> tuple[Creation, ...]:
+def begun(folders: Folders) -> tuple[Creation, ...]:
     """What applies that did not succeed were about to create."""
     return tuple(Creation(**one) for one in (last_applied.about(folders) or {}).get("creating", ()))
 
@@ -473,10 +476,10 @@ def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
     """Keep, before an apply, what one that fails half-way must not lose: the account that it leaves resources
     in, what it creates, and what it finds changed and writes into the state."""
     before = last_applied.recall(job.folders)
-    begun = {"environment": job.environment, "account": job.account, "begun": True}
-    about = dict(before.about if before else begun)
+    first = {"environment": job.environment, "account": job.account, "begun": True}
+    about = dict(before.about if before else first)
     if plan.has_changes:
-        creating = {one.address: one for one in (*_begun(job.folders), *plan.creating)}
+        creating = {one.address: one for one in (*begun(job.folders), *plan.creating)}
         # Terraform's own resources do not drift.
         made = {*_made(job.folders), *(each for each in plan.absent if "aws_" in each)}
         noted = {
@@ -486,7 +489,7 @@ def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
             "drifted": list(plan.drifted),
         }
         about |= {key: rows for key, rows in noted.items() if rows or key in about}
-    if about != (before.about if before else begun) or (not before and job.account):
+    if about != (before.about if before else first) or (not before and job.account):
         last_applied.remember(job.folders, before.files if before else {}, about)
         share(job)
 
@@ -494,25 +497,25 @@ def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
 def _standing(job: Job, plan: SavedPlan, state: repair.State) -> dict[str, list[str]]:
     """`_there` for this apply, too. What an earlier apply of ours has begun may have come about since, and is
     ours."""
-    before, begun = _there(job.folders), _begun(job.folders)
-    asked = [one for one in plan.creating if one not in begun or one.address in before]
+    before, noted = _there(job.folders), begun(job.folders)
+    asked = [one for one in plan.creating if one not in noted or one.address in before]
     if not asked:
         return dict(before)
     looked = {one.address for one in asked}
     found = {address: ids for address, ids in before.items() if address not in looked}
     for one, identifier in unfinished.standing(job.aws(), asked, repair.held(state).values()):
-        if one not in begun or identifier in before[one.address]:
+        if one not in noted or identifier in before[one.address]:
             found.setdefault(one.address, []).append(identifier)
     return found
 
 
 def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
     """Take into the state what AWS has of the creations that an apply began and none since then completed."""
-    if not (begun := _begun(job.folders)):
+    if not (noted := begun(job.folders)):
         return unfinished.Found()
     state = _state(job)
     held = repair.held(state)
-    lost = [one for one in begun if one.address not in held]
+    lost = [one for one in noted if one.address not in held]
     found = unfinished.find(job.aws(), lost, held.values(), _there(job.folders))
     if found.ours:
         adopted = repair.adopted(state, (one.row(identifier) for one, identifier in found.ours))

@@ -1,8 +1,9 @@
-"""Regions that left the spec: what Terraform's state still holds of them. Pure.
+"""Regions that left the spec: what Terraform's state still holds of them, or may be given. Pure.
 
 The state is read as ``terraform state pull`` prints it (version 4). A resource there names the provider that
 it needs, ``provider["registry.terraform.io/hashicorp/aws"].eu_west_1``: while one does, the configuration
-must have that provider, or Terraform refuses every plan ("Provider configuration not present").
+must have that provider, or Terraform refuses every plan ("Provider configuration not present"). What an apply
+had begun to create there counts like what it has: a plan that finds it in AWS writes it into the state.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from infra.drive.unfinished.model import Creation
 from infra.model.places import RetiredRegion
 
 _ASSOCIATION = "aws_route53_zone_association"
 
 
-def remains(state: Mapping[str, Any], retired: Iterable[RetiredRegion]) -> dict[str, tuple[str, ...]]:
+def remains(
+    state: Mapping[str, Any], retired: Iterable[RetiredRegion], begun: Iterable[Creation] = ()
+) -> dict[str, tuple[str, ...]]:
     """Site → addresses of what is left of it, for Terraform's ``-target``: module calls of the root, and the
     association of its VPC with the private zone. Without the sites of which nothing is left."""
-    found = {region.name: _addresses(state, region.key) for region in retired}
+    managed = [one for one in state.get("resources", ()) if one.get("mode") == "managed"]
+    managed += [one.row("") for one in begun]
+    found = {region.name: _addresses(managed, region.key) for region in retired}
     return {site: addresses for site, addresses in found.items() if addresses}
 
 
-def _addresses(state: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    managed = [one for one in state.get("resources", ()) if one.get("mode") == "managed"]
+def _addresses(managed: Iterable[Mapping[str, Any]], key: str) -> tuple[str, ...]:
     modules = {
         _outermost(one)
         for one in managed

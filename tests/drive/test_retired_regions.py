@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.drive.retired_regions import remains
+from infra.drive.unfinished import Creation
 from infra.model.places import RetiredRegion
 
 FRANKFURT = RetiredRegion("frankfurt", "frankfurt", "eu-central-1")
@@ -56,3 +57,18 @@ def test_a_peering_that_is_left_still_needs_the_provider() -> None:
     assert remains({"resources": [left]}, [FRANKFURT]) == {
         "frankfurt": ("module.peering_frankfurt_us_west_2",)
     }
+
+
+def test_what_an_apply_had_begun_to_create_remains() -> None:
+    """The next plan may take it into the state, where it needs the region's provider."""
+    provider = 'provider["registry.terraform.io/hashicorp/aws"].'
+    network, peering = "module.eu_west_1.module.network", "module.peering_eu_west_1_us_west_2"
+    begun = [
+        Creation(f"{module}.{kind}.this", module, kind, "this", None, f"{provider}{alias}", 1, "", {}, {})
+        for module, kind, alias in (
+            (network, "aws_vpc", "eu_west_1"),
+            (peering, "aws_vpc_peering_connection", "eu_west_1"),
+            ("module.us_west_2.module.network", "aws_vpc", "us_west_2"),
+        )
+    ]
+    assert remains({}, [FRANKFURT, DUBLIN], begun) == {"eu-west-1": ("module.eu_west_1", peering)}
