@@ -128,6 +128,11 @@ def is_stale_plan(diagnostic: Diagnostic) -> bool:
     return diagnostic.is_error and "plan is stale" in diagnostic.summary.lower()
 
 
+def is_denied(said: str) -> bool:
+    """Whether AWS refused the credentials' rights, by what the engine said of its backend."""
+    return "AccessDenied" in said
+
+
 def prevented(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
     """The addresses that ``prevent_destroy`` kept from being planned away."""
     found: dict[str, None] = {}

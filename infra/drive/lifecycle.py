@@ -189,7 +189,7 @@ def plan(
             if destroy:
                 has_changes, shown, parsed = attempt()
             else:
-                (has_changes, shown, parsed), untainted = _without_taints(terraform, attempt, named)
+                (has_changes, shown, parsed), untainted = _without_taints(job, terraform, attempt, named)
         _refuse_taken(begun, parsed)
         position = saved_plan.state_position(folders)
         foreign = _undeclared(job, only)
@@ -258,7 +258,7 @@ _T = TypeVar("_T", bound=tuple[Any, Any, plans.Plan])
 
 
 def _without_taints(
-    terraform: Terraform, attempt: Callable[[], _T], named: Iterable[str]
+    job: Job, terraform: Terraform, attempt: Callable[[], _T], named: Iterable[str]
 ) -> tuple[_T, tuple[str, ...]]:
     """A plan, and the stateful resources that were untainted for it.
 
@@ -277,7 +277,7 @@ def _without_taints(
     if losing or (planned and any(one.action == "replace" for one in planned[2].changes)):
         state = terraform.pull()
         if repaired := repair.untaint(state, {*losing, *repair.tainted(state)}):
-            terraform.push(repaired.state)
+            _store(job, terraform, repaired.state, repaired.untainted)
             return attempt(), repaired.untainted
     if planned is None:
         assert problem is not None
@@ -519,8 +519,8 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
     found = unfinished.find(job.aws(), lost, held.values(), _there(job.folders))
     if found.ours:
         adopted = repair.adopted(state, (one.row(identifier) for one, identifier in found.ours))
-        terraform.push(adopted)
         addresses = tuple(one.address for one, _ in found.ours)
+        _store(job, terraform, adopted, addresses)
         # The plan and what looks for undeclared resources need more than an id.
         settled = settle(terraform, job.folders.state / "adopt.tfplan", targets=addresses)
         if settled != Settled():
@@ -533,6 +533,22 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
                 f"{listed}\n{settled.problem or 'AWS does not find it yet'}\nRun this again in a minute."
             )
     return found
+
+
+def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[str]) -> None:
+    """Store what a plan has to write into the state of what an apply ``left`` unfinished. `DriveError` that
+    says who can, where these credentials may not."""
+    try:
+        terraform.push(state)
+    except TerraformError as problem:
+        if not diagnostics.is_denied(problem.output):
+            raise
+        listed = "".join(f"\n  {address}" for address in left)
+        raise DriveError(
+            f"an earlier apply left these unfinished, and the state has to be told:{listed}\n"
+            "AWS does not let these credentials write the state. Somebody who may apply has to run this once:"
+            f"\n  invoke plan {job.named}"
+        ) from None
 
 
 def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:

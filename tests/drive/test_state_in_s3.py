@@ -6,19 +6,22 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from drive.applying import apply_saved
+from moto.s3.exceptions import S3AccessDeniedError
 from moto.s3.models import S3Backend
 from moto.server import ThreadedMotoServer
 
-from infra.drive import lifecycle, saved_plan, workspace
+from infra.drive import last_applied, lifecycle, saved_plan, unfinished, workspace
 from infra.drive.lifecycle import Job
 from infra.drive.terraform import TerraformError
-from infra.errors import StalePlanError
+from infra.drive.unfinished import Creation, Found
+from infra.errors import DriveError, StalePlanError, ToolError
 
 BACKEND = """\
   backend "s3" {
@@ -95,3 +98,54 @@ def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.
     kept = job.folders.state / "errored.tfstate"
     assert f"state push {kept}" in str(caught.value)
     assert json.loads(kept.read_text())["resources"]
+
+
+KEPT = "module.us_west_2.terraform_data.kept"
+
+
+def plans_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/iam/plan.json has it: the lock may be written, the state may not."""
+    stores = S3Backend.put_object
+
+    def refuses(self: S3Backend, bucket_name: str, key_name: str, *args: Any, **more: Any) -> Any:
+        if key_name.endswith(".tfstate"):
+            raise S3AccessDeniedError
+        return stores(self, bucket_name, key_name, *args, **more)
+
+    monkeypatch.setattr(S3Backend, "put_object", refuses)
+
+
+def refused(job: Job) -> str:
+    with pytest.raises(DriveError) as caught:
+        lifecycle.plan(job)
+    assert not isinstance(caught.value, ToolError), "it is explained"
+    assert caught.value.exit_code == 1
+    assert saved_plan.load(job.folders) is None
+    return str(caught.value)
+
+
+def test_who_only_plans_is_told_who_can_take_up_what_an_apply_left(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle.plan(job)
+    apply_saved(job)
+    state = job.terraform().pull()
+    (row,) = (one for one in state["resources"] if one["name"] == "kept")
+    row["instances"][0] |= {"status": "tainted", "create_before_destroy": True}
+    job.terraform().push({**state, "serial": state["serial"] + 1})
+    with monkeypatch.context() as limited:
+        plans_only(limited)
+        assert KEPT in refused(job)
+    assert lifecycle.plan(job).untainted == (KEPT,)
+
+    found = Creation(
+        "terraform_data.found", "", "terraform_data", "found", None,
+        'provider["terraform.io/builtin/terraform"]', 0, "us-west-2", {}, {},
+    )  # fmt: skip
+    about = last_applied.about(job.folders) or {}
+    last_applied.remember(job.folders, job.files, {**about, "creating": [asdict(found)]})
+    monkeypatch.setattr(unfinished, "find", lambda *_: Found(ours=((found, "one"),)))
+    with monkeypatch.context() as limited:
+        plans_only(limited)
+        assert found.address in refused(job)
+    assert lifecycle.plan(job).adopted == (found.address,)
