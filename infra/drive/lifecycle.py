@@ -554,16 +554,9 @@ def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[s
 def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
     """`DriveError` where the plan creates what AWS would refuse, for a thing of that name is not ours."""
     creates = {one.address for one in plan.changes if one.action == "create"}
-    taken = [
-        (one, identifier, "has not the tags " + ", ".join(f"{name}={it}" for name, it in one.owner.items()))
-        for one, identifier in begun.foreign
-    ]
-    taken += [
-        (one, identifier, "exists already and is not in this state") for one, identifier in begun.earlier
-    ]
     listed = "".join(
-        f"\n  {one.address}: {identifier} in {one.region} {why}"
-        for one, identifier, why in taken
+        f"\n  {one.address}: {identifier} in {one.region} exists already and is not in this state"
+        for one, identifier in (*begun.foreign, *begun.earlier)
         if one.address in creates
     )
     if listed:

@@ -44,10 +44,6 @@ class Creation:
     def environment(self) -> str:
         return self.tags.get(ENVIRONMENT, "")
 
-    @property
-    def owner(self) -> dict[str, str]:
-        return {name: self.tags[name] for name in OWNER if name in self.tags}
-
     def row(self, identifier: str) -> dict[str, Any]:
         """The resource in a state of format 4; what it lacks, the next refresh reads."""
         instance: dict[str, Any] = {
@@ -72,7 +68,7 @@ class Seen:
     """It has no tags yet, of a kind that gets them only after its creation, and is as that leaves it."""
 
     def is_of(self, creation: Creation) -> bool:
-        wanted = creation.owner
+        wanted = {name: creation.tags[name] for name in OWNER if name in creation.tags}
         return self.fresh or (ENVIRONMENT in wanted and wanted.items() <= self.tags.items())
 
 
