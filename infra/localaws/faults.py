@@ -7,13 +7,13 @@ gone. ``action`` ``*`` is any call that writes.
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from infra.localaws import absence
 from infra.localaws.request import Call
 
 FOREVER: Final = 1_000_000
@@ -68,8 +68,7 @@ def refused(action: str, code: str, message: str, *, skip: int = 0, times: int =
 
 
 def absent(action: str, times: int = 1, *, skip: int = 0) -> Fault:
-    """A read is answered as if AWS did not know the resource yet (eventual consistency): with the error that
-    the service's model has for it, else (EC2) with an empty result."""
+    """A read is answered as if AWS did not know the resource yet (eventual consistency): see ``absence``."""
     return Fault(action, times, skip, status=404, code=ABSENT)
 
 
@@ -99,8 +98,6 @@ def no_capacity(instance_type: str, zone: str = "", times: int = FOREVER) -> Fau
 
 ABSENT: Final = "causeway:Absent"
 """The code of ``absent``: which one a client sees depends on the service."""
-
-_ABSENT: Final = re.compile(r"NotFound|NoSuch|DoesNotExist|NonExistent")
 
 CAPACITY: Final = "causeway:LaunchInstance"
 """The action of ``no_capacity``: not an API call, but each launch of an instance, whoever asked for it."""
@@ -160,34 +157,12 @@ def answer(call: Call, fault: Fault, content_type: str) -> tuple[int, str, Mappi
     """Status, body and headers of a fault that answers in AWS's place."""
     if fault.code != ABSENT:
         return fault.status, *error_body(call, fault, content_type)
-    code = _absent_code(call)
+    code = absence.code(call)
     if not code:
-        # EC2's answers hold what they say at once, those of the query protocol in a result.
-        empty = "<requestId>0</requestId>" if call.service == "ec2" else f"<{call.action}Result/>"
-        return 200, f"<{call.action}Response>{empty}</{call.action}Response>", _XML
+        body, kind = absence.empty(call)
+        return 200, body, {"Content-Type": kind}
     message = f"{call.action}: the resource does not exist."
     return 404, *error_body(call, replace(fault, code=code, message=message), content_type)
-
-
-def _absent_code(call: Call) -> str:
-    """What the service says of something that does not exist; empty where its model does not tell."""
-    if call.service == "s3":
-        return "NoSuchBucket"
-    from botocore.loaders import Loader
-    from botocore.model import ServiceModel
-
-    names = {"elasticfilesystem": "efs"}
-    library: Any = Loader()
-    model = ServiceModel(library.load_service_model(names.get(call.service, call.service), "service-2"))
-    if call.action not in model.operation_names:
-        return ""
-    for shape in model.operation_model(call.action).error_shapes:
-        if _ABSENT.search(shape.name):
-            return str(shape.metadata.get("error", {}).get("code", shape.name))
-    return ""
-
-
-_XML: Final = {"Content-Type": "text/xml"}
 
 
 def error_body(call: Call, fault: Fault, content_type: str) -> tuple[str, Mapping[str, str]]:
