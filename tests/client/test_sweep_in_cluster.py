@@ -288,7 +288,9 @@ def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
 def test_a_trial_that_is_preempted_goes_on_where_it_was_and_is_judged_once(
     ada: Causeway, world: World, folder: Path
 ) -> None:
-    program(folder, _TRAINS.replace("time.sleep(6)", "time.sleep(3)"))
+    # Its later steps take long, until it is started again.
+    slow = "time.sleep(1 if resume or step < 3 else 20)"
+    program(folder, _TRAINS.replace("time.sleep(6)", slow))
     text = _SEARCH.replace("name: toy", "name: taken").replace("trials: 5", "trials: 1")
     text = text.replace("parallel: 3", "parallel: 1").replace("max: 9", "min: 3, max: 9")
     (folder / "job.yaml").write_text(text.replace("gpus: 0", "gpus: 0\ncpus: 3\npriority: normal"))

@@ -187,7 +187,9 @@ def test_a_run_that_waits_gets_its_place_and_its_latest_start_with_a_persons_own
 def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Causeway, world: World) -> None:
     """Written here as it writes them: no region is there that could be without capacity."""
     space = "user-ada"
-    name = submitted(ada, "asked", "--nodes", "3")
+    both = submitted(ada, "both", "--nodes", "2")
+    wait(lambda: why(ada, both)["state"] in ("starting", "running"), seconds=120)
+    name = submitted(ada, "asked", "--nodes", "2")
     found = wait(
         lambda: [
             each
@@ -206,7 +208,7 @@ def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Caus
         },
         "spec": {
             "provisioningClassName": "batch.causeway.dev",
-            "podSets": [{"count": 3, "podTemplateRef": {"name": "none"}}],
+            "podSets": [{"count": 2, "podTemplateRef": {"name": "none"}}],
         },
     })  # fmt: skip
     answer = {
@@ -229,4 +231,4 @@ def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Caus
     seen = waiting.wait(own, replace(run, state="starting", workers=[waits]))
     assert "waits for 8 x A100: no capacity" in seen.autoscaler
     assert "another one's" not in seen.autoscaler
-    ada("stop", name)
+    ada("stop", name, both)
