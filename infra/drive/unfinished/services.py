@@ -106,24 +106,26 @@ def _access_points(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator
 
 def _database(rds: Any, one: Creation) -> Seen | None:
     answer = _or_none(rds.describe_db_instances, DBInstanceIdentifier=one.values["identifier"])
-    if not answer or answer["DBInstances"][0]["DBInstanceStatus"] == "deleting":
-        return None
-    (row,) = answer["DBInstances"]
-    return Seen(row["DbiResourceId"], tagged(row.get("TagList")))
+    for row in answer["DBInstances"] if answer else ():
+        if row["DBInstanceStatus"] != "deleting":
+            return Seen(row["DbiResourceId"], tagged(row.get("TagList")))
+    return None
 
 
 def _subnet_group(rds: Any, one: Creation) -> Seen | None:
     answer = _or_none(rds.describe_db_subnet_groups, DBSubnetGroupName=one.values["name"])
-    return answer and _of_database(rds, one, answer["DBSubnetGroups"][0]["DBSubnetGroupArn"])
+    return _of_database(rds, one, answer and answer["DBSubnetGroups"], "DBSubnetGroupArn")
 
 
 def _parameter_group(rds: Any, one: Creation) -> Seen | None:
     answer = _or_none(rds.describe_db_parameter_groups, DBParameterGroupName=one.values["name"])
-    return answer and _of_database(rds, one, answer["DBParameterGroups"][0]["DBParameterGroupArn"])
+    return _of_database(rds, one, answer and answer["DBParameterGroups"], "DBParameterGroupArn")
 
 
-def _of_database(rds: Any, one: Creation, arn: str) -> Seen:
-    return Seen(one.values["name"], tagged(rds.list_tags_for_resource(ResourceName=arn)["TagList"]))
+def _of_database(rds: Any, one: Creation, rows: Sequence[Any] | None, arn: str) -> Seen | None:
+    if not rows:
+        return None
+    return Seen(one.values["name"], tagged(rds.list_tags_for_resource(ResourceName=rows[0][arn])["TagList"]))
 
 
 # -- Logs and names ---------------------------------------------------------------------------------------
