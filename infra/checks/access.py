@@ -27,7 +27,7 @@ WIDEST: Final = 8
 """A public block with a shorter prefix is as good as the world."""
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
-_TAKEN: Final = frozenset(
+TAKEN: Final = frozenset(
     (
         "_apt", "adm", "admin", "backup", "bin", "chrony", "cloud-user", "daemon", "dhcpcd", "dip", "disk",
         "docker", "etcd", "games", "irc", "kube", "landscape", "libvirt", "list", "lp", "lxd", "mail",
@@ -138,7 +138,7 @@ def taken_number(facts: Facts) -> Iterator[Finding]:
 def taken_name(facts: Facts) -> Iterator[Finding]:
     for kind, names in (("users", facts.spec.access.users), ("groups", facts.spec.access.groups)):
         for name in names:
-            if name in _TAKEN or name == defaults.ADMIN or name.startswith("systemd-"):
+            if name in TAKEN or name == defaults.ADMIN or name.startswith("systemd-"):
                 yield Finding(
                     ("access", kind, name), f"every machine has {name} already", "take another name"
                 )

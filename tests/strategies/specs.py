@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from infra.catalogue import instances
 from infra.catalogue import regions as catalogue
+from infra.checks.access import TAKEN
 
 Plain: TypeAlias = dict[str, Any]
 """A mapping of a spec, or the whole: mappings, lists, text, whole numbers, booleans."""
@@ -37,8 +38,10 @@ _TYPES: Final = {
 }
 
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=6)
-names = st.builds(lambda first, rest: "".join(first + rest), st.sampled_from("abcxyz"), words)
-"""What the language takes as a name."""
+names = st.builds(lambda first, rest: "".join(first + rest), st.sampled_from("abcxyz"), words).filter(
+    lambda name: name not in TAKEN
+)
+"""What the language takes as a name, also of a person or a group."""
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
