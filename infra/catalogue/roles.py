@@ -32,7 +32,7 @@ class Role:
 
 @cache
 def roles(*, alone: bool = False) -> Mapping[str, Role]:
-    """Name → role, without those of a family of cards: ``gpu-worker-pascal``. ``alone``: as they are without
+    """Name → role, without those of a GPU family: ``gpu-worker-pascal``. ``alone``: as they are without
     a cluster, where no machine is a node."""
     found = {name: row.get("alone", row) if alone else row for name, row in table("roles").items()}
     return {name: Role(name, row["description"], tuple(row["run_list"])) for name, row in found.items()}

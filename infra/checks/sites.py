@@ -310,7 +310,7 @@ def no_region(facts: Facts) -> Iterator[Finding]:
     storage = spec.storage.efs or spec.storage.s3
     wanted = spec.pools or storage or spec.access.ssh_nodes or spec.research
     if not facts.places and not wanted and spec.kubernetes != Kubernetes():
-        message = "there is no AWS region, and so no control plane: machines take runs by SSH"
+        message = "without an AWS region there is no control plane; machines take runs by SSH"
         yield Finding(("kubernetes",), message, "take it out, or add a region for the masters")
 
 

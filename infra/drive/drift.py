@@ -56,7 +56,7 @@ ALWAYS_SET: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 """Type → attributes that AWS has for each of its resources. One that is empty in the state could not be read
-when that was written, for AWS is eventually consistent: to be read later is no change."""
+when that was written, as AWS is eventually consistent: an attribute that is read later has not changed."""
 
 
 def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change, ...]:

@@ -4,7 +4,7 @@
 # Cookbook:: direct_runs
 # Recipe:: default
 #
-# What `causeway run --on` finds on a machine, so that nobody needs root there. Accounts and keys are `base`, cards
+# What `causeway run --on` finds on a machine, so that nobody needs root there. Accounts and keys are `base`, GPUs
 # and how containers reach them are `gpu`.
 #
 
@@ -47,7 +47,7 @@ directory settings['uv'] do
   recursive true
 end
 
-# A build that was cut off has no program: `--clear` begins it anew.
+# An interrupted build has no program: `--clear` starts it again.
 execute "make a home for uv #{version}" do
   command ['python3', '-m', 'venv', '--clear', build]
   not_if { ::File.executable?("#{build}/bin/uv") }

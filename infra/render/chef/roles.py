@@ -1,4 +1,4 @@
-"""Roles: those that the catalogue has, and one for each family of cards that the cluster has."""
+"""Roles: those that the catalogue has, and one for each GPU family that the cluster has."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def render(cluster: Cluster) -> Files:
 
 
 def _alone(cluster: Cluster) -> bool:
-    """Whether machines are no nodes: there is no control plane."""
+    """Whether there is no control plane, so that machines are not nodes."""
     return cluster.control_plane is None
 
 
 def _of_nodes(cluster: Cluster) -> dict[str, Any]:
-    """What machines with cards leave to the cluster's add-ons."""
+    """What machines with GPUs leave to the cluster's add-ons."""
     if _alone(cluster):
         return {}
     on = cluster.kubernetes.has
@@ -58,7 +58,7 @@ def _family(family: GpuFamily, *, alone: bool) -> dict[str, Any]:
     kind = "machine" if alone else "Kubernetes node"
     return objects.role(
         catalogue.family_role(family.name),
-        f"A {kind} with cards of the {family.name.title()} architecture.",
+        f"A {kind} with GPUs of the {family.name.title()} architecture.",
         [f"role[{catalogue.GPU_WORKER}]"],
         {
             "gpu": {
