@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from benchmarks.measure import BenchmarkError
+from benchmarks.measure import BenchmarkError, call
 
 REPOSITORY: Final = Path(__file__).parents[1]
 RUNS: Final = 100
@@ -134,14 +134,13 @@ def _searched(server: _Server, experiment: str) -> float:
         "order_by": ["metrics.`metric-1` ASC"],
         "max_results": 10,
     }
-    seconds = []
-    for _ in range(_SEARCHES):
-        start = time.perf_counter()
+
+    def search() -> None:
         found = server.call("POST", "/api/2.0/mlflow/runs/search", wanted)["runs"]
-        seconds.append(time.perf_counter() - start)
         if len(found) != 10:
             raise BenchmarkError(f"a search finds {len(found)} runs")
-    return median(seconds)
+
+    return call(search, _SEARCHES).seconds
 
 
 def _painted(server: _Server, path: str) -> float:

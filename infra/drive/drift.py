@@ -80,7 +80,7 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
         for kept in _telling(replace(one, action="update", reason="", loss="", attributes=more)):
             attributes = (*before.attributes, *kept.attributes) if before else kept.attributes
             found[one.address] = replace(before or kept, attributes=attributes)
-    echoes = dict.fromkeys(_reached(shown), _ADDRESS)
+    echoes = dict.fromkeys(_reached(_there(shown)), _ADDRESS)
     return tuple(kept for address in sorted(found) for kept in _telling(found[address], echoes))
 
 
@@ -94,7 +94,8 @@ def lasting(
     for them.
     """
     planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
-    there, reached = _there(shown), _reached(shown)
+    there = _there(shown)
+    reached = _reached(there)
     rows = {(row["type"], row["id"], row["attribute"]): row for row in known}
     found = {key: row for key, row in rows.items() if _differs(there.get((row["type"], row["id"])), row)}
     for one in shown.get("resource_drift", ()):
@@ -181,10 +182,9 @@ def _there(shown: Mapping[str, Any]) -> dict[tuple[str, Any], Mapping[str, Any]]
 _ADDRESS: Final = frozenset({"public_dns", "public_ip"})
 
 
-def _reached(shown: Mapping[str, Any]) -> frozenset[str]:
-    """Instances whose public address is one that we have associated: the association is compared itself. An
-    apply that fails after it leaves the instance in the state as it was before."""
-    there = _there(shown)
+def _reached(there: Mapping[tuple[str, Any], Mapping[str, Any]]) -> frozenset[str]:
+    """Of `_there`, instances whose public address is one that we have associated: the association is compared
+    itself. An apply that fails after it leaves the instance in the state as it was before."""
     given = {
         ("aws_instance", one["values"].get("instance_id")): there.get(
             ("aws_eip", one["values"].get("allocation_id"))

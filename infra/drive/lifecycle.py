@@ -552,7 +552,7 @@ def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[s
 
 
 def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
-    """`DriveError` where the plan creates what AWS would refuse, for a thing of that name is not ours."""
+    """`DriveError` where the plan creates what AWS would refuse: it exists, and is not ours."""
     creates = {one.address for one in plan.changes if one.action == "create"}
     listed = "".join(
         f"\n  {one.address}: {identifier} in {one.region} exists already and is not in this state"
