@@ -80,7 +80,7 @@ template '/etc/causeway/machine.nft' do
   mode '0644'
   variables(inside: node['causeway']['private'].to_a)
   action settings['firewall'] ? :create : :delete
-  notifies :reload, 'systemd_unit[causeway-firewall.service, now]', :delayed
+  notifies :reload, 'systemd_unit[causeway-firewall.service, now]', :delayed if settings['firewall']
 end
 
 systemd_unit 'causeway-firewall.service' do
