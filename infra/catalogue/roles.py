@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -18,6 +18,10 @@ SERVERS_FIRST: Final = (
     "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
 )  # fmt: skip
 """The order in which a machine with several roles takes them on: what serves others comes first."""
+
+_WORKERS: Final = frozenset({"worker", GPU_WORKER})
+_KUBELET: Final = frozenset({"kubernetes::worker", "kubernetes::control_plane"})
+"""Recipes that make a machine a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +64,13 @@ def recipes(run_list: Sequence[str], *, alone: bool = False) -> tuple[str, ...]:
             inner = roles(alone=alone)[GPU_WORKER if family else name].run_list
             found.update(dict.fromkeys(recipes(inner, alone=alone)))
     return tuple(found)
+
+
+def makes_node(its_roles: Iterable[str]) -> bool:
+    """Whether a machine with these roles is a node where there is a cluster, be it one that runs no pods."""
+    return not _KUBELET.isdisjoint(recipes([f"role[{role}]" for role in sorted(its_roles)]))
+
+
+def runs_pods(its_roles: Iterable[str]) -> bool:
+    """Whether a machine with these roles is there for work."""
+    return not _WORKERS.isdisjoint(its_roles)

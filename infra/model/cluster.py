@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from infra.catalogue.roles import makes_node
 from infra.model.kubernetes import Kubernetes
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region, RetiredRegion
@@ -109,6 +110,10 @@ class Cluster(Struct, frozen=True):
         """The machines in the cloud that have a name of their own, and are in no pool."""
         masters = self.control_plane.masters if self.control_plane else ()
         return (*masters, *self.ssh_nodes, *self.access_gateways)
+
+    def is_node(self, roles: Iterable[str]) -> bool:
+        """Whether a machine with these roles is a node: none is without a control plane."""
+        return self.control_plane is not None and makes_node(roles)
 
     def region(self, name: str) -> Region:
         """The region of an AWS site's name. KeyError for any other."""

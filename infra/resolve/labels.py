@@ -27,8 +27,6 @@ ETHERNET: Final = "ethernet"
 GATEWAY: Final = Taint(labels.GATEWAY, "", "NoExecute")
 """On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
-NODES: Final = WAYS_IN | _FOR_PODS
-"""Roles that make a machine a node of the cluster."""
 
 
 def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:

@@ -7,10 +7,10 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final, NamedTuple
 
 from infra.catalogue import packets
+from infra.catalogue.roles import makes_node
 from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve.addresses import link_name
-from infra.resolve.labels import NODES
 from infra.resolve.names import aws_name
 from infra.resolve.transit import connected
 from infra.spec import Spec
@@ -61,7 +61,7 @@ def resolve_gateways(
             announces=(site.lan,),
             nat=_nat(spec, name, node),
             ssh_from=gateway.ssh_from,
-            in_overlay=bool({*node.roles} & NODES),
+            in_overlay=makes_node(node.roles),
             tunnels=tuple(
                 sorted(
                     [

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 def nodes_of(project: Project) -> list[Chosen]:
     """The machines with a name of their own that are to be nodes."""
-    from infra.drive.kubernetes import joining
-
-    build = project.environment.build
-    every = choose(project, "", ())
-    return [each for each in every if joining.becomes_node(joining.recipes(build, each.name))]
+    return [machine for machine in choose(project, "", ()) if machine.is_node]
 
 
 def rendered(project: Project) -> Path:

@@ -24,7 +24,6 @@ def add(project: Project, name: str, *, login: str, fingerprint: str, json: bool
     from infra.commands.machines.converging import bring_in_line
     from infra.commands.machines.enrolling import enroll
     from infra.commands.rendering import write
-    from infra.drive.kubernetes import joining
 
     options = project.environment.options
     machine = _machine(project, name)
@@ -32,7 +31,7 @@ def add(project: Project, name: str, *, login: str, fingerprint: str, json: bool
         choose(project, "", [name])  # says which there are, where it is none of them
         raise UsageError(f"{name!r} names no single machine; cluster.add-node takes one")
     write(project)
-    if not joining.becomes_node(joining.recipes(project.environment.build, machine.name)):
+    if not machine.is_node:
         raise UsageError(
             f"{machine.name} has the roles {', '.join(machine.roles)}: none of them makes it a node"
         )
@@ -252,7 +251,7 @@ def _is_master(machine: Chosen | None, node: dict[str, Any] | None) -> bool:
     from infra.drive.kubernetes import status
 
     if machine is not None:
-        return "control-plane" in machine.roles
+        return machine.is_master
     return node is not None and status.MASTER in (node["metadata"].get("labels") or {})
 
 

@@ -61,7 +61,7 @@ def begun(project: Project) -> list[dict[str, Any]]:
 
     folder = rendered(project)
     nodes = nodes_of(project)
-    masters = [each.name for each in nodes if "control-plane" in each.roles]
+    masters = [each.name for each in nodes if each.is_master]
     others = [each.name for each in nodes if each.name not in masters]
     return [
         _row(masters[0], "converges and begins the cluster"),

@@ -120,8 +120,7 @@ def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
     from infra.drive.machines.converge import bring
     from infra.drive.ssh_connection import opened
 
-    run = joining.recipes(there.project.environment.build, master.name)
-    bring(master.fqdn, joining.brought(run, keys, None))
+    bring(master.fqdn, joining.secret_files(keys, None, master=True))
     with opened(master.fqdn) as remote:
         remote.run(script)
     if not wait_for(there.api.ready, seconds=API_SECONDS):

@@ -28,40 +28,34 @@ def secrets_for(project: Project, chosen: Iterable[Chosen]) -> dict[str, Mapping
 
     Masters bring the cluster's keys into being; for workers alone nothing is made.
     """
-    from infra.drive.kubernetes import joining
-
-    build = project.environment.build
-    runs = {each.name: joining.recipes(build, each.name) for each in chosen}
-    runs = {name: run for name, run in runs.items() if joining.becomes_node(run)}
-    if not runs or project.cluster.control_plane is None:
+    nodes = [machine for machine in chosen if machine.is_node]
+    if not nodes:
         return {}
-    if any(joining.CONTROL_PLANE in run for run in runs.values()):
-        return _brought(project, runs, pki_store.store(project))
+    if any(node.is_master for node in nodes):
+        return _brought(project, nodes, pki_store.store(project))
     try:
-        return _brought(project, runs, pki_store.store(project))
+        return _brought(project, nodes, pki_store.store(project))
     except CausewayError as problem:
         note(f"No machine joins the cluster in this run: {problem}")
         return {}
 
 
-def _brought(
-    project: Project, runs: Mapping[str, frozenset[str]], store: Store
-) -> dict[str, Mapping[str, bytes]]:
+def _brought(project: Project, nodes: Sequence[Chosen], store: Store) -> dict[str, Mapping[str, bytes]]:
     from infra.drive.kubernetes import joining, secrets
 
-    masters = [name for name, run in runs.items() if joining.CONTROL_PLANE in run]
+    masters = [node.name for node in nodes if node.is_master]
     if not masters and not secrets.exist(store):
         return {}
     keys = secrets.made(store, clock.now())
-    there, join = _joining(project, keys, runs)
+    there, join = _joining(project, keys, nodes)
     if there is None:
         _require_none_begun(project, masters)
     found: dict[str, Mapping[str, bytes]] = {}
-    for name, run in runs.items():
-        if there is None and name not in masters:
+    for node in nodes:
+        if there is None and not node.is_master:
             continue
-        fresh = join if there is not None and name not in there else None
-        found[name] = joining.brought(run, keys, fresh)
+        fresh = join if there is not None and node.name not in there else None
+        found[node.name] = joining.secret_files(keys, fresh, master=node.is_master)
     return found
 
 
@@ -100,7 +94,7 @@ def _require_none_begun(project: Project, masters: Sequence[str]) -> None:
 
 
 def _joining(
-    project: Project, keys: Keys, runs: Mapping[str, frozenset[str]]
+    project: Project, keys: Keys, nodes: Sequence[Chosen]
 ) -> tuple[frozenset[str] | None, str | None]:
     """The nodes that there are, None where the API does not answer; the join file for those that lack."""
     from infra.drive.kubernetes import access, joining
@@ -114,14 +108,15 @@ def _joining(
         try:
             there = joining.node_names(api)
         except AwayError as problem:
-            workers = sorted(name for name, run in runs.items() if joining.CONTROL_PLANE not in run)
+            workers = sorted(node.name for node in nodes if not node.is_master)
             if workers:
                 note(
                     f"{problem}; {listed(workers)}: machines that are not nodes yet do not join in this run."
                 )
             return None, None
-        if runs.keys() <= there:
+        fresh = {node.name for node in nodes} - there
+        if not fresh:
             return there, None
-        joining.keep_pod_blocks(api, project.cluster, runs.keys() - there)
+        joining.keep_pod_blocks(api, project.cluster, fresh)
         token = joining.new_token(api, clock.now())
         return there, joining.join_file(token, keys.ca.certificate, f"{plane.endpoint}:{plane.port}")

@@ -25,10 +25,16 @@ class Chosen:
     site: str
     """A physical site's name or an AWS site's."""
     roles: tuple[str, ...]
+    is_node: bool
+    """Whether it is a node of the cluster, or will be once it has converged."""
     cards: int
     """GPUs that it has by the spec."""
     physical: PhysicalNode | None
     """None for an instance."""
+
+    @property
+    def is_master(self) -> bool:
+        return "control-plane" in self.roles
 
 
 def choose(project: Project, site: str, names: Sequence[str]) -> tuple[Chosen, ...]:
@@ -71,7 +77,13 @@ def existing(project: Project, chosen: Iterable[Chosen]) -> tuple[Chosen, ...]:
 def _every(cluster: Cluster) -> list[Chosen]:
     physical = [
         Chosen(
-            node.name, node.fqdn, site.name, node.roles, node.gpus.count if node.gpus else 0, physical=node
+            node.name,
+            node.fqdn,
+            site.name,
+            node.roles,
+            cluster.is_node(node.roles),
+            node.gpus.count if node.gpus else 0,
+            physical=node,
         )
         for site in cluster.sites
         for node in site.nodes
@@ -82,6 +94,7 @@ def _every(cluster: Cluster) -> list[Chosen]:
             each.fqdn,
             each.region,
             (each.role,),
+            cluster.is_node((each.role,)),
             each.gpus.count if each.gpus else 0,
             physical=None,
         )

@@ -7,19 +7,15 @@ Tokens"). It lasts half an hour, one a run.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import string
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.api import Api
 from infra.drive.kubernetes.secrets import Keys, encryption_config
-from infra.errors import DriveError
 from infra.model import Cluster
 from infra.model.kubernetes import Taint
 
@@ -28,56 +24,19 @@ FOLDER: Final = "etc/causeway/secrets"
 
 TOKEN_LIFE: Final = timedelta(minutes=30)
 
-CONTROL_PLANE: Final = "recipe[kubernetes::control_plane]"
-WORKER: Final = "recipe[kubernetes::worker]"
-
 _ALPHABET: Final = string.ascii_lowercase + string.digits
-_ROLE: Final = re.compile(r"role\[(.+)\]")
 
 
-def recipes(build: Path, node: str) -> frozenset[str]:
-    """The recipes that a machine runs, as rendered: its run list with every role in it spelt out.
-
-    ``DriveError`` for one without a node object.
-    """
-    roles = build / "chef" / "roles"
-
-    @cache
-    def of_role(name: str) -> frozenset[str]:
-        file = roles / f"{name}.json"
-        return (
-            spelt(json.loads(file.read_text(encoding="utf-8"))["run_list"]) if file.is_file() else frozenset()
-        )
-
-    def spelt(run_list: Iterable[str]) -> frozenset[str]:
-        found: set[str] = set()
-        for item in run_list:
-            role = _ROLE.fullmatch(item)
-            found |= of_role(role[1]) if role else {item}
-        return frozenset(found)
-
-    own = build / "chef" / "nodes" / f"{node}.json"
-    try:
-        return spelt(json.loads(own.read_text(encoding="utf-8"))["run_list"])
-    except FileNotFoundError:
-        raise DriveError(f"{own} is not there: {node} has no node object") from None
-
-
-def becomes_node(run: Collection[str]) -> bool:
-    """Whether a machine with these recipes is to be a node."""
-    return CONTROL_PLANE in run or WORKER in run
-
-
-def brought(run: Collection[str], keys: Keys | None, join: str | None) -> dict[str, bytes]:
-    """Path → contents of the secrets of one machine. ``join`` is for one that is no node yet."""
-    found: dict[str, bytes] = {}
-    if CONTROL_PLANE in run and keys is not None:
+def secret_files(keys: Keys, join: str | None, *, master: bool) -> dict[str, bytes]:
+    """Path → contents of what one node is brought. ``join`` is for one that has not joined yet."""
+    files: dict[str, bytes] = {}
+    if master:
         for path, text in keys.pki().items():
-            found[f"{FOLDER}/kubernetes-pki/{path}"] = text.encode()
-        found[f"{FOLDER}/kubernetes-encryption.yaml"] = encryption_config(keys.encryption).encode()
-    if join is not None and becomes_node(run):
-        found[f"{FOLDER}/kubernetes-join.yaml"] = join.encode()
-    return found
+            files[f"{FOLDER}/kubernetes-pki/{path}"] = text.encode()
+        files[f"{FOLDER}/kubernetes-encryption.yaml"] = encryption_config(keys.encryption).encode()
+    if join is not None:
+        files[f"{FOLDER}/kubernetes-join.yaml"] = join.encode()
+    return files
 
 
 def new_token(api: Api, now: datetime) -> str:

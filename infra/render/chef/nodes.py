@@ -14,7 +14,6 @@ from infra.render.chef import objects
 from infra.render.kubernetes import kubelet
 from infra.resolve.reservations import kube, system
 
-_KUBELETS: Final = frozenset({"worker", roles.GPU_WORKER}) | roles.WAYS_IN
 _SSH_NODE: Final = "ssh-node"
 
 
@@ -75,7 +74,7 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int
             ]
         },
     }
-    if _KUBELETS.intersection(node.roles):
+    if roles.makes_node(node.roles):
         normal["kubernetes"] = {
             "labels": dict(node.labels),
             "taints": [kubelet.written(each) for each in node.taints],

@@ -178,7 +178,7 @@ def test_a_machine_has_its_secrets_and_loses_what_is_none_any_more(
         monkeypatch.setenv(CONFIG, str(hosts.config))
         host = hosts["master-1"]
         join = joining.join_file("abcdef.0123456789abcdef", keys.ca.certificate, "api.test.internal:6443")
-        bring(host.fqdn, joining.brought({joining.CONTROL_PLANE}, keys, join))
+        bring(host.fqdn, joining.secret_files(keys, join, master=True))
         host.shell("echo theirs > /etc/causeway/secrets/foreign")
         listed = host.shell(
             "cd /etc/causeway/secrets && find . -type f -printf '%m %P\\n' | sort -k 2"
@@ -187,7 +187,7 @@ def test_a_machine_has_its_secrets_and_loses_what_is_none_any_more(
         assert "600 kubernetes-join.yaml" in listed
         assert {line.split()[0] for line in listed if line and "foreign" not in line} == {"600"}
         assert host.shell("stat -c %a /etc/causeway/secrets").strip() == "700"
-        bring(host.fqdn, joining.brought({joining.CONTROL_PLANE}, keys, None))
+        bring(host.fqdn, joining.secret_files(keys, None, master=True))
         left = host.shell("cd /etc/causeway/secrets && find . -type f")
         assert "kubernetes-join.yaml" not in left
         assert "foreign" in left
@@ -195,29 +195,10 @@ def test_a_machine_has_its_secrets_and_loses_what_is_none_any_more(
 
 
 def test_workers_get_a_token_and_no_key(keys: Keys) -> None:
-    assert joining.brought({joining.WORKER}, keys, None) == {}
-    assert list(joining.brought({joining.WORKER}, keys, "{}")) == [
+    assert joining.secret_files(keys, None, master=False) == {}
+    assert list(joining.secret_files(keys, "{}", master=False)) == [
         "etc/causeway/secrets/kubernetes-join.yaml"
     ]
-    assert joining.brought({"recipe[base]"}, keys, "{}") == {}
-
-
-def test_a_run_list_is_spelt_out_through_roles_in_roles(tmp_path: Path) -> None:
-    roles = tmp_path / "chef" / "roles"
-    roles.mkdir(parents=True)
-    (tmp_path / "chef" / "nodes").mkdir()
-    for name, items in (
-        ("base", ["recipe[base]"]),
-        ("gpu-worker", ["role[base]", "recipe[kubernetes::worker]"]),
-        ("gpu-worker-pascal", ["role[gpu-worker]"]),
-    ):
-        (roles / f"{name}.json").write_text(json.dumps({"run_list": items}))
-    (tmp_path / "chef" / "nodes" / "titan-01.json").write_text(
-        json.dumps({"run_list": ["role[gpu-worker-pascal]", "recipe[storage]"]})
-    )
-    found = joining.recipes(tmp_path, "titan-01")
-    assert found == {"recipe[base]", "recipe[kubernetes::worker]", "recipe[storage]"}
-    assert joining.becomes_node(found)
 
 
 # -- Rules -------------------------------------------------------------------------------------------------

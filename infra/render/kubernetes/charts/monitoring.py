@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from infra.catalogue.labels import OURS
+from infra.catalogue.roles import makes_node, runs_pods
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of
 from infra.render.kubernetes.gpu import DCGM_PORT
 from infra.render.kubernetes.manifests import Object
-from infra.render.kubernetes.nodes import is_node, runs_pods
 from infra.render.kubernetes.pods import requests
 
 NAMESPACE: Final = "monitoring"
@@ -166,7 +166,7 @@ def _hosts(cluster: Cluster) -> list[Object]:
         for node in site.nodes
     ]
     cloud = [_Host(one.region, one.fqdn, (one.role,), one.gpus is not None) for one in cluster.instances]
-    machines = [host for host in (*racks, *cloud) if not is_node(host.roles)]
+    machines = [host for host in (*racks, *cloud) if not makes_node(host.roles)]
     cards = [host for host in (*racks, *cloud) if host.cards and not runs_pods(host.roles)]
     jobs = (("hosts", NODE_PORT, machines), ("hosts-gpus", DCGM_PORT, cards))
     return [_static(job, port, hosts) for job, port, hosts in jobs if hosts]
