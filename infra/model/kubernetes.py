@@ -128,6 +128,8 @@ class Kubernetes(Struct, frozen=True):
     """None without the add-on."""
     audit: bool
     snapshot_seconds: int
+    kubeadm_images: tuple[str, ...]
+    """What the control plane pulls; empty for a minor that the catalogue does not know."""
 
     @property
     def minor(self) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ class Image(Struct, frozen=True):
     ubuntu: str
     codename: str
     architecture: Architecture
+    debian_architecture: str
+    """``amd64``."""
     source: SourceImage
     gpu: ImageGpu | None
     root_disk_gib: int
@@ -65,6 +67,22 @@ class WeightedType(Struct, frozen=True):
 
     name: str
     weight: int
+
+
+class PricedType(Struct, frozen=True):
+    """An instance type of a group in the group's region."""
+
+    name: str
+    weight: int
+    vcpus: int
+    """What it counts for in a quota; 0 where the catalogue does not know the type."""
+    on_demand: float | None
+    """USD an hour; None where the catalogue has none."""
+    spot: float | None
+    """The same to be expected on the spot market."""
+    quota_on_demand: str
+    """The vCPU quota that it counts against; empty where there is none."""
+    quota_spot: str
 
 
 class Disk(Struct, frozen=True):
@@ -130,16 +148,24 @@ class NodeGroup(Struct, frozen=True):
     with EFA vpc.amazonaws.com/efa and hugepages-2Mi."""
     allocatable: Mapping[str, str]
     """What of it pods get, ``pods`` among it: never more than the smallest of the types really offers."""
-    hourly_price: float | None
-    """On demand, of the first type, USD an hour; None where the catalogue has none."""
-    spot_price: float | None
-    """The same to be expected on the spot market."""
+    types: tuple[PricedType, ...]
+    """Those of the pool, in order of preference."""
     tags: Mapping[str, str]
     """On the group and, as they propagate, on its instances."""
     autoscaler_tags: Mapping[str, str]
     """On the group alone: what an autoscaler must know to scale from zero (``…/node-template/…``)."""
     user_data: Mapping[str, object]
     """Facts for cloud-init: plain JSON values, never a secret."""
+
+    @property
+    def hourly_price(self) -> float | None:
+        """On demand, of the first type, USD an hour; None where the catalogue has none."""
+        return self.types[0].on_demand
+
+    @property
+    def spot_price(self) -> float | None:
+        """The same to be expected on the spot market."""
+        return self.types[0].spot
 
 
 class NodePool(Struct, frozen=True):

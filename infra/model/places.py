@@ -60,6 +60,8 @@ class Region(Struct, frozen=True):
     """First part of the names of what is in it: ``<environment>-<site>``."""
     region: str
     """The AWS region."""
+    location: str
+    """For people: ``US West (Oregon)``."""
     partition: str
     primary: bool
     order: int
@@ -105,7 +107,9 @@ class Gpus(Struct, frozen=True):
     """The cards of one machine, all alike."""
 
     model: str
-    """The card in the catalogue: ``titan-x-pascal``."""
+    """The GPU in the catalogue: ``titan-x-pascal``."""
+    name: str
+    """What NVIDIA calls it: ``NVIDIA TITAN X (Pascal)``."""
     count: int
     memory_mib: int
     """Of one card."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from infra.catalogue import releases
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.machines import Image
@@ -63,7 +62,7 @@ def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
         "ssh_username": _USER,
         "client_name": client.name,
         "client_version": client.version,
-        "client_sha256": client.sha256.get(releases.DEBIAN[image.architecture], ""),
+        "client_sha256": client.sha256.get(image.debian_architecture, ""),
     }
 
 

@@ -42,6 +42,7 @@ def resolve_kubernetes(
         ingress=resolve_ingress(spec, addons, services),
         audit=written.audit,
         snapshot_seconds=written.snapshots,
+        kubeadm_images=tested.kubeadm if (tested := releases.kubernetes(written.version)) else (),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.catalogue import drivers, gpus, instances, prices, releases
+from infra.catalogue import drivers, gpus, instances, prices, quotas, releases
 from infra.catalogue.labels import CAPACITY, POOL
 from infra.model import machines as made
 from infra.model.kubernetes import Taint
@@ -55,6 +55,7 @@ def _image(spec: Spec, lock: Lock, name: str, image: written.Image) -> made.Imag
         ubuntu=image.ubuntu,
         codename=ubuntu.codename,
         architecture=image.architecture.value,
+        debian_architecture=releases.DEBIAN[image.architecture.value],
         source=made.SourceImage(
             image.source.owner or releases.CANONICAL[partition_of(spec)],
             image.source.name or ubuntu.image_name(image.architecture.value),
@@ -175,7 +176,7 @@ def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
     card = gpus.find(kind.gpus.model)
     assert card is not None, "the catalogue knows the cards of its own types"
     return Gpus(
-        kind.gpus.model, kind.gpus.count, kind.gpus.memory_mib, card.gpu_class, image.gpu.driver,
+        kind.gpus.model, card.name, kind.gpus.count, kind.gpus.memory_mib, card.gpu_class, image.gpu.driver,
         card.architecture, image.gpu.open_kernel_modules, offered=kind.gpus.count,
     )  # fmt: skip
 
@@ -241,8 +242,7 @@ def _group(
         labels=labels,
         resources=resources,
         allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered, adapters),
-        hourly_price=prices.on_demand(types[0].name, place.region),
-        spot_price=prices.spot(types[0].name, place.region),
+        types=tuple(_priced(each, place.region) for each in pool.instance_types),
         tags=thing_tags(place.name, role, pool=name),
         autoscaler_tags=dict(sorted(autoscaler.items())),
         user_data={
@@ -253,6 +253,20 @@ def _group(
             "labels": labels,
             "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
         },
+    )
+
+
+def _priced(each: written.WeightedType, region: str) -> made.PricedType:
+    kind = instances.find(each.type)
+    on_demand, spot = (quotas.quota_for(each.type, market) for market in ("on-demand", "spot"))
+    return made.PricedType(
+        each.type,
+        each.weight,
+        vcpus=kind.vcpus if kind is not None else 0,
+        on_demand=prices.on_demand(each.type, region),
+        spot=prices.spot(each.type, region),
+        quota_on_demand=on_demand.name if on_demand is not None else "",
+        quota_spot=spot.name if spot is not None else "",
     )
 
 

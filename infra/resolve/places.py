@@ -77,6 +77,7 @@ def resolve_regions(
                 key=identifier(name),
                 aws_name=aws_name(_PREFIX, environment, name),
                 region=known.name,
+                location=known.location,
                 partition=known.partition,
                 primary=order == 0,
                 order=order,
@@ -268,7 +269,15 @@ def _cards(model: str, count: int, driver: int | None) -> Gpus | None:
     branch = driver or (newest.branch if newest else card.first_driver)
     opened = card.open_kernel_modules and branch >= drivers.OPEN_MODULES_SINCE
     return Gpus(
-        card.slug, count, card.memory_mib, card.gpu_class, branch, card.architecture, opened, offered=count
+        card.slug,
+        card.name,
+        count,
+        card.memory_mib,
+        card.gpu_class,
+        branch,
+        card.architecture,
+        opened,
+        offered=count,
     )
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from infra.catalogue import instances, prices, quotas
-from infra.catalogue.quotas import Market
+import msgspec
+
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.model.machines import NodeGroup, NodePool, WeightedType
+from infra.model.machines import NodeGroup, NodePool
 from infra.render.kubernetes import rights
 from infra.render.kubernetes.charts.release import ON_MASTERS
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
@@ -130,7 +130,7 @@ def _group(pool: NodePool, group: NodeGroup, region: str, order: int, zones: lis
         "min": group.min,
         "max": group.max,
         "zones": zones,
-        "types": [_type(each, region) for each in pool.instance_types],
+        "types": [msgspec.to_builtins(each) for each in group.types],
         "on_demand_base": pool.market.on_demand_base,
         "on_demand_percent": pool.market.on_demand_percent,
         "labels": dict(group.labels),
@@ -138,24 +138,6 @@ def _group(pool: NodePool, group: NodeGroup, region: str, order: int, zones: lis
         "allocatable": amounts(group.allocatable),
         "drain_timeout": pool.drain_timeout_seconds,
     }
-
-
-def _type(each: WeightedType, region: str) -> dict[str, Any]:
-    found = instances.find(each.name)
-    return {
-        "name": each.name,
-        "weight": each.weight,
-        "vcpus": found.vcpus if found is not None else 0,
-        "on_demand": prices.on_demand(each.name, region),
-        "spot": prices.spot(each.name, region),
-        "quota_on_demand": _quota(each.name, "on-demand"),
-        "quota_spot": _quota(each.name, "spot"),
-    }
-
-
-def _quota(name: str, market: Market) -> str:
-    found = quotas.quota_for(name, market)
-    return found.name if found is not None else ""
 
 
 _UNITS: Final = {"Mi": 2**20, "Gi": 2**30}

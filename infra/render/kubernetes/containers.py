@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from infra.catalogue import addons, releases
+from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.containers import ContainerImage, parse
 from infra.render.kubernetes import AFTER, APPLIED
@@ -31,14 +31,12 @@ def pulled(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Pulled:
     """All that the spec makes nodes pull: not other images of people's pods."""
     users: defaultdict[str, set[str]] = defaultdict(set)
     unknown: list[str] = []
-    minor = cluster.kubernetes.version
-    release = releases.kubernetes(minor)
-    if release is None or not release.kubeadm:
+    if not cluster.kubernetes.kubeadm_images:
         unknown.append(
-            f"the images of Kubernetes {minor}'s control plane are not in the catalogue: "
-            "`kubeadm config images list` prints them, on a machine with that kubeadm"
+            f"the images of Kubernetes {cluster.kubernetes.version}'s control plane are not in the "
+            "catalogue: `kubeadm config images list` prints them, on a machine with that kubeadm"
         )
-    for name in release.kubeadm if release is not None else ():
+    for name in cluster.kubernetes.kubeadm_images:
         users[name].add("kubeadm")
     for part in (*APPLIED, *AFTER):
         for documents in import_module(f"infra.render.kubernetes.{part}").objects(cluster, outputs).values():

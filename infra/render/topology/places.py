@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from infra.catalogue import regions as known
 from infra.model import Cluster
 from infra.model.places import Link, PhysicalNode, PhysicalSite, Region, Subnet
 from infra.model.remote import VpnServer
@@ -110,7 +109,6 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
         ):
             peers.setdefault(place, []).extend((peering_id(peering.name), other))
     for region in cluster.regions:
-        where = known.find(region.region)
         here = pools[region.name]
         gateways = sorted(set(region.nat.values()))
         connected = links.get(region.name, [])
@@ -118,7 +116,7 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
             region.name,
             "region",
             region.name,
-            where.location if where else region.region,
+            region.location,
             facts(
                 ("AWS region", region.region),
                 ("Overflow", "1, primary" if region.primary else region.order + 1),

@@ -215,7 +215,7 @@ class Writer:
             cards: Counter[str] = Counter()
             for node in inside:
                 if node.gpus:
-                    cards[wording.card_name(node.gpus.model)] += node.gpus.count
+                    cards[wording.card_name(node.gpus)] += node.gpus.count
             gpus = ", ".join(f"{number} {wording.TIMES} {model}" for model, number in sorted(cards.items()))
             facts = " · ".join(part for part in (wording.count(len(inside), "node"), gpus) if part)
             self.caption(_rack_caption(rack), [(self.right, facts)])

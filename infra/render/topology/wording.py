@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network
 from typing import Final
 
-from infra.catalogue import gpus
 from infra.model.machines import Market, NodeGroup, NodePool
 from infra.model.places import Gpus, Network, Routing
 from infra.model.remote import Vpn, VpnGroup
@@ -60,13 +59,12 @@ def memory(mib: int) -> str:
 
 def card(cards: Gpus) -> str:
     """Four times ``TITAN X (Pascal)``."""
-    return f"{cards.count} {TIMES} {card_name(cards.model)}"
+    return f"{cards.count} {TIMES} {card_name(cards)}"
 
 
-def card_name(model: str) -> str:
-    """What NVIDIA calls a card, without NVIDIA."""
-    known = gpus.find(model)
-    return known.name.removeprefix("NVIDIA ").removeprefix("Tesla ") if known else model
+def card_name(cards: Gpus) -> str:
+    """What NVIDIA calls such a GPU, without NVIDIA."""
+    return cards.name.removeprefix("NVIDIA ").removeprefix("Tesla ")
 
 
 def market(bought: Market) -> str:

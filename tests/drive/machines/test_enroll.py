@@ -28,7 +28,9 @@ NODE = PhysicalNode(
         PhysicalDisk("/dev/sda", 480 * 1024, "system"),
         PhysicalDisk("/dev/disk/by-id/nvme-x", 1024 * 1024, "scratch"),
     ),
-    gpus=Gpus("titan-x-pascal", 4, 12288, "old", 580, "pascal", open_kernel_modules=False),
+    gpus=Gpus(
+        "titan-x-pascal", "NVIDIA TITAN X (Pascal)", 4, 12288, "old", 580, "pascal", open_kernel_modules=False
+    ),
     roles=("gpu-worker",),
     labels={},
     ubuntu="24.04",
