@@ -63,12 +63,12 @@ def _take_back(chain: list[str], unclaimed: Set[str]) -> None:
 def _renamed(chains: dict[str, list[str]], name: str, old: str) -> str | None:
     """The born name of a pool that was ``old`` before; its chain ends with ``name`` afterwards."""
     for born, chain in chains.items():
-        if chain[-2:] == [old, name]:
-            return born  # known from an earlier run
-    for born, chain in chains.items():
         if chain[-1] == old:
             chain.append(name)
             return born
+    for born, chain in chains.items():
+        if chain[-2:] == [old, name]:
+            return born  # known from an earlier run
     if old in chains:
         return None  # that pool has gone on under another name: there is nothing to take over
     chains[old] = [old, name]

@@ -427,7 +427,7 @@ def test_a_rack_of_mixed_cards_counts_each_model() -> None:
     sites = []
     for site in cluster.sites:
         nodes = [
-            replace(node, gpus=replace(node.gpus, model="rtx-3090", count=2))
+            replace(node, gpus=replace(node.gpus, name="NVIDIA GeForce RTX 3090", count=2))
             if node.gpus and node.name == "titan-02"
             else node
             for node in site.nodes

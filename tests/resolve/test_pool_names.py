@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from infra.resolve.lockfile import Lock, dump, parse
@@ -74,6 +74,9 @@ NAMES = ("a", "b", "c", "d")
     st.lists(
         st.tuples(st.sampled_from(("add", "drop", "rename")), *[st.sampled_from(NAMES)] * 2), max_size=12
     )
+)
+@example(
+    [("add", "a", "a"), ("rename", "a", "b"), ("add", "a", "a"), ("drop", "b", "b"), ("rename", "a", "b")]
 )
 def test_no_edit_changes_a_born_name_or_gives_it_twice(edits: list[tuple[str, str, str]]) -> None:
     pools: dict[str, str | None] = {}

@@ -64,7 +64,9 @@ def _pruned(spec: Plain) -> Plain:
         if "vpn" in site:
             site["vpn"] = [each for each in site["vpn"] if each in joined]
     if not any(sites[name].get("primary") for name in aws):
-        sites[aws[0]] = {**sites[aws[0]], "primary": True, "overflow": None}
+        # Masters that let machines join in other regions need a way out (SITE032).
+        nat = {"nat": "one"} if len(aws) > 1 and sites[aws[0]].get("nat") == "none" else {}
+        sites[aws[0]] = {**sites[aws[0]], "primary": True, "overflow": None, **nat}
     pools = {
         name: {**pool, "regions": _here(pool["regions"], aws)}
         for name, pool in spec["pools"].items()
