@@ -7,12 +7,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from localaws.plugin import NAMED
 
 from benchmarks import addresses, client, nodes, tracking
 from benchmarks import checkpoints as saving
@@ -205,7 +207,7 @@ def lifecycle_research(scratch: Path) -> Iterator[Row]:
 
 def lifecycle_reads(scratch: Path) -> Iterator[Row]:
     """Each read of AWS after a write finds nothing once, in `research`."""
-    project = Project.copied(scratch, "research")
+    project = replace(Project.copied(scratch, "research"), variables=NAMED)
     walked, start = Walk(project, Random(0)), time.monotonic()
     try:
         walked.start()

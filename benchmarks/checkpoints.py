@@ -68,7 +68,6 @@ def figures(scratch: Path) -> Iterator[tuple[str, float, str]]:
     """What was measured, seconds, and the bar. BenchmarkError where no API server is."""
     if "KUBEBUILDER_ASSETS" not in os.environ or "CAUSEWAY_CHARTS" not in os.environ:
         raise BenchmarkError("KUBEBUILDER_ASSETS and CAUSEWAY_CHARTS have to name an API server and charts")
-    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
     from client.jobset_world import worlds  # tests/client
 
     scratch.joinpath("world").mkdir()

@@ -46,7 +46,6 @@ def tree(folder: Path, files: int) -> None:
 
 def packed(scratch: Path) -> Measured:
     """Lists 5,000 files, looks for secrets, writes an archive."""
-    sys.path.insert(0, str(REPOSITORY / "client"))
     from causeway.code.archive import write_archive
     from causeway.code.secrets import find_secrets
     from causeway.code.tree import list_tree
@@ -71,7 +70,6 @@ def in_a_cluster(scratch: Path) -> Iterator[Figure]:
     """BenchmarkError where no API server is."""
     if "KUBEBUILDER_ASSETS" not in os.environ or "CAUSEWAY_CHARTS" not in os.environ:
         raise BenchmarkError("KUBEBUILDER_ASSETS and CAUSEWAY_CHARTS have to name an API server and charts")
-    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
     from client.jobset_world import worlds  # tests/client
 
     scratch.joinpath("world").mkdir()
@@ -127,7 +125,6 @@ def _fetches(world: Any) -> float:
 
 def on_a_machine(scratch: Path) -> Iterator[Figure]:
     """``run --on`` until the program's first line is here. BenchmarkError where no machine can be."""
-    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
     from client.ssh_hosts import labs, missing  # tests/client
 
     if reason := missing():

@@ -9,10 +9,6 @@ tunnel: what the wires carry. In a VM without KVM all figures are small; what co
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from network.daemons import Charon
 from network.lab import Lab

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +16,6 @@ import numpy as np
 from benchmarks.measure import Measured, call, median_of
 
 REPOSITORY: Final = Path(__file__).parents[1]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
 if TYPE_CHECKING:
     from causeway.search.trials import Parameters
 

@@ -22,7 +22,6 @@ _STEPS, _FIRST = 9, 8
 
 def measured(scratch: Path, trials: int, parallel: int) -> dict[str, float]:
     """Requests a minute, in the mean and at most, and seconds of a round."""
-    sys.path.insert(0, str(REPOSITORY / "tests"))
     from client.conductor_world import conductor_world, job_of
 
     minutes, longest, rounds, together, goes_on = 0.0, 0.0, 0, 0, True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -60,7 +59,6 @@ class _Server:
 
 def figures(scratch: Path) -> Iterator[Figure]:
     """What was measured, and its seconds. BenchmarkError where a program is missing."""
-    sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "client")]
     from client.mlflow_server import PYTHON, Mlflow
     from ports import reserved
     from render.kubernetes.tracking_world import tracked

@@ -13,6 +13,7 @@ from typing import Any, Final
 import integration
 import kube_tools
 import pytest
+from localaws import plugin
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks` and `tasks`
 
@@ -26,8 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Terraform's AWS provider lives for seconds, a fifth of which it would collect garbage: it collects none
-    before its memory grows to the limit."""
+    """Embedded AWSs show faults and record calls. And Terraform's AWS provider lives for seconds, a fifth of
+    which it would collect garbage: it collects none before its memory grows to the limit."""
+    os.environ.update(plugin.NAMED)
     os.environ.setdefault("GOGC", "off")
     os.environ.setdefault("GOMEMLIMIT", "1GiB")
 

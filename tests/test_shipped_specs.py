@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from localaws.control import Control
 from permissions.recorded import PLAN, recording
 
 from benchmarks.lifecycle import reads
@@ -136,7 +137,7 @@ def there_and_back(project: Project, server: Server) -> None:
     assert 'class="mark pool change" data-id="us-west-2/cpu"' in page
     # Another few each day; `invoke bench --only lifecycle_reads` takes all.
     some = Random(datetime.now(UTC).date().toordinal()).sample(
-        sorted(reads.reads(server.control.calls())), 12
+        sorted(reads.reads(Control(server).calls())), 12
     )
     assert reads.applied(Walk(project, Random(0)), server, some, "sample")[0], some
     lose(project, planned.creating)

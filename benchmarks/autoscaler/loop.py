@@ -180,6 +180,5 @@ def lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))  # its API server and its AWS
     for line in lines():
         sys.stdout.write(f"{line}\n")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 FIRST: Final = 600
@@ -36,5 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))  # its worlds
     main()

@@ -11,10 +11,12 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from localaws.control import Control
+from localaws.faults import absent
+from localaws.recording import Recorded
+
 from benchmarks.lifecycle.walk import Walk, WalkError
 from infra.drive.localaws import Server
-from infra.localaws.faults import absent
-from infra.localaws.recording import Recorded
 
 _NOT_OF_RESOURCES: Final = frozenset(
     {
@@ -50,13 +52,13 @@ def applied(walk: Walk, aws: Server, actions: Collection[str], value: str) -> tu
     walk.project.write(spec)
     before = {address: one.id for address, one in walk.state().items()}
     walk.ok(walk.project.run("plan"))
-    recorded = len(aws.control.calls())
-    aws.control.order(*(absent(action) for action in sorted(actions)))
+    recorded = len(Control(aws).calls())
+    Control(aws).order(*(absent(action) for action in sorted(actions)))
     # The provider says of some that they "were present, but now absent": then the apply fails.
     ended = walk.ok(walk.project.run("apply"), codes=(0, 1))
-    left = {fault.action for fault in aws.control.faults()}
-    aws.control.clear_faults()
-    asked = reads(aws.control.calls()[recorded:])
+    left = {fault.action for fault in Control(aws).faults()}
+    Control(aws).clear_faults()
+    asked = reads(Control(aws).calls()[recorded:])
     hit = set(actions) - left
     after = {address: one.id for address, one in walk.state().items()}
     if before != after:
@@ -76,7 +78,7 @@ def applied(walk: Walk, aws: Server, actions: Collection[str], value: str) -> tu
 def survived(walk: Walk, aws: Server) -> tuple[int, int]:
     """The same for each read of such an apply, as many at a time as are not behind each other: how many
     actions there are, and how many applies it took."""
-    aws.control.record_calls()
+    Control(aws).record_calls()
     _, waiting = applied(walk, aws, (), "none")
     every, rounds = len(waiting), 0
     while waiting:

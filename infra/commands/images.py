@@ -145,9 +145,8 @@ def _require_machines(project: Project) -> None:
     server = localaws.status(embedded_folder(environment).absolute())
     if server is None or not server.control.health().get("machines"):
         raise UsageError(
-            "instances of the embedded AWS have no machines behind them: nothing can be baked there; "
-            "set CAUSEWAY_MACHINES to a program that makes machines (docs/images.md), and let it start anew: "
-            f"`invoke local.down {environment.options}`. What would be baked tells --dry-run"
+            "instances of the embedded AWS have no machines behind them, so nothing can be baked there; "
+            f"see what would be baked: invoke bake {environment.options} --dry-run"
         )
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.localaws.machines import BODIES
+from infra.localaws import plugin
 from infra.localaws.server import Application, Identity
 
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--environment", required=True)
     parser.add_argument("--port", type=int, default=0, help="this one if it is free, else any")
     asked = parser.parse_args()
+    plugin.load()
     identity = Identity(secrets.token_hex(16), asked.environment, time.time())
     application = Application(identity)
     server = _listen(application, asked.port)
@@ -41,7 +42,7 @@ def main() -> None:
     threading.Thread(target=application.warm, daemon=True).start()
     server.serve_forever(poll_interval=0.05)
     server.server_close()
-    BODIES.end()
+    plugin.active.end()
     # Taking each of thousands of objects apart would only make who stops us wait.
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""The client of a running embedded AWS: is it ours, what does it hold, and the faults it shall show."""
+"""The client of a running embedded AWS: is it ours, and what does it hold."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.localaws import recording
-from infra.localaws.faults import Fault, dumps, loads
 from infra.localaws.server import CONTROL
 
 _PATIENCE: Final = 30.0
@@ -27,38 +25,20 @@ class Control:
     nonce: str
 
     def health(self) -> dict[str, Any]:
-        """``environment``, ``pid``, ``started`` (seconds since 1970), and whether its instances have
-        ``machines`` behind them; ``NotOursError`` if it is gone."""
-        return self._ask("GET", "/health")  # type: ignore[no-any-return]
+        """``environment``, ``pid``, ``started`` (seconds since 1970), and what a plugin adds: ``machines``,
+        whether instances have machines behind them. ``NotOursError`` if it is gone."""
+        return self.ask("GET", "/health")  # type: ignore[no-any-return]
 
     def inventory(self) -> dict[str, dict[str, list[str]]]:
         """Region → kind of resource → ids; what a fresh account has is left out."""
-        return self._ask("GET", "/inventory")  # type: ignore[no-any-return]
-
-    def order(self, *faults: Fault) -> None:
-        """Let these happen, from now on."""
-        self._ask("POST", "/faults", dumps(faults))
-
-    def faults(self) -> list[Fault]:
-        """Those still waiting for their call."""
-        return loads(json.dumps(self._ask("GET", "/faults")))
-
-    def clear_faults(self) -> None:
-        self._ask("DELETE", "/faults")
-
-    def record_calls(self) -> None:
-        """Record each call from now on."""
-        self._ask("POST", "/calls")
-
-    def calls(self) -> list[recording.Recorded]:
-        """Those since ``record_calls``, in the order in which they were made."""
-        return recording.loads(json.dumps(self._ask("GET", "/calls")))
+        return self.ask("GET", "/inventory")  # type: ignore[no-any-return]
 
     def stop(self) -> None:
         """Ask it to end. Returns before it has."""
-        self._ask("POST", "/stop")
+        self.ask("POST", "/stop")
 
-    def _ask(self, verb: str, path: str, body: str = "") -> Any:
+    def ask(self, verb: str, path: str, body: str = "") -> Any:
+        """The answer to a request of the control path, from JSON."""
         from http.client import HTTPConnection, HTTPException
 
         # Not urllib: a proxy of the user's environment has no say over loopback.

@@ -1,4 +1,4 @@
-"""The WSGI application: a control path of ours, faults, and then moto.
+"""The WSGI application: a control path of ours, the plugin, and then moto.
 
 moto's backends are plain dictionaries that requests of several threads would change under each other's
 hands, so one call runs at a time; with Python's own lock there is nothing to win from more.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from infra.localaws import faults, machines, recording
+from infra.localaws import plugin
+from infra.localaws.errors import error_body
+from infra.localaws.plugin import StartResponse
 from infra.localaws.replies import Replies
 from infra.localaws.request import Call, Environ, identify, read_body
 
@@ -24,8 +25,6 @@ ACCOUNT: Final = "123456789012"
 
 CONTROL: Final = "/_causeway"
 """Paths below are ours. No AWS API has one like it: an S3 bucket's name can't begin with an underscore."""
-
-StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
 
 _LOOPBACK: Final = {"127.0.0.1", "localhost"}
 
@@ -56,7 +55,6 @@ class Application:
         self._moto = _moto()
         self._one = threading.Lock()
         self._replies = Replies()
-        self._recording = recording.Recording()
         self.stop: Callable[[], None] = lambda: None
 
     def warm(self) -> None:
@@ -68,86 +66,54 @@ class Application:
         host = environ.get("HTTP_HOST", "").rpartition(":")[0]
         if host not in _LOOPBACK or "HTTP_ORIGIN" in environ:
             # A page in the user's browser, perhaps by a name rebound to this address.
-            return _answer(start_response, 403, {"error": "only programs on this machine are served"})
+            return answer(start_response, 403, {"error": "only programs on this machine are served"})
         body = read_body(environ)
         if environ["PATH_INFO"].startswith(f"{CONTROL}/"):
             return self._control(environ, body, start_response)
-        call = identify(environ, body)
-        fault = faults.FAULTS.strike(call)
-        if fault is None:
-            return self._done(call, environ, start_response)
-        if fault.late:
-            done = self._done(call, environ, start_response)
-            time.sleep(fault.seconds)
-            return done
-        time.sleep(fault.seconds)
-        if fault.status:
-            status, text, headers = faults.answer(call, fault, environ.get("CONTENT_TYPE", ""))
-            return _answer(start_response, status, text, headers)
-        return self._done(call, environ, start_response)
+        return plugin.active.serve(identify(environ, body), environ, start_response, self._carry_out)
 
-    def _done(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _carry_out(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         with self._one:
             try:
-                self._recording.add(call, environ["REQUEST_METHOD"], ACCOUNT)
+                plugin.active.before(call, environ["REQUEST_METHOD"], ACCOUNT)
                 return self._replies.once(self._moto, environ, start_response)
             except Exception as problem:
                 # What moto does not know it raises. As an error 500 clients would try it again for minutes.
                 traceback.print_exc()
-                text, headers = faults.error_body(
-                    call, _lacking(call, problem), environ.get("CONTENT_TYPE", "")
+                message = (
+                    f"the embedded AWS can't do {call.service} {call.action} as it was asked: "
+                    f"{type(problem).__name__}: {problem}"
                 )
-                return _answer(start_response, 400, text, headers)
+                content_type = environ.get("CONTENT_TYPE", "")
+                text, headers = error_body(call, "EmbeddedAwsLacks", message, content_type)
+                return answer(start_response, 400, text, headers)
 
     def _control(self, environ: Environ, body: bytes, start_response: StartResponse) -> Iterable[bytes]:
         what = (environ["REQUEST_METHOD"], environ["PATH_INFO"].removeprefix(CONTROL))
         if environ.get("HTTP_X_CAUSEWAY_NONCE") != self.identity.nonce:
-            return _answer(start_response, 403, {"error": "another server stood here"})
+            return answer(start_response, 403, {"error": "another server stood here"})
         match what:
             case ("GET", "/health"):
-                return _answer(start_response, 200, {
+                return answer(start_response, 200, {
                     "environment": self.identity.environment,
                     "pid": os.getpid(),
                     "started": self.identity.started,
-                    "machines": bool(machines.program()),
+                    **plugin.active.health(),
                 })  # fmt: skip
-            case ("GET", "/faults"):
-                return _answer(start_response, 200, faults.dumps(faults.FAULTS.waiting()))
-            case ("POST", "/faults"):
-                try:
-                    faults.FAULTS.order(faults.loads(body))
-                except (ValueError, TypeError) as problem:
-                    return _answer(start_response, 400, {"error": str(problem)})
-                return _answer(start_response, 200, {})
-            case ("DELETE", "/faults"):
-                faults.FAULTS.clear()
-                return _answer(start_response, 200, {})
-            case ("POST", "/calls"):
-                with self._one:
-                    self._recording.begin()
-                return _answer(start_response, 200, {})
-            case ("GET", "/calls"):
-                with self._one:
-                    return _answer(start_response, 200, recording.dumps(self._recording.calls()))
             case ("GET", "/inventory"):
                 from infra.localaws.inventory import inventory
 
                 with self._one:
-                    return _answer(start_response, 200, inventory())
+                    return answer(start_response, 200, inventory())
             case ("POST", "/stop"):
                 self.stop()
-                return _answer(start_response, 200, {})
+                return answer(start_response, 200, {})
             case _:
-                return _answer(start_response, 404, {"error": "no such path"})
-
-
-def _lacking(call: Call, problem: Exception) -> faults.Fault:
-    return faults.refused(
-        call.action,
-        "EmbeddedAwsLacks",
-        f"the embedded AWS can't do {call.service} {call.action} as it was asked: "
-        f"{type(problem).__name__}: {problem}",
-    )
+                with self._one:
+                    found = plugin.active.control(*what, body)
+                if found is None:
+                    return answer(start_response, 404, {"error": "no such path"})
+                return answer(start_response, 200, json.dumps(found))
 
 
 def _moto() -> Any:
@@ -167,12 +133,13 @@ def _moto() -> Any:
     return DomainDispatcherApplication(create)
 
 
-def _answer(
+def answer(
     start_response: StartResponse,
     status: int,
     body: str | Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
 ) -> Iterable[bytes]:
+    """Answer a request with text, or with JSON."""
     from http import HTTPStatus
 
     data = (body if isinstance(body, str) else json.dumps(body)).encode()

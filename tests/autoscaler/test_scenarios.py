@@ -13,10 +13,10 @@ from autoscaler import apiobjects, make
 from autoscaler.controller_stage import JOBS, NODES, Stage, Turn, staged
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
+from localaws import faults
 
 from infra.autoscaler.config import Group
 from infra.autoscaler.decision import RemoveNode, SetDesired, Terminate
-from infra.localaws import faults
 
 WEST, EAST, EUROPE = (make.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from localaws.control import Control
 from permissions.recorded import recording
 
 from infra.drive import localaws
@@ -146,7 +147,7 @@ def test_connections_move_to_the_transit_gateway(project: Project, request: pyte
     update = request.config.getoption("--update-golden")
     with recording(project.server, "transit-vpn", update=update):
         project.invoke("apply", "--yes", *NAMED)
-        made = [call.action for call in project.server.control.calls() if call.region == "us-west-2"]
+        made = [call.action for call in Control(project.server).calls() if call.region == "us-west-2"]
     # AWS keeps no gateway that has no connections, and no connection without its gateway.
     assert made.index("ModifyVpnConnection") < made.index("DeleteVpnGateway")
     after = project.connections()

@@ -35,13 +35,14 @@ from cryptography.x509.oid import NameOID
 from drive.kubernetes.apiserver import NAME, Server, node, pod, running
 from golden_clusters import golden
 from kube_tools import kubectl, need
+from localaws.control import Control
+from localaws.faults import FOREVER, throttling
 from render.kubernetes.policy_world import Api, RefusedError, collection
 
 from infra.drive import localaws
 from infra.drive.kubernetes import certificates, secrets
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
-from infra.localaws.faults import FOREVER, throttling
 from infra.model.outputs import Addresses, Outputs
 from infra.render.kubernetes import joining, kubeadm
 from infra.render.kubernetes.manifests import SYSTEM
@@ -553,11 +554,11 @@ def test_requests_wait_while_a_region_is_away(plane: Plane, token: str, machines
     west = plane.ask(token, request(machines.west[5].name))
     east = plane.ask(token, request(machines.east[1].name))
     master = plane.ask(token, request("master-1"))
-    plane.aws.control.order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
+    Control(plane.aws).order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
     try:
         done = plane.approve()
     finally:
-        plane.aws.control.clear_faults()
+        Control(plane.aws).clear_faults()
     assert (done.returncode, "EC2 in us-west-2: " in done.stderr) == (1, True), done.stderr
     assert plane.answer(west) is None
     assert plane.answer(east) == ("Approved", "CausewayPoolInstance")
@@ -657,11 +658,11 @@ def test_names_and_addresses_of_others_are_denied(plane: Plane, machines: Machin
 def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Machines) -> None:
     west, east = (each[0].name for each in (machines.west, machines.east))
     first, second = (plane.ask_as(each, request(each, NODES, each)) for each in (west, east))
-    plane.aws.control.order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
+    Control(plane.aws).order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
     try:
         assert plane.approve().returncode == 1
     finally:
-        plane.aws.control.clear_faults()
+        Control(plane.aws).clear_faults()
     assert (plane.answer(first), plane.answer(second)) == (None, ("Approved", "CausewayOwnAddresses"))
     assert plane.approve().returncode == 0
     assert plane.answer(first) == ("Approved", "CausewayOwnAddresses")

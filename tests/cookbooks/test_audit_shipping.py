@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from cookbooks.etcd_lab import PROGRAMS
 from drive.kubernetes.apiserver import running
+from localaws.control import Control
+from localaws.faults import refused
 from render.kubernetes.policy_world import Api
 
 from infra.drive import localaws
 from infra.drive.kubernetes import secrets
 from infra.drive.secrets.local import LocalStore
-from infra.localaws.faults import refused
 
 BUCKET = "research-audit"
 POLICY = {
@@ -168,11 +169,11 @@ def test_what_can_not_be_copied_is_copied_later(master: Master) -> None:
     good = master.metrics()
     assert good["causeway_audit_ship_failed"] == "0"
     master.work("three", 1000)
-    master.aws.control.order(refused("PutObject", "AccessDenied", "Access Denied"))
+    Control(master.aws).order(refused("PutObject", "AccessDenied", "Access Denied"))
     try:
         done = master.ship()
     finally:
-        master.aws.control.clear_faults()
+        Control(master.aws).clear_faults()
     assert (done.returncode, "causeway-audit-ship: s3://research-audit/audit/" in done.stderr) == (1, True)
     assert master.metrics() == {**good, "causeway_audit_ship_failed": "1"}
     assert master.ship().returncode == 0

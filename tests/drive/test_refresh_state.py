@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from drive.applying import apply_saved, in_state
+from localaws.control import Control
+from localaws.faults import absent, refused, slow
 
 from infra.drive import lifecycle, localaws, workspace
 from infra.drive import refresh as settling
@@ -21,7 +23,6 @@ from infra.drive.lifecycle import Job
 from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.errors import ProtectedError
-from infra.localaws.faults import absent, refused, slow
 
 ROOT = """\
 terraform {
@@ -158,7 +159,7 @@ def test_a_stopped_creation_is_completed_and_a_fault_loses_nothing(
 def stopped_while_creating(job: Job, server: Server) -> None:
     """Ctrl-C while the VPC exists and is not ready: it is completed, by no option at all."""
     lifecycle.plan(job)
-    server.control.order(slow("DescribeVpcs", 120, times=1))
+    Control(server).order(slow("DescribeVpcs", 120, times=1))
     running: set[str] = set()
 
     class Hasty(Silence):
@@ -173,13 +174,13 @@ def stopped_while_creating(job: Job, server: Server) -> None:
 
         def beat(self) -> None:
             # The VPC is there, and asked for; nothing else is in the making.
-            if not self.pressed and running == {"aws_vpc.this"} and not server.control.faults():
+            if not self.pressed and running == {"aws_vpc.this"} and not Control(server).faults():
                 self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match=r"completed by the next apply:(\n  .*)*\n  aws_vpc.this"):
         apply_saved(job, listener=Hasty())
-    server.control.clear_faults()
+    Control(server).clear_faults()
     assert "aws_vpc.this" in in_state(job)
     planned = lifecycle.plan(job)
     assert planned.plan.protected == ()
@@ -199,17 +200,17 @@ def stopped_while_creating(job: Job, server: Server) -> None:
 def refreshed_under_faults(job: Job, server: Server) -> set[str]:
     """Each read of a refresh is hit in turn, as many at a time as are not behind each other; the actions."""
     held, waiting = in_state(job), set(READS)
-    server.control.order(absent("DescribeVpcs"))
+    Control(server).order(absent("DescribeVpcs"))
     settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
     assert settled.unread == ("aws_vpc.this",)
     assert in_state(job) == held
     hit: set[str] = set()
     while True:
-        server.control.order(*(absent(action) for action in sorted(waiting)))
+        Control(server).order(*(absent(action) for action in sorted(waiting)))
         settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
         assert in_state(job) == held, settled
-        left = {fault.action for fault in server.control.faults()}
-        server.control.clear_faults()
+        left = {fault.action for fault in Control(server).faults()}
+        Control(server).clear_faults()
         if left == waiting:
             return hit
         hit |= waiting - left
@@ -234,11 +235,11 @@ def applied_under_faults(before: Job, job: Job, server: Server) -> None:
     """Every resource is changed, and the VPC is not found when it is read again."""
     held = in_state(before)
     lifecycle.plan(job)
-    server.control.order(absent("DescribeVpcs"))
+    Control(server).order(absent("DescribeVpcs"))
     # The provider reports that its object is gone, and Terraform that this is a fault of the provider.
     with pytest.raises(TerraformError, match="was present, but now absent"):
         apply_saved(job)
-    server.control.clear_faults()
+    Control(server).clear_faults()
     assert sorted(in_state(job)) == sorted(held)
     planned = lifecycle.plan(job)
     assert planned.plan.count("create") == planned.plan.count("replace") == planned.plan.count("delete") == 0
@@ -314,10 +315,10 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
     """Terraform would create it again, before it destroys it, and AWS refuses that: at each apply."""
     job = of(tmp_path / "lab", server, engine, ROLE)
     lifecycle.plan(job)
-    server.control.order(absent("ListRolePolicies"))
+    Control(server).order(absent("ListRolePolicies"))
     with pytest.raises(TerraformError, match=r"completed by the next apply:\n  aws_iam_role.this"):
         apply_saved(job)
-    server.control.clear_faults()
+    Control(server).clear_faults()
     assert lifecycle.plan(job).plan.changes == ()
     apply_saved(job)
     # A run that was killed could not say so.
@@ -352,10 +353,10 @@ resource "aws_subnet" "this" {
     subnet = next(one for one in state["resources"] if one["type"] == "aws_subnet")
     job.aws().client("ec2", "us-west-2").delete_subnet(SubnetId=subnet["instances"][0]["attributes"]["id"])
     lifecycle.plan(job)
-    server.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
+    Control(server).order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
     with pytest.raises(TerraformError) as caught:
         apply_saved(job)
-    server.control.clear_faults()
+    Control(server).clear_faults()
     assert "AWS did not find" not in str(caught.value)
     assert in_state(job) == ["aws_vpc.this"]
     planned = lifecycle.plan(job)

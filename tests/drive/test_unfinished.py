@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from drive.applying import apply_saved, in_state
+from localaws.control import Control
+from localaws.faults import late
 
 from infra.drive import last_applied, lifecycle, localaws, unfinished, workspace
 from infra.drive.engine import Engine
@@ -19,7 +21,6 @@ from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.drive.unfinished import Creation
 from infra.errors import DriveError
-from infra.localaws.faults import late
 
 REGION = "us-west-2"
 
@@ -171,19 +172,19 @@ def make(build: Path, server: Server, engine: Engine, module: str = MODULE) -> J
 def stopped(job: Job, server: Server, *calls: str) -> None:
     """Ctrl-C, twice, once AWS has done these calls and answered none."""
     lifecycle.plan(job)
-    server.control.order(*(late(call, 40) for call in calls))
+    Control(server).order(*(late(call, 40) for call in calls))
 
     class Hasty(Silence):
         pressed = 0
 
         def beat(self) -> None:
-            if self.pressed < 2 and not server.control.faults():
+            if self.pressed < 2 and not Control(server).faults():
                 self.pressed += 1
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError):
         apply_saved(job, listener=Hasty())
-    server.control.clear_faults()
+    Control(server).clear_faults()
 
 
 def test_what_aws_created_though_the_apply_was_stopped_is_taken_into_the_state(

@@ -10,13 +10,14 @@ from xml.etree import ElementTree
 
 import boto3
 import pytest
+from localaws.control import Control
+from localaws.faults import refused
 
 from infra.drive import localaws
 from infra.drive.localaws import Server
 from infra.drive.vpn.cloud import Cloud
 from infra.errors import DriveError
 from infra.load import load
-from infra.localaws.faults import refused
 from infra.model import Cluster, Outputs
 from infra.model.tunnels import SiteTunnel
 from infra.resolve.cluster import resolve
@@ -111,13 +112,15 @@ def test_a_tunnel_that_aws_does_not_have(cluster: Cluster, env: dict[str, str]) 
 def test_a_refusal_never_quotes_the_key(
     cluster: Cluster, outputs: Outputs, env: dict[str, str], server: Server
 ) -> None:
-    server.control.order(refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad"))
+    Control(server).order(
+        refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad")
+    )
     try:
         with pytest.raises(DriveError, match=r"AWS refuses to change the key of us-west-2-1 \(") as caught:
             Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "very_secret_key")
         assert "very_secret_key" not in str(caught.value)
     finally:
-        server.control.clear_faults()
+        Control(server).clear_faults()
 
 
 def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:

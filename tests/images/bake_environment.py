@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from localaws.control import Control
+from localaws.faults import Fault
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
@@ -20,7 +22,6 @@ from infra.drive.images import packer
 from infra.drive.images.amis import BAKE
 from infra.drive.images.bake import Job
 from infra.drive.images.progress import Progress
-from infra.localaws.faults import Fault
 from infra.model import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,7 @@ class World:
     patience: float = 60.0
 
     def order(self, *faults: Fault) -> None:
-        self.server.control.order(*faults)
+        Control(self.server).order(*faults)
 
     def break_machines(self, *faults: str) -> None:
         (self.machines / "faults").write_text("\n".join(faults))

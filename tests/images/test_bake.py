@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from images.bake_environment import REGIONS, World
+from localaws.faults import Fault, no_capacity, refused
 
 from infra.drive.images import bake as baking
 from infra.drive.images.amis import BAKE, INPUTS, SOURCE
 from infra.drive.images.bake import BakeError
-from infra.localaws.faults import Fault, no_capacity, refused
 
 
 def test_an_image_in_every_region_and_nothing_else(world: World) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.localaws import absence
 from infra.localaws.request import Call
+from localaws import absence
 
 REGION = "us-west-2"
 ELB, EFS = "elasticloadbalancing", "elasticfilesystem"

@@ -15,7 +15,8 @@ from botocore.exceptions import ClientError
 
 from infra.drive import localaws as process
 from infra.drive.localaws import Server
-from infra.localaws.faults import no_capacity, refused, slow, throttling
+from localaws.control import Control
+from localaws.faults import no_capacity, refused, slow, throttling
 
 REGION = "us-west-2"
 
@@ -32,7 +33,7 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], A
     """Clients that do not try again."""
     for name, value in process.environment(server, REGION).items():
         monkeypatch.setenv(name, value)
-    server.control.clear_faults()
+    Control(server).clear_faults()
     config = Config(retries={"total_max_attempts": 1})
     session = boto3.session.Session()  # the default one may remember another test's environment
     return lambda service: session.client(service, config=config)
@@ -65,19 +66,19 @@ def test_a_refusal_in_each_protocol(
     server: Server, client: Callable[[str], Any], service: str, call: str, arguments: dict[str, Any]
 ) -> None:
     action = "".join(word.title() for word in call.split("_"))
-    server.control.order(refused(action, "TooBad", "no <luck> today"))
+    Control(server).order(refused(action, "TooBad", "no <luck> today"))
     with pytest.raises(ClientError) as caught:
         getattr(client(service), call)(**arguments)
     assert caught.value.response["Error"] == {"Code": "TooBad", "Message": "no <luck> today"} | (
         {"Type": "Sender"} if "Type" in caught.value.response["Error"] else {}
     )
-    assert server.control.faults() == []
+    assert Control(server).faults() == []
 
 
 def test_a_fault_lets_calls_through_first_and_is_gone_after(
     server: Server, client: Callable[[str], Any]
 ) -> None:
-    server.control.order(refused("DescribeVpcs", "TooBad", "", skip=1, times=2))
+    Control(server).order(refused("DescribeVpcs", "TooBad", "", skip=1, times=2))
     ec2 = client("ec2")
     ec2.describe_vpcs()
     assert [code(ec2.describe_vpcs), code(ec2.describe_vpcs)] == ["TooBad", "TooBad"]
@@ -85,21 +86,21 @@ def test_a_fault_lets_calls_through_first_and_is_gone_after(
 
 
 def test_a_fault_stays_in_its_region(server: Server, client: Callable[[str], Any]) -> None:
-    server.control.order(throttling("DescribeVpcs", 1, region="eu-west-1"))
+    Control(server).order(throttling("DescribeVpcs", 1, region="eu-west-1"))
     client("ec2").describe_vpcs()
-    assert len(server.control.faults()) == 1
+    assert len(Control(server).faults()) == 1
 
 
 def test_any_call_that_writes(server: Server, client: Callable[[str], Any]) -> None:
-    server.control.order(refused("*", "TooBad", ""))
+    Control(server).order(refused("*", "TooBad", ""))
     client("ec2").describe_vpcs()
     assert code(client("logs").create_log_group, logGroupName="a") == "TooBad"
 
 
 def test_a_slow_call_still_answers(server: Server, client: Callable[[str], Any]) -> None:
-    server.control.order(slow("DescribeVpcs", 0.01, times=1))
+    Control(server).order(slow("DescribeVpcs", 0.01, times=1))
     assert client("ec2").describe_vpcs()["Vpcs"]
-    assert server.control.faults() == []
+    assert Control(server).faults() == []
 
 
 def test_what_is_missing_is_said_and_not_tried_again(client: Callable[[str], Any]) -> None:
@@ -118,7 +119,7 @@ def test_a_group_waits_for_machines_and_gets_them(server: Server, client: Callab
     template = ec2.create_launch_template(
         LaunchTemplateName="pool", LaunchTemplateData={"ImageId": "ami-1", "InstanceType": "p5.48xlarge"}
     )["LaunchTemplate"]["LaunchTemplateId"]
-    server.control.order(no_capacity("p5.48xlarge", subnet["AvailabilityZone"]))
+    Control(server).order(no_capacity("p5.48xlarge", subnet["AvailabilityZone"]))
     groups.create_auto_scaling_group(
         AutoScalingGroupName="pool",
         MinSize=2,
@@ -137,7 +138,7 @@ def test_a_group_waits_for_machines_and_gets_them(server: Server, client: Callab
     launch = {"MinCount": 1, "MaxCount": 1, "ImageId": "ami-1", "SubnetId": subnet["SubnetId"]}
     assert code(ec2.run_instances, InstanceType="p5.48xlarge", **launch) == "InsufficientInstanceCapacity"
     ec2.run_instances(InstanceType="m5.large", **launch)  # there are others
-    server.control.clear_faults()
+    Control(server).clear_faults()
     assert machines() == 2
     (activity, *_) = groups.describe_scaling_activities(AutoScalingGroupName="pool")["Activities"]
     assert activity["StatusCode"] == "Successful"

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 
 from infra.drive import localaws as process
-from infra.localaws.faults import no_capacity, refused, throttling
+from localaws.control import Control
+from localaws.faults import no_capacity, refused, throttling
 from localaws.place import Place
 
 
@@ -26,20 +27,20 @@ def finished(place: Place, *, made: int) -> None:
 
 def test_throttled_calls_are_tried_again(settle: Callable[..., Place]) -> None:
     place = settle("faults")
-    place.server.control.order(throttling("CreateVpc", 2), throttling("CreateAutoScalingGroup", 1))
+    Control(place.server).order(throttling("CreateVpc", 2), throttling("CreateAutoScalingGroup", 1))
     done = place.apply()
     assert done.code == 0, done
-    assert place.server.control.faults() == []
+    assert Control(place.server).faults() == []
 
 
 def test_an_api_that_fails_half_way(settle: Callable[..., Place]) -> None:
     place = settle("faults")
-    place.server.control.order(refused("CreateSubnet", "InternalError", "An internal error.", skip=1))
+    Control(place.server).order(refused("CreateSubnet", "InternalError", "An internal error.", skip=1))
     done = place.apply()
     assert done.code == 1, done
     assert "InternalError" in done.text
     assert held(place) == {"aws_vpc", "aws_subnet", "aws_launch_template"}
-    place.server.control.clear_faults()
+    Control(place.server).clear_faults()
     finished(place, made=2)
     assert place.destroy().code == 0
     assert process.inventory(place.server) == {}
@@ -47,12 +48,12 @@ def test_an_api_that_fails_half_way(settle: Callable[..., Place]) -> None:
 
 def test_a_group_that_gets_no_machines(settle: Callable[..., Place]) -> None:
     place = settle("faults", TF_VAR_patience="2s")
-    place.server.control.order(no_capacity("p4d.24xlarge"))
+    Control(place.server).order(no_capacity("p4d.24xlarge"))
     done = place.apply()
     assert done.code == 1, done
     assert "We currently do not have sufficient p4d.24xlarge capacity" in " ".join(done.text.split())
     assert "aws_autoscaling_group" in held(place)
-    place.server.control.clear_faults()
+    Control(place.server).clear_faults()
     done = place.apply()
     assert done.code == 0, done
     assert place.plan().code == 0

@@ -10,7 +10,8 @@ import pytest
 
 from infra.drive import localaws as process
 from infra.drive.localaws import Server
-from infra.localaws.recording import Recorded
+from localaws.control import Control
+from localaws.recording import Recorded
 
 REGION = "us-west-2"
 OURS = [{"Key": "environment", "Value": "lab"}]
@@ -36,19 +37,19 @@ def tagged(kind: str) -> list[dict[str, Any]]:
 
 
 def last(server: Server) -> Recorded:
-    return server.control.calls()[-1]
+    return Control(server).calls()[-1]
 
 
 def test_nothing_is_recorded_before_it_is_asked_for(server: Server, client: Callable[[str], Any]) -> None:
     client("ec2").describe_vpcs()
-    assert server.control.calls() == []
-    server.control.record_calls()
+    assert Control(server).calls() == []
+    Control(server).record_calls()
     client("sts").get_caller_identity()
-    assert [(call.service, call.action, call.region) for call in server.control.calls()] == [
+    assert [(call.service, call.action, call.region) for call in Control(server).calls()] == [
         ("sts", "GetCallerIdentity", REGION)
     ]
-    server.control.record_calls()
-    assert server.control.calls() == []
+    Control(server).record_calls()
+    assert Control(server).calls() == []
 
 
 def test_a_call_has_the_tags_of_what_it_names_as_they_were(
@@ -56,7 +57,7 @@ def test_a_call_has_the_tags_of_what_it_names_as_they_were(
 ) -> None:
     ec2 = client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tagged("vpc"))["Vpc"]["VpcId"]
-    server.control.record_calls()
+    Control(server).record_calls()
     ec2.create_tags(Resources=[vpc], Tags=[{"Key": "environment", "Value": "other"}])
     assert last(server).tags == {vpc: {"environment": "lab"}}
     ec2.delete_vpc(VpcId=vpc)
@@ -65,7 +66,7 @@ def test_a_call_has_the_tags_of_what_it_names_as_they_were(
 
 def test_associations_say_what_they_join(server: Server, client: Callable[[str], Any]) -> None:
     ec2, east = client("ec2"), boto3.session.Session(region_name="us-east-1").client("ec2")
-    server.control.record_calls()
+    Control(server).record_calls()
     vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24", TagSpecifications=tagged("subnet"))
     subnet = subnet["Subnet"]["SubnetId"]
@@ -113,7 +114,7 @@ def test_groups_are_known_by_name_and_by_what_they_launch(
     made = ec2.create_launch_template(LaunchTemplateName="pool", LaunchTemplateData=data)
     template = made["LaunchTemplate"]["LaunchTemplateId"]
     ec2.create_placement_group(GroupName="near", TagSpecifications=tagged("placement-group"))
-    server.control.record_calls()
+    Control(server).record_calls()
     scaling.create_auto_scaling_group(
         AutoScalingGroupName="pool",
         MinSize=0,

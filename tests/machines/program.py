@@ -1,4 +1,4 @@
-"""``CAUSEWAY_MACHINES``: instances of the embedded AWS are virtual machines (``infra.localaws.machines``).
+"""``CAUSEWAY_MACHINES``: instances of the embedded AWS are virtual machines (``localaws.machines``).
 
 ``python -m machines.program FOLDER DISK ONLINE VERB``. What a machine is told at its start, cloud-init
 would do: of the user data, it knows ``hostname``, ``fqdn`` and ``write_files``.

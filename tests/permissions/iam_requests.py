@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import yaml
+from localaws.recording import Recorded
 from permissions.policy import Request
 
-from infra.localaws.recording import Recorded
 from infra.localaws.server import ACCOUNT
 
 Context = Mapping[str, str]

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from localaws.control import Control
+from localaws.recording import Recorded
 from permissions.iam_requests import requests
 from permissions.policy import Request, Statement, allowing, read_files
 
 from infra.drive.localaws import Server
-from infra.localaws.recording import Recorded
 
 RECORDINGS = Path(__file__).parent / "recordings"
 POLICIES = Path(__file__).parents[2] / "docs/iam"
@@ -59,9 +60,9 @@ def recording(
 
     A call that the recording lacks is not an error: the order in which Terraform tags resources varies.
     """
-    server.control.record_calls()
+    Control(server).record_calls()
     yield
-    calls = [each for each in server.control.calls() if services is None or each.service in services]
+    calls = [each for each in Control(server).calls() if services is None or each.service in services]
     seen = {*questions(calls, server.environment)}
     if refused := denied(read_files(*policies), map(question, seen)):
         raise AssertionError("\n".join(("the policies deny:", *refused)))

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from localaws.recording import Recorded
 from permissions.iam_requests import requests
 from permissions.policy import Request, allowing, read
-
-from infra.localaws.recording import Recorded
 
 LAUNCH = "Action=RunInstances&ImageId=ami-03cf127a&SubnetId=subnet-b4112be3&SecurityGroupId.1=sg-b4112be3"
 TAGGED = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from localaws.recording import Recorded
 from permissions.iam_requests import requests
 from permissions.policy import Request, Statement, read_files
 from permissions.recorded import APPLY, PLAN, RECORDINGS, denied, recorded
-
-from infra.localaws.recording import Recorded
 
 NOT_RECORDED = (
     # What `invoke cluster.up` publishes, which takes a cluster.

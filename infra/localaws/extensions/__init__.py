@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Final, cast
 
+from infra.localaws import plugin
+
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
         "AssociateRouteTable": "route_table_associations",
@@ -33,7 +35,6 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "ModifyVpcEndpoint": "vpc_endpoints",
         "MonitorInstances": "monitoring",
         "RunInstances": "run_instances",
-        "TerminateInstances": "instance_bodies",
     },
     "autoscaling": {
         "CompleteLifecycleAction": "lifecycle_actions",
@@ -83,3 +84,4 @@ def install(service: str) -> None:
     for module in EXTENSIONS.get(service, {}).values():
         add = cast("Callable[[], None]", import_module(f"{__name__}.{module}").install)
         add()
+    plugin.active.extend(service)

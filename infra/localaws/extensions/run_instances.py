@@ -1,8 +1,8 @@
 """RunInstances with the disks, switches and interfaces that were asked for.
 
 moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
-terminated machine, and forgets DisableApiTermination, maintenance options and placement. A fault ordered
-with ``faults.no_capacity`` strikes here, whoever asks for a machine.
+terminated machine, and forgets DisableApiTermination, maintenance options and placement. A plugin may refuse
+a launch here, whoever asks for it.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
 """
@@ -17,9 +17,8 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
 
-from infra.localaws import faults
+from infra.localaws import plugin
 from infra.localaws.patching import around
-from infra.localaws.request import Call
 
 _ROOT: Final = "/dev/sda1"
 _GP3_THROUGHPUT: Final = 125
@@ -43,7 +42,7 @@ def _backend() -> None:
 
     @around(EC2Backend)
     def run_instances(original: Any, self: Any, image_id: Any, *args: Any, **kwargs: Any) -> Any:
-        _refuse_without_capacity(self, kwargs)
+        _ask_plugin(self, kwargs)
         disks = _disks(self, kwargs)
         kwargs["block_device_mappings"] = disks
         reservation = original(self, image_id, *args, **kwargs)
@@ -122,12 +121,11 @@ def _disks(backend: Any, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
     return disks
 
 
-def _refuse_without_capacity(backend: Any, kwargs: dict[str, Any]) -> None:
+def _ask_plugin(backend: Any, kwargs: dict[str, Any]) -> None:
     zone = kwargs.get("placement") or ""
     if kwargs.get("subnet_id"):
         zone = backend.get_subnet(kwargs["subnet_id"]).availability_zone
     market = kwargs.get("lifecycle") or "on-demand"
-    call = Call("ec2", backend.region_name, faults.CAPACITY, f"{kwargs.get('instance_type')} {zone} {market}")
-    fault = faults.FAULTS.strike(call)
-    if fault is not None:
-        raise EC2ClientError(fault.code, fault.message)
+    launch = f"{kwargs.get('instance_type')} {zone} {market}"
+    if refusal := plugin.active.refusal(backend.region_name, launch):
+        raise EC2ClientError(*refusal)

@@ -13,13 +13,13 @@ from unittest import mock
 import pytest
 from autoscaler import make
 from autoscaler.embedded import EmbeddedAws
+from localaws import faults
 
 from infra.autoscaler.aws import responses
 from infra.autoscaler.aws.background_calls import Background, LateError
 from infra.autoscaler.aws.clients import Clients, Patience
 from infra.autoscaler.aws.reading import Reader, Reading, chunks
 from infra.autoscaler.config import MachineType
-from infra.localaws import faults
 
 WEST, EAST, EUROPE = (make.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
 SHORT = Patience(connect=1.0, read=2.0, attempts=2)

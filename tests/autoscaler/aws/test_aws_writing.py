@@ -13,6 +13,7 @@ import pytest
 from autoscaler import make
 from autoscaler.embedded import EmbeddedAws
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from localaws import faults
 from msgspec import structs
 
 from infra.autoscaler.aws.clients import WRITING, Clients, refused
@@ -20,7 +21,6 @@ from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import MachineType
 from infra.autoscaler.decision import Release, SetDesired, Terminate
 from infra.autoscaler.results import Result
-from infra.localaws import faults
 
 WEST = make.group(min=1, max=9)
 SHORT = structs.replace(WRITING, read=2.0)

@@ -27,6 +27,7 @@ from autoscaler.kube.clusters import Cluster, Object
 from autoscaler.kube.kubelets import SECONDS, Kubelets
 from autoscaler.kube.plane import planes
 from autoscaler.kube.queueing import kueue
+from localaws import faults
 
 from infra.autoscaler import config as configuration
 from infra.autoscaler.config import Config
@@ -35,7 +36,6 @@ from infra.autoscaler.observed.snapshot import Snapshot
 from infra.catalogue.labels import POOL, SITE
 from infra.commands.autoscaler import simulating
 from infra.load import load
-from infra.localaws import faults
 from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 from infra.resolve.cluster import resolve

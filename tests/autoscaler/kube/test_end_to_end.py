@@ -23,10 +23,10 @@ from autoscaler.kube.account import REQUESTS
 from autoscaler.kube.clusters import Cluster, Object
 from autoscaler.kube.kubelets import SECONDS, Kubelets
 from autoscaler.kube.plane import planes
+from localaws import faults
 
 from infra.autoscaler.config import MachineType
 from infra.autoscaler.observed.snapshot import GPU
-from infra.localaws import faults
 from infra.render.kubernetes.manifests import SYSTEM
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"

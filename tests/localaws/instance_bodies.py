@@ -1,5 +1,5 @@
 """Instances that are more than a record, where a program makes machines for them: see
-``infra.localaws.machines``.
+``localaws.machines``.
 
 They are ``pending`` until the machine answers, and tell its address as their public one; one that does not
 come up ends as EC2 ends those (Amazon EC2 API Reference, "StateReason": Server.InternalError).
@@ -14,17 +14,15 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.amis import AmiBackend
 from moto.ec2.models.instances import Instance, StateReason
 
-from infra.localaws import machines
-from infra.localaws.machines import BODIES
 from infra.localaws.patching import around
+from localaws.machines import BODIES
 
 _ORIGIN = "_causeway_origin"
 
 
 def install() -> None:
-    if machines.program():
-        _life()
-        _images()
+    _life()
+    _images()
 
 
 def _life() -> None:

@@ -1,4 +1,4 @@
-"""Bodies for instances: a program of the user's that makes a machine where the API has only a record of one.
+"""Bodies for instances: a program that makes a machine where the API has only a record of one.
 
 ``CAUSEWAY_MACHINES`` names it when the server starts. It is called as ``PROGRAM VERB``, with JSON on standard
 input, each time in a thread of its own, one call at a time for an instance::

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
-from infra.localaws import absence
+from infra.localaws.errors import error_body
 from infra.localaws.request import Call
+from localaws import absence
 
 FOREVER: Final = 1_000_000
 
@@ -140,7 +140,7 @@ class Faults:
 
 
 FAULTS: Final = Faults()
-"""Those of this process: the application and the extensions look here."""
+"""Those of this process: ``plugin`` looks here."""
 
 
 def dumps(faults: Iterable[Fault]) -> str:
@@ -156,31 +156,10 @@ def loads(text: str | bytes) -> list[Fault]:
 def answer(call: Call, fault: Fault, content_type: str) -> tuple[int, str, Mapping[str, str]]:
     """Status, body and headers of a fault that answers in AWS's place."""
     if fault.code != ABSENT:
-        return fault.status, *error_body(call, fault, content_type)
+        return fault.status, *error_body(call, fault.code, fault.message, content_type)
     code = absence.code(call)
     if not code:
         body, kind = absence.empty(call)
         return 200, body, {"Content-Type": kind}
     message = f"{call.action}: the resource does not exist."
-    return 404, *error_body(call, replace(fault, code=code, message=message), content_type)
-
-
-def error_body(call: Call, fault: Fault, content_type: str) -> tuple[str, Mapping[str, str]]:
-    """An error as the service's protocol spells it: body and headers."""
-    code, message = escape(fault.code), escape(fault.message)
-    if call.service == "ec2":
-        body = (
-            f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
-            "<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
-        )
-        return body, {"Content-Type": "text/xml"}
-    if call.service == "s3":
-        return f"<Error><Code>{code}</Code><Message>{message}</Message></Error>", {"Content-Type": "text/xml"}
-    if "json" in content_type or call.service == "elasticfilesystem":
-        body = json.dumps({"__type": fault.code, "message": fault.message, "Message": fault.message})
-        return body, {"Content-Type": "application/json", "X-Amzn-ErrorType": fault.code}
-    body = (
-        f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
-        "<RequestId>00000000-0000-0000-0000-000000000000</RequestId></ErrorResponse>"
-    )
-    return body, {"Content-Type": "text/xml"}
+    return 404, *error_body(call, code, message, content_type)

@@ -1,7 +1,7 @@
 """The calls that were made, as IAM would judge them: what was asked for, and the tags of what it names.
 
 A policy's conditions look at tags as they are when the call arrives, so they are noted before moto sees it.
-Nothing is recorded until somebody asks for it. Read it with ``Control.calls``.
+Nothing is recorded until somebody asks for it. Read it with ``control.Control.calls``.
 """
 
 from __future__ import annotations
