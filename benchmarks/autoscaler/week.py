@@ -56,13 +56,14 @@ def main() -> int:
     result = run(example.config(most=250), asked, until=7 * DAY)
     processor = time.process_time() - began
     pods = sum(job.pods for job in asked.jobs)
+    work = sum(job.pods * job.gpus * job.seconds for job in asked.jobs) / HOUR
     print(
-        f"{len(asked.jobs)} jobs, {pods} pods, {asked.gpu_hours:,.0f} GPU-hours of work: "
+        f"{len(asked.jobs)} jobs, {pods} pods, {work:,.0f} GPU-hours of work: "
         f"{result.seconds:.1f} s, of which the processor was ours for {processor:.1f} s"
     )
     from rich.console import Console
 
-    Console(width=160).print(reporting.report([result]))
+    Console(width=160).print(reporting.report(result))
     return 0 if processor < 60 else 1
 
 

@@ -2,8 +2,8 @@
 
 A group that is smaller than its desired size starts machines after a moment, zone by zone so that its zones
 are even, and on to the next zone where there is none to be had. What no zone has fails in an activity with
-AWS's own words, and is tried again after a while, later each time. A group that is larger ends machines of
-its own choice, whatever runs on them. A machine is paid for by the second from its launch to its end.
+AWS's own words, and is tried again after a while, later each time. A group that is larger ends none, as all
+are protected from scale-in. A machine is paid for by the second from its launch to its end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from infra.simulator.randomness import Fate
 KEPT = 30
 """Activities a group shows."""
 
-Why = Literal["asked", "shrunk", "interrupted", "timeout"]
-"""Why a machine ends: a policy named it, its group became smaller, AWS takes it away, or its hook ran out."""
+Why = Literal["asked", "interrupted", "timeout"]
+"""Why a machine ends: a policy named it, AWS takes it away, or its hook ran out."""
 
 
 class RefusedError(Exception):
@@ -90,16 +90,12 @@ class Cloud:
         conditions: Conditions,
         calendar: Calendar,
         *,
-        hooks: bool,
-        protects: bool,
         joined: Callable[[Machine], None],
         ended: Callable[[Machine, Why], None],
     ) -> None:
         self._config = config
         self._conditions = conditions
         self._calendar = calendar
-        self._hooks = hooks
-        self._protects = protects
         self._joined = joined
         self._ended = ended
         self._groups = {group.name: _Group(group, group.min) for group in config.groups}
@@ -160,10 +156,6 @@ class Cloud:
             cards += seconds * self._cards(each)
         return cost, cards / 3600
 
-    def hourly(self) -> float:
-        """USD an hour now."""
-        return sum(each.price for each in self._machines.values())
-
     # What a writer may do
 
     def set_desired(self, name: str, desired: int) -> None:
@@ -192,7 +184,7 @@ class Cloud:
                 )
             group.was, group.desired = group.desired, group.desired - machine.seen.weight
             group.changed = self._calendar.now
-        self._leave(machine, "asked")
+        self._leave(machine)
         self._reconcile_after(group, self._conditions.reaction)
 
     def release(self, instance: str) -> None:
@@ -216,8 +208,8 @@ class Cloud:
                 instances=tuple(each.seen for each in group.machines.values()),
                 activities=tuple(group.activities),
                 suspended=("AZRebalance",),
-                protects=self._protects,
-                hooks=(group.config.hook,) if self._hooks else (),
+                protects=True,
+                hooks=(group.config.hook,),
             )
         return group.state
 
@@ -254,8 +246,6 @@ class Cloud:
                 wait = min(self._conditions.retry * 2**group.failures, self._conditions.retry_most)
                 group.failures += 1
                 self._reconcile_after(group, wait)
-        elif missing < 0:
-            self._shrink(group, -missing)
 
     def _launch(self, group: _Group, units: int) -> str | None:
         """Start what can be had; the last refusal if that was not all."""
@@ -381,7 +371,7 @@ class Cloud:
                 zone=zone,
                 lifecycle="Pending",
                 weight=kind.weight,
-                protected=self._protects,
+                protected=True,
                 launched=now,
                 spot=spot,
                 state="pending",
@@ -441,27 +431,9 @@ class Cloud:
             for each in [each for each in found if each.kind.name == kind][: max(excess, 0)]:
                 self._interrupt(each)
 
-    def _shrink(self, group: _Group, units: int) -> None:
-        """A group that is too large ends machines: of the fullest zone the oldest. It heeds protection."""
-        while units > 0:
-            free = [each for each in group.staying if not each.seen.protected]
-            if not free:
-                return
-            zones = Counter(each.seen.zone for each in group.staying)
-            chosen = min(
-                free, key=lambda each: (-zones[each.seen.zone], each.seen.launched or 0, each.seen.id)
-            )
-            units -= chosen.seen.weight
-            self._leave(chosen, "shrunk")
-
-    def _leave(self, machine: Machine, why: Why) -> None:
-        machine.why = why
-        group = self._groups[machine.group]
-        if not self._hooks:
-            self._end(machine)
-            return
+    def _leave(self, machine: Machine) -> None:
         machine.seen = replace(machine.seen, lifecycle="Terminating:Wait")
-        self._touch(group)
+        self._touch(self._groups[machine.group])
 
         def timeout() -> None:
             if machine.ended is None:

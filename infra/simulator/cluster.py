@@ -62,7 +62,7 @@ class Host:
 
     @property
     def open(self) -> bool:
-        return self.seen.ready and not self.seen.unschedulable and not self.dead
+        return self.seen.ready and not self.dead
 
 
 @dataclass(slots=True, eq=False)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from infra.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.simulator.conditions import Machines
     from infra.simulator.kueue import Rules
+
+
+BUNDLED: Final = Path(__file__).with_name("bundled_trace.jsonl")
+"""A lab's three weeks; ``tests/simulator/bundled_trace.py`` makes it."""
 
 
 def simulate(
@@ -39,12 +43,12 @@ def simulate(
     from msgspec import structs
 
     from infra.autoscaler import config as configurations
-    from infra.simulator import bundled_trace, example, reporting, runner
+    from infra.simulator import example, reporting, runner
     from infra.simulator import trace as traces
 
     if plot is not None and plot.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"{plot}: a plot is .svg, .png or .pdf")
-    asked = traces.read(trace if trace is not None else bundled_trace.PATH)
+    asked = traces.read(trace if trace is not None else BUNDLED)
     if physical and not asked.conditions.physical:
         asked = replace(asked, conditions=structs.replace(asked.conditions, physical=tuple(physical)))
     if config is None:
@@ -59,7 +63,7 @@ def simulate(
     else:
         from rich.console import Console
 
-        Console(file=stream).print(reporting.report([result]))
+        Console(file=stream).print(reporting.report(result))
     if plot is not None:
-        reporting.plot([result], plot)
+        reporting.plot(result, plot)
     return 0 if result.finished == result.pods else 1

@@ -1,16 +1,13 @@
-"""Policies: whoever reads the world every few seconds and sizes it. Ours is `Ours`.
+"""The autoscaler in the simulated world.
 
-A policy looks at a snapshot, writes to the world, and says when it must look again even though nothing
-changes: at once (now), at a time, or never (infinity). In between it is left alone, which is why a week
-takes seconds.
+It looks at a snapshot, writes to the world, and says when it must look again even though nothing changes: at
+once (now), at a time, or never (infinity). In between it is left alone, which is why a week takes seconds.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
 
 from infra.autoscaler import decision as decisions
 from infra.autoscaler.config import Config
@@ -32,36 +29,6 @@ _SLOW = (
 could find more to do. After others the next one looks again."""
 
 
-class Policy(Protocol):
-    """An autoscaler."""
-
-    @property
-    def name(self) -> str:
-        """For tables and plots."""
-
-    @property
-    def interval(self) -> float:
-        """Seconds from loop to loop."""
-
-    @property
-    def hooks(self) -> bool:
-        """Whether its groups hold machines that are to end until it releases them."""
-
-    @property
-    def protects(self) -> bool:
-        """Whether its groups' machines are protected from scale-in."""
-
-    def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
-        """Look, write, and say when to look again though nothing changes."""
-
-
-Decide = Callable[[Snapshot, Memory, Config, float], Decision]
-
-
-class KilledError(Exception):
-    """The controller's process is gone, in the middle of what it did."""
-
-
 class Ours:
     """`infra.autoscaler.decide` with the executor's rules: read again before each write, and keep the
     memory first.
@@ -69,34 +36,28 @@ class Ours:
     Its memory goes through JSON each time, as it does through the ConfigMap.
     """
 
-    hooks = True
-    protects = True
+    name = "ours"
 
-    def __init__(self, config: Config, decide: Decide | None = None, name: str = "ours") -> None:
-        if decide is None:
-            from infra.autoscaler import decide as deciding
-
-            decide = deciding.decide
-        self.name = name
+    def __init__(self, config: Config) -> None:
         self.interval = float(config.interval)
-        self._config = config
-        self._decide = decide
+        """Seconds from loop to loop."""
         self.memory = Memory()
         self.saved = dump(self.memory)
-        self.last: Decision | None = None
-        """The newest decision."""
-        self.outcomes: Counter[str] = Counter()
-        """Actions by kind."""
-        self.kill: Callable[[Action], None] = lambda _action: None
-        """Called before each action; raises `KilledError` to stop there."""
+        self._config = config
 
-    def restart(self) -> None:
-        """Begin anew with what was saved last."""
-        self.memory = load(self.saved)
-        self.last = None
+    def decide(self, snapshot: Snapshot, now: float) -> Decision:
+        """What is to be done."""
+        from infra.autoscaler import decide as deciding
+
+        return deciding.decide(snapshot, self.memory, self._config, now)
+
+    def act(self, world: World, action: Action, now: float) -> None:
+        """Do it. `RefusedError` where AWS or Kubernetes does not."""
+        perform(world, action, now)
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
-        decided = self.last = self._decide(snapshot, self.memory, self._config, now)
+        """Look, write, and say when to look again though nothing changes."""
+        decided = self.decide(snapshot, now)
         self.saved = dump(decided.memory)
         self.memory = load(self.saved)
         # One that is refused ends what is to be done at the same node.
@@ -106,10 +67,8 @@ class Ours:
             node = getattr(action, "node", "")
             if node and node in barred:
                 continue
-            self.kill(action)
-            self.outcomes[type(action).__name__] += 1
             try:
-                perform(world, action, now)
+                self.act(world, action, now)
             except RefusedError:
                 refused += 1
                 barred.add(node)

@@ -1,10 +1,9 @@
-"""Results side by side: a table for the terminal, and a plot over time."""
+"""A result as a table for the terminal, as JSON, and as a plot over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from infra.simulator.runner import Result
 
@@ -12,55 +11,34 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_FIGURES: Final = (
-    "mean wait",
-    "half of the pods within",
-    "95 % within",
-    "the last within",
-    "USD",
-    "GPU-hours bought",
-    "GPU-hours used",
-    "GPU-hours lost",
-    "machines ended at work",
-    "pods unfinished",
-    "loops",
-    "seconds of this machine",
-)
-
-
-def report(results: Sequence[Result]) -> Table:
-    """A table with a column for each policy: print it with rich."""
+def report(result: Result) -> Table:
+    """A table: print it with rich."""
     from rich.table import Table
 
     table = Table(
-        title="What the same work would have waited and cost",
+        title="What this work would have waited and cost",
         caption="Waits: from a pod's submission to its first start. GPU-hours bought: of cloud machines; "
-        "used: of work that counted, on own machines too. Ended at work: by the policy, or by its groups.",
+        "used: of work that counted, on own machines too. Ended at work: by the autoscaler.",
         caption_justify="left",
+        show_header=False,
     )
-    # Policies are columns: one alone, as an engineer asks for, fits a narrow terminal.
     table.add_column("")
-    for each in results:
-        table.add_column(each.policy, justify="right")
-    columns = [
-        (
-            duration(each.mean),
-            duration(each.quantile(0.5)),
-            duration(each.quantile(0.95)),
-            duration(each.quantile(1.0)),
-            f"{each.cost:,.0f}",
-            f"{each.bought:,.0f}",
-            f"{each.used:,.0f}",
-            f"{each.lost:,.0f}",
-            f"{each.by_choice:,}",
-            f"{each.pods - each.finished:,}",
-            f"{each.loops:,}",
-            f"{each.seconds:.1f}",
-        )
-        for each in results
-    ]
-    for heading, *values in zip(_FIGURES, *columns, strict=True):
-        table.add_row(heading, *values)
+    table.add_column("", justify="right")
+    for heading, value in (
+        ("mean wait", duration(result.mean)),
+        ("half of the pods within", duration(result.quantile(0.5))),
+        ("95 % within", duration(result.quantile(0.95))),
+        ("the last within", duration(result.quantile(1.0))),
+        ("USD", f"{result.cost:,.0f}"),
+        ("GPU-hours bought", f"{result.bought:,.0f}"),
+        ("GPU-hours used", f"{result.used:,.0f}"),
+        ("GPU-hours lost", f"{result.lost:,.0f}"),
+        ("machines ended at work", f"{result.by_choice:,}"),
+        ("pods unfinished", f"{result.pods - result.finished:,}"),
+        ("loops", f"{result.loops:,}"),
+        ("seconds of this machine", f"{result.seconds:.1f}"),
+    ):
+        table.add_row(heading, value)
     return table
 
 
@@ -92,27 +70,20 @@ def plain(result: Result) -> dict[str, Any]:
     }
 
 
-def plot(results: Sequence[Result], path: Path) -> None:
-    """Pods that wait, machines and cost over time, a line for each policy; ``.svg``, ``.png`` or ``.pdf``."""
+def plot(result: Result, path: Path) -> None:
+    """Pods that wait, machines and cost over time; ``.svg``, ``.png`` or ``.pdf``."""
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "causeway"  # the same results make the same file
+    mpl.rcParams["svg.hashsalt"] = "causeway"  # the same result makes the same file
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     above, middle, below = figure.subplots(3, 1, sharex=True)
-    for number, each in reversed(list(enumerate(results))):  # the first lies on top
-        days = [sample.at / 86400 for sample in each.samples]
-        style: dict[str, Any] = {
-            "label": each.policy,
-            "color": f"C{number}",
-            "linewidth": 1.6 if number == 0 else 0.9,
-            "alpha": 1.0 if number == 0 else 0.75,
-        }
-        above.step(days, [sample.waiting for sample in each.samples], where="post", **style)
-        middle.step(days, [sample.machines for sample in each.samples], where="post", **style)
-        below.plot(days, [sample.spent for sample in each.samples], **style)
+    days = [sample.at / 86400 for sample in result.samples]
+    above.step(days, [sample.waiting for sample in result.samples], where="post")
+    middle.step(days, [sample.machines for sample in result.samples], where="post")
+    below.plot(days, [sample.spent for sample in result.samples])
     above.set_yscale("symlog", linthresh=1)
     above.set_ylim(bottom=0)
     above.set_ylabel("pods that wait")
@@ -122,8 +93,6 @@ def plot(results: Sequence[Result], path: Path) -> None:
     for axes in (above, middle, below):
         axes.grid(visible=True, alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = above.get_legend_handles_labels()
-    below.legend(handles[::-1], labels[::-1], loc="upper left", frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

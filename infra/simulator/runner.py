@@ -1,4 +1,4 @@
-"""The loop of a simulated policy, and what came of it."""
+"""The loop of the simulated autoscaler, and what came of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from infra.autoscaler.config import Config
 from infra.simulator.kueue import Rules
-from infra.simulator.policy import Ours, Policy
+from infra.simulator.policy import Ours
 from infra.simulator.trace import Trace
 from infra.simulator.world import World
 
@@ -28,15 +28,13 @@ class Sample:
     """Pods without a node."""
     machines: int
     """Cloud machines that are paid for."""
-    hourly: float
-    """USD an hour."""
     spent: float = 0.0
     """USD up to its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a trace under a policy. Waits and delays are a list of seconds, one a pod, in order of
+    """What came of a trace. Waits and delays are a list of seconds, one a pod, in order of
     size."""
 
     policy: str
@@ -57,8 +55,8 @@ class Result:
     restarts: int
     """Of pods."""
     ended_busy: Mapping[str, int]
-    """Machines that ended with work on them, by why: ``asked`` (the policy), ``shrunk`` (its group, because
-    the policy made it smaller), ``interrupted`` (AWS), ``timeout`` (nobody answered a lifecycle hook)."""
+    """Machines that ended with work on them, by why: ``asked`` (the policy), ``interrupted`` (AWS),
+    ``timeout`` (nobody answered a lifecycle hook)."""
     launches: int
     failed: int
     """Launches that failed."""
@@ -75,7 +73,7 @@ class Result:
 
     @property
     def by_choice(self) -> int:
-        """Machines with work on them that the policy ended, or let its groups end."""
+        """Machines with work on them that the policy ended."""
         return sum(count for why, count in self.ended_busy.items() if why != "interrupted")
 
     @property
@@ -95,18 +93,17 @@ class Result:
 def run(
     config: Config,
     trace: Trace,
-    policy: Policy | None = None,
+    policy: Ours | None = None,
     *,
     until: float | None = None,
     world: World | None = None,
     rules: Rules | None = None,
 ) -> Result:
-    """A trace under a policy (ours without one), up to a time in seconds from its beginning. ``rules``: of
-    Kueue; jobs begin at once without."""
+    """Run a trace up to a time, in seconds from its beginning. ``rules``: Kueue's; None: without Kueue."""
     policy = policy if policy is not None else Ours(config)
     end = until if until is not None else trace.seconds + TAIL
     if world is None:
-        world = World(config, trace, hooks=policy.hooks, protects=policy.protects, rules=rules)
+        world = World(config, trace, rules=rules)
     began = time.perf_counter()
     loops, samples = _run(world, policy, world.calendar.start + end, end / SAMPLES)
     account = world.jobs.account
@@ -135,7 +132,7 @@ def run(
     )
 
 
-def _run(world: World, policy: Policy, end: float, every: float) -> tuple[int, tuple[Sample, ...]]:
+def _run(world: World, policy: Ours, end: float, every: float) -> tuple[int, tuple[Sample, ...]]:
     start, loops = world.now, 0
     samples: list[Sample] = []
     world.advance(start)
@@ -168,7 +165,7 @@ def _sample(world: World, samples: list[Sample], every: float) -> None:
     """Write down how things are: one sample for a stretch of time, with the most of it."""
     at = world.calendar.elapsed
     cloud = world.cloud
-    now = Sample(at, world.waiting, cloud.running(), cloud.hourly(), cloud.bill()[0])
+    now = Sample(at, world.waiting, cloud.running(), cloud.bill()[0])
     last = samples[-1] if samples else None
     if last is None or at >= last.at + every:
         samples.append(now)
@@ -177,7 +174,6 @@ def _sample(world: World, samples: list[Sample], every: float) -> None:
             last.at,
             max(last.waiting, now.waiting),
             max(last.machines, now.machines),
-            max(last.hourly, now.hourly),
             last.spent,
         )
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -97,7 +97,9 @@ _PODS: Final = 1_000_000
 """Of all jobs of a trace."""
 
 
-class _Header(Struct, frozen=True, forbid_unknown_fields=True):
+class Header(Struct, frozen=True, forbid_unknown_fields=True):
+    """A first line of a trace."""
+
     world: Conditions
 
 
@@ -112,11 +114,6 @@ class Trace:
     def seconds(self) -> float:
         """When the last job is submitted."""
         return self.jobs[-1].submit if self.jobs else 0.0
-
-    @property
-    def gpu_hours(self) -> float:
-        """What all jobs compute, restarts left out."""
-        return sum(job.pods * job.gpus * job.seconds for job in self.jobs) / 3600
 
 
 def read(path: Path) -> Trace:
@@ -143,7 +140,7 @@ def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
             continue
         try:
             if number == 1 and raw.lstrip().startswith(b'{"world"'):
-                conditions = msgspec.json.decode(raw, type=_Header).world
+                conditions = msgspec.json.decode(raw, type=Header).world
                 continue
             job = decoder.decode(raw)
             _check(job, names)
@@ -159,19 +156,6 @@ def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
         raise UsageError("\n".join((*wrong[:_SHOWN], *more)))
     jobs.sort(key=lambda job: job.submit)
     return Trace(tuple(jobs), conditions)
-
-
-def lines(trace: Trace) -> Iterator[bytes]:
-    """The lines of a trace, without their ends: what `parse` reads."""
-    yield msgspec.json.encode(_Header(trace.conditions))
-    for job in trace.jobs:
-        yield msgspec.json.encode(job)
-
-
-def write(path: Path, trace: Trace) -> None:
-    """A trace into a file; the same trace makes the same bytes."""
-    text = b"".join(line + b"\n" for line in lines(trace))
-    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def _check(job: Job, names: set[str]) -> None:

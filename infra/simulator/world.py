@@ -11,7 +11,6 @@ from infra.autoscaler.observed.node_affinity import HOSTNAME, TYPE, ZONE
 from infra.autoscaler.observed.snapshot import (
     GPU,
     PODS,
-    Gang,
     Node,
     Pod,
     Snapshot,
@@ -30,15 +29,7 @@ BEGINNING = 1477267200.0
 class World:
     """Groups, nodes, pods and jobs, and the clock that moves them."""
 
-    def __init__(
-        self,
-        config: Config,
-        trace: Trace,
-        *,
-        hooks: bool = True,
-        protects: bool = True,
-        rules: Rules | None = None,
-    ) -> None:
+    def __init__(self, config: Config, trace: Trace, *, rules: Rules | None = None) -> None:
         """``rules``: of Kueue, which lets jobs in; without, all of them begin at once."""
         self.config = config
         self.conditions = trace.conditions
@@ -49,8 +40,6 @@ class World:
             config,
             self.conditions,
             self.calendar,
-            hooks=hooks,
-            protects=protects,
             joined=self._joined,
             ended=self._ended,
         )
@@ -58,15 +47,8 @@ class World:
         self.jobs = Jobs(trace, self.conditions, self.calendar, self.cluster, self.kueue)
         self.writes: Counter[str] = Counter()
         """What was asked for, by kind."""
-        self.refused: Counter[str] = Counter()
         self.ended_busy: Counter[Why] = Counter()
         """Machines that ended while work ran on them, by why they ended."""
-        self.evicted = 0
-        """Pods that were asked to leave."""
-        self.fault: Callable[[str, str], None] = lambda _kind, _name: None
-        """Called before every write with its kind and object; what it raises, the write raises."""
-        self.lost: Callable[[str, str], None] = lambda _kind, _name: None
-        """The same after every write, which is done by then: an answer that gets lost."""
         self._add_physical()
 
     @property
@@ -118,17 +100,15 @@ class World:
 
     def set_desired(self, group: str, desired: int) -> None:
         """Set a group's size."""
-        self._write("SetDesiredCapacity", group, lambda: self.cloud.set_desired(group, desired))
+        self.write("SetDesiredCapacity", group, lambda: self.cloud.set_desired(group, desired))
 
     def terminate(self, instance: str, *, decrement: bool = True) -> None:
         """End an instance of a group."""
-        self._write(
-            "TerminateInstance", instance, lambda: self.cloud.terminate(instance, decrement=decrement)
-        )
+        self.write("TerminateInstance", instance, lambda: self.cloud.terminate(instance, decrement=decrement))
 
     def release(self, instance: str) -> None:
         """Let an instance go that a lifecycle hook holds."""
-        self._write("CompleteLifecycleAction", instance, lambda: self.cloud.release(instance))
+        self.write("CompleteLifecycleAction", instance, lambda: self.cloud.release(instance))
 
     def taint(self, node: str, taint: Taint) -> None:
         """Put a taint on a node; one of that key is replaced."""
@@ -138,7 +118,7 @@ class World:
             kept = tuple(each for each in taints if each.key != taint.key)
             self.cluster.change(node, taints=(*kept, taint))
 
-        self._write("taint", node, do)
+        self.write("taint", node, do)
 
     def untaint(self, node: str, key: str) -> None:
         """Take the taints of a key off a node."""
@@ -147,16 +127,7 @@ class World:
             taints = self._node(node).taints
             self.cluster.change(node, taints=tuple(each for each in taints if each.key != key))
 
-        self._write("untaint", node, do)
-
-    def cordon(self, node: str, *, on: bool) -> None:
-        """Set a node's ``unschedulable``."""
-
-        def do() -> None:
-            self._node(node)
-            self.cluster.change(node, unschedulable=on)
-
-        self._write("cordon" if on else "uncordon", node, do)
+        self.write("untaint", node, do)
 
     def evict(self, uid: str) -> None:
         """Ask a pod to leave; it is gone after its grace period."""
@@ -165,10 +136,9 @@ class World:
             work = self.cluster.works.get(uid)
             if work is None:
                 raise RefusedError(f"there is no pod {uid}")
-            self.evicted += 1
             self.cluster.leave(work, grace=work.seen.grace)
 
-        self._write("evict", uid, do)
+        self.write("evict", uid, do)
 
     def delete_node(self, node: str) -> None:
         """Delete a Node object. A machine that runs brings it back at once, without its pods."""
@@ -177,7 +147,7 @@ class World:
             self._node(node)
             self.cluster.remove(node)
 
-        self._write("delete node", node, do)
+        self.write("delete node", node, do)
 
     def answer(self, request: str, condition: str) -> None:
         """Set a condition of a provisioning request."""
@@ -186,11 +156,7 @@ class World:
             if self.kueue is not None:
                 self.kueue.answer(request, condition)
 
-        self._write("answer", request, do)
-
-    def request(self, key: str) -> Gang | None:
-        """A provisioning request as the API has it now."""
-        return self.kueue.requests.get(key) if self.kueue is not None else None
+        self.write("answer", request, do)
 
     def hold(self, flavor: str, *, on: bool) -> None:
         """Put the taint on a flavor, or take it off."""
@@ -199,23 +165,18 @@ class World:
             if self.kueue is not None:
                 self.kueue.hold(flavor, on=on)
 
-        self._write("hold", flavor, do)
+        self.write("hold", flavor, do)
 
     def works_on(self, node: str) -> tuple[Pod, ...]:
         """The pods of a node as the API has them now."""
         host = self.cluster.hosts.get(node)
         return tuple(work.seen for work in host.works.values()) if host is not None else ()
 
-    def _write(self, kind: str, name: str, do: Callable[[], None]) -> None:
+    def write(self, kind: str, name: str, do: Callable[[], None]) -> None:  # noqa: ARG002 - tests override it
+        """Do something to an object, and let the scheduler look at it."""
         self.writes[kind] += 1
-        try:
-            self.fault(kind, name)
-            do()
-            self.cluster.schedule()
-            self.lost(kind, name)
-        except RefusedError:
-            self.refused[kind] += 1
-            raise
+        do()
+        self.cluster.schedule()
 
     def _node(self, name: str) -> Node:
         host = self.cluster.hosts.get(name)
@@ -299,11 +260,6 @@ class World:
                         since=self.now,
                     )
                 )
-
-    @property
-    def physical_cards(self) -> int:
-        """Cards that are there in any case."""
-        return sum(row.count * row.gpus for row in self.conditions.physical)
 
 
 def _labels(group: Group, machine: Machine) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from simulator import chaos
-from simulator.worlds import config, group, job, trace
+from simulator.worlds import FaultyWorld, config, group, job, trace
 
 from infra.autoscaler.config import Config
 from infra.autoscaler.decide import decide
@@ -22,8 +22,6 @@ from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.simulator import run
 from infra.simulator.cloud import RefusedError
-from infra.simulator.policy import Decide
-from infra.simulator.world import World
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -47,7 +45,7 @@ def test_faults_and_kills_do_happen() -> None:
 def test_a_machine_that_aws_never_ends_holds_up_no_other(stillborn: float) -> None:
     settings = config(group(max=30))
     asked = trace(job(pods=8, gpus=4, seconds=3000), stillborn=stillborn)
-    there = World(settings, asked)
+    there = FaultyWorld(settings, asked)
 
     def fault(kind: str, name: str) -> None:
         if kind == "TerminateInstance" and name == "i-gpu-2":
@@ -59,7 +57,7 @@ def test_a_machine_that_aws_never_ends_holds_up_no_other(stillborn: float) -> No
     assert [each.id for each in there.snapshot().groups["gpu"].instances] == ["i-gpu-2"]
 
 
-def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -> Decide:
+def _bad(change: Callable[[tuple[Action, ...], Snapshot], tuple[Action, ...]]) -> chaos.Decide:
     def bad(snapshot: Snapshot, memory: Memory, settings: Config, now: float) -> Decision:
         decided = decide(snapshot, memory, settings, now)
         return replace(decided, actions=change(decided.actions, snapshot))

@@ -6,18 +6,21 @@ Everything comes from a seed. Faults end after a while, so that a controller tha
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from simulator.worlds import config, group
+from simulator.worlds import FaultyWorld, config, group
 
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import Action
+from infra.autoscaler.decide import decide
+from infra.autoscaler.decision import Action, Decision
+from infra.autoscaler.memory import Memory, load
 from infra.autoscaler.observed.snapshot import DRAIN_TAINT, GPU, Snapshot
 from infra.simulator import runner
 from infra.simulator.cloud import RefusedError
 from infra.simulator.conditions import Capacity, Conditions, Machines, Outage
-from infra.simulator.policy import Decide, KilledError, Ours
+from infra.simulator.policy import Ours
 from infra.simulator.trace import Job, Trace
 from infra.simulator.world import World
 
@@ -35,46 +38,53 @@ class Seen:
     stale: int = 0
 
 
-class Mortal:
+Decide = Callable[[Snapshot, Memory, Config, float], Decision]
+
+
+class KilledError(Exception):
+    """The controller's process is gone, in the middle of what it did."""
+
+
+class Mortal(Ours):
     """Our policy, killed now and then before one of its actions, and begun anew with what it saved.
 
     Now and then it also sees the world of the loop before, as a reader does whose watch lags.
     """
 
-    hooks = True
-    protects = True
-
-    def __init__(self, ours: Ours, seen: Seen, random: Random, chance: float, until: float) -> None:
-        self.name = "ours, killed now and then"
-        self.interval = ours.interval
-        self._ours = ours
+    def __init__(
+        self, settings: Config, decide: Decide, seen: Seen, random: Random, chance: float, until: float
+    ) -> None:
+        super().__init__(settings)
+        self._decided = decide
         self._seen = seen
-        self._down = 0.0
-        self._now = 0.0
-
-        def kill(_action: Action) -> None:
-            if self._now < until and random.random() < chance:
-                raise KilledError
-
-        ours.kill = kill
         self._random = random
+        self._chance = chance
         self._until = until
+        self._down = 0.0
         self._before: Snapshot | None = None
 
+    def decide(self, snapshot: Snapshot, now: float) -> Decision:
+        return self._decided(snapshot, self.memory, self._config, now)
+
+    def act(self, world: World, action: Action, now: float) -> None:
+        if world.calendar.elapsed < self._until and self._random.random() < self._chance:
+            raise KilledError
+        super().act(world, action, now)
+
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
-        self._now = world.calendar.elapsed
+        early = world.calendar.elapsed < self._until
         if now < self._down:
             return self._down
-        if self._before is not None and self._now < self._until and self._random.random() < 0.1:
+        if self._before is not None and early and self._random.random() < 0.1:
             snapshot = self._before
             self._seen.stale += 1
         self._before = snapshot
         try:
-            due = self._ours.loop(world, snapshot, now)
+            due = super().loop(world, snapshot, now)
         except KilledError:
             self._seen.kills += 1
             self._down = now + self._random.choice((0.0, 20.0, 90.0))
-            self._ours.restart()
+            self.memory = load(self.saved)
             return max(self._down, now)
         return now if snapshot.at < now else due
 
@@ -166,7 +176,7 @@ def work(random: Random, hours: float, count: int) -> tuple[Job, ...]:
     return tuple(sorted(found, key=lambda job: (job.submit, job.name)))
 
 
-def watch(there: World, seen: Seen, random: Random, chance: float, until: float) -> None:
+def watch(there: FaultyWorld, seen: Seen, random: Random, chance: float, until: float) -> None:
     """Refuse a write now and then, or lose its answer, and look at each that is made."""
 
     def fault(kind: str, name: str) -> None:
@@ -239,15 +249,15 @@ def run(
     jobs: int = 25,
     faults: float = 0.04,
     kills: float = 0.04,
-    decide: Decide | None = None,
+    decide: Decide = decide,
 ) -> Run:
     """A random world of a seed, to its end."""
     random = Random(seed)
     asked = Trace(work(random, hours, jobs), trouble(random, hours))
     settings = configuration(random)
     seen = Seen()
-    there = World(settings, asked)
+    there = FaultyWorld(settings, asked)
     watch(there, seen, random, faults, hours * HOUR)
-    policy = Mortal(Ours(settings, decide), seen, random, kills, hours * HOUR)
+    policy = Mortal(settings, decide, seen, random, kills, hours * HOUR)
     result = runner.run(settings, asked, policy, world=there, until=(hours + 20) * HOUR)
     return Run(result, seen, check(there, result, seen))

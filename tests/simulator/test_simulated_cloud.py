@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from simulator.worlds import group, job, world
+from simulator.worlds import config, end, group, trace, world
 
 from infra.autoscaler.observed.snapshot import GPU, Instance
 from infra.simulator.cloud import RefusedError
 from infra.simulator.conditions import Capacity, Outage
+from infra.simulator.world import World
 
 
-def instances(there: object, name: str = "gpu") -> tuple[Instance, ...]:
-    from infra.simulator.world import World
-
-    assert isinstance(there, World)
+def instances(there: World, name: str = "gpu") -> tuple[Instance, ...]:
     return there.snapshot().groups[name].instances
 
 
@@ -58,10 +56,6 @@ def test_one_empty_zone_leaves_the_other() -> None:
 
 
 def test_the_account_has_so_many_vcpus_and_no_more() -> None:
-    from simulator.worlds import config, trace
-
-    from infra.simulator.world import World
-
     limited = config(group(), quotas={"us-west-2": {"on-demand-p": 70}})
     there = World(limited, trace())
     there.set_desired("gpu", 3)
@@ -71,16 +65,13 @@ def test_the_account_has_so_many_vcpus_and_no_more() -> None:
     assert "current vCPU limit of 70" in state.activities[0].message
 
 
-def test_a_smaller_size_ends_machines_whatever_runs_on_them_unless_they_are_protected() -> None:
-    busy = job(pods=2, gpus=4, seconds=9000)
-    for hooks, left in ((False, 1), (True, 2)):
-        there = world([busy], hooks=hooks)
-        there.set_desired("gpu", 2)
-        there.advance(there.now + 200)
-        there.set_desired("gpu", 1)
-        there.advance(there.now + 100)
-        assert len(instances(there)) == left
-        assert there.ended_busy == ({"shrunk": 1} if left == 1 else {})
+def test_a_smaller_size_ends_no_machine() -> None:
+    there = world()
+    there.set_desired("gpu", 2)
+    there.advance(there.now + 200)
+    there.set_desired("gpu", 1)
+    there.advance(there.now + 100)
+    assert len(instances(there)) == 2
 
 
 def test_terminate_with_decrement_and_without() -> None:
@@ -88,10 +79,10 @@ def test_terminate_with_decrement_and_without() -> None:
     there.set_desired("gpu", 2)
     there.advance(there.now + 200)
     first, second = instances(there)
-    there.terminate(first.id)
+    end(there, first.id)
     there.advance(there.now + 60)
     assert [each.id for each in instances(there)] == [second.id]
-    there.terminate(second.id, decrement=False)
+    end(there, second.id, decrement=False)
     there.advance(there.now + 60)
     replaced = instances(there)
     assert len(replaced) == 1
@@ -101,7 +92,7 @@ def test_terminate_with_decrement_and_without() -> None:
 
 
 def test_a_hook_holds_a_machine_until_it_is_released_or_an_hour_is_up() -> None:
-    there = world(hooks=True)
+    there = world()
     there.set_desired("gpu", 2)
     there.advance(there.now + 200)
     first, second = instances(there)
@@ -147,7 +138,7 @@ def test_machines_are_paid_for_from_launch_to_end() -> None:
     cost, cards = there.cloud.bill()
     assert cost == pytest.approx(6.0)
     assert cards == pytest.approx(2.0)
-    there.terminate(instances(there)[0].id)
+    end(there, instances(there)[0].id)
     there.advance(there.now + 3600)
     assert there.cloud.bill() == pytest.approx((6.0, 2.0))
 
@@ -164,7 +155,7 @@ def test_a_node_is_forgotten_after_its_machine() -> None:
     there = world()
     there.set_desired("gpu", 1)
     there.advance(there.now + 200)
-    there.terminate(instances(there)[0].id)
+    end(there, instances(there)[0].id)
     there.advance(there.now + 50)
     assert [node.ready for node in there.snapshot().nodes] == [False]
     there.advance(there.now + 50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.worlds import group, job, world
+from simulator.worlds import end, group, job, world
 
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed.snapshot import Pod
@@ -60,7 +60,7 @@ def test_a_gang_that_may_stands_at_several_sites() -> None:
     assert all(on(there).values())
 
 
-def test_selectors_taints_and_cordons_are_heeded() -> None:
+def test_selectors_and_taints_are_heeded() -> None:
     there = world(
         [
             job("far", labels={"causeway.dev/site": "us-east-1"}),
@@ -99,7 +99,7 @@ def test_work_that_is_lost_starts_over_or_from_its_last_save() -> None:
     for checkpoint, computed in ((0, 0), (400, 800)):
         there = grown(world([job(seconds=2000, checkpoint=checkpoint)]), 1)
         there.advance(there.calendar.start + 126 + 1000)
-        there.terminate(there.snapshot().groups["gpu"].instances[0].id, decrement=False)
+        end(there, there.snapshot().groups["gpu"].instances[0].id, decrement=False)
         there.advance(there.now + 10000)
         account = there.jobs.account
         assert there.ended_busy == {"asked": 1}

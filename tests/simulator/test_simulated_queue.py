@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from golden_clusters import golden
 from msgspec.structs import replace
-from simulator.worlds import config, group, job, trace
+from simulator.worlds import config, end, group, job, trace
 
 from infra.autoscaler.config import Config, Group
 from infra.autoscaler.observed.snapshot import PODS
@@ -87,13 +87,13 @@ def lose_a_machine(pods: int, spare: int) -> tuple[World, Kueue]:
     """A job of single cards on machines of four, of which one dies, with some more machines idle."""
     settings = config(group(max=4), idle=9000)
     asked = trace(job(pods=pods, seconds=2 * HOUR, checkpoint=60))
-    there = World(settings, asked, hooks=False, rules=kueue.of_groups(settings.groups))
+    there = World(settings, asked, rules=kueue.of_groups(settings.groups))
     run(settings, asked, world=there, until=300)
     there.set_desired("gpu", pods // 4 + spare)
     there.advance(there.now + 200)
     busy = next(pod.node for pod in there.snapshot().pods)
     instance = next(each.instance for each in there.snapshot().nodes if each.name == busy)
-    there.terminate(instance)
+    end(there, instance)
     assert busy not in {pod.node for pod in there.snapshot().pods}
     there.advance(there.now + 30)
     assert there.kueue is not None

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from rich.console import Console
+from simulator import worlds
 from simulator.worlds import config, group, job, trace
 
 from infra.autoscaler.decision import SetDesired, Terminate
-from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.errors import UsageError
-from infra.simulator import bundled_trace, command, example, reporting, run
+from infra.simulator import command, example, reporting, run
 from infra.simulator import trace as traces
 from infra.simulator.cloud import RefusedError
 from infra.simulator.conditions import Capacity
@@ -101,21 +101,10 @@ def test_the_executor_looks_again_before_it_writes() -> None:
     assert there.snapshot().groups["gpu"].desired == 1
 
 
-def test_memory_goes_through_json() -> None:
-    settings = config()
-    policy = Ours(settings)
-    run(settings, trace(job()), policy)
-    before = policy.memory
-    policy.restart()
-    assert isinstance(policy.memory, Memory)
-    assert policy.memory == before
-
-
 def test_the_table_and_the_figures_say_the_same() -> None:
     result = run(config(), trace(job(submit=100)))
     out = io.StringIO()
-    Console(file=out, width=200).print(reporting.report([result]))
-    assert "ours" in out.getvalue()
+    Console(file=out, width=200).print(reporting.report(result))
     assert "2:06" in out.getvalue()
     figures = reporting.plain(result)
     assert figures["wait_p50"] == 126
@@ -135,9 +124,9 @@ def test_durations_are_short() -> None:
 
 
 def test_a_plot_is_the_same_file_each_time(tmp_path: Path) -> None:
-    results = [run(config(), trace(job(submit=100)))]
+    result = run(config(), trace(job(submit=100)))
     for name in ("a.svg", "b.svg"):
-        reporting.plot(results, tmp_path / name)
+        reporting.plot(result, tmp_path / name)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert text.count("<svg") == 1
@@ -145,7 +134,7 @@ def test_a_plot_is_the_same_file_each_time(tmp_path: Path) -> None:
 
 def test_the_command_runs_a_trace_with_a_configuration(tmp_path: Path) -> None:
     asked, settings, plot = tmp_path / "t.jsonl", tmp_path / "c.json", tmp_path / "p.svg"
-    traces.write(asked, trace(job()))
+    worlds.write(asked, trace(job()))
     settings.write_bytes(msgspec.json.encode(config()))
     said = io.StringIO()
     assert command.simulate(asked, config=settings, plot=plot, as_json=True, out=said) == 0
@@ -158,7 +147,7 @@ def test_the_command_runs_a_trace_with_a_configuration(tmp_path: Path) -> None:
 
 def test_the_command_says_when_work_was_left_undone_and_what_it_cannot_do(tmp_path: Path) -> None:
     asked = tmp_path / "t.jsonl"
-    traces.write(asked, trace(job(gpus=64, labels={"no": "such"})))
+    worlds.write(asked, trace(job(gpus=64, labels={"no": "such"})))
     assert command.simulate(asked, until=0.05, out=io.StringIO()) == 1
     with pytest.raises(UsageError, match=r"\.svg, \.png or \.pdf"):
         command.simulate(asked, plot=tmp_path / "p.txt")
@@ -168,7 +157,7 @@ def test_the_command_says_when_work_was_left_undone_and_what_it_cannot_do(tmp_pa
 
 def test_the_shipped_trace_begins_well() -> None:
     """The first day and a half: single cards are in the lab, a sweep gets its machines within minutes."""
-    asked = traces.read(bundled_trace.PATH)
+    asked = traces.read(command.BUNDLED)
     result = run(example.config(), asked, until=1.5 * 86400)
     assert result.quantile(0.95) < 600
     assert result.by_choice == 0

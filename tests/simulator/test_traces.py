@@ -6,36 +6,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from simulator import bundled_trace
 
 from infra.errors import UsageError
-from infra.simulator import bundled_trace, trace
-from infra.simulator.conditions import Capacity, Conditions
-
-JOBS = st.builds(
-    trace.Job,
-    submit=st.floats(0, 1e6),
-    name=st.uuids().map(str),
-    seconds=st.floats(1, 1e5),
-    pods=st.integers(1, 2000),
-    gpus=st.integers(0, 16),
-    cpu=st.integers(0, 10**6),
-    memory=st.integers(0, 10**7),
-    gang=st.booleans(),
-    across=st.booleans(),
-    priority=st.integers(-10, 10),
-    labels=st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=3)),
-    checkpoint=st.floats(0, 1e4),
-    user=st.sampled_from(["ada", "bob"]),
-)
-
-
-@given(st.lists(JOBS, max_size=5, unique_by=lambda job: job.name), st.integers(0, 9))
-def test_what_is_written_is_read_again(jobs: list[trace.Job], seed: int) -> None:
-    conditions = Conditions(seed=seed, capacity=(Capacity("us-west-2", 0, 9, seed),))
-    written = trace.Trace(tuple(sorted(jobs, key=lambda job: job.submit)), conditions)
-    assert trace.parse(trace.lines(written)) == written
+from infra.simulator import command, trace
+from infra.simulator.conditions import Conditions
 
 
 @pytest.mark.parametrize(
@@ -94,7 +69,7 @@ def test_a_job_asks_as_its_pods_would() -> None:
 
 
 def test_the_shipped_trace_is_what_its_maker_makes() -> None:
-    shipped = trace.read(bundled_trace.PATH)
+    shipped = trace.read(command.BUNDLED)
     assert shipped == bundled_trace.story()
     experiment = [job for job in shipped.jobs if job.user == "ada"]
     assert experiment[0].pods * experiment[0].gpus == 1

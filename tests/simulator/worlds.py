@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from infra.autoscaler.config import Config, Group, MachineType
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed.snapshot import GPU, PODS
 from infra.simulator.conditions import Conditions
-from infra.simulator.trace import Job, Trace
+from infra.simulator.trace import Header, Job, Trace
 from infra.simulator.world import World
 
 CARDS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
@@ -77,6 +80,37 @@ def trace(*jobs: Job, **conditions: Any) -> Trace:
     )
 
 
-def world(jobs: Sequence[Job] = (), *groups: Group, hooks: bool = False, **conditions: Any) -> World:
+def write(path: Path, trace: Trace) -> None:
+    """The file of a trace."""
+    rows = (Header(trace.conditions), *trace.jobs)
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
+
+def world(jobs: Sequence[Job] = (), *groups: Group, **conditions: Any) -> World:
     """A world without an autoscaler."""
-    return World(config(*groups), trace(*jobs, **conditions), hooks=hooks, protects=hooks)
+    return World(config(*groups), trace(*jobs, **conditions))
+
+
+class FaultyWorld(World):
+    """One whose writes can fail."""
+
+    def __init__(self, config: Config, trace: Trace) -> None:
+        super().__init__(config, trace)
+        self.fault: Callable[[str, str], None] = lambda _kind, _name: None
+        """Called before every write with its kind and object; what it raises, the write raises."""
+        self.lost: Callable[[str, str], None] = lambda _kind, _name: None
+        """The same after every write, which is done by then: an answer that gets lost."""
+
+    def write(self, kind: str, name: str, do: Callable[[], None]) -> None:
+        def faulty() -> None:
+            self.fault(kind, name)
+            do()
+
+        super().write(kind, name, faulty)
+        self.lost(kind, name)
+
+
+def end(there: World, instance: str, *, decrement: bool = True) -> None:
+    """End an instance, and let its hook go at once."""
+    there.terminate(instance, decrement=decrement)
+    there.release(instance)

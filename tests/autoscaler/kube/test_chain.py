@@ -31,7 +31,7 @@ from localaws import faults
 
 from infra.autoscaler import config as configuration
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import SetDesired
+from infra.autoscaler.decision import Action, SetDesired
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.catalogue.labels import POOL, SITE
 from infra.commands.autoscaler import simulating
@@ -460,11 +460,12 @@ class _Watching(Ours):
             if name not in self.waits:
                 self.waits[name] = self._loops
                 self.late.update([name] if over else [])
-        assert self.last is not None
-        self.sizes += [
-            (each.group, each.was, each.desired) for each in self.last.actions if isinstance(each, SetDesired)
-        ]
         return now  # each loop is run, as there
+
+    def act(self, world: World, action: Action, now: float) -> None:
+        if isinstance(action, SetDesired):
+            self.sizes.append((action.group, action.was, action.desired))
+        super().act(world, action, now)
 
 
 def _launched(sizes: Iterable[tuple[str, int, int]]) -> dict[str, int]:

@@ -4,7 +4,7 @@ It begins on one card, fills the lab's own sixty Titan X within days, and then a
 several times. Others train and sweep meanwhile. When it grows, the primary region runs out of machines: for
 hours there is none, then some, later again; spot machines are taken away. All of it is made by a seed.
 
-``python -m infra.simulator.bundled_trace PATH`` writes the file.
+``PYTHONPATH=tests python -m simulator.bundled_trace PATH`` writes the file.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from random import Random
 
-from infra.simulator import example, trace
+from simulator.worlds import write
+
+from infra.simulator import example
 from infra.simulator.conditions import Capacity, Conditions
 from infra.simulator.trace import Job, Trace
 
 HOUR, DAY = 3600.0, 86400.0
-PATH = Path(__file__).with_name("bundled_trace.jsonl")
 
 
 def conditions() -> Conditions:
@@ -55,7 +56,7 @@ def conditions() -> Conditions:
 
 def story(seed: int = 2016) -> Trace:
     """The trace."""
-    random = Random(seed)  # noqa: S311 - it is to be the same each time
+    random = Random(seed)
     jobs = [*_experiment(), *_colleagues(random)]
     jobs.sort(key=lambda job: (job.submit, job.name))
     return Trace(tuple(jobs), conditions())
@@ -178,7 +179,7 @@ def _job(random: Random, number: int, at: float, user: str) -> Job:
 
 def main() -> None:
     """Write the file."""
-    trace.write(Path(sys.argv[1]) if len(sys.argv) > 1 else PATH, story())
+    write(Path(sys.argv[1]), story())
 
 
 if __name__ == "__main__":
