@@ -1,9 +1,7 @@
 """How long others take for a network of about 60 resources in three regions: ``invoke bench --only peers``.
 
-Each peer is installed into a virtual environment of its own, below ``build/``, and runs a program of
-``benchmarks/peer_programs/`` that describes the same network: a VPC with two zones, public and private
-subnets, NAT, a launch template and an Auto Scaling group in each region, and the regions peered. What is
-measured is the whole process from start to files written.
+Each peer is installed into a virtual environment of its own, below ``build/``, and describes the network of
+``peer_networks.py``. What is measured is the whole process from start to files written.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Final
 from benchmarks.cases import REPOSITORY, Row
 from benchmarks.measure import BenchmarkError, process
 
-PROGRAMS: Final = Path(__file__).parent / "peer_programs"
+PROGRAM: Final = Path(__file__).with_name("peer_networks.py")
 VENVS: Final = REPOSITORY / "build" / ".bench"
 
 
@@ -31,14 +29,15 @@ class Peer:
     name: str
     requirements: tuple[str, ...]
     program: str
+    """Its function in ``peer_networks.py``."""
     node: bool = False
     """Whether it runs on Node.js below."""
 
 
 PEERS: Final = (
-    Peer("troposphere", ("troposphere==4.11.1",), "troposphere_network.py"),
-    Peer("aws-cdk-lib", ("aws-cdk-lib==2.275.0",), "cdk_network.py", node=True),
-    Peer("cdktf", ("cdktf==0.21.0", "cdktf-cdktf-provider-aws==21.22.1"), "cdktf_network.py", node=True),
+    Peer("troposphere", ("troposphere==4.11.1",), "troposphere"),
+    Peer("aws-cdk-lib", ("aws-cdk-lib==2.275.0",), "cdk", node=True),
+    Peer("cdktf", ("cdktf==0.21.0", "cdktf-cdktf-provider-aws==21.22.1"), "cdktf", node=True),
 )
 
 
@@ -57,7 +56,7 @@ def _measured(peer: Peer) -> Row:
     python = _installed(peer)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        found = process([str(python), str(PROGRAMS / peer.program), str(out)], out)
+        found = process([str(python), str(PROGRAM), peer.program, str(out)], out)
         if not any(path.is_file() for path in out.rglob("*")):
             raise BenchmarkError("it wrote nothing")
     what = f"{peer.requirements[0].replace('==', ' ')}, about 60 resources in three regions"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -193,91 +190,6 @@ def test_what_does_not_pass_when_it_is_run_again_is_not_recorded(make: Make, sec
     root = make("import pytest\n" + PASSES_THE_SECOND_TIME.replace("    assert again", again))
     assert integration.main(["--area", "area"], root) == 1
     assert not (root / integration.RESULTS).exists()
-
-
-def test_many_failures_are_not_run_again(make: Make) -> None:
-    many = f"import pytest\n@pytest.mark.parametrize('n', range({integration.MOST_RETRIED + 1}))\n"
-    root = make(
-        PASSES_THE_SECOND_TIME.replace("def test_it(", f"{many}def test_it(n, ").replace(
-            '".git/before"', 'f".git/{n}"'
-        )
-    )
-    assert integration.main(["--area", "area"], root) == 1
-    assert integration.main(["--area", "area"], root) == 0
-
-
-def test_a_file_that_can_not_be_imported_is_a_failure(make: Make) -> None:
-    root = make("import nothing_of_this_name\n")
-    assert integration.main(["--area", "area"], root) == 1
-
-
-def test_a_person_s_options_of_pytest_do_not_count(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = make(PASSES + FAILS.replace("test_it", "test_other"))
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k test_it")
-    assert integration.main(["--area", "area"], root) == 1
-
-
-def test_a_run_that_is_terminated_ends_its_tests_first(make: Make, tmp_path: Path) -> None:
-    slow = """
-import pathlib, time, pytest
-@pytest.fixture
-def daemon(pytestconfig):
-    pathlib.Path(pytestconfig.rootpath, ".git/began").touch()
-    yield
-    time.sleep(1)
-    pathlib.Path(pytestconfig.rootpath, ".git/ended").touch()
-def test_it(daemon) -> None:
-    time.sleep(60)
-"""
-    root = make(slow)
-    script = f"import integration, pathlib, sys; sys.exit(integration.main([], pathlib.Path({str(root)!r})))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(integration.__file__).parent)}
-    running = subprocess.Popen([sys.executable, "-c", script], env=environment)
-    while not (root / ".git/began").exists():
-        assert running.poll() is None
-        time.sleep(0.1)
-    running.terminate()
-    assert running.wait(60) == 130
-    assert (root / ".git/ended").exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")
-def test_a_run_that_is_killed_leaves_no_daemon_and_no_mount(make: Make, tmp_path: Path) -> None:
-    root = make(
-        """
-import pathlib, subprocess, time
-def test_it(pytestconfig) -> None:
-    folder = pytestconfig.rootpath / ".git"
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder / "hooks"], check=True)
-    command = ["sh", "-c", f"exec 9>{folder}/alive; flock 9; touch {folder}/began; sleep 600"]
-    subprocess.Popen(command, start_new_session=True)
-    time.sleep(60)
-"""
-    )
-    script = f"import integration, pathlib; integration.main([], pathlib.Path({str(root)!r}))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(integration.__file__).parent)}
-    running = subprocess.Popen([sys.executable, "-c", script], env=environment)
-    while not (root / ".git/began").exists():
-        assert running.poll() is None
-        time.sleep(0.1)
-    running.kill()
-    running.wait()
-    # The daemon held the lock for as long as it lived.
-    subprocess.run(["flock", "--wait", "60", root / ".git/alive", "true"], check=True)
-    assert str(root) not in Path("/proc/mounts").read_text(encoding="utf-8")
-
-
-def test_skipped_tests_are_counted_by_reason(make: Make) -> None:
-    root = make("import pytest\n@pytest.mark.skip(reason='no toy')\n" + PASSES)
-    assert integration.main(["--area", "area"], root) == 0
-    assert record(root)["area"]["skipped"] == {"no toy": 1}
-    assert any("no toy" in line for line in integration.stale_lines(root))
-
-
-def test_an_area_without_room_stays_stale(make: Make) -> None:
-    root = make()
-    assert integration.main(["--minutes", "40"], root) == 0
-    assert list(record(root)) == ["area"]
 
 
 def test_no_pass_is_recorded_for_files_that_changed_meanwhile(make: Make) -> None:
