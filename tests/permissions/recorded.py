@@ -1,9 +1,10 @@
 """What IAM was asked while an environment came and went, and what the shipped policies say to it.
 
-``recordings/<scenario>.txt`` has each question once: an action, a resource, and the conditions that policies
-look at. Names of environments, regions and ids are those of the policies' example, so that a question is the
-same in each run. A test that drives a real Terraform records; whether each statement of the policies is
-needed can then be said without one (``test_recorded_calls.py``).
+``recordings.txt`` has each question once, and after ``#`` the scenarios that asked it. A question is an
+action, a resource, and the conditions that policies look at. Names of environments, regions and ids are those
+of the policies' example, so that a question is the same in each run. A test that drives a real Terraform
+records; whether each statement of the policies is needed can then be said without one
+(``test_recorded_calls.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from permissions.policy import Request, Statement, allowing, read_files
 
 from infra.drive.localaws import Server
 
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).with_name("recordings.txt")
 POLICIES = Path(__file__).parents[2] / "docs/iam"
 PLAN = (POLICIES / "plan.json",)
 APPLY = (*PLAN, *sorted(POLICIES.glob("apply-*.json")))
@@ -30,10 +31,15 @@ EXAMPLE, REGION = "research", "us-west-2"
 
 _REGION = re.compile(r"\b(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-\d\b")
 _ID = re.compile(
-    r"(?<=[-/])(?:[0-9a-f]{16,17}|[0-9a-f]{8})\b|(?<=hostedzone/)[A-Z0-9]+|(?<=change/)[A-Z0-9]+"
-    r"|(?<=key/)[0-9a-f-]{36}|(?<=distribution/)[A-Z0-9]+|(?<=origin-access-control/)[A-Z0-9]+"
+    r"(?<=key/)[0-9a-f-]{36}|(?<=[-/])(?:[0-9a-f]{16,17}|[0-9a-f]{8})\b|(?<=hostedzone/)[A-Z0-9]+"
+    r"|(?<=change/)[A-Z0-9]+|(?<=distribution/)[A-Z0-9]+|(?<=origin-access-control/)[A-Z0-9]+"
     r"|(?<=oidc-provider/)[a-z0-9]+(?=\.cloudfront\.net)"
 )
+_NAME = re.compile(
+    r"((?:role|instance-profile|placement-group|autoScalingGroupName|launchConfigurationName)/research-"
+    r"|parameter/causeway/research/)[^ ]+|(:::research-)(?!oidc|terraform)[a-z-]+(?=-0)"
+)
+"""Names of ours where policies say ``*``: one stands for all of them in the recording."""
 _CONDITIONS = (
     "aws:RequestTag/environment",
     "aws:ResourceTag/environment",
@@ -67,9 +73,11 @@ def recording(
     if refused := denied(read_files(*policies), map(question, seen)):
         raise AssertionError("\n".join(("the policies deny:", *refused)))
     if update:
-        path = RECORDINGS / f"{scenario}.txt"
-        known = {*path.read_text(encoding="utf-8").splitlines()} if path.exists() else set()
-        path.write_text("".join(f"{line}\n" for line in sorted(seen | known)), encoding="utf-8")
+        known = _read()
+        for line in (_NAME.sub(r"\1\2name", line) for line in seen):
+            known[line] = {*known.get(line, ()), scenario}
+        rows = (f"{line}  # {' '.join(sorted(known[line]))}\n" for line in sorted(known))
+        RECORDINGS.write_text("".join(rows), encoding="utf-8")
 
 
 def questions(calls: Iterable[Recorded], environment: str) -> Iterator[str]:
@@ -83,14 +91,24 @@ def questions(calls: Iterable[Recorded], environment: str) -> Iterator[str]:
 
 
 def question(line: str) -> Request:
-    """Of a line of a recording."""
+    """Of its text."""
     action, resource, *context = line.split(" ")
     pairs = dict(pair.split("=", 1) for pair in context)
     return Request(action, resource, (("aws:RequestedRegion", REGION), *pairs.items()))
 
 
+def scenarios() -> list[str]:
+    return sorted({name for names in _read().values() for name in names})
+
+
 def recorded(scenario: str) -> list[Request]:
-    return [question(line) for line in (RECORDINGS / f"{scenario}.txt").read_text("utf-8").splitlines()]
+    return [question(line) for line, names in _read().items() if scenario in names]
+
+
+def _read() -> dict[str, set[str]]:
+    """Question → the scenarios that asked it."""
+    rows = (line.split("  # ") for line in RECORDINGS.read_text(encoding="utf-8").splitlines())
+    return {line: {*names.split()} for line, names in rows}
 
 
 def denied(statements: Sequence[Statement], asked: Iterable[Request]) -> list[str]:
