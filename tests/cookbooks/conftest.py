@@ -28,5 +28,11 @@ def tool() -> kitchen.Tool:
 
 @pytest.fixture(scope="session")
 def render_erb(tool: kitchen.Tool) -> kitchen.RenderErb:
-    """``render_erb(cookbook, template, node_attributes, variables, libraries)``: see ``kitchen.render``."""
+    """``render_erb(cookbook, template, node_attributes, variables)``: see ``kitchen.render``."""
     return functools.partial(kitchen.render, tool("ruby", "ruby"))
+
+
+@pytest.fixture(scope="session")
+def ask(tool: kitchen.Tool) -> kitchen.Ask:
+    """``ask(library, expression, **given)``: what Ruby answers; see ``kitchen.ask``."""
+    return functools.partial(kitchen.ask, tool("ruby", "ruby"))

@@ -5,11 +5,8 @@ What is not real says so: a kubelet that knows one pod, and a `crictl` that list
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,9 +15,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from cookbooks.kitchen import COOKBOOKS
-
-PROGRAMS = COOKBOOKS / "kubernetes" / "files"
+from cookbooks.masters import program, settle
 
 MANIFEST = """\
 apiVersion: v1
@@ -189,20 +184,11 @@ class Lab:
         for each in self.masters:
             shutil.copytree(folder / "pki", each.root / "etc/kubernetes/pki/etcd")
             (each.root / "var/lib/prometheus/node-exporter").mkdir(parents=True)
-            settings = each.root / "etc/causeway/control-plane.json"
-            settings.parent.mkdir(parents=True)
-            settings.write_text(
-                json.dumps(
-                    {
-                        "cluster": "research",
-                        "name": each.name,
-                        "endpoint": "api.research.test:6443",
-                        "masters": everybody,
-                        "snapshots": {"bucket": bucket, "prefix": "etcd/", "region": "us-west-2"},
-                        "join": {"parameter": None, "region": None},
-                        "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
-                    }
-                )
+            settle(
+                each.root,
+                name=each.name,
+                masters=everybody,
+                snapshots={"bucket": bucket, "prefix": "etcd/", "region": "us-west-2"},
             )
             each.declare(everybody)
         self._over = threading.Event()
@@ -225,19 +211,8 @@ class Lab:
 
     def program(self, master: Master, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One of the cookbook's programs on a master, with nothing on its PATH but the lab's tools."""
-        return subprocess.run(
-            [sys.executable, "-B", "-m", f"kubernetes_node.{name}", "--root", str(master.root), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={
-                **{key: value for key, value in os.environ.items() if key not in ("PATH", "PYTHONPATH")},
-                **self.cloud,
-                "PYTHONPATH": str(PROGRAMS),
-                "PATH": str(self.tools),
-                "ETCD_LAB_ROOT": str(master.root),
-            },
-        )
+        lab = {"PATH": str(self.tools), "ETCD_LAB_ROOT": str(master.root)}
+        return program(name, "--root", master.root, *arguments, **self.cloud, **lab)
 
     def ask(self, master: Master, *arguments: str) -> subprocess.CompletedProcess[str]:
         """etcdctl, to one master's member."""

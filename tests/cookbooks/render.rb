@@ -2,7 +2,7 @@
 
 # Renders one ERB template of a cookbook as Chef does, without Chef. Takes JSON on standard input:
 #   {"cookbooks": folder, "cookbook": name, "template": file below templates/, "node": {...},
-#    "variables": {...}, "libraries": [names of files below libraries/ whose modules' methods are used]}
+#    "variables": {...}}
 # `node` has the defaults of the cookbook and of `base` below what is given. Prints the text.
 
 require 'json'
@@ -123,10 +123,5 @@ defaults = Defaults.new(given)
 ['base', asked['cookbook']].uniq.each do |name|
   defaults.read("#{asked['cookbooks']}/#{name}/attributes/default.rb")
 end
-known = ObjectSpace.each_object(Module).to_a
-asked['libraries'].each { |name| require "#{folder}/libraries/#{name}" }
 context = Context.new("#{folder}/templates", defaults.node, asked['variables'])
-(ObjectSpace.each_object(Module).to_a - known).grep_v(Class).each do |helpers|
-  context.extend(helpers) unless helpers.singleton_class?
-end
 $stdout.write(context.text_of(asked['template']))

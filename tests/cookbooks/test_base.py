@@ -7,15 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
-from cookbooks.libraries import ask
+from cookbooks.kitchen import COOKBOOKS, Ask, RenderErb, Tool, run
 
 NODE = {"causeway": {"name": "titan-01", "fqdn": "titan-01.lab.internal", "address": "10.200.0.11"}}
-
-
-@pytest.fixture
-def ruby(tool: Tool) -> str:
-    return tool("ruby", "ruby")
 
 
 @pytest.fixture
@@ -171,7 +165,7 @@ def test_apt_source(render_erb: RenderErb, tool: Tool, tmp_path: Path, flat: boo
     assert ("main/binary-amd64/Packages" in told) is not flat
 
 
-def test_a_key_is_asked_for_once(render_erb: RenderErb, ruby: str, tmp_path: Path) -> None:
+def test_a_key_is_asked_for_once(render_erb: RenderErb, ask: Ask, tmp_path: Path) -> None:
     """A converge must not need the sites of all vendors, whose keys stay what they are."""
     key, source, url = (
         tmp_path / "mirror.asc",
@@ -181,7 +175,6 @@ def test_a_key_is_asked_for_once(render_erb: RenderErb, ruby: str, tmp_path: Pat
 
     def kept(address: str) -> object:
         return ask(
-            ruby,
             "base",
             "Causeway::AptKey.kept?(key, source, url)",
             key=str(key),
@@ -195,7 +188,7 @@ def test_a_key_is_asked_for_once(render_erb: RenderErb, ruby: str, tmp_path: Pat
     variables = {
         "name": "mirror", "uri": "https://mirror.lab.internal/apt", "suites": ["/"], "components": [],
         "architectures": [], "key": str(key),
-        "origin": ask(ruby, "base", "Causeway::AptKey.origin(url)", url=url),
+        "origin": ask("base", "Causeway::AptKey.origin(url)", url=url),
     }  # fmt: skip
     source.write_text(render_erb("base", "apt-source.sources.erb", NODE, variables))
     assert kept(url) is True
@@ -206,11 +199,11 @@ def test_a_key_is_asked_for_once(render_erb: RenderErb, ruby: str, tmp_path: Pat
 
 @pytest.mark.parametrize(("facts", "first"), [({"first_boot": True}, True), ({"baking": False}, False)])
 def test_the_first_boot_of_an_image_is_told_from_any_other_run(
-    ruby: str, facts: dict[str, bool], first: bool
+    ask: Ask, facts: dict[str, bool], first: bool
 ) -> None:
     """Nothing is looked for in archives then, and nothing upgraded."""
     asked = "def node.read(*path) = dig(*path)\nCauseway::Place.first_boot?(node)"
-    assert ask(ruby, "base", asked, node={"causeway": facts}) is first
+    assert ask("base", asked, node={"causeway": facts}) is first
 
 
 def test_hosts(render_erb: RenderErb) -> None:

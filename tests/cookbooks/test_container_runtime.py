@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
-from cookbooks.libraries import ask
+from cookbooks.kitchen import COOKBOOKS, Ask, RenderErb, Tool, run
 
 RELEASES = json.loads((COOKBOOKS.parent / "infra/catalogue/releases.json").read_text())
 SUPPORTED = [minor for minor, each in RELEASES["kubernetes"].items() if each.get("supported")]
@@ -95,10 +94,8 @@ def test_bin_dirs_is_a_word_of_2_1(render_erb: RenderErb) -> None:
     assert cni == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
 
 
-def test_mirrors_are_asked_in_order_and_the_registry_last(tool: Tool, render_erb: RenderErb) -> None:
-    server = ask(
-        tool("ruby", "ruby"), "container_runtime", "Causeway::Containerd.server(name)", name="docker.io"
-    )
+def test_mirrors_are_asked_in_order_and_the_registry_last(ask: Ask, render_erb: RenderErb) -> None:
+    server = ask("container_runtime", "Causeway::Containerd.server(name)", name="docker.io")
     mirrors = ["https://b.example.org", "http://a.example.org:5000"]
     text = render_erb(
         "container_runtime",
@@ -112,10 +109,8 @@ def test_mirrors_are_asked_in_order_and_the_registry_last(tool: Tool, render_erb
     assert all(each["ca"] == "/etc/ssl/mirror.pem" for each in read["host"].values())
 
 
-def test_a_mirror_for_all_names_no_server(tool: Tool, render_erb: RenderErb) -> None:
-    server = ask(
-        tool("ruby", "ruby"), "container_runtime", "Causeway::Containerd.server(name)", name="_default"
-    )
+def test_a_mirror_for_all_names_no_server(ask: Ask, render_erb: RenderErb) -> None:
+    server = ask("container_runtime", "Causeway::Containerd.server(name)", name="_default")
     assert server is None
     text = render_erb(
         "container_runtime",
@@ -134,32 +129,27 @@ def test_a_mirror_for_all_names_no_server(tool: Tool, render_erb: RenderErb) -> 
         ("containerd containerd.io v2.3.6 0123456789ab", "2.3.6", 3),
     ],
 )
-def test_what_containerd_says_of_itself(tool: Tool, printed: str, version: str, config: int) -> None:
-    ruby = tool("ruby", "ruby")
-    read = ask(ruby, "container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed)
+def test_what_containerd_says_of_itself(ask: Ask, printed: str, version: str, config: int) -> None:
+    read = ask("container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed)
     assert read == version
-    assert ask(ruby, "container_runtime", "Causeway::Containerd.config_version(v)", v=version) == config
+    assert ask("container_runtime", "Causeway::Containerd.config_version(v)", v=version) == config
 
 
-def test_the_installed_one_is_understood(tool: Tool) -> None:
+def test_the_installed_one_is_understood(ask: Ask, tool: Tool) -> None:
     printed = run(tool("containerd", "containerd"), "--version")
-    read = ask(
-        tool("ruby", "ruby"), "container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed
-    )
+    read = ask("container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed)
     assert read in printed
 
 
 @pytest.mark.parametrize(("version", "pin"), [("2.1.4", "2.1.4-*"), ("2.1", "2.1.*")])
-def test_a_pin_does_not_take_longer_numbers(tool: Tool, version: str, pin: str) -> None:
+def test_a_pin_does_not_take_longer_numbers(ask: Ask, version: str, pin: str) -> None:
     """2.1 is not 2.10, and 2.1.4 not 2.1.40."""
-    assert ask(tool("ruby", "ruby"), "container_runtime", "Causeway::Containerd.pin(v)", v=version) == pin
+    assert ask("container_runtime", "Causeway::Containerd.pin(v)", v=version) == pin
 
 
 @pytest.mark.parametrize("minor", SUPPORTED)
-def test_each_supported_minor_has_a_pause_image(tool: Tool, minor: str) -> None:
-    image = ask(
-        tool("ruby", "ruby"), "container_runtime", "Causeway::Containerd.sandbox_image(minor)", minor=minor
-    )
+def test_each_supported_minor_has_a_pause_image(ask: Ask, minor: str) -> None:
+    image = ask("container_runtime", "Causeway::Containerd.sandbox_image(minor)", minor=minor)
     assert re.fullmatch(r"registry\.k8s\.io/pause:3\.10\.\d+", image)
 
 
@@ -167,9 +157,8 @@ def test_each_supported_minor_has_a_pause_image(tool: Tool, minor: str) -> None:
     ("version", "minor", "outlived"),
     [("1.7.28", "1.35", False), ("1.7.28", "1.36", True), ("2.0.0", "1.36", False), ("1.6.20", "1.40", True)],
 )
-def test_containerd_1_ends_with_kubernetes_1_35(tool: Tool, version: str, minor: str, outlived: bool) -> None:
+def test_containerd_1_ends_with_kubernetes_1_35(ask: Ask, version: str, minor: str, outlived: bool) -> None:
     answer = ask(
-        tool("ruby", "ruby"),
         "container_runtime",
         "Causeway::Containerd.outlived?(version, minor)",
         version=version,

@@ -11,10 +11,6 @@ COOKBOOKS = Path(__file__).parents[2] / "cookbooks"
 PACKAGES = sorted(COOKBOOKS.glob("*/files/*/__init__.py"))
 
 
-def test_there_are_packages() -> None:
-    assert PACKAGES
-
-
 @pytest.mark.parametrize("init", PACKAGES, ids=lambda init: init.parent.name)
 def test_modules_do_not_import_each_other_in_a_circle(init: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """lint-imports holds this for ``infra`` and the client; these packages are not installed here."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cookbooks.kitchen import RenderErb, Tool, run
-from cookbooks.libraries import ask
+from cookbooks.kitchen import Ask, RenderErb, Tool, run
 
 TEMPLATE = "machine.nft.erb"
 LISTEN = """
@@ -82,7 +81,7 @@ def test_without_a_private_network_it_is_a_table_all_the_same(
     ("wanted", "expected"),
     [([], ["ada", "grace"]), (["researchers"], ["ada"]), (["researchers", "gone", "root"], ["ada"])],
 )
-def test_who_may_log_in_lingers(tool: Tool, wanted: list[str], expected: list[str]) -> None:
+def test_who_may_log_in_lingers(ask: Ask, wanted: list[str], expected: list[str]) -> None:
     people: list[dict[str, Any]] = [{"id": "grace"}, {"id": "ada"}, {"id": "alan", "action": "remove"}]
     groups = [
         {"id": "researchers", "members": ["ada", "alan", "nobody"]},
@@ -90,7 +89,6 @@ def test_who_may_log_in_lingers(tool: Tool, wanted: list[str], expected: list[st
         {"id": "gone", "action": "remove", "members": ["grace"]},
     ]
     found = ask(
-        tool("ruby", "ruby"),
         "base",
         "Causeway::People.who_log_in(wanted, groups, people)",
         wanted=wanted,

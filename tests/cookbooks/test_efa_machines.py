@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cookbooks.kitchen import Tool
-from cookbooks.libraries import ask
+from cookbooks.kitchen import Ask
 
 from infra.catalogue import efa
 
 
-def test_adapters_are_counted_and_nothing_else_of_amazons(tool: Tool, tmp_path: Path) -> None:
+def test_adapters_are_counted_and_nothing_else_of_amazons(ask: Ask, tmp_path: Path) -> None:
     """As /sys has them: ENA (0xec20) and NVMe (0x8061) are Amazon's too, 0x10de is NVIDIA."""
     for number, (vendor, device) in enumerate(
         (
@@ -26,14 +25,13 @@ def test_adapters_are_counted_and_nothing_else_of_amazons(tool: Tool, tmp_path: 
         (folder / "vendor").write_text(f"{vendor}\n")
         (folder / "device").write_text(f"{device}\n")
     (tmp_path / "0000:00:09.0").mkdir()
-    ruby = tool("ruby", "ruby")
-    assert ask(ruby, "kubernetes", "Causeway::Efa.adapters(folder)", folder=str(tmp_path)) == 2
-    assert ask(ruby, "kubernetes", "Causeway::Efa.adapters") == 0
-    assert ask(ruby, "kubernetes", "Causeway::Efa.driven(folder)", folder=str(tmp_path / "none")) == 0
+    assert ask("kubernetes", "Causeway::Efa.adapters(folder)", folder=str(tmp_path)) == 2
+    assert ask("kubernetes", "Causeway::Efa.adapters") == 0
+    assert ask("kubernetes", "Causeway::Efa.driven(folder)", folder=str(tmp_path / "none")) == 0
     pages = tmp_path / "nr_hugepages"
     pages.write_text("4000\n")
-    assert ask(ruby, "kubernetes", "Causeway::Efa.huge_pages(path)", path=str(pages)) == 4000
-    assert ask(ruby, "kubernetes", "Causeway::Efa.huge_pages(path)", path=str(tmp_path / "none")) == 0
+    assert ask("kubernetes", "Causeway::Efa.huge_pages(path)", path=str(pages)) == 4000
+    assert ask("kubernetes", "Causeway::Efa.huge_pages(path)", path=str(tmp_path / "none")) == 0
 
 
 def test_the_attribute_is_the_catalogues_number() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -17,101 +18,80 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
+from cookbooks.kitchen import COOKBOOKS, Ask, RenderErb, Tool, run
+from golden_folders import assert_text
 
 GPU = COOKBOOKS / "gpu"
 SAID = Path(__file__).parents[1] / "gpu"
+MESSAGES = Path(__file__).parents[1] / "messages/gpu_health.txt"
 XIDS = [46, 48, 62, 64, 74, 79, 95]
-
-
-def ruby(tool: Tool, library: str, expression: str) -> Any:
-    """What a Ruby expression over a library of the cookbook gives."""
-    script = f"require 'json'; require '{GPU}/libraries/{library}'; puts JSON.generate([{expression}])"
-    return json.loads(run(tool("ruby", "ruby"), "-e", script))[0]
+T470, O580, U580 = "nvidia-tesla-470", "580-server-open", "nvidia-utils-580-server"
 
 
 # Packages
 
 
 @pytest.mark.parametrize(
-    ("wanted", "packages"),
+    ("asked", "packages"),
     [
         (
-            "branch: 470, open: false, source: 'distribution', platform: 'ubuntu'",
-            ["nvidia-headless-470-server", "nvidia-utils-470-server", "nvidia-modprobe"],
+            "packages(branch: 470, open: false, source: 'distribution', platform: 'ubuntu')",
+            "nvidia-headless-470-server nvidia-utils-470-server nvidia-modprobe",
         ),
         (
-            "branch: 580, open: true, source: 'distribution', platform: 'ubuntu'",
-            ["nvidia-headless-580-server-open", "nvidia-utils-580-server", "nvidia-modprobe"],
+            "packages(branch: 580, open: true, source: 'distribution', platform: 'ubuntu')",
+            "nvidia-headless-580-server-open nvidia-utils-580-server nvidia-modprobe",
         ),
         (
-            "branch: 590, open: true, source: 'nvidia', platform: 'ubuntu'",
-            ["nvidia-dkms-open", "libnvidia-compute", "nvidia-persistenced", "nvidia-modprobe"],
+            "packages(branch: 590, open: true, source: 'nvidia', platform: 'ubuntu')",
+            "nvidia-dkms-open libnvidia-compute nvidia-persistenced nvidia-modprobe",
         ),
         (
-            "branch: 470, open: false, source: 'distribution', platform: 'debian'",
-            [
-                "nvidia-tesla-470-kernel-dkms",
-                "libnvidia-tesla-470-cuda1",
-                "nvidia-tesla-470-smi",
-                "nvidia-persistenced",
-                "nvidia-modprobe",
-            ],
+            "packages(branch: 470, open: false, source: 'distribution', platform: 'debian')",
+            f"{T470}-kernel-dkms lib{T470}-cuda1 {T470}-smi nvidia-persistenced nvidia-modprobe",
         ),
+        (
+            "signed(branch: 580, open: true, images: %w(linux-image-6.8.0-48-generic linux-image-generic))",
+            f"linux-modules-nvidia-{O580}-generic nvidia-headless-no-dkms-{O580} {U580} nvidia-modprobe",
+        ),
+        # Headers follow the images of kernels; without a meta package, the running kernel.
+        (
+            "headers(%w(linux-image-6.8.0-4-aws linux-image-generic-hwe-22.04 linux-image-aws), '6.8.0-4')",
+            "linux-headers-aws linux-headers-generic-hwe-22.04",
+        ),
+        ("headers(['linux-image-6.1.0-9-amd64'], '6.1.0-9-amd64')", "linux-headers-6.1.0-9-amd64"),
+        # The toolkit is one that the release has.
+        ("toolkit('12.8', 'noble')", "cuda-toolkit-12-8"),
+        ("toolkit('11.4', 'jammy')", "cuda-toolkit-11-7"),
     ],
 )
-def test_packages_of_a_branch(tool: Tool, wanted: str, packages: list[str]) -> None:
-    assert ruby(tool, "driver.rb", f"Causeway::Driver.packages({wanted})") == packages
+def test_packages(ask: Ask, asked: str, packages: str) -> None:
+    assert ask("gpu/driver", f"[Causeway::Driver.{asked}].flatten") == packages.split()
 
 
 @pytest.mark.parametrize(
-    ("card", "said"),
+    ("asked", "facts"),
     [
-        ("branch: 580, family: 'pascal', open: false", None),
-        ("branch: 580, family: 'hopper', open: true", None),
-        ("branch: 580, family: 'pascal', open: true", "do not drive pascal"),
-        ("branch: 580, family: 'blackwell', open: false", "need the open kernel modules"),
-        ("branch: 470, family: nil, open: true", "begin with branch 515"),
-        ("branch: nil, family: nil, open: false", "is not set"),
+        ("objection(branch: 580, family: 'pascal', open: false)", None),
+        ("objection(branch: 580, family: 'hopper', open: true)", None),
+        ("objection(branch: 580, family: 'pascal', open: true)", ["pascal"]),
+        ("objection(branch: 580, family: 'blackwell', open: false)", ["blackwell"]),
+        ("objection(branch: 470, family: nil, open: true)", ["470", "515"]),
+        ("objection(branch: nil, family: nil, open: false)", ["node['gpu']['driver']"]),
+        ("toolkit('11.4', 'noble')", ["11.4", "noble", "12.5"]),
     ],
 )
-def test_what_can_not_work_is_refused(tool: Tool, card: str, said: str | None) -> None:
-    objection = ruby(tool, "driver.rb", f"Causeway::Driver.objection({card})")
-    assert objection is None if said is None else said in objection
-
-
-def test_headers_follow_the_kernels_that_are_installed(tool: Tool) -> None:
-    images = "['linux-image-6.8.0-48-generic', 'linux-image-generic-hwe-22.04', 'linux-image-aws']"
-    found = ruby(tool, "driver.rb", f"Causeway::Driver.headers({images}, '6.8.0-48-generic')")
-    assert found == ["linux-headers-aws", "linux-headers-generic-hwe-22.04"]
-    alone = ruby(
-        tool, "driver.rb", "Causeway::Driver.headers(['linux-image-6.1.0-9-amd64'], '6.1.0-9-amd64')"
-    )
-    assert alone == ["linux-headers-6.1.0-9-amd64"], "without a meta package, those of the running kernel"
-
-
-def test_signed_modules_follow_the_kernels_too(tool: Tool) -> None:
-    wanted = "branch: 580, open: true, images: ['linux-image-6.8.0-48-generic', 'linux-image-generic']"
-    assert ruby(tool, "driver.rb", f"Causeway::Driver.signed({wanted})") == [
-        "linux-modules-nvidia-580-server-open-generic",
-        "nvidia-headless-no-dkms-580-server-open",
-        "nvidia-utils-580-server",
-        "nvidia-modprobe",
-    ]
-
-
-def test_the_toolkit_is_one_that_the_release_has(tool: Tool) -> None:
-    assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('12.8', 'noble')") == "cuda-toolkit-12-8"
-    assert ruby(tool, "driver.rb", "Causeway::Driver.toolkit('11.4', 'jammy')") == "cuda-toolkit-11-7"
-    refused = "begin; Causeway::Driver.toolkit('11.4', 'noble'); rescue ArgumentError => e; e.message; end"
-    assert "begins with 12.5" in ruby(tool, "driver.rb", f"({refused})")
+def test_what_can_not_work_is_refused(ask: Ask, asked: str, facts: list[str] | None) -> None:
+    refusal = ask("gpu/driver", f"Causeway::Driver.{asked}")
+    text = refusal["raised"] if isinstance(refusal, dict) else refusal
+    assert text is None if facts is None else all(fact in text for fact in facts)
 
 
 def test_the_persistence_daemon_s_unit_is_one(render_erb: RenderErb, tool: Tool, tmp_path: Path) -> None:
     unit = tmp_path / "nvidia-persistenced.service"
     unit.write_text(render_erb("gpu", unit.name + ".erb", variables={"user": "root"}))
-    told = run(tool("systemd-analyze", "systemd"), "verify", "--man=no", unit, ok=_has(unit, "ExecStart"))
-    assert "Unknown" not in told
+    output = run(tool("systemd-analyze", "systemd"), "verify", "--man=no", unit, ok=_has(unit, "ExecStart"))
+    assert "Unknown" not in output
     assert "--persistence-mode" in unit.read_text()
 
 
@@ -145,9 +125,7 @@ class Machine:
                 (device / "vendor").write_text("0x10de\n")
                 (device / "class").write_text("0x030200\n")
             elif device.exists():
-                for each in device.iterdir():
-                    each.unlink()
-                device.rmdir()
+                shutil.rmtree(device)
         other = self.root / "pci" / "0000:00:01.0"
         other.mkdir(parents=True, exist_ok=True)
         (other / "vendor").write_text("0x8086\n")
@@ -175,8 +153,8 @@ class Machine:
         return self.report()
 
     def report(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self.root / "report.json").read_text())
-        return told
+        report: dict[str, Any] = json.loads((self.root / "report.json").read_text())
+        return report
 
     def run(self, command: str = "check", **settings: Any) -> subprocess.CompletedProcess[str]:
         file = self.root / "settings.json"
@@ -266,8 +244,8 @@ class Node:
         self.write(node)
 
     def why(self) -> str | None:
-        said: str | None = self.read()["metadata"]["annotations"].get("causeway/gpu-health")
-        return said
+        reason: str | None = self.read()["metadata"]["annotations"].get("causeway/gpu-health")
+        return reason
 
     def condition(self) -> str:
         status: str = self.read()["status"]["conditions"][0]["status"]
@@ -328,33 +306,24 @@ def _gpu(number: int, faults: Mapping[str, str]) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
+    return healthy_machine(tmp_path)
+
+
+def healthy_machine(root: Path) -> Machine:
     """Two cards, both well; no Kubernetes."""
-    (tmp_path / "boot").write_text("first\n")
-    made = Machine(
-        tmp_path,
-        {
-            "count": 2,
-            "xids": XIDS,
-            "bad_after": 3,
-            "good_after": 3,
-            "timeout": 20,
-            "nvidia_smi": str(tmp_path / "nvidia-smi"),
-            "journalctl": str(tmp_path / "journalctl"),
-            "kubectl": str(tmp_path / "kubectl"),
-            "kubeconfig": str(tmp_path / "kubelet.conf"),
-            "report": str(tmp_path / "report.json"),
-            "state": str(tmp_path / "state.json"),
-            "pci": str(tmp_path / "pci"),
-            "boot": str(tmp_path / "boot"),
-        },
-    )
-    made.cards({}, {})
-    made.logs()
-    return made
-
-
-def reasons(report: Mapping[str, Any], card: int) -> str:
-    return "; ".join(report["gpus"][card]["reasons"])
+    (root / "boot").write_text("first\n")
+    files = {
+        "nvidia_smi": "nvidia-smi",
+        "kubeconfig": "kubelet.conf",
+        "report": "report.json",
+        "state": "state.json",
+    }
+    files |= {name: name for name in ("journalctl", "kubectl", "pci", "boot")}
+    settings = {"count": 2, "xids": XIDS, "bad_after": 3, "good_after": 3, "timeout": 20}
+    machine = Machine(root, {**settings, **{name: str(root / file) for name, file in files.items()}})
+    machine.cards({}, {})
+    machine.logs()
+    return machine
 
 
 def test_healthy(machine: Machine) -> None:
@@ -367,38 +336,127 @@ def test_healthy(machine: Machine) -> None:
     ]
 
 
-def test_one_card_missing(machine: Machine) -> None:
+LASTING, PASSING, NOTE = [False] * 3, [True, True, False], [True] * 3
+"""The verdict on the machine in three checks: sick at once, when the fault stays, or never."""
+
+
+def reported(**fault: str) -> Callable[[Machine], None]:
+    """`nvidia-smi` says so of the second card."""
+    return lambda machine: machine.cards({}, fault)
+
+
+def lacks_a_card(machine: Machine) -> None:
     machine.cards({})
-    report = machine.check()
-    assert report["healthy"] is False
-    assert [card["healthy"] for card in report["gpus"]] == [True, False]
-    assert reasons(report, 1) == "the card is not on the bus: 1 of 2 answer"
+
+
+def driver_lacks_a_card(machine: Machine) -> None:
+    machine.says("nvidia-smi", xml({}))
+
+
+def logs_xids(machine: Machine) -> None:
+    """31 is a program's fault."""
+    machine.logs(
+        "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3, MMU Fault",
+        "NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    )
+
+
+def loses_a_card_with_an_xid(machine: Machine) -> None:
+    machine.bus(1)
+    machine.says("nvidia-smi", xml({}))
+    machine.logs("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.")
+
+
+def hangs(machine: Machine) -> None:
+    machine.settings["timeout"] = 0.2
+    machine.program("nvidia-smi", "exec sleep 1000")
+
+
+def answers_for_one_card_alone(machine: Machine) -> None:
+    (machine.root / "one.xml").write_text(xml({}))
+    lost = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
+    one = f"cat {machine.root}/one.xml"
+    machine.program("nvidia-smi", f'case "$*" in *--id\\ 0000:01*) {one};; *) echo "{lost}"; exit 15;; esac')
+
+
+def has_no_driver(machine: Machine) -> None:
+    (machine.root / "nvidia-smi").unlink()
+
+
+def has_branch_470(machine: Machine) -> None:
+    """A K80: double-bit errors by place, `pending_blacklist`, throttle reasons."""
+    machine.settings["count"] = 1
+    machine.bus(1)
+    machine.says(
+        "nvidia-smi",
+        """<nvidia_smi_log><gpu id="00000000:01:00.0"><product_name>Tesla K80</product_name><uuid>GPU-0</uuid>
+        <ecc_errors><volatile><double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile>
+        </ecc_errors><retired_pages><pending_blacklist>Yes</pending_blacklist></retired_pages>
+        <clocks_throttle_reasons><clocks_throttle_reason_hw_thermal_slowdown>Active
+        </clocks_throttle_reason_hw_thermal_slowdown></clocks_throttle_reasons></gpu></nvidia_smi_log>""",
+    )
+
+
+ONE_OF_TWO = [True, False]
+FAULTS: dict[str, tuple[Callable[[Machine], None], list[bool], list[bool]]] = {
+    "a card is missing": (lacks_a_card, ONE_OF_TWO, LASTING),
+    "the driver does not have a card": (driver_lacks_a_card, ONE_OF_TWO, LASTING),
+    "Xids": (logs_xids, ONE_OF_TWO, LASTING),
+    "an Xid of a card that is gone": (loses_a_card_with_an_xid, ONE_OF_TWO, LASTING),
+    "remapped row pending": (reported(remapped_row_pending="Yes"), ONE_OF_TWO, LASTING),
+    "remapped row failure": (reported(remapped_row_failure="Yes"), ONE_OF_TWO, LASTING),
+    "pending retirement": (reported(pending_retirement="Yes"), ONE_OF_TWO, LASTING),
+    "uncorrectable errors": (reported(dram_uncorrectable="2"), ONE_OF_TWO, LASTING),
+    "recovery action": (reported(gpu_recovery_action="GPU Reset"), ONE_OF_TWO, LASTING),
+    "a lost card": (reported(persistence_mode="[GPU is lost]"), ONE_OF_TWO, LASTING),
+    "heat": (reported(hw_thermal_slowdown="Active"), ONE_OF_TWO, PASSING),
+    "the power brake": (reported(hw_power_brake_slowdown="Active"), ONE_OF_TWO, PASSING),
+    "persistence mode": (reported(persistence_mode="Disabled"), [True, True], NOTE),
+    "nvidia-smi hangs": (hangs, [False, False], PASSING),
+    "nvidia-smi answers for one card alone": (answers_for_one_card_alone, ONE_OF_TWO, PASSING),
+    "no driver": (has_no_driver, [False, False], PASSING),
+    "branch 470": (has_branch_470, [False], LASTING),
+}
+"""What happens to a machine, which of its cards are healthy then, and the verdicts."""
+
+
+def test_faults(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    seen, lines = {}, []
+    for name, (begin, _, _) in FAULTS.items():
+        root = tmp_path / name.replace(" ", "-")
+        root.mkdir()
+        machine = healthy_machine(root)
+        begin(machine)
+        reports = [machine.check() for _ in range(3)]
+        cards = reports[0]["gpus"]
+        seen[name] = [card["healthy"] for card in cards], [report["healthy"] for report in reports]
+        reasons = [f"card {card['index']}: {reason}" for card in cards for reason in card["reasons"]]
+        lines += [
+            f"{name}:",
+            *(f"  {each}".replace(f"{root}/", "") for each in [*reports[0]["reasons"], *reasons]),
+        ]
+    assert seen == {name: (cards, verdicts) for name, (_, cards, verdicts) in FAULTS.items()}
+    assert_text(MESSAGES, "\n".join(lines) + "\n", rewrite=request.config.getoption("--update-golden"))
 
 
 @pytest.mark.parametrize("said", sorted(SAID.glob("*.json")), ids=lambda path: path.stem)
 def test_what_real_drivers_say_is_read(machine: Machine, said: Path) -> None:
     """As ``benchmarks/gpu_check.py`` kept it on machines with these cards."""
     text = json.loads(said.read_text())["-q -x"]
-    place = re.search(r'<gpu id="0000(\S+)">', text)
-    assert place is not None
+    bus_id = re.search(r'<gpu id="0000(\S+)">', text)
+    assert bus_id is not None
     machine.bus(1)
-    (machine.root / "pci/0000:01:00.0").rename(machine.root / "pci" / place[1].lower())
+    (machine.root / "pci/0000:01:00.0").rename(machine.root / "pci" / bus_id[1].lower())
     machine.says("nvidia-smi", text)
     report = machine.check(count=1)
     assert report["healthy"] is True
-    ((name, healthy, reasons_),) = (
-        (each["name"], each["healthy"], each["reasons"]) for each in report["gpus"]
-    )
-    assert (name.lower().replace(" ", "-"), healthy, reasons_) == (said.stem, True, [])
+    (card,) = report["gpus"]
+    assert card["name"].lower().replace(" ", "-") == said.stem
+    assert (card["healthy"], card["reasons"]) == (True, [])
     # The same card, with what it says of the worst day.
     broken = text.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<")
     machine.says("nvidia-smi", broken)
     assert machine.check(count=1)["gpus"][0]["healthy"] is (broken == text)
-
-
-def test_a_card_on_the_bus_that_the_driver_does_not_have(machine: Machine) -> None:
-    machine.says("nvidia-smi", xml({}))
-    assert "0000:02:00.0 does not answer" in reasons(machine.check(), 1)
 
 
 def test_without_a_count_a_card_may_not_get_lost(machine: Machine) -> None:
@@ -409,69 +467,6 @@ def test_without_a_count_a_card_may_not_get_lost(machine: Machine) -> None:
     machine.run(count=None)
     assert machine.check(count=None)["gpus"][0]["healthy"] is True
     assert len(machine.report()["gpus"]) == 1
-
-
-def test_xid_79(machine: Machine) -> None:
-    machine.logs(
-        "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3, MMU Fault",
-        "NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-    )
-    report = machine.check()
-    assert report["healthy"] is False
-    assert report["gpus"][0]["reasons"] == [], "Xid 31 is a program's fault"
-    assert reasons(report, 1) == "Xid 79: GPU has fallen off the bus"
-
-
-def test_xid_of_a_card_that_is_gone(machine: Machine) -> None:
-    machine.bus(1)
-    machine.says("nvidia-smi", xml({}))
-    machine.logs("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.")
-    assert machine.check()["reasons"] == ["Xid 79: GPU has fallen off the bus"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ({"remapped_row_pending": "Yes"}, "a row waits to be remapped: reset the card"),
-        ({"remapped_row_failure": "Yes"}, "a row could not be remapped: replace the card"),
-        ({"pending_retirement": "Yes"}, "a page waits to be retired: reset the card"),
-        ({"dram_uncorrectable": "2"}, "2 uncorrectable ECC errors since the driver was loaded"),
-        ({"gpu_recovery_action": "GPU Reset"}, "needs: GPU Reset"),
-        ({"persistence_mode": "[GPU is lost]"}, "does not answer: gpu is lost"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
-)
-def test_lasting_faults_count_at_once(machine: Machine, fault: dict[str, str], said: str) -> None:
-    machine.cards({}, fault)
-    report = machine.check()
-    assert report["healthy"] is False
-    assert report["gpus"][0]["healthy"] is True
-    assert reasons(report, 1) == said
-
-
-@pytest.mark.parametrize("fault", ["hw_thermal_slowdown", "hw_power_brake_slowdown"])
-def test_passing_faults_count_when_they_stay(machine: Machine, fault: str) -> None:
-    machine.cards({}, {fault: "Active"})
-    assert [machine.check()["healthy"] for _ in range(3)] == [True, True, False]
-    assert machine.report()["gpus"][1]["healthy"] is False
-
-
-def test_persistence_mode_is_only_noted(machine: Machine) -> None:
-    machine.cards({}, {"persistence_mode": "Disabled"})
-    reports = [machine.check() for _ in range(4)]
-    assert {report["healthy"] for report in reports} == {True}
-    assert reports[0]["gpus"][1] | {"name": ""} == {
-        "index": 1, "name": "", "uuid": "GPU-1", "healthy": True, "reasons": ["persistence mode is off"],
-    }  # fmt: skip
-
-
-def test_nvidia_smi_hangs(machine: Machine) -> None:
-    machine.program("nvidia-smi", "exec sleep 1000")
-    reports = [machine.check(timeout=0.2) for _ in range(3)]
-    assert [report["healthy"] for report in reports] == [True, True, False]
-    assert reports[0]["reasons"] == ["nvidia-smi does not answer within 0 s"]
-    assert [card["healthy"] for card in reports[0]["gpus"]] == [False, False]
-    assert "0000:01:00.0 does not answer" in reasons(reports[0], 0)
 
 
 def test_what_can_not_be_ended_is_not_started_again(machine: Machine) -> None:
@@ -485,48 +480,12 @@ def test_what_can_not_be_ended_is_not_started_again(machine: Machine) -> None:
         machine.program("nvidia-smi", f"touch {machine.root}/asked")
         report = machine.check()
         assert report["healthy"] is False
-        assert report["reasons"] == ["nvidia-smi hangs within the driver: reboot"]
         assert not (machine.root / "asked").exists()
     finally:
         left.kill()
         left.wait()
     machine.cards({}, {})
     assert machine.check()["reasons"] == []
-
-
-def test_one_lost_card_does_not_hide_the_others(machine: Machine) -> None:
-    lost = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
-    (machine.root / "one.xml").write_text(xml({}))
-    machine.program(
-        "nvidia-smi",
-        f'case "$*" in *--id\\ 0000:01*) cat {machine.root}/one.xml;; *) echo "{lost}"; exit 15;; esac',
-    )
-    report = machine.check()
-    assert [card["healthy"] for card in report["gpus"]] == [True, False]
-    assert lost in report["reasons"][0]
-    assert "0000:02:00.0 does not answer" in reasons(report, 1)
-
-
-def test_no_driver_at_all(machine: Machine) -> None:
-    (machine.root / "nvidia-smi").unlink()
-    reports = [machine.check() for _ in range(3)]
-    assert [report["healthy"] for report in reports] == [True, True, False]
-    assert "No such file" in reports[0]["reasons"][0]
-
-
-def test_old_drivers_answer_in_their_own_way(machine: Machine) -> None:
-    """Branch 470, a K80: double-bit errors by place, `pending_blacklist`, throttle reasons."""
-    machine.bus(1)
-    machine.says(
-        "nvidia-smi",
-        """<nvidia_smi_log><gpu id="00000000:01:00.0"><product_name>Tesla K80</product_name><uuid>GPU-0</uuid>
-        <ecc_errors><volatile><double_bit><device_memory>1</device_memory><total>1</total></double_bit></volatile>
-        </ecc_errors><retired_pages><pending_blacklist>Yes</pending_blacklist></retired_pages>
-        <clocks_throttle_reasons><clocks_throttle_reason_hw_thermal_slowdown>Active
-        </clocks_throttle_reason_hw_thermal_slowdown></clocks_throttle_reasons></gpu></nvidia_smi_log>""",
-    )
-    said = machine.check(count=1)["gpus"][0]["reasons"]
-    assert [text.split(" ")[0] for text in said] == ["1", "a", "slowed"]
 
 
 # What the cluster is told
@@ -540,14 +499,10 @@ def test_a_sick_node_is_cordoned_and_comes_back(machine: Machine) -> None:
     machine.cards({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert node.cordoned()
-    assert node.why() == "card 1: a row waits to be remapped: reset the card"
+    assert (node.why() or "").startswith("card 1: ")
     assert node.condition() == "False"
     machine.cards({}, {})
-    seen = []
-    for _ in range(3):
-        machine.check()
-        seen.append(node.cordoned())
-    assert seen == [True, True, False]
+    assert checks_until_well(machine, node) == 3
     assert node.why() is None
     assert node.condition() == "True"
     assert node.read()["metadata"]["annotations"] == {"else": "1"}
@@ -623,7 +578,7 @@ def test_where_the_cluster_taints_a_sick_node_leaves_word_and_is_not_cordoned(ma
     assert word.read_text() == "# +no-label\ncauseway.dev/gpu-sick=true\n"
     assert not node.cordoned()
     assert node.condition() == "False"
-    assert [path.name for path in word.parent.iterdir()] == [word.name], "and no half of a file"
+    assert [path.name for path in word.parent.iterdir()] == [word.name]
     assert checks_are(machine, 2, word.exists)
     machine.check()
     assert not word.exists()
@@ -645,10 +600,8 @@ def test_a_cluster_out_of_reach_is_told_later(machine: Machine) -> None:
     node = machine.kubernetes()
     machine.cards({}, {"remapped_row_pending": "Yes"})
     (machine.root / "unreachable").touch()
-    ran = machine.run()
-    assert ran.returncode == 1
-    assert "the cluster could not be told: the server could not be reached" in ran.stderr
-    assert machine.report()["healthy"] is False, "written down all the same"
+    assert machine.run().returncode == 1
+    assert machine.report()["healthy"] is False
     (machine.root / "unreachable").unlink()
     assert machine.run().returncode == 0
     assert node.cordoned()
@@ -661,7 +614,7 @@ def test_a_verdict_outlives_a_reboot(machine: Machine) -> None:
     (machine.root / "boot").write_text("second\n")
     machine.logs()
     machine.check()
-    assert node.cordoned(), "it has to prove itself first"
+    assert node.cordoned()
     assert checks_until_well(machine, node) == 2
 
 
@@ -681,7 +634,7 @@ def test_a_state_that_can_not_be_read_is_begun_anew(machine: Machine) -> None:
     (machine.root / "state.json").write_text("{")
     machine.cards({}, {})
     assert machine.run().returncode == 0
-    assert not node.cordoned(), "who cordoned it is written on the node"
+    assert not node.cordoned()
 
 
 def test_a_misspelled_setting_is_an_error(machine: Machine) -> None:
@@ -690,7 +643,7 @@ def test_a_misspelled_setting_is_an_error(machine: Machine) -> None:
     assert "cont" in ran.stderr
 
 
-def test_chef_writes_the_settings_that_the_check_knows(machine: Machine, tool: Tool) -> None:
+def test_chef_writes_the_settings_that_the_check_knows(machine: Machine, ask: Ask) -> None:
     given = {
         "gpu": {
             "count": 2,
@@ -702,12 +655,8 @@ def test_chef_writes_the_settings_that_the_check_knows(machine: Machine, tool: T
         },
         "causeway": {"name": "titan-01"},
     }  # fmt: skip
-    node = (
-        "Class.new(Hash) { def read(*path) = dig(*path) }.new.merge!(JSON.parse(%q("
-        + json.dumps(given)
-        + ")))"
-    )
-    written = ruby(tool, "health_settings.rb", f"Causeway::HealthSettings.of({node})")
+    node = "Class.new(Hash) { def read(*path) = dig(*path) }.new.merge!(given)"
+    written = ask("gpu/health_settings", f"Causeway::HealthSettings.of({node})", **given)
     assert written["node"] == "titan-01"
     machine.settings.update(written | {"node": None})
     assert machine.check()["healthy"] is True

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cookbooks.kitchen import COOKBOOKS, Tool, run
+from cookbooks.kitchen import COOKBOOKS, Ask
 
 GPU = COOKBOOKS / "gpu"
 
@@ -139,29 +139,32 @@ def box(tmp_path: Path) -> Box:
     return Box(tmp_path)
 
 
-def test_cards_are_split_once(box: Box) -> None:
-    box.cards({}, {})
-    assert box.run("check", "1g.5gb").returncode == 1
-    assert box.run("apply", "1g.5gb").returncode == 0
-    assert box.has() == [["1g.5gb"] * 7] * 2
-    assert box.run("check", "1g.5gb").returncode == 0
-    assert box.run("apply", "1g.5gb").returncode == 0
+SPLIT = {"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7}
+SMALL, LARGE, WHOLE = ["1g.5gb"] * 7, ["3g.20gb"] * 2, list[str]()
+
+
+@pytest.mark.parametrize(
+    ("cards", "size", "expected"),
+    [
+        ([{}, {}], "1g.5gb", [SMALL, SMALL]),
+        ([SPLIT], "3g.20gb", [LARGE]),
+        ([SPLIT, {}], "off", [WHOLE, WHOLE]),
+        ([{"resets": "yes"}], "1g.5gb", [SMALL]),
+    ],
+    ids=["split", "split otherwise", "made whole", "reset for the mode"],
+)
+def test_cards_are_changed_once(
+    box: Box, cards: list[dict[str, Any]], size: str, expected: list[list[str]]
+) -> None:
+    box.cards(*cards)
+    change = ["off"] if size == "off" else ["apply", size]
+    assert box.run("check", size).returncode == 1
+    assert box.run(*change).returncode == 0
+    assert box.has() == expected
+    assert not box.reboot.exists()
+    assert box.run("check", size).returncode == 0
+    assert box.run(*change).returncode == 0
     assert not box.changed()
-
-
-def test_another_size_takes_the_place_of_the_first(box: Box) -> None:
-    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7})
-    assert box.run("check", "3g.20gb").returncode == 1
-    assert box.run("apply", "3g.20gb").returncode == 0
-    assert box.has() == [["3g.20gb"] * 2]
-
-
-def test_cards_are_made_whole(box: Box) -> None:
-    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7}, {})
-    assert box.run("check", "off").returncode == 1
-    assert box.run("off").returncode == 0
-    assert box.has() == [[], []]
-    assert box.run("check", "off").returncode == 0
 
 
 def test_cards_without_the_mode_are_whole(box: Box) -> None:
@@ -171,45 +174,32 @@ def test_cards_without_the_mode_are_whole(box: Box) -> None:
     assert not box.changed()
 
 
-def test_who_uses_an_instance_keeps_it(box: Box) -> None:
-    box.cards({"now": "Enabled", "then": "Enabled", "has": ["1g.5gb"] * 7, "used": True})
-    ran = box.run("apply", "3g.20gb")
-    assert ran.returncode == 1
-    assert "In use by another client" in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert box.has() == [["1g.5gb"] * 7]
+@pytest.mark.parametrize(
+    ("card", "size", "facts", "reboot"),
+    [
+        ({**SPLIT, "used": True}, "3g.20gb", "In use", False),
+        ({"resets": "never"}, "1g.5gb", "reboot", True),
+        ({}, "1g.10gb", "1g.10gb", False),
+    ],
+    ids=["used", "needs a reboot", "a size that it does not have"],
+)
+def test_a_card_that_can_not_be_split_stays_as_it_is(
+    box: Box, card: dict[str, Any], size: str, facts: str, reboot: bool
+) -> None:
+    box.cards(card)
+    done = box.run("apply", size)
+    assert done.returncode == 1
+    assert facts in done.stderr
+    assert "Traceback" not in done.stderr
+    assert box.reboot.exists() == reboot
+    assert box.has() == [card.get("has", [])]
 
 
-def test_a_card_is_reset_for_the_mode(box: Box) -> None:
-    box.cards({"resets": "yes"})
-    assert box.run("apply", "1g.5gb").returncode == 0
-    assert "--gpu-reset -i 0" in box.log.read_text()
-    assert not box.reboot.exists()
-
-
-def test_a_card_that_can_not_be_reset_wants_a_reboot(box: Box) -> None:
-    box.cards({"resets": "never"})
-    ran = box.run("apply", "1g.5gb")
-    assert ran.returncode == 1
-    assert "after a reboot the card has the mode" in ran.stderr
-    assert box.reboot.exists()
-    assert box.has() == [[]]
-
-
-def test_a_size_that_the_card_does_not_have(box: Box) -> None:
-    box.cards({})
-    ran = box.run("apply", "1g.10gb")
-    assert ran.returncode == 1
-    assert "card 0 is not split into 1g.10gb" in ran.stderr
-
-
-def test_what_a_sick_machine_leaves_is_what_the_cluster_looks_for(tool: Tool) -> None:
+def test_what_a_sick_machine_leaves_is_what_the_cluster_looks_for(ask: Ask) -> None:
     """The feature's name stands in the rule, the folder in the agent's and in the check's own settings."""
     from infra.catalogue.labels import GPU_SICK
     from infra.render.kubernetes import gpu
 
-    script = f"require '{GPU}/libraries/health_settings'; puts Causeway::HealthSettings::FEATURES"
-    folder = run(tool("ruby", "ruby"), "-e", script).strip()
-    assert str(Path(folder).parent) == gpu.FEATURES
-    said = (GPU / "files" / "gpu_health" / "features.py").read_text()
-    assert f'FEATURE = "{GPU_SICK}"' in said
+    file = Path(ask("gpu/health_settings", "Causeway::HealthSettings::FEATURES"))
+    assert str(file.parent) == gpu.FEATURES
+    assert f'FEATURE = "{GPU_SICK}"' in (GPU / "files/gpu_health/features.py").read_text()

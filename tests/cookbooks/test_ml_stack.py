@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cookbooks.kitchen import COOKBOOKS, RenderErb, Tool, run
+from cookbooks.kitchen import Ask, RenderErb, Tool, run
 from packaging.requirements import Requirement
 
 from infra import catalogue
 from infra.catalogue.gpus import ARCHITECTURES
 
-STACK = COOKBOOKS / "ml_stack"
 PINS = {
     "numpy": "2.5.5",
     "tensorflow": "2.21.0",
@@ -31,34 +29,19 @@ PINS = {
 }
 
 
-def ruby(tool: Tool, library: str, expression: str, **given: Any) -> Any:
-    """What a Ruby expression over a library gives; ``given`` is at hand as ``given['name']``."""
-    script = (
-        f"require 'json'; require '{STACK}/libraries/{library}'; given = JSON.parse($stdin.read); "
-        f"begin; puts JSON.generate([{expression}]); rescue ArgumentError => e; "
-        "puts JSON.generate([{'refused' => e.message}]); end"
-    )
-    return json.loads(run(tool("ruby", "ruby"), "-e", script, stdin=json.dumps(given)))[0]
-
-
 def requirements(
-    tool: Tool, driver: int | None, family: str | None, pins: Mapping[str, str] = PINS
+    ask: Ask, driver: int | None, family: str | None, pins: Mapping[str, str] = PINS
 ) -> dict[str, Requirement]:
     """Name → what pip is asked for on a machine."""
-    lines = ruby(
-        tool,
-        "wheels.rb",
-        "(versions = Causeway::Wheels.versions(given['pins'], given['family']); "
-        "family = given['family']; "
-        "build = Causeway::Wheels.build(driver: given['driver'], family: family, torch: versions['torch']); "
-        "Causeway::Wheels.requirements(given['packages'], versions, build: build, family: family))",
-        pins=dict(pins),
-        packages={name: name for name in pins},
-        driver=driver,
-        family=family,
-    )
+    lines = ask(
+        "ml_stack/wheels",
+        "versions = Causeway::Wheels.versions(pins, family)\n"
+        "build = Causeway::Wheels.build(driver: driver, family: family, torch: versions['torch'])\n"
+        "Causeway::Wheels.requirements(packages, versions, build: build, family: family)",
+        pins=dict(pins), packages={name: name for name in pins}, driver=driver, family=family,
+    )  # fmt: skip
     assert isinstance(lines, list), lines
-    return {(found := Requirement(line)).name: found for line in lines}
+    return {requirement.name: requirement for requirement in map(Requirement, lines)}
 
 
 @pytest.mark.parametrize(
@@ -75,16 +58,16 @@ def requirements(
     ],
 )
 def test_wheels_fit_cards(
-    tool: Tool, driver: int | None, family: str | None, torch: str, cuda_for_tensorflow: bool
+    ask: Ask, driver: int | None, family: str | None, torch: str, cuda_for_tensorflow: bool
 ) -> None:
-    asked = requirements(tool, driver, family)
+    asked = requirements(ask, driver, family)
     assert str(asked["torch"].specifier) == f"=={torch}"
     assert str(asked["torchvision"].specifier).endswith("+" + torch.split("+")[1])
     assert asked["tensorflow"].extras == ({"and-cuda"} if cuda_for_tensorflow else set())
 
 
-def test_kepler_gets_what_goes_together(tool: Tool) -> None:
-    asked = {name: str(each.specifier) for name, each in requirements(tool, 470, "kepler").items()}
+def test_kepler_gets_what_goes_together(ask: Ask) -> None:
+    asked = {name: str(each.specifier) for name, each in requirements(ask, 470, "kepler").items()}
     assert asked == {
         "numpy": "==1.26.4",
         "tensorflow": "==2.21.0",
@@ -95,57 +78,48 @@ def test_kepler_gets_what_goes_together(tool: Tool) -> None:
     }
 
 
-def test_a_pin_older_than_the_newest_is_kept(tool: Tool) -> None:
-    asked = requirements(tool, 470, "kepler", PINS | {"torch": "2.0.1", "torchvision": "0.15.2"})
-    assert str(asked["torch"].specifier) == "==2.0.1+cu118"
-
-
-def test_after_cuda_12_6(tool: Tool) -> None:
-    """PyTorch 2.15 has no cu126: old cards stay with 2.14, newer ones need driver 580."""
-    pins = PINS | {"torch": "2.15.0", "torchvision": "0.30.0"}
-    assert str(requirements(tool, 580, "pascal", pins)["torch"].specifier) == "==2.14.1+cu126"
-    assert str(requirements(tool, 580, "ampere", pins)["torch"].specifier) == "==2.15.0+cu130"
+@pytest.mark.parametrize(
+    ("driver", "family", "pin", "torch"),
+    [
+        (470, "kepler", "2.0.1", "2.0.1+cu118"),  # older than the newest that there is for it
+        # PyTorch 2.15 has no cu126: old cards stay with 2.14, newer ones need driver 580.
+        (580, "pascal", "2.15.0", "2.14.1+cu126"),
+        (580, "ampere", "2.15.0", "2.15.0+cu130"),
+    ],
+)
+def test_a_pin_is_kept_where_cards_can(ask: Ask, driver: int, family: str, pin: str, torch: str) -> None:
+    asked = requirements(ask, driver, family, PINS | {"torch": pin})
+    assert str(asked["torch"].specifier) == f"=={torch}"
 
 
 @pytest.mark.parametrize(("driver", "family"), [(470, "pascal"), (570, "blackwell")])
-def test_a_driver_too_old_is_refused(tool: Tool, driver: int, family: str) -> None:
-    given = {"driver": driver, "family": family}
-    build = "Causeway::Wheels.build(driver: given['driver'], family: given['family'], torch: '2.14.1')"
-    told = ruby(tool, "wheels.rb", build, **given)
-    assert "or later, not" in told["refused"]
+def test_a_driver_too_old_is_refused(ask: Ask, driver: int, family: str) -> None:
+    build = "Causeway::Wheels.build(driver: driver, family: family, torch: '2.14.1')"
+    assert str(driver) in ask("ml_stack/wheels", build, driver=driver, family=family)["raised"]
 
 
-def test_every_architecture_of_the_catalogue_is_known(tool: Tool) -> None:
-    known = ruby(tool, "wheels.rb", "Causeway::Wheels::FAMILIES.keys")
-    assert set(known) == set(ARCHITECTURES)
+def test_every_architecture_of_the_catalogue_is_known(ask: Ask) -> None:
+    assert set(ask("ml_stack/wheels", "Causeway::Wheels::FAMILIES.keys")) == set(ARCHITECTURES)
 
 
 # Miniforge
 
 
-PIN = {"url": "https://mirror.test/Miniforge3-%{machine}.sh", "sha256": {"amd64": "a" * 64}}
+INSTALLER = "Causeway::Miniforge.installer(pin, machine)"
 
 
-def test_the_installer_is_for_the_machine(tool: Tool) -> None:
-    found = ruby(tool, "miniforge.rb", "Causeway::Miniforge.installer(given['pin'], 'x86_64')", pin=PIN)
-    assert found == ["https://mirror.test/Miniforge3-x86_64.sh", "a" * 64]
+@pytest.mark.parametrize("pin", [{"sha256": {"arm64": "a" * 64}}, {"sha256": {}}, None, {"version": "1"}])
+def test_without_a_checksum_nothing_is_installed(ask: Ask, pin: dict[str, Any] | None) -> None:
+    pin = pin and {"url": "https://mirror.test/Miniforge3-%{machine}.sh", **pin}
+    refusal = ask("ml_stack/miniforge", INSTALLER, pin=pin, machine="x86_64")["raised"]
+    assert "node['software']['miniforge']" in refusal
 
 
-@pytest.mark.parametrize(
-    "pin", [PIN | {"sha256": {"arm64": "a" * 64}}, PIN | {"sha256": {}}, None, {"version": "1"}]
-)
-def test_without_a_checksum_nothing_is_installed(tool: Tool, pin: Mapping[str, Any] | None) -> None:
-    found = ruby(tool, "miniforge.rb", "Causeway::Miniforge.installer(given['pin'], 'x86_64')", pin=pin)
-    assert "miniforge" in found["refused"]
-
-
-def test_the_catalogue_s_pin_is_one(tool: Tool) -> None:
+def test_the_catalogue_s_pin_is_one_for_each_machine(ask: Ask) -> None:
     written = json.loads((Path(catalogue.__file__).parent / "software.json").read_text())["miniforge"]
     pin = written | {"url": written["url"].replace("{version}", written["version"])}
     for machine, architecture in (("x86_64", "amd64"), ("aarch64", "arm64")):
-        url, checksum = ruby(
-            tool, "miniforge.rb", f"Causeway::Miniforge.installer(given['pin'], '{machine}')", pin=pin
-        )
+        url, checksum = ask("ml_stack/miniforge", INSTALLER, pin=pin, machine=machine)
         assert url.endswith(f"Miniforge3-{written['version']}-Linux-{machine}.sh")
         assert checksum == written["sha256"][architecture]
 
@@ -153,11 +127,10 @@ def test_the_catalogue_s_pin_is_one(tool: Tool) -> None:
 # Builds
 
 
-def test_the_file_is_one_of_conda_s(tool: Tool) -> None:
-    text = ruby(
-        tool,
-        "builds.rb",
-        "Causeway::Builds.file('ml', ['conda-forge'], '3.12', given['requirements'], given['indexes'])",
+def test_the_file_is_one_of_conda_s(ask: Ask) -> None:
+    text = ask(
+        "ml_stack/builds",
+        "Causeway::Builds.file('ml', ['conda-forge'], '3.12', requirements, indexes)",
         requirements=["numpy==2.5.5"],
         indexes=["https://pypi.test/simple", "https://wheels.test/cu126"],
     )
@@ -170,14 +143,14 @@ def test_the_file_is_one_of_conda_s(tool: Tool) -> None:
     ]
 
 
-def test_the_content_names_the_build(tool: Tool, tmp_path: Path) -> None:
+def test_the_content_names_the_build(ask: Ask, tmp_path: Path) -> None:
     builds = f"Causeway::Builds.new('{tmp_path}', 'ml', '{tmp_path}/link')"
-    same, again, other = ruby(tool, "builds.rb", f"%w(a a b).map {{ |each| {builds}.prefix(each) }}")
+    same, again, other = ask("ml_stack/builds", f"%w(a a b).map {{ |each| {builds}.prefix(each) }}")
     assert same == again != other
     assert Path(same).parent == tmp_path
 
 
-def test_former_builds_go_but_the_newest(tool: Tool, tmp_path: Path) -> None:
+def test_former_builds_go_but_the_newest(ask: Ask, tmp_path: Path) -> None:
     def build(name: str, age: int, complete: bool = True) -> str:
         folder = tmp_path / name
         folder.mkdir()
@@ -194,39 +167,38 @@ def test_former_builds_go_but_the_newest(tool: Tool, tmp_path: Path) -> None:
     build("mlx-000000000006", 99)
     (tmp_path / "link").symlink_to(current)
     builds = f"Causeway::Builds.new('{tmp_path}', 'ml', '{tmp_path}/link')"
-    assert sorted(ruby(tool, "builds.rb", f"{builds}.superfluous(1)")) == sorted([cut_off, older])
+    assert sorted(ask("ml_stack/builds", f"{builds}.superfluous(1)")) == sorted([cut_off, older])
 
 
 # Shells and units
 
 
-def profile(render_erb: RenderErb, tmp_path: Path, environment: str | None) -> Path:
-    conda = tmp_path / "conda"
+def login_shell(tool: Tool, render_erb: RenderErb, root: Path, shell: str, environment: str | None) -> str:
+    """What a login shell says; its PATH last."""
+    conda = root / "conda"
     (conda / "etc/profile.d").mkdir(parents=True)
-    (conda / "etc/profile.d/conda.sh").write_text('conda() { echo "conda $*"; }\n')
+    (conda / "etc/profile.d/conda.sh").write_text('conda() { echo "conda:$2"; }\n')
     (conda / "envs/ml/bin").mkdir(parents=True)
-    file = tmp_path / "ml_stack.sh"
+    profile = root / "ml_stack.sh"
     variables = {"conda": str(conda), "environment": environment and f"{conda}/{environment}"}
-    file.write_text(render_erb("ml_stack", "profile.sh.erb", variables=variables))
-    return file
+    profile.write_text(render_erb("ml_stack", "profile.sh.erb", variables=variables))
+    script = f'PATH=/usr/bin; . {profile}; conda activate ml; echo "$PATH"'
+    return run(tool(shell, shell), "-eu", "-c", script)
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_conda_is_there_in_a_login_shell(
     render_erb: RenderErb, tool: Tool, tmp_path: Path, shell: str
 ) -> None:
-    file = profile(render_erb, tmp_path, None)
-    said = run(tool(shell, shell), "-eu", "-c", f'PATH=/usr/bin; . {file}; conda activate ml; echo "$PATH"')
-    assert said.splitlines() == ["conda activate ml", "/usr/bin"]
+    lines = login_shell(tool, render_erb, tmp_path, shell, None).splitlines()
+    assert lines == ["conda:ml", "/usr/bin"]
 
 
 def test_a_login_shell_can_begin_in_the_environment(
     render_erb: RenderErb, tool: Tool, tmp_path: Path
 ) -> None:
-    file = profile(render_erb, tmp_path, "envs/ml")
-    assert run(tool("bash", "bash"), "-c", f'PATH=/usr/bin; . {file}; echo "$PATH"').strip() == (
-        f"{tmp_path}/conda/envs/ml/bin:/usr/bin"
-    )
+    path = login_shell(tool, render_erb, tmp_path, "bash", "envs/ml").splitlines()[-1]
+    assert path == f"{tmp_path}/conda/envs/ml/bin:/usr/bin"
 
 
 def test_conda_s_settings(render_erb: RenderErb) -> None:
@@ -246,7 +218,7 @@ def test_units_are_units(render_erb: RenderErb, tool: Tool, tmp_path: Path, unit
     program.chmod(0o755)
     file = tmp_path / unit.replace("@", "@runs")
     file.write_text(render_erb("ml_stack", f"{unit}.erb", variables={"environment": str(tmp_path / "env")}))
-    ran = subprocess.run([analyze, "verify", "--man=no", file], capture_output=True, text=True, check=False)
-    assert "Unknown" not in ran.stderr
-    assert "not executable" not in ran.stderr
+    output = run(analyze, "verify", "--man=no", file, ok=None)
+    assert "Unknown" not in output
+    assert "not executable" not in output
     assert "127.0.0.1" in file.read_text()

@@ -10,7 +10,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,12 +18,13 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import yaml
-from cookbooks.etcd_lab import PROGRAMS
-from cookbooks.kitchen import Tool
-from cookbooks.libraries import ask
+from cookbooks.kitchen import Ask
+from cookbooks.masters import PARAMETER, program, settle
+from embedded_aws import embedded
 
 from infra.drive import localaws
 
@@ -36,7 +36,6 @@ DOCUMENT = {
     "instanceType": "p3.16xlarge",
     "region": "us-west-2",
 }
-PARAMETER = "/causeway/research/node/kubernetes-join"
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -94,7 +93,7 @@ def test_a_machine_knows_its_zone_type_and_number(boot: ModuleType, metadata: st
 
 
 def test_where_there_is_no_metadata_nothing_is_made_up(boot: ModuleType, metadata: str) -> None:
-    with pytest.raises(OSError, match="HTTP Error"):
+    with pytest.raises(HTTPError):
         boot.identity(f"{metadata}/other")
     with pytest.raises(KeyError):
         boot.instance({"instanceId": "i-0"}, 0)
@@ -112,21 +111,21 @@ def test_cards_are_counted_and_bridges_are_not(
     assert boot.cards() == 2
 
 
-def labels(tool: Tool, file: Path, given: dict[str, str]) -> Any:
+def labels(ask: Ask, file: Path, given: dict[str, str]) -> Any:
     expression = (
         "Causeway::Instance.send(:remove_const, :FILE); Causeway::Instance.const_set(:FILE, file); "
         "[Causeway::Instance.labels(given_labels), Causeway::Instance.provider_id]"
     )
-    return ask(tool("ruby", "ruby"), "kubernetes", expression, file=str(file), given_labels=given)
+    return ask("kubernetes", expression, file=str(file), given_labels=given)
 
 
-def test_a_node_says_where_it_really_is(tool: Tool, tmp_path: Path) -> None:
+def test_a_node_says_where_it_really_is(ask: Ask, tmp_path: Path) -> None:
     file = tmp_path / "instance.json"
-    assert labels(tool, file, {"a": "b"}) == [{"a": "b"}, None]
+    assert labels(ask, file, {"a": "b"}) == [{"a": "b"}, None]
     facts = {"id": "i-0", "instance_type": "p3.16xlarge", "region": "us-west-2", "zone": "us-west-2b"}
     file.write_text(json.dumps({**facts, "gpus": 8}))
     given = {"causeway.dev/site": "west", "topology.kubernetes.io/zone": "elsewhere"}
-    found, provider = labels(tool, file, given)
+    found, provider = labels(ask, file, given)
     assert found == {
         "causeway.dev/site": "west",
         "causeway.dev/gpu-count": "8",
@@ -137,7 +136,7 @@ def test_a_node_says_where_it_really_is(tool: Tool, tmp_path: Path) -> None:
     assert provider == "aws:///us-west-2b/i-0"
 
 
-def test_a_node_asks_its_own_region_where_that_has_a_copy(tool: Tool, tmp_path: Path) -> None:
+def test_a_node_asks_its_own_region_where_that_has_a_copy(ask: Ask, tmp_path: Path) -> None:
     file = tmp_path / "instance.json"
     expression = (
         "Causeway::Instance.send(:remove_const, :FILE); Causeway::Instance.const_set(:FILE, file); "
@@ -146,7 +145,7 @@ def test_a_node_asks_its_own_region_where_that_has_a_copy(tool: Tool, tmp_path: 
     for region, asked in (("us-west-2", "us-west-2"), ("us-east-1", "us-west-2"), ("eu-west-1", "eu-west-1")):
         file.write_text(json.dumps({"region": region}))
         join = {"region": "us-west-2", "copies": ["eu-west-1"]}
-        assert ask(tool("ruby", "ruby"), "kubernetes", expression, file=str(file), join=join) == asked
+        assert ask("kubernetes", expression, file=str(file), join=join) == asked
 
 
 # -- What it needs to join ---------------------------------------------------------------------------------
@@ -154,67 +153,41 @@ def test_a_node_asks_its_own_region_where_that_has_a_copy(tool: Tool, tmp_path: 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folder = tmp_path_factory.mktemp("aws")
-    server = localaws.start(folder, "joining")
-    yield dict(localaws.environment(server, "us-west-2"))
-    localaws.stop(folder)
-
-
-def program(
-    cloud: dict[str, str], name: str, *arguments: str, **more: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-B", "-m", f"kubernetes_node.{name}", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **cloud, "PYTHONPATH": str(PROGRAMS), **more},
-    )
+    with embedded(tmp_path_factory.mktemp("aws")) as server:
+        yield dict(localaws.environment(server, "us-west-2"))
 
 
 def fetch(cloud: dict[str, str], file: Path, region: str = "us-west-2") -> subprocess.CompletedProcess[str]:
-    return program(cloud, "fetch", "--region", region, PARAMETER, str(file))
+    return program("fetch", "--region", region, PARAMETER, file, **cloud)
 
 
 KUBEADM = """\
 #!/bin/sh
-# Not kubeadm: it knows `kubeadm token create`, and notes what it was asked.
-echo "$@" >> "$ASKED"
+# Not kubeadm: it knows `kubeadm token create`, and notes its arguments.
+echo "$@" >> "$CALLS"
 echo abcdef.0123456789abcdef
 """
 
 
-def test_a_master_hands_out_what_a_node_then_fetches(
-    cloud: dict[str, str], tmp_path: Path, tool: Tool
-) -> None:
+def test_a_master_hands_out_what_a_node_then_fetches(cloud: dict[str, str], tmp_path: Path, ask: Ask) -> None:
     file = tmp_path / "secrets" / "kubernetes-join.yaml"
     early = fetch(cloud, file)
     assert (early.returncode, file.exists()) == (75, False)
-    assert f"{PARAMETER} is not in the store yet" in early.stderr
+    assert PARAMETER in early.stderr
 
-    root, asked = tmp_path / "master", tmp_path / "asked"
-    (root / "etc/causeway").mkdir(parents=True)
+    root, calls = tmp_path / "master", tmp_path / "calls"
     (root / "etc/kubernetes/pki").mkdir(parents=True)
     authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     (root / "etc/kubernetes/pki/ca.crt").write_text(authority)
-    settings: dict[str, Any] = {
-        "cluster": "research",
-        "name": "master-1",
-        "endpoint": "api.research.internal:6443",
-        "masters": {"master-1": "master-1.research.internal"},
-        "snapshots": {},
-        "join": {"parameter": PARAMETER, "region": "us-west-2", "copies": ["eu-west-1"]},
-        "certificates": {"days": 60, "lease": "x", "namespace": "kube-system"},
-    }
-    (root / "etc/causeway/control-plane.json").write_text(json.dumps(settings))
+    settle(root, join={"parameter": PARAMETER, "region": "us-west-2", "copies": ["eu-west-1"]})
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/kubeadm").write_text(KUBEADM)
     (tmp_path / "bin/kubeadm").chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     for _ in range(2):  # the second one goes over the first
-        done = program(cloud, "token", "--root", str(root), PATH=path, ASKED=str(asked))
+        done = program("token", "--root", root, **cloud, PATH=path, CALLS=str(calls))
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "--ttl 2h --groups system:bootstrappers:causeway:pools " in asked.read_text()
+    assert "--ttl 2h --groups system:bootstrappers:causeway:pools " in calls.read_text()
 
     done = fetch(cloud, file)
     assert done.returncode == 0, done.stderr
@@ -223,13 +196,12 @@ def test_a_master_hands_out_what_a_node_then_fetches(
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
     # A region that nothing leads out of has a copy.
-    there = tmp_path / "there" / "kubernetes-join.yaml"
-    assert fetch(cloud, there, "eu-west-1").returncode == 0
-    assert there.read_text() == file.read_text()
+    copy = tmp_path / "copy" / "kubernetes-join.yaml"
+    assert fetch(cloud, copy, "eu-west-1").returncode == 0
+    assert copy.read_text() == file.read_text()
 
     # What the cookbook makes of it: discovery by the authority, exactly as it is rendered.
     made, discovery = ask(
-        tool("ruby", "ruby"),
         "kubernetes",
         "secrets = Causeway::Kubeadm.secrets(File.read(file), file)\n"
         "[Causeway::Kubeadm.join(name: 'ip-10-0-0-5', endpoint: 'other:6443', secrets: secrets), "

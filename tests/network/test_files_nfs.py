@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cookbooks.libraries import ask
+from cookbooks.kitchen import ask
 from golden_clusters import golden
 from network import pod_rules
 from network.lab import Lab

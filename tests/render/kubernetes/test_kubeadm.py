@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cookbooks.libraries import ask
+from cookbooks.kitchen import ask
 from golden_clusters import golden, with_masters
 from msgspec import structs
 
