@@ -129,7 +129,7 @@ REQUESTED, OWN = "aws:RequestTag/environment", "aws:ResourceTag/environment"
     ids=["launch", "peering", "untagging", "group"],
 )  # fmt: skip
 def test_what_iam_is_asked_for_a_call(call: Recorded, expected: Any) -> None:
-    """Each resource has tags of its own; of a peering, EC2 asks about the VPC on the caller's own side;
+    """Each resource has tags of its own; of a peering, only the VPC on the caller's side is asked about; tags
     that are taken away are not those of the request; a group needs what its template needs."""
     asked = {(each.action, each.resource.rpartition(":")[2]): dict(each.context) for each in requests(call)}
     region = {"aws:RequestedRegion": "us-west-2"}
