@@ -94,77 +94,65 @@ def test_bin_dirs_is_a_word_of_2_1(render_erb: RenderErb) -> None:
     assert cni == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
 
 
-def test_mirrors_are_asked_in_order_and_the_registry_last(ask: Ask, render_erb: RenderErb) -> None:
-    server = ask("container_runtime", "Causeway::Containerd.server(name)", name="docker.io")
-    mirrors = ["https://b.example.org", "http://a.example.org:5000"]
-    text = render_erb(
-        "container_runtime",
-        "hosts.toml.erb",
-        variables={"server": server, "mirrors": mirrors, "ca": "/etc/ssl/mirror.pem"},
-    )
-    read = tomllib.loads(text)
-    assert read["server"] == "https://registry-1.docker.io"
-    assert list(read["host"]) == mirrors
-    assert all("push" not in each["capabilities"] for each in read["host"].values())
-    assert all(each["ca"] == "/etc/ssl/mirror.pem" for each in read["host"].values())
-
-
-def test_a_mirror_for_all_names_no_server(ask: Ask, render_erb: RenderErb) -> None:
-    server = ask("container_runtime", "Causeway::Containerd.server(name)", name="_default")
-    assert server is None
-    text = render_erb(
-        "container_runtime",
-        "hosts.toml.erb",
-        variables={"server": server, "mirrors": ["https://m.test"], "ca": None},
-    )
-    assert set(tomllib.loads(text)) == {"host"}
-
-
 @pytest.mark.parametrize(
-    ("printed", "version", "config"),
+    ("registry", "mirrors", "server"),
     [
-        ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3", "1.6.20", 2),
-        ("containerd github.com/containerd/containerd v1.7.28 b98a3aace656", "1.7.28", 2),
-        ("containerd github.com/containerd/containerd/v2 v2.0.0 207ad711eabd", "2.0.0", 3),
-        ("containerd containerd.io v2.3.6 0123456789ab", "2.3.6", 3),
+        ("docker.io", ["https://b.example.org", "http://a.example.org:5000"], "https://registry-1.docker.io"),
+        ("_default", ["https://m.test"], None),  # a mirror for all names no server
     ],
 )
-def test_what_containerd_says_of_itself(ask: Ask, printed: str, version: str, config: int) -> None:
-    read = ask("container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed)
-    assert read == version
-    assert ask("container_runtime", "Causeway::Containerd.config_version(v)", v=version) == config
+def test_mirrors_are_asked_in_order_and_the_registry_last(
+    ask: Ask, render_erb: RenderErb, registry: str, mirrors: list[str], server: str | None
+) -> None:
+    variables = {
+        "server": ask("container_runtime", "Causeway::Containerd.server(name)", name=registry),
+        "mirrors": mirrors,
+        "ca": "/etc/ssl/mirror.pem",
+    }
+    hosts = tomllib.loads(render_erb("container_runtime", "hosts.toml.erb", variables=variables))
+    assert hosts.get("server") == server
+    assert list(hosts["host"]) == mirrors
+    assert all("push" not in each["capabilities"] for each in hosts["host"].values())
+    assert all(each["ca"] == "/etc/ssl/mirror.pem" for each in hosts["host"].values())
 
 
-def test_the_installed_one_is_understood(ask: Ask, tool: Tool) -> None:
-    printed = run(tool("containerd", "containerd"), "--version")
-    read = ask("container_runtime", "Causeway::Containerd.version_in(printed)", printed=printed)
-    assert read in printed
-
-
-@pytest.mark.parametrize(("version", "pin"), [("2.1.4", "2.1.4-*"), ("2.1", "2.1.*")])
-def test_a_pin_does_not_take_longer_numbers(ask: Ask, version: str, pin: str) -> None:
-    """2.1 is not 2.10, and 2.1.4 not 2.1.40."""
-    assert ask("container_runtime", "Causeway::Containerd.pin(v)", v=version) == pin
-
-
-@pytest.mark.parametrize("minor", SUPPORTED)
-def test_each_supported_minor_has_a_pause_image(ask: Ask, minor: str) -> None:
-    image = ask("container_runtime", "Causeway::Containerd.sandbox_image(minor)", minor=minor)
-    assert re.fullmatch(r"registry\.k8s\.io/pause:3\.10\.\d+", image)
+def test_what_containerd_says_of_itself(ask: Ask, tool: Tool) -> None:
+    versions = {
+        "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3": ["1.6.20", 2],
+        "containerd github.com/containerd/containerd v1.7.28 b98a3aace656": ["1.7.28", 2],
+        "containerd github.com/containerd/containerd/v2 v2.0.0 207ad711eabd": ["2.0.0", 3],
+        "containerd containerd.io v2.3.6 0123456789ab": ["2.3.6", 3],
+    }
+    read = """printed.map do |text|
+        version = Causeway::Containerd.version_in(text)
+        [version, Causeway::Containerd.config_version(version)]
+    end"""
+    assert ask("container_runtime", read, printed=[*versions]) == [*versions.values()]
+    installed = run(tool("containerd", "containerd"), "--version")
+    [[version, _]] = ask("container_runtime", read, printed=[installed])
+    assert version in installed
 
 
 @pytest.mark.parametrize(
-    ("version", "minor", "outlived"),
-    [("1.7.28", "1.35", False), ("1.7.28", "1.36", True), ("2.0.0", "1.36", False), ("1.6.20", "1.40", True)],
+    ("asked", "expected"),
+    [
+        ("pin('2.1.4')", "2.1.4-*"),  # not 2.1.40
+        ("pin('2.1')", "2.1.*"),  # not 2.10
+        # containerd 1 ends with Kubernetes 1.35.
+        ("outlived?('1.7.28', '1.35')", False),
+        ("outlived?('1.7.28', '1.36')", True),
+        ("outlived?('2.0.0', '1.36')", False),
+        ("outlived?('1.6.20', '1.40')", True),
+    ],
 )
-def test_containerd_1_ends_with_kubernetes_1_35(ask: Ask, version: str, minor: str, outlived: bool) -> None:
-    answer = ask(
-        "container_runtime",
-        "Causeway::Containerd.outlived?(version, minor)",
-        version=version,
-        minor=minor,
-    )
-    assert answer is outlived
+def test_what_is_known_of_versions(ask: Ask, asked: str, expected: str | bool) -> None:
+    assert ask("container_runtime", f"Causeway::Containerd.{asked}") == expected
+
+
+def test_each_supported_minor_has_a_pause_image(ask: Ask) -> None:
+    image = "minors.map { |minor| Causeway::Containerd.sandbox_image(minor) }"
+    images = ask("container_runtime", image, minors=SUPPORTED)
+    assert [each for each in images if not re.fullmatch(r"registry\.k8s\.io/pause:3\.10\.\d+", each)] == []
 
 
 def test_a_kernel_parameter_is_set_by_one_cookbook() -> None:

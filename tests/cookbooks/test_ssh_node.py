@@ -14,8 +14,8 @@ def test_user_slice(render_erb: RenderErb, tool: Tool, tmp_path: Path, quota: st
     assert ("CPUQuota=400%" in text) is (quota is not None)
     unit = tmp_path / "user-1000.slice"
     unit.write_text(f"[Unit]\nDescription=One person's\n{text}")
-    told = run(tool("systemd-analyze", "systemd"), "verify", "--man=no", "--generators=no", unit)
-    assert "user-1000.slice" not in told, "what systemd does not know it names, and goes on"
+    output = run(tool("systemd-analyze", "systemd"), "verify", "--man=no", "--generators=no", unit)
+    assert "user-1000.slice" not in output, "what systemd does not know it names, and goes on"
 
 
 def test_limits(render_erb: RenderErb) -> None:
