@@ -11,14 +11,12 @@ import os
 import ssl
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ from localaws.faults import FOREVER, throttling
 from render.kubernetes.policy_world import Api, RefusedError, collection
 from stores import cluster_keys
 from waiting import until
+from web import pages
 
 from infra.drive import localaws
 from infra.drive.kubernetes import certificates
@@ -620,14 +619,11 @@ def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Pla
         context.load_cert_chain(*files)
 
     shows(self_made.certificate, self_made.key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Logs)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        made = node("loopback")
-        made["status"]["addresses"] = [{"type": "InternalIP", "address": "127.0.0.1"}]
-        made["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": server.server_port}}
-        plane.admin.create(made)
+    with pages(lambda _: (200, b"line\n"), context) as port:
+        loopback = node("loopback")
+        loopback["status"]["addresses"] = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        loopback["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+        plane.admin.create(loopback)
         plane.admin.create(pod("talks", "loopback"))
         log = "/api/v1/namespaces/default/pods/talks/log"
         with pytest.raises(RefusedError, match="certificate"):
@@ -639,20 +635,7 @@ def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Pla
         assert plane.approve().returncode == 0
         signed = plane.certificate(name).public_bytes(serialization.Encoding.PEM).decode()
         shows(signed, private_text(key))
-        assert plane.admin.text(log) == "said\n"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class Logs(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"said\n")
-
-    def log_message(self, format: str, *_: Any) -> None:  # noqa: A002 - the library's name
-        """Nothing."""
+        assert plane.admin.text(log) == "line\n"
 
 
 def private_text(key: ec.EllipticCurvePrivateKey) -> str:

@@ -10,9 +10,7 @@ import json
 import os
 import stat
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -25,6 +23,7 @@ import yaml
 from cookbooks.kitchen import Ask
 from cookbooks.masters import PARAMETER, program, settle
 from embedded_aws import embedded
+from web import Handler, serving
 
 from infra.drive import localaws
 
@@ -38,37 +37,23 @@ DOCUMENT = {
 }
 
 
-class Metadata(BaseHTTPRequestHandler):
+class Metadata(Handler):
     """Not EC2's metadata service: it knows one document, and gives it for a session alone."""
 
     def do_PUT(self) -> None:
         good = self.path == "/latest/api/token" and self.headers["X-aws-ec2-metadata-token-ttl-seconds"]
-        self._answer(200 if good else 400, b"a-session")
+        self.answer(200 if good else 400, b"a-session")
 
     def do_GET(self) -> None:
         good = self.headers["X-aws-ec2-metadata-token"] == "a-session"
         known = self.path == "/latest/dynamic/instance-identity/document"
-        self._answer(401 if not good else 200 if known else 404, json.dumps(DOCUMENT).encode())
-
-    def _answer(self, code: int, text: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(401 if not good else 200 if known else 404, json.dumps(DOCUMENT).encode())
 
 
 @pytest.fixture
 def metadata() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Metadata) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ Docker's name for it.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from machines import deb
 from machines.deb import Package
+from web import serving
 
 from infra.catalogue import software
 
@@ -90,16 +90,11 @@ def served(folder: Path, kernel: str) -> Iterator[Archive]:
         deb.publish(folder / "efs", [helper], signer)
     Package("mount-s3", _version("mountpoint-s3")).build(folder)
     (folder / "miniforge.sh").write_bytes(_standin("miniforge.sh"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield Archive(f"http://{HOST}:{server.server_port}", folder)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(partial(_Files, directory=str(folder))) as port:
+        yield Archive(f"http://{HOST}:{port}", folder)
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _Files(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
