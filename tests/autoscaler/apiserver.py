@@ -508,7 +508,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self._say(201 if self.command == "POST" else 200, answer, fault)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any  # noqa: N815 the base's names
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
 
     def _failed(self, fault: Fault) -> bool:
         if fault.code:

@@ -23,7 +23,7 @@ def test_what_answers_and_is_no_store_is_told_and_tried_again(
             self.end_headers()
             self.wfile.write(b"not for you")
 
-        do_POST = do_GET  # noqa: N815  the name that the server looks for
+        do_POST = do_GET
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
     threading.Thread(target=server.serve_forever, daemon=True).start()
