@@ -5,17 +5,18 @@ What is not real says so: a kubelet that knows one pod, and a `crictl` that list
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 
+from cookbooks.kitchen import run
 from cookbooks.masters import program, settle
+from kube_tools import need
 
 MANIFEST = """\
 apiVersion: v1
@@ -40,41 +41,20 @@ cat "$ETCD_LAB_ROOT/running" 2>/dev/null || :
 
 
 def certificates(folder: Path, addresses: Sequence[str]) -> None:
-    """An authority, and certificates of a server, a peer and a client, laid out as kubeadm does."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    now = datetime.now(UTC)
-
-    def write(name: str, key: ec.EllipticCurvePrivateKey, made: x509.Certificate) -> None:
-        (folder / f"{name}.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        plain = serialization.NoEncryption()
-        form = serialization.PrivateFormat.PKCS8
-        (folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-
-    def begun(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd-ca")]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-        )
-
+    """kubeadm makes etcd's authority, and certificates of a server, a peer and a client for all addresses."""
+    api = {"apiVersion": "kubeadm.k8s.io/v1beta4"}
+    etcd = {"serverCertSANs": [*addresses], "peerCertSANs": [*addresses]}
+    cluster = {"kubernetesVersion": "v1.36.2", "certificatesDir": str(folder), "etcd": {"local": etcd}}
+    init = {"localAPIEndpoint": {"advertiseAddress": "192.0.2.10"}, "nodeRegistration": {"name": "master"}}
+    documents = [
+        {**api, "kind": "ClusterConfiguration", **cluster},
+        {**api, "kind": "InitConfiguration", **init},
+    ]
     folder.mkdir(parents=True)
-    authority = ec.generate_private_key(ec.SECP256R1())
-    constraints = x509.BasicConstraints(ca=True, path_length=None)
-    root = begun("etcd-ca", authority).add_extension(constraints, critical=True)
-    write("ca", authority, root.sign(authority, hashes.SHA256()))
-    names = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(each)) for each in addresses])
-    for name in ("server", "peer", "healthcheck-client"):
-        key = ec.generate_private_key(ec.SECP256R1())
-        made = begun(name, key).add_extension(names, critical=False).sign(authority, hashes.SHA256())
-        write(name, key, made)
+    config = folder / "kubeadm.yaml"
+    config.write_text("---\n".join(f"{json.dumps(each)}\n" for each in documents))
+    for phase in ("etcd-ca", "etcd-server", "etcd-peer", "etcd-healthcheck-client"):
+        run(need("kubeadm"), "init", "phase", "certs", phase, "--config", config)
 
 
 @dataclass
@@ -119,15 +99,15 @@ class Master:
         }
         self.manifest.parent.mkdir(parents=True, exist_ok=True)
         text = "\n".join(f"    - --{name}={value}" for name, value in flags.items())
-        fresh = self.manifest.with_name(".etcd.yaml")
-        fresh.write_text(MANIFEST.format(flags=text))
-        fresh.replace(self.manifest)
+        new = self.manifest.with_name(".etcd.yaml")
+        new.write_text(MANIFEST.format(flags=text))
+        new.replace(self.manifest)
 
     def tend(self) -> None:
         """What a kubelet does, once: the pod runs when there is a manifest, and not when there is none."""
         with self.lock:
-            here = self.manifest.is_file()
-            if here and (self.process is None or self.process.poll() is not None):
+            declared = self.manifest.is_file()
+            if declared and (self.process is None or self.process.poll() is not None):
                 lines = self.manifest.read_text().splitlines()
                 flags = [line.split("- ", 1)[1] for line in lines if line.startswith("    - --")]
                 log = (self.root / "etcd.log").open("ab")
@@ -139,7 +119,7 @@ class Master:
                 )
                 log.close()
                 (self.root / "running").write_text("etcd-container\n")
-            elif not here and self.process is not None:
+            elif not declared and self.process is not None:
                 self.process.terminate()
                 self.process.wait()
                 self.process = None
@@ -166,8 +146,8 @@ class Lab:
         self.tools = folder / "tools"
         self.tools.mkdir(parents=True)
         for tool in ("etcd", "etcdctl", "etcdutl"):
-            if found := shutil.which(tool):
-                (self.tools / tool).symlink_to(found)
+            if path := shutil.which(tool):
+                (self.tools / tool).symlink_to(path)
         (self.tools / "crictl").write_text(CRICTL)
         (self.tools / "crictl").chmod(0o755)
         (self.tools / "cat").symlink_to(shutil.which("cat") or "/bin/cat")
@@ -182,7 +162,7 @@ class Lab:
         certificates(folder / "pki", addresses)
         everybody = {each.name: each.address for each in self.masters}
         for each in self.masters:
-            shutil.copytree(folder / "pki", each.root / "etc/kubernetes/pki/etcd")
+            shutil.copytree(folder / "pki/etcd", each.root / "etc/kubernetes/pki/etcd")
             (each.root / "var/lib/prometheus/node-exporter").mkdir(parents=True)
             settle(
                 each.root,

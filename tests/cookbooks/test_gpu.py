@@ -1,4 +1,4 @@
-"""gpu: names of packages by card and release, and the health check, run as it runs on a machine.
+"""gpu: names of packages by GPU and release, and the health check, run as it runs on a machine.
 
 The check is real; `nvidia-smi`, `journalctl` and `kubectl` are small programs that answer as those do.
 """
@@ -100,18 +100,18 @@ def test_the_persistence_daemon_s_unit_is_one(render_erb: RenderErb, tool: Tool,
 
 @dataclass
 class Machine:
-    """A machine with cards, as the check sees it."""
+    """A machine with GPUs, as the check sees it."""
 
     root: Path
     settings: dict[str, Any]
 
-    def cards(self, *faults: Mapping[str, str]) -> None:
-        """A card each, on the bus and in nvidia-smi's answer."""
+    def gpus(self, *faults: Mapping[str, str]) -> None:
+        """A GPU each, on the bus and in nvidia-smi's answer."""
         self.bus(len(faults))
         self.says("nvidia-smi", xml(*faults))
 
     def bus(self, count: int) -> None:
-        """NVIDIA's cards on the PCI bus, and one of somebody else."""
+        """NVIDIA's GPUs on the PCI bus, and one of somebody else."""
         for number in range(9):
             device = self.root / "pci" / place(number)
             if number < count:
@@ -279,7 +279,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def healthy_machine(root: Path) -> Machine:
-    """Two cards, both well; no Kubernetes."""
+    """Two GPUs, both well; no Kubernetes."""
     (root / "boot").write_text("first\n")
     files = {
         "nvidia_smi": "nvidia-smi",
@@ -290,7 +290,7 @@ def healthy_machine(root: Path) -> Machine:
     files |= {name: name for name in ("journalctl", "kubectl", "pci", "boot")}
     settings = {"count": 2, "xids": XIDS, "bad_after": 3, "good_after": 3, "timeout": 20}
     machine = Machine(root, {**settings, **{name: str(root / file) for name, file in files.items()}})
-    machine.cards({}, {})
+    machine.gpus({}, {})
     machine.logs()
     return machine
 
@@ -310,15 +310,15 @@ LASTING, PASSING, NOTE = [False] * 3, [True, True, False], [True] * 3
 
 
 def reported(**fault: str) -> Callable[[Machine], None]:
-    """`nvidia-smi` says so of the second card."""
-    return lambda machine: machine.cards({}, fault)
+    """`nvidia-smi` says so of the second GPU."""
+    return lambda machine: machine.gpus({}, fault)
 
 
-def lacks_a_card(machine: Machine) -> None:
-    machine.cards({})
+def lacks_a_gpu(machine: Machine) -> None:
+    machine.gpus({})
 
 
-def driver_lacks_a_card(machine: Machine) -> None:
+def driver_lacks_a_gpu(machine: Machine) -> None:
     machine.says("nvidia-smi", xml({}))
 
 
@@ -330,7 +330,7 @@ def logs_xids(machine: Machine) -> None:
     )
 
 
-def loses_a_card_with_an_xid(machine: Machine) -> None:
+def loses_a_gpu_with_an_xid(machine: Machine) -> None:
     machine.bus(1)
     machine.says("nvidia-smi", xml({}))
     machine.logs("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.")
@@ -341,7 +341,7 @@ def hangs(machine: Machine) -> None:
     machine.program("nvidia-smi", "exec sleep 1000")
 
 
-def answers_for_one_card_alone(machine: Machine) -> None:
+def answers_for_one_gpu_alone(machine: Machine) -> None:
     (machine.root / "one.xml").write_text(xml({}))
     lost = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
     one = f"cat {machine.root}/one.xml"
@@ -368,25 +368,25 @@ def has_branch_470(machine: Machine) -> None:
 
 ONE_OF_TWO = [True, False]
 FAULTS: dict[str, tuple[Callable[[Machine], None], list[bool], list[bool]]] = {
-    "a card is missing": (lacks_a_card, ONE_OF_TWO, LASTING),
-    "the driver does not have a card": (driver_lacks_a_card, ONE_OF_TWO, LASTING),
+    "a GPU is missing": (lacks_a_gpu, ONE_OF_TWO, LASTING),
+    "the driver does not have a GPU": (driver_lacks_a_gpu, ONE_OF_TWO, LASTING),
     "Xids": (logs_xids, ONE_OF_TWO, LASTING),
-    "an Xid of a card that is gone": (loses_a_card_with_an_xid, ONE_OF_TWO, LASTING),
+    "an Xid of a GPU that is gone": (loses_a_gpu_with_an_xid, ONE_OF_TWO, LASTING),
     "remapped row pending": (reported(remapped_row_pending="Yes"), ONE_OF_TWO, LASTING),
     "remapped row failure": (reported(remapped_row_failure="Yes"), ONE_OF_TWO, LASTING),
     "pending retirement": (reported(pending_retirement="Yes"), ONE_OF_TWO, LASTING),
     "uncorrectable errors": (reported(dram_uncorrectable="2"), ONE_OF_TWO, LASTING),
     "recovery action": (reported(gpu_recovery_action="GPU Reset"), ONE_OF_TWO, LASTING),
-    "a lost card": (reported(persistence_mode="[GPU is lost]"), ONE_OF_TWO, LASTING),
+    "a lost GPU": (reported(persistence_mode="[GPU is lost]"), ONE_OF_TWO, LASTING),
     "heat": (reported(hw_thermal_slowdown="Active"), ONE_OF_TWO, PASSING),
     "the power brake": (reported(hw_power_brake_slowdown="Active"), ONE_OF_TWO, PASSING),
     "persistence mode": (reported(persistence_mode="Disabled"), [True, True], NOTE),
     "nvidia-smi hangs": (hangs, [False, False], PASSING),
-    "nvidia-smi answers for one card alone": (answers_for_one_card_alone, ONE_OF_TWO, PASSING),
+    "nvidia-smi answers for one GPU alone": (answers_for_one_gpu_alone, ONE_OF_TWO, PASSING),
     "no driver": (has_no_driver, [False, False], PASSING),
     "branch 470": (has_branch_470, [False], LASTING),
 }
-"""What happens to a machine, which of its cards are healthy then, and the verdicts."""
+"""What happens to a machine, which of its GPUs are healthy then, and the verdicts."""
 
 
 def test_faults(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -410,7 +410,7 @@ def test_faults(tmp_path: Path, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("said", sorted(SAID.glob("*.json")), ids=lambda path: path.stem)
 def test_what_real_drivers_say_is_read(machine: Machine, said: Path) -> None:
-    """As ``benchmarks/gpu_check.py`` kept it on machines with these cards."""
+    """As ``benchmarks/gpu_check.py`` kept it on machines with these GPUs."""
     text = json.loads(said.read_text())["-q -x"]
     bus_id = re.search(r'<gpu id="0000(\S+)">', text)
     assert bus_id is not None
@@ -422,15 +422,15 @@ def test_what_real_drivers_say_is_read(machine: Machine, said: Path) -> None:
     (card,) = report["gpus"]
     assert card["name"].lower().replace(" ", "-") == said.stem
     assert (card["healthy"], card["reasons"]) == (True, [])
-    # The same card, with what it says of the worst day.
+    # The same GPU, with what it says of the worst day.
     broken = text.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<")
     machine.says("nvidia-smi", broken)
     assert machine.check(count=1)["gpus"][0]["healthy"] is (broken == text)
 
 
-def test_without_a_count_a_card_may_not_get_lost(machine: Machine) -> None:
+def test_without_a_count_a_gpu_may_not_get_lost(machine: Machine) -> None:
     assert machine.check(count=None)["healthy"] is True
-    machine.cards({})
+    machine.gpus({})
     assert machine.check(count=None)["healthy"] is False
     (machine.root / "boot").write_text("second\n")  # somebody took it out
     machine.run(count=None)
@@ -453,7 +453,7 @@ def test_what_can_not_be_ended_is_not_started_again(machine: Machine) -> None:
     finally:
         left.kill()
         left.wait()
-    machine.cards({}, {})
+    machine.gpus({}, {})
     assert machine.check()["reasons"] == []
 
 
@@ -465,12 +465,12 @@ def test_a_sick_node_is_cordoned_and_comes_back(machine: Machine) -> None:
     machine.check()
     assert not node.cordoned()
     assert node.condition() == "True"
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert node.cordoned()
     assert node.why().startswith("card 1: ")
     assert node.condition() == "False"
-    machine.cards({}, {})
+    machine.gpus({}, {})
     assert checks_until_well(machine, node) == 3
     assert node.why() is None
     assert node.condition() == "True"
@@ -491,21 +491,21 @@ def test_never_in_and_out(machine: Machine) -> None:
     sick, well = {"gpu_recovery_action": "GPU Reset"}, dict[str, str]()
     seen = []
     for number in range(7):
-        machine.cards({}, sick if number % 2 == 0 else well)
+        machine.gpus({}, sick if number % 2 == 0 else well)
         machine.check()
         seen.append(node.cordoned())
     assert set(seen) == {True}
     assert checks_until_well(machine, node) == 3
-    machine.cards({}, sick)
+    machine.gpus({}, sick)
     machine.check()
     assert checks_until_well(machine, node) == 6
-    machine.cards({}, sick)
+    machine.gpus({}, sick)
     machine.check()
     assert checks_until_well(machine, node) == 12
 
 
 def checks_until_well(machine: Machine, node: Node) -> int:
-    machine.cards({}, {})
+    machine.gpus({}, {})
     for number in range(1, 40):
         machine.check()
         if not node.cordoned():
@@ -516,7 +516,7 @@ def checks_until_well(machine: Machine, node: Node) -> int:
 def test_who_was_cordoned_by_a_person_stays_so(machine: Machine) -> None:
     node = machine.kubernetes()
     node.cordon(True)
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert node.cordoned()
     assert node.why() is None
@@ -524,13 +524,13 @@ def test_who_was_cordoned_by_a_person_stays_so(machine: Machine) -> None:
 
 
 def checks_are(machine: Machine, count: int, what: Callable[[], bool]) -> bool:
-    machine.cards({}, {})
+    machine.gpus({}, {})
     return all((machine.run(), what())[1] for _ in range(count))
 
 
 def test_a_sick_node_that_an_upgrade_uncordoned_is_cordoned_again(machine: Machine) -> None:
     node = machine.kubernetes()
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     node.cordon(False)
     machine.check()
@@ -542,7 +542,7 @@ def test_where_the_cluster_taints_a_sick_node_leaves_word_and_is_not_cordoned(ma
     machine.settings |= {"cordon": False, "features": str(word)}
     machine.check()
     assert not word.exists()
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert word.read_text() == "# +no-label\ncauseway.dev/gpu-sick=true\n"
     assert not node.cordoned()
@@ -556,7 +556,7 @@ def test_where_the_cluster_taints_a_sick_node_leaves_word_and_is_not_cordoned(ma
 
 def test_a_node_that_was_cordoned_comes_back_when_it_is_tainted_instead(machine: Machine) -> None:
     node = machine.kubernetes()
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert node.cordoned()
     machine.settings |= {"cordon": False, "features": str(machine.root / "features" / "causeway-gpu")}
@@ -567,7 +567,7 @@ def test_a_node_that_was_cordoned_comes_back_when_it_is_tainted_instead(machine:
 
 def test_a_cluster_out_of_reach_is_told_later(machine: Machine) -> None:
     node = machine.kubernetes()
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     (machine.root / "unreachable").touch()
     assert machine.run().returncode == 1
     assert machine.report()["healthy"] is False
@@ -598,10 +598,10 @@ def test_after_a_repair_old_xids_are_forgotten(machine: Machine) -> None:
 
 def test_a_state_that_can_not_be_read_is_begun_anew(machine: Machine) -> None:
     node = machine.kubernetes()
-    machine.cards({}, {"remapped_row_pending": "Yes"})
+    machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     (machine.root / "state.json").write_text("{")
-    machine.cards({}, {})
+    machine.gpus({}, {})
     assert machine.run().returncode == 0
     assert not node.cordoned()
 
