@@ -74,7 +74,7 @@ AS_A_CLUSTER_HAS_IT: Mapping[str, Any] = {
         "health": {"taint": True},
     }
 }
-"""What the role ``gpu-worker`` says where the add-ons for cards are on."""
+"""What the role ``gpu-worker`` says where the add-ons for GPUs are on."""
 
 NODE = "recipe[container_runtime],recipe[kubernetes::worker]"
 """What roles have where there is a cluster, which the site's spec has not."""
@@ -156,7 +156,7 @@ def test_a_machine_to_log_in_to(site: Site, based: Path, attributes: Mapping[str
     site.run("login", "/opt/conda/envs/ml/bin/python -c 'import torch, cv2'")
 
 
-def test_a_node_without_and_with_cards(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:
+def test_a_node_without_and_with_gpus(site: Site, based: Path, attributes: Mapping[str, Any]) -> None:
     site.up("titan", based)
     # Modules come from this computer, where packages of the machine must not write.
     layers = "upperdir=/run/modules/upper,workdir=/run/modules/work"
@@ -168,8 +168,8 @@ def test_a_node_without_and_with_cards(site: Site, based: Path, attributes: Mapp
     site.put("titan", "/etc/causeway/secrets/kubernetes-join.yaml", JOIN)
     twice(site, "titan", attributes, f"role[base],recipe[storage],{NODE}")
     assert labels(site, "titan")["causeway.dev/gpu-model"] == "titan-x-pascal"
-    cards = f"role[base],recipe[storage],recipe[gpu],{NODE}"
-    twice(site, "titan", merged(attributes, AS_A_CLUSTER_HAS_IT), cards)
+    gpu_node = f"role[base],recipe[storage],recipe[gpu],{NODE}"
+    twice(site, "titan", merged(attributes, AS_A_CLUSTER_HAS_IT), gpu_node)
     assert site.run("titan", "/usr/sbin/modinfo -F version nvidia").strip() == archive.DRIVER
 
 

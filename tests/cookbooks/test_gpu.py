@@ -256,10 +256,10 @@ def place(number: int) -> str:
 H100 = json.loads((SAID / "nvidia-h100-80gb-hbm3.json").read_text())["-q -x"]
 
 
-def xml(*cards: Mapping[str, str]) -> str:
+def xml(*gpus: Mapping[str, str]) -> str:
     """What `nvidia-smi -q -x` says of H100s: of each tag → value, over what a healthy one said."""
     before, healthy, after = re.split(r"(<gpu id.*</gpu>)", H100, flags=re.DOTALL)
-    return before + "".join(_gpu(number, healthy, faults) for number, faults in enumerate(cards)) + after
+    return before + "".join(_gpu(number, healthy, faults) for number, faults in enumerate(gpus)) + after
 
 
 def _gpu(number: int, text: str, faults: Mapping[str, str]) -> str:
@@ -397,14 +397,14 @@ def test_faults(tmp_path: Path, request: pytest.FixtureRequest) -> None:
         machine = healthy_machine(root)
         begin(machine)
         reports = [machine.check() for _ in range(3)]
-        cards = reports[0]["gpus"]
-        seen[name] = [card["healthy"] for card in cards], [report["healthy"] for report in reports]
-        reasons = [f"card {card['index']}: {reason}" for card in cards for reason in card["reasons"]]
+        gpus = reports[0]["gpus"]
+        seen[name] = [gpu["healthy"] for gpu in gpus], [report["healthy"] for report in reports]
+        reasons = [f"GPU {gpu['index']}: {reason}" for gpu in gpus for reason in gpu["reasons"]]
         lines += [
             f"{name}:",
             *(f"  {each}".replace(f"{root}/", "") for each in [*reports[0]["reasons"], *reasons]),
         ]
-    assert seen == {name: (cards, verdicts) for name, (_, cards, verdicts) in FAULTS.items()}
+    assert seen == {name: (gpus, verdicts) for name, (_, gpus, verdicts) in FAULTS.items()}
     assert_text(MESSAGES, "\n".join(lines) + "\n", rewrite=request.config.getoption("--update-golden"))
 
 
@@ -419,9 +419,9 @@ def test_what_real_drivers_say_is_read(machine: Machine, said: Path) -> None:
     machine.says("nvidia-smi", text)
     report = machine.check(count=1)
     assert report["healthy"] is True
-    (card,) = report["gpus"]
-    assert card["name"].lower().replace(" ", "-") == said.stem
-    assert (card["healthy"], card["reasons"]) == (True, [])
+    (gpu,) = report["gpus"]
+    assert gpu["name"].lower().replace(" ", "-") == said.stem
+    assert (gpu["healthy"], gpu["reasons"]) == (True, [])
     # The same GPU, with what it says of the worst day.
     broken = text.replace("<remapped_row_pending>No<", "<remapped_row_pending>Yes<")
     machine.says("nvidia-smi", broken)

@@ -1,6 +1,6 @@
-"""gpu: cards split into instances, and what sick machines leave for Node Feature Discovery.
+"""gpu: GPUs split into instances, and what sick machines leave for Node Feature Discovery.
 
-The programs are real; `nvidia-smi` is a small one with cards of its own, which it keeps in a file.
+The programs are real; `nvidia-smi` is a small one with GPUs of its own, which it keeps in a file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SMI = """
 import json, os, sys
 from pathlib import Path
 
-file = Path(os.environ["CARDS"])
-cards = json.loads(file.read_text())
+file = Path(os.environ["GPUS"])
+gpus = json.loads(file.read_text())
 asked = sys.argv[1:]
 with file.with_name("smi.log").open("a") as log:
     log.write(" ".join(asked) + "\\n")
@@ -39,45 +39,45 @@ def end(text, code=6):
 
 
 if asked[0].startswith("--query-gpu=index,mig.mode"):
-    for index, card in cards.items():
-        print(f"{index}, {card['now']}, {card['then']}")
+    for index, gpu in gpus.items():
+        print(f"{index}, {gpu['now']}, {gpu['then']}")
 elif asked[:2] == ["mig", "-lgip"]:
-    card = cards[option("-i")]
+    gpu = gpus[option("-i")]
     print("| GPU   Name             ID    Instances   Memory     P2P    SM    DEC   ENC  |")
-    for number, (size, total) in enumerate(card["room"].items()):
+    for number, (size, total) in enumerate(gpu["room"].items()):
         for name, room in ((size, total), (size + "+me", 1)):
             profile = f"|   {option('-i')}  MIG {name:<17}{19 - number}     {room}/{room}"
             print(f"{profile}        9.50       No     14     0     0   |")
             print("|                                                 1     0     0   |")
 elif asked[:2] == ["mig", "-lgi"]:
-    card = cards[option("-i")]
-    if not card["has"]:
+    gpu = gpus[option("-i")]
+    if not gpu["has"]:
         end("No GPU instances found: Not Found")
-    for number, size in enumerate(card["has"]):
+    for number, size in enumerate(gpu["has"]):
         print(f"|   {option('-i')}  MIG {size:<17} 19       {number + 7}          {number}:1     |")
 elif asked[0] == "mig" and "-cgi" in asked:
-    card = cards[option("-i")]
-    assert asked[-1] == "-C" and not card["has"] and card["now"] == "Enabled", card
-    card["has"] = option("-cgi").split(",")
+    gpu = gpus[option("-i")]
+    assert asked[-1] == "-C" and not gpu["has"] and gpu["now"] == "Enabled", gpu
+    gpu["has"] = option("-cgi").split(",")
 elif asked[:2] in (["mig", "-dci"], ["mig", "-dgi"]):
-    card = cards[option("-i")]
-    if card.get("used"):
+    gpu = gpus[option("-i")]
+    if gpu.get("used"):
         end("Unable to destroy compute instance: In use by another client", 19)
     if asked[1] == "-dgi":
-        card["has"] = []
+        gpu["has"] = []
 elif "-mig" in asked:
-    card = cards[option("-i")]
-    card["then"] = "Enabled" if option("-mig") == "1" else "Disabled"
-    if not card["resets"]:
-        card["now"] = card["then"]
+    gpu = gpus[option("-i")]
+    gpu["then"] = "Enabled" if option("-mig") == "1" else "Disabled"
+    if not gpu["resets"]:
+        gpu["now"] = gpu["then"]
 elif asked[0] == "--gpu-reset":
-    card = cards[option("-i")]
-    if card["resets"] == "never":
+    gpu = gpus[option("-i")]
+    if gpu["resets"] == "never":
         end("Resetting GPU is not supported")
-    card["now"] = card["then"]
+    gpu["now"] = gpu["then"]
 else:
     sys.exit(f"what is {asked}?")
-file.write_text(json.dumps(cards))
+file.write_text(json.dumps(gpus))
 """
 
 A100 = {"1g.5gb": 7, "3g.20gb": 2}
@@ -85,20 +85,20 @@ A100 = {"1g.5gb": 7, "3g.20gb": 2}
 
 @dataclass
 class Box:
-    """A machine with cards that can be split."""
+    """A machine with GPUs that can be split."""
 
     root: Path
 
-    def cards(self, *cards: dict[str, Any]) -> None:
+    def gpus(self, *gpus: dict[str, Any]) -> None:
         whole = {"now": "Disabled", "then": "Disabled", "room": A100, "has": [], "resets": ""}
-        self.file.write_text(json.dumps({str(i): {**whole, **card} for i, card in enumerate(cards)}))
+        self.file.write_text(json.dumps({str(i): {**whole, **gpu} for i, gpu in enumerate(gpus)}))
 
     @property
     def file(self) -> Path:
-        return self.root / "cards.json"
+        return self.root / "gpus.json"
 
     def has(self) -> list[list[str]]:
-        return [card["has"] for card in json.loads(self.file.read_text()).values()]
+        return [gpu["has"] for gpu in json.loads(self.file.read_text()).values()]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         smi = self.root / "nvidia-smi"
@@ -111,7 +111,7 @@ class Box:
             env={
                 **os.environ,
                 "NVIDIA_SMI": str(smi),
-                "CARDS": str(self.file),
+                "GPUS": str(self.file),
                 "REBOOT_REQUIRED": str(self.reboot),
             },
             capture_output=True,
@@ -144,7 +144,7 @@ SMALL, LARGE, WHOLE = ["1g.5gb"] * 7, ["3g.20gb"] * 2, list[str]()
 
 
 @pytest.mark.parametrize(
-    ("cards", "size", "expected"),
+    ("gpus", "size", "expected"),
     [
         ([{}, {}], "1g.5gb", [SMALL, SMALL]),
         ([SPLIT], "3g.20gb", [LARGE]),
@@ -153,10 +153,10 @@ SMALL, LARGE, WHOLE = ["1g.5gb"] * 7, ["3g.20gb"] * 2, list[str]()
     ],
     ids=["split", "split otherwise", "made whole", "reset for the mode"],
 )
-def test_cards_are_changed_once(
-    box: Box, cards: list[dict[str, Any]], size: str, expected: list[list[str]]
+def test_gpus_are_changed_once(
+    box: Box, gpus: list[dict[str, Any]], size: str, expected: list[list[str]]
 ) -> None:
-    box.cards(*cards)
+    box.gpus(*gpus)
     change = ["off"] if size == "off" else ["apply", size]
     assert box.run("check", size).returncode == 1
     assert box.run(*change).returncode == 0
@@ -167,15 +167,15 @@ def test_cards_are_changed_once(
     assert not box.changed()
 
 
-def test_cards_without_the_mode_are_whole(box: Box) -> None:
-    box.cards({"now": "[N/A]", "then": "[N/A]"})
+def test_gpus_without_the_mode_are_whole(box: Box) -> None:
+    box.gpus({"now": "[N/A]", "then": "[N/A]"})
     assert box.run("check", "off").returncode == 0
     assert box.run("off").returncode == 0
     assert not box.changed()
 
 
 @pytest.mark.parametrize(
-    ("card", "size", "facts", "reboot"),
+    ("gpu", "size", "facts", "reboot"),
     [
         ({**SPLIT, "used": True}, "3g.20gb", "In use", False),
         ({"resets": "never"}, "1g.5gb", "reboot", True),
@@ -183,16 +183,16 @@ def test_cards_without_the_mode_are_whole(box: Box) -> None:
     ],
     ids=["used", "needs a reboot", "a size that it does not have"],
 )
-def test_a_card_that_can_not_be_split_stays_as_it_is(
-    box: Box, card: dict[str, Any], size: str, facts: str, reboot: bool
+def test_a_gpu_that_can_not_be_split_stays_as_it_is(
+    box: Box, gpu: dict[str, Any], size: str, facts: str, reboot: bool
 ) -> None:
-    box.cards(card)
+    box.gpus(gpu)
     done = box.run("apply", size)
     assert done.returncode == 1
     assert facts in done.stderr
     assert "Traceback" not in done.stderr
     assert box.reboot.exists() == reboot
-    assert box.has() == [card.get("has", [])]
+    assert box.has() == [gpu.get("has", [])]
 
 
 def test_what_a_sick_machine_leaves_is_what_the_cluster_looks_for(ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""ml_stack: wheels by card, builds of an environment, what shells and units get.
+"""ml_stack: wheels by GPU, builds of an environment, what shells and units get.
 
 Miniforge and PyTorch's wheels can't be had everywhere; pip's own parser reads the requirements here.
 """
@@ -82,12 +82,12 @@ def test_kepler_gets_what_goes_together(ask: Ask) -> None:
     ("driver", "family", "pin", "torch"),
     [
         (470, "kepler", "2.0.1", "2.0.1+cu118"),  # older than the newest that there is for it
-        # PyTorch 2.15 has no cu126: old cards stay with 2.14, newer ones need driver 580.
+        # PyTorch 2.15 has no cu126: old GPUs stay with 2.14, newer ones need driver 580.
         (580, "pascal", "2.15.0", "2.14.1+cu126"),
         (580, "ampere", "2.15.0", "2.15.0+cu130"),
     ],
 )
-def test_a_pin_is_kept_where_cards_can(ask: Ask, driver: int, family: str, pin: str, torch: str) -> None:
+def test_a_pin_is_kept_where_gpus_can(ask: Ask, driver: int, family: str, pin: str, torch: str) -> None:
     asked = requirements(ask, driver, family, PINS | {"torch": pin})
     assert str(asked["torch"].specifier) == f"=={torch}"
 

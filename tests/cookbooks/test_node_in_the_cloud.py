@@ -84,7 +84,7 @@ def test_where_there_is_no_metadata_nothing_is_made_up(boot: ModuleType, metadat
         boot.instance({"instanceId": "i-0"}, 0)
 
 
-def test_cards_are_counted_and_bridges_are_not(
+def test_gpus_are_counted_and_bridges_are_not(
     boot: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices = [("0x10de", "0x030200"), ("0x10de", "0x030000"), ("0x10de", "0x068000"), ("0x1d0f", "0x020000")]

@@ -3,7 +3,7 @@
 The recipes of Kubernetes, NVIDIA's driver and tools, Miniforge, the EFS helper and Mountpoint are the real
 ones and do all that they do on a machine: fetch a key, name a source, pin, install, configure, enable, join.
 What they install is not: the real packages come from pkgs.k8s.io, NVIDIA, GitHub and Amazon, are gigabytes,
-and some want cards or an API. So each is a package of the same name and version with little in it: what of
+and some want GPUs or an API. So each is a package of the same name and version with little in it: what of
 theirs the recipes run, or nothing (``standins/``). containerd is Debian's own, brought by a package of
 Docker's name for it.
 """
