@@ -521,4 +521,4 @@ def _has(tags: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _context(*contexts: Context) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({key: value for one in contexts for key, value in one.items()}.items()))
+    return tuple(sorted({key: value for context in contexts for key, value in context.items()}.items()))
