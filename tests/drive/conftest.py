@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import pytest
+from golden_folders import assert_text
 
 from infra.drive import workspace
 from infra.drive.engine import Engine, find_engine
 from infra.drive.lifecycle import Job
+
+MESSAGES = Path(__file__).parents[1] / "messages"
 
 ROOT = """\
 terraform {
@@ -63,6 +68,29 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("TF_", "CAUSEWAY_", "AWS_")) and name != "TF_CLI_CONFIG_FILE":
             monkeypatch.delenv(name)
+
+
+Cases: TypeAlias = Mapping[str, Callable[[], object]]
+
+
+class AssertMessages(Protocol):
+    def __call__(self, family: str, cases: Cases, error: type[Exception]) -> None: ...
+
+
+@pytest.fixture
+def assert_messages(request: pytest.FixtureRequest, tmp_path: Path) -> AssertMessages:
+    """Each case raises the error; ``tests/messages/<family>.txt`` holds what they say, a paragraph a case."""
+
+    def compare(family: str, cases: Cases, error: type[Exception]) -> None:
+        text = ""
+        for name, case in cases.items():
+            with pytest.raises(error) as caught:
+                case()
+            text += f"{name}: {caught.value}\n".replace(str(tmp_path), "")
+        text = re.sub(r"\b[0-9a-fA-F]{12,}\b", "<hex>", text)
+        assert_text(MESSAGES / f"{family}.txt", text, rewrite=request.config.getoption("--update-golden"))
+
+    return compare
 
 
 @pytest.fixture(scope="session")

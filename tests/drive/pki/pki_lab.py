@@ -1,12 +1,25 @@
-"""What the PKI's tests share: a clock that a test turns, and a place in memory for secrets."""
+"""What the tests of the PKI share: a clock that a test turns, a store in memory, lists as objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from cryptography import x509
+
 PASSPHRASE = "correct horse battery"
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+def crls(pem: str) -> list[x509.CertificateRevocationList]:
+    """The revocation lists of a PEM file, in its order."""
+    end = "-----END X509 CRL-----\n"
+    return [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
+
+
+def revoked_serials(pem: str) -> set[int]:
+    """The serial numbers in all lists of a PEM file."""
+    return {row.serial_number for crl in crls(pem) for row in crl}
 
 
 class Clock:

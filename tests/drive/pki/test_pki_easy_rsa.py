@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
+from drive.pki.pki_lab import PASSPHRASE, Clock, Memory, crls
 
 from infra.drive.pki import Pki, PkiError, records
 
@@ -20,7 +20,7 @@ EASY_RSA = shutil.which("easyrsa") or "/usr/share/easy-rsa/easyrsa"
 pytestmark = pytest.mark.skipif(not Path(EASY_RSA).exists(), reason="needs the package easy-rsa")
 
 THEIRS = "old and rusty key"
-LINE = "V\t{ends}\t\t{serial}\tunknown\t/CN=ada\n"
+ROW = "{state}\t20510101000000Z\t\t{serial}\tunknown\t/CN=ada\n"
 
 
 def easy_rsa(folder: Path, *arguments: str, **settings: str) -> None:
@@ -70,9 +70,7 @@ def empty(later: Clock) -> Pki:
 
 
 def listed(pem: str) -> list[set[int]]:
-    end = "-----END X509 CRL-----\n"
-    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
-    return [{row.serial_number for row in each} for each in lists]
+    return [{row.serial_number for row in crl} for crl in crls(pem)]
 
 
 def check(pki: Pki, clock: Clock) -> None:
@@ -88,7 +86,7 @@ def check(pki: Pki, clock: Clock) -> None:
     root = x509.load_pem_x509_certificates(pki.authorities().encode())[0]
     assert {one.issuer for one in by_name.values()} == {root.serial_number}
     assert listed(pki.crl()) == [{by_name["bob"].serial}, set()]
-    assert pki.client("ada").issuer != root.serial_number, "a profile needs a key, so it is a fresh one"
+    assert pki.client("ada").issuer != root.serial_number  # a profile needs a key
 
 
 def test_all_is_taken_over(folder: Path, empty: Pki, later: Clock) -> None:
@@ -113,13 +111,13 @@ def test_the_numbers_of_revocation_lists_go_on(folder: Path, empty: Pki, later: 
 
 def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Clock) -> None:
     folder = make(tmp_path / "rsa", algorithm="rsa", bits="4096", passphrase=THEIRS)
-    with pytest.raises(PkiError, match=r"ca\.key: the passphrase does not open it") as caught:
+    with pytest.raises(PkiError, match=r"ca\.key: the passphrase") as caught:
         empty.import_easy_rsa(folder, "another one", PASSPHRASE)
     assert "another one" not in str(caught.value)
     assert not empty.exists()
     empty.import_easy_rsa(folder, THEIRS, PASSPHRASE)
     check(empty, later)
-    with pytest.raises(PkiError, match="the passphrase does not open it"):
+    with pytest.raises(PkiError, match="pki/root: the passphrase"):
         empty.renew_intermediate(THEIRS)
     empty.renew_intermediate(PASSPHRASE)
 
@@ -127,12 +125,12 @@ def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Cloc
 def test_revoking_what_the_old_ca_issued_takes_the_passphrase(folder: Path, empty: Pki) -> None:
     empty.import_easy_rsa(folder, "", PASSPHRASE)
     empty.client("ada", "desk")
-    with pytest.raises(PkiError, match="ada, ada@phone: issued by the imported root itself"):
+    with pytest.raises(PkiError, match="ada, ada@phone: "):
         empty.revoke("ada")
     assert len(listed(empty.crl())[0]) == 1
-    with pytest.raises(PkiError, match=r"memory: pki/root: the passphrase does not open it"):
+    with pytest.raises(PkiError, match="pki/root: the passphrase"):
         empty.revoke("ada", passphrase="wrong wrong wrong")
-    assert [len(each) for each in listed(empty.crl())] == [1, 0], "all or nothing"
+    assert [len(each) for each in listed(empty.crl())] == [1, 0]
     gone = empty.revoke("ada", reason="cessationOfOperation", passphrase=PASSPHRASE)
     assert {one.name for one in gone} == {"ada", "ada@phone", "ada@desk"}
     assert {one.reason for one in gone} == {"cessationOfOperation"}
@@ -167,123 +165,53 @@ def test_one_that_was_imported_as_a_servers_has_its_person(
     assert [one.name for one in pki.revoke("grace", passphrase=PASSPHRASE)] == ["grace"]
 
 
-def sign_anew(folder: Path, days: int, extension: str) -> None:
-    """The CA's certificate, of the same key."""
-    command = ["openssl", "req", "-x509", "-new", "-key", "private/ca.key", "-subj", "/CN=Old CA"]
-    subprocess.run(
-        [*command, "-days", str(days), "-addext", extension, "-out", "ca.crt"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+def sign_again(folder: Path, days: int, *options: str) -> None:
+    """Replace the CA's certificate by another one of the same key."""
+    command = ["openssl", "req", "-x509", "-new", "-key", "private/ca.key", "-subj", "/CN=Old CA", *options]
+    command += ["-days", str(days), "-out", "ca.crt"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
-def test_an_authority_that_may_have_none_below(folder: Path, empty: Pki, made: Path) -> None:
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-new",
-            "-key",
-            "private/ca.key",
-            "-subj",
-            "/CN=Old CA",
-            "-days",
-            "100",
-            "-addext",
-            "basicConstraints=critical,CA:TRUE,pathlen:0",
-            "-out",
-            "ca.crt",
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    with pytest.raises(PkiError, match=r"ca\.crt: this authority may have no other below it"):
-        empty.import_easy_rsa(folder, "", PASSPHRASE)
-    assert not empty.exists()
+def index(folder: Path) -> Path:
+    return folder / "index.txt"
 
 
-def spoil_index(folder: Path) -> None:
-    (folder / "index.txt").write_text("V\t270101000000Z\t01\n")
-
-
-def spoil_state(folder: Path) -> None:
-    (folder / "index.txt").write_text(LINE.format(ends="270101000000Z", serial="01").replace("V", "X", 1))
-
-
-def lose_a_certificate(folder: Path) -> None:
-    (folder / "index.txt").write_text(LINE.format(ends="20510101000000Z", serial="0A"))
-
-
-def spoil_a_certificate(folder: Path) -> None:
-    next((folder / "issued").glob("*.crt")).write_text(
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    )
-
-
-def spoil_list(folder: Path) -> None:
-    (folder / "crl.pem").write_text("nothing")
-
-
-def other_key(folder: Path) -> None:
-    shutil.copy(folder / "private" / "ada.key", folder / "private" / "ca.key")
-
-
-def end_it(folder: Path) -> None:
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-new",
-            "-key",
-            "private/ca.key",
-            "-subj",
-            "/CN=Old CA",
-            "-days",
-            "1",
-            "-out",
-            "ca.crt",
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+NO_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+LEAF_ONLY = ("-addext", "basicConstraints=critical,CA:TRUE,pathlen:0")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("spoil", "where"),
     [
-        (lambda folder: (folder / "ca.crt").unlink(), r"ca\.crt: can't be read .*with ca\.crt, index\.txt"),
-        (lambda folder: (folder / "index.txt").unlink(), r"index\.txt: can't be read"),
-        (lambda folder: (folder / "private" / "ca.key").unlink(), r"ca\.key: can't be read"),
-        (lambda folder: (folder / "private" / "ca.key").write_text("x"), r"ca\.key: .* it is no key"),
-        (lambda folder: shutil.copy(folder / "issued" / "ada.crt", folder / "ca.crt"), "not a root"),
-        (other_key, r"ca\.key: not the key of"),
-        (end_it, "its profiles work no longer"),
-        (spoil_index, r"index\.txt:1: not a line"),
-        (spoil_state, r"index\.txt:1: not a line"),
-        (lose_a_certificate, r"index\.txt:1: /CN=ada is valid, but its certificate is in no file"),
-        (spoil_a_certificate, r"\.crt: not a certificate"),
-        (spoil_list, r"crl\.pem: not a revocation list"),
+        (lambda pki: (pki / "ca.crt").unlink(), r"ca\.crt: "),
+        (lambda pki: shutil.copy(pki / "issued" / "ada.crt", pki / "ca.crt"), r"ca\.crt: .* root"),
+        (lambda pki: sign_again(pki, 1), r"ca\.crt: "),
+        (lambda pki: sign_again(pki, 100, *LEAF_ONLY), r"ca\.crt: .* below"),
+        (lambda pki: (pki / "private" / "ca.key").unlink(), r"ca\.key: "),
+        (lambda pki: (pki / "private" / "ca.key").write_text("x"), r"ca\.key: "),
+        (lambda pki: shutil.copy(pki / "private" / "ada.key", pki / "private" / "ca.key"), r"ca\.key: "),
+        (lambda pki: index(pki).unlink(), r"index\.txt: "),
+        (lambda pki: index(pki).write_text("V\t270101000000Z\t01\n"), r"index\.txt:1: "),
+        (lambda pki: index(pki).write_text(ROW.format(state="X", serial="01")), r"index\.txt:1: "),
+        (lambda pki: index(pki).write_text(ROW.format(state="V", serial="0A")), r"index\.txt:1: /CN=ada"),
+        (lambda pki: (pki / "issued" / "ada.crt").write_text(NO_CERTIFICATE), r"\.crt: "),
+        (lambda pki: (pki / "crl.pem").write_text("nothing"), r"crl\.pem: "),
     ],
 )
-def test_what_is_wrong_is_told(
-    folder: Path, empty: Pki, spoil: Callable[[Path], object], message: str
+def test_what_can_not_be_taken_over(
+    folder: Path, empty: Pki, spoil: Callable[[Path], object], where: str
 ) -> None:
     spoil(folder)
-    with pytest.raises(PkiError, match=message):
+    with pytest.raises(PkiError, match=where):
         empty.import_easy_rsa(folder, "", PASSPHRASE)
     assert not empty.exists()
 
 
-def test_an_authority_below_is_told_unless_revoked(folder: Path, empty: Pki) -> None:
+def test_an_authority_below_is_refused_unless_revoked(folder: Path, empty: Pki) -> None:
     settings = {"EASYRSA_ALGO": "ec", "EASYRSA_CURVE": "secp384r1"}
     easy_rsa(folder.parent, "gen-req", "below", "nopass", **settings)
     easy_rsa(folder.parent, "sign-req", "ca", "below", **settings)
-    with pytest.raises(PkiError, match=r"index\.txt:6: /CN=below is an authority of its own"):
+    with pytest.raises(PkiError, match=r"index\.txt:6: /CN=below"):
         empty.import_easy_rsa(folder, "", PASSPHRASE)
     easy_rsa(folder.parent, "revoke", "below", **settings)
     empty.import_easy_rsa(folder, "", PASSPHRASE)
@@ -291,12 +219,12 @@ def test_an_authority_below_is_told_unless_revoked(folder: Path, empty: Pki) -> 
 
 
 def test_many_revocations_are_kept_in_parts(folder: Path, empty: Pki, later: Clock) -> None:
-    index = folder / "index.txt"
+    file = index(folder)
     rows = [
         f"R\t300101000000Z\t260101000000Z\t{serial:032X}\tunknown\t/CN=x{serial}\n"
         for serial in range(1, 500)
     ]
-    index.write_text(index.read_text() + "".join(rows))
+    file.write_text(file.read_text() + "".join(rows))
     empty.import_easy_rsa(folder, "", PASSPHRASE)
     assert len(listed(empty.crl())[0]) == 500
     empty.revoke("ada", "phone", passphrase=PASSPHRASE)

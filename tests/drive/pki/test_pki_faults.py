@@ -13,27 +13,21 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from drive.conftest import AssertMessages
 from drive.pki import pki_killed
-from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory
+from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory, revoked_serials
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
 
 from infra.drive.pki import Pki, PkiError, encryption
 from infra.drive.secrets.local import LocalStore
-from infra.errors import DriveError
 
 WRONG = "wrong horse battery"
-
-
-def listed(pem: str) -> set[int]:
-    end = "-----END X509 CRL-----\n"
-    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
-    return {row.serial_number for each in lists for row in each}
 
 
 def sound(pki: Pki) -> None:
     """It opens, and its records and its lists say the same."""
     before = pki.certificates()
-    assert listed(pki.crl()) == {one.serial for one in before if one.revoked}
+    assert revoked_serials(pki.crl()) == {one.serial for one in before if one.revoked}
     assert pki.certificates() == before
     assert x509.load_pem_x509_certificates(pki.authorities().encode())
     pki.tls_crypt_server_key()
@@ -43,7 +37,7 @@ def sound(pki: Pki) -> None:
 def again(pki: Pki, operation: str, extra: Path) -> None:
     """What was cut off can be asked for again, and is then done."""
     if operation in {"create", "import"} and pki.exists():
-        with pytest.raises(PkiError, match="there is a PKI already"):
+        with pytest.raises(PkiError, match="already"):
             pki_killed.OPERATIONS[operation](pki, extra)
     else:
         pki_killed.OPERATIONS[operation](pki, extra)
@@ -115,105 +109,89 @@ def spoil(store: LocalStore | Memory, name: str, change: Callable[[dict[str, obj
     store.put(name, json.dumps(record))
 
 
-def of_ada(store: LocalStore, pki: Pki) -> str:
-    pki.client("ada")
-    (name,) = (each for each in store.names("pki/") if "/certificates/" in each)
-    return name
+def record_of(store: LocalStore | Memory, serial: int) -> str:
+    """The name of a certificate's record."""
+    return next(name for name in store.names("pki/") if name.endswith(f"/certificates/{serial:040x}"))
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (lambda record: record.update(version=2), "written by a newer version"),
-        (lambda record: record.pop("user"), "not in the form that was written"),
-        (lambda record: record.update(key="x"), "its key can't be read"),
-        (lambda record: record.update(certificate="x"), "its certificate can't be read"),
-        (lambda record: record.update(issued="yesterday"), "a time in it is none"),
-        (lambda record: record.update(issued="2026-01-01T00:00:00"), "has no zone"),
-        (lambda record: record.update(replaces="x"), "a number in it is none"),
-        (lambda record: record.update(tls_crypt_v2="x"), "tls-crypt-v2"),
-    ],
-)
-def test_a_damaged_record_is_named(
-    pki: Pki, store: LocalStore, clock: Clock, change: Callable[[dict[str, object]], object], what: str
-) -> None:
-    name = of_ada(store, pki)
+def test_a_damaged_record_stops_all_but_a_restore(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    name = record_of(store, pki.client("ada").serial)
     data = pki.backup(PASSPHRASE)
     before = pki.certificates()
-    spoil(store, name, change)
+    spoil(store, name, lambda record: record.pop("user"))
     fresh = Pki(store, domain="lab.internal", clock=clock)
     issue, back_up = (lambda: fresh.client("grace")), (lambda: fresh.backup(PASSPHRASE))
-    for ask in (fresh.certificates, fresh.crl, issue, back_up):
-        with pytest.raises(PkiError, match=f"record {name} is damaged: .*{what}.*backup") as caught:
+    for ask in (fresh.certificates, fresh.crl, issue, back_up, lambda: fresh.restore(data, PASSPHRASE)):
+        with pytest.raises(PkiError, match=name):
             ask()
-        assert isinstance(caught.value, DriveError)
-    with pytest.raises(PkiError, match="differs from the backup's; nothing changed"):
-        fresh.restore(data, PASSPHRASE)
     fresh.restore(data, PASSPHRASE, replace=True)
     assert fresh.certificates() == before
 
 
-def test_records_that_belong_elsewhere_are_told(pki: Pki, store: LocalStore, clock: Clock) -> None:
-    ada, grace = pki.client("ada"), pki.client("grace")
-    folder = next(each for each in store.names("pki/") if "/certificates/" in each).rpartition("/")[0]
-    names = {one.serial: f"{folder}/{one.serial:040x}" for one in (ada, grace)}
-    before = {name: store.get(name) or "" for name in names.values()}
-    store.put(names[ada.serial], before[names[grace.serial]])
-    with pytest.raises(PkiError, match="holds another certificate than its name says"):
-        Pki(store, domain="lab.internal", clock=clock).certificates()
-    store.put(names[ada.serial], before[names[ada.serial]])
-    spoil(store, names[ada.serial], lambda record: record.update(key=grace.key))
-    with pytest.raises(PkiError, match="its key is another's"):
-        Pki(store, domain="lab.internal", clock=clock).certificates()
-
-
-def test_a_certificate_of_another_authority_is_told(pki: Pki, store: LocalStore, clock: Clock) -> None:
-    name = of_ada(store, pki)
+def test_what_is_said_of_damage(
+    pki: Pki, store: LocalStore, clock: Clock, assert_messages: AssertMessages
+) -> None:
     other = Pki(Memory(), domain="lab.internal", clock=clock)
-    other.create(PASSPHRASE, "lab")
-    foreign = other.client("ada")
-    place = name.rpartition("/")[0] + f"/{foreign.serial:040x}"
-    store.put(place, store.get(name) or "")
-    spoil(store, place, lambda record: record.update(certificate=foreign.certificate, key=foreign.key))
-    with pytest.raises(PkiError, match="no authority of this PKI issued its certificate"):
-        pki.certificates()
+    other.create(PASSPHRASE, "other")
+    ada, grace, foreign = pki.client("ada"), pki.client("grace"), other.client("ada")
+    name, of_grace = (record_of(store, one.serial) for one in (ada, grace))
+    of_foreign = name.replace(f"{ada.serial:040x}", f"{foreign.serial:040x}")
+    (root_list,) = (each for each in store.names("pki/") if "/root-crl/" in each)
+    sound_records = {each: store.get(each) or "" for each in store.names("pki/")}
+    data = json.loads(pki.backup(PASSPHRASE))
+
+    def spoiled(**records: str | None) -> Pki:
+        texts = sound_records | records
+        copy = Memory({each: text for each, text in texts.items() if text is not None})
+        return Pki(copy, domain="lab.internal", clock=clock)
+
+    def changed(place: str, **members: object) -> Callable[[], object]:
+        record = json.loads(sound_records.get(place, sound_records[name])) | members
+        return lambda: spoiled(**{place: json.dumps(record)}).crl()
+
+    def without(folder: str) -> Callable[[], object]:
+        return lambda: spoiled(**{each: None for each in sound_records if f"/{folder}/" in each}).crl()
+
+    def restored(members: Mapping[str, object], by: str = PASSPHRASE) -> Callable[[], object]:
+        return lambda: pki.restore(json.dumps(data | members).encode(), by)
+
+    root = json.loads(sound_records["pki/root"])
+    root["key"]["cost"] = 99
+    costly = spoiled(**{"pki/root": json.dumps(root)})
+    cases = {
+        "newer": changed(name, version=2),
+        "user": changed(name, user=None),
+        "key": changed(name, key="x"),
+        "another's key": changed(name, key=grace.key),
+        "certificate": changed(name, certificate="x"),
+        "another certificate": lambda: spoiled(**{name: sound_records[of_grace]}).crl(),
+        "another authority": changed(of_foreign, certificate=foreign.certificate, key=foreign.key),
+        "time": changed(name, issued="yesterday"),
+        "time zone": changed(name, issued="2026-01-01T00:00:00"),
+        "number": changed(name, replaces="x"),
+        "tls-crypt": changed(name, tls_crypt_v2="x"),
+        "no list": without("root-crl"),
+        "no intermediate": without("intermediates"),
+        "list": lambda: spoiled(**{root_list: "nonsense"}).crl(),
+        "root": lambda: spoiled(**{"pki/root": "nonsense"}).exists(),
+        "root's place": changed("pki/root", id="../x"),
+        "root's seal": lambda: costly.renew_intermediate(PASSPHRASE),
+        "wrong passphrase": lambda: pki.renew_intermediate(WRONG),
+        "short passphrase": lambda: pki.backup("short"),
+        "backup of a newer version": restored({"causeway pki backup": 2}),
+        "backup's cost": restored({"cost": 40}),
+        "backup's salt": restored({"salt": "?"}),
+        "backup cut short": restored({"data": data["data"][:-8]}),
+        "backup's passphrase": restored({}, WRONG),
+        "no backup": lambda: pki.restore(b"{}", PASSPHRASE),
+        "another PKI's backup": lambda: pki.restore(other.backup(PASSPHRASE), PASSPHRASE),
+    }
+    assert_messages("pki-damage", cases, PkiError)
 
 
-@pytest.mark.parametrize("folder", ["root-crl", "intermediates"])
-def test_what_all_depends_on_is_missed(pki: Pki, store: LocalStore, clock: Clock, folder: str) -> None:
-    for name in store.names("pki/"):
-        if f"/{folder}/" in name:
-            store.delete(name)
-    with pytest.raises(PkiError, match=r"record pki/root is damaged: its .* gone"):
-        pki.crl()
-
-
-def test_a_damaged_root_and_list_are_named(pki: Pki, store: LocalStore, clock: Clock) -> None:
-    name = next(each for each in store.names("pki/") if "root-crl" in each)
-    kept = store.get(name) or ""
-    store.put(name, "nonsense")
-    with pytest.raises(PkiError, match=f"{name} is damaged: not a revocation list"):
-        Pki(store, domain="lab.internal", clock=clock).crl()
-    store.put(name, kept)
-    spoil(store, "pki/root", lambda record: record.update(id="../x"))
-    with pytest.raises(PkiError, match="pki/root is damaged"):
-        pki.exists()
-    store.put("pki/root", "nonsense")
-    with pytest.raises(PkiError, match="pki/root is damaged: not the JSON"):
-        pki.exists()
-
-
-def test_a_wrong_passphrase(pki: Pki, store: LocalStore) -> None:
-    with pytest.raises(PkiError, match=r"lab\.json: pki/root: the passphrase does not open it"):
-        pki.renew_intermediate(WRONG)
-    spoil(store, "pki/root", lambda record: record["key"].update(cost=99))  # type: ignore[attr-defined]
-    with pytest.raises(PkiError, match=r"lab\.json: pki/root: damaged"):
-        pki.renew_intermediate(PASSPHRASE)
-
-
-def test_a_short_passphrase_is_refused(store: LocalStore, clock: Clock) -> None:
+def test_a_short_passphrase_makes_none(store: LocalStore, clock: Clock) -> None:
     pki = Pki(store, domain="lab.internal", clock=clock)
-    with pytest.raises(PkiError, match="too short; take 12 characters"):
+    with pytest.raises(PkiError):
         pki.create("short", "lab")
     assert not pki.exists()
 
@@ -223,18 +201,18 @@ def test_the_real_cost_of_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     box = encryption.seal(b"x", PASSPHRASE, "test")
     assert box["cost"] == 17
     assert encryption.unseal(box, PASSPHRASE, "test", "here") == b"x"
-    with pytest.raises(PkiError, match="here: the passphrase does not open it"):
+    with pytest.raises(PkiError, match="here: "):
         encryption.unseal(box, PASSPHRASE, "another purpose", "here")
 
 
 def test_a_clock_that_jumped_back(pki: Pki, store: LocalStore, clock: Clock) -> None:
     clock.turn(days=10)
-    name = of_ada(store, pki)
+    name = record_of(store, pki.client("ada").serial)
     before = pki.crl()
     clock.turn(minutes=-4)
     assert pki.crl() == before, "two engineers' clocks differ a little"
     clock.turn(days=-2)
-    message = f"clock says 2026-11-29 .* record {name} is of 2026-12-01 .*set the clock"
+    message = f"2026-11-29 .*{name} .*2026-12-01"
     for ask in (
         pki.crl,
         lambda: pki.client("grace"),
@@ -264,7 +242,7 @@ def test_no_key_and_no_passphrase_is_ever_shown(
         shown += [repr(each) for each in (pki, vars(pki), certificate, server, register, pki.due(), store)]
         data = pki.backup(PASSPHRASE)
         shown.append(data.decode())
-        name = next(each for each in store.names("pki/") if f"{certificate.serial:040x}" in each)
+        name = record_of(store, certificate.serial)
         spoiled = Memory({each: store.get(each) or "" for each in store.names()})
         spoil(spoiled, name, lambda record: record.update(certificate=record["key"]))
         for ask in (
@@ -293,7 +271,7 @@ def test_no_key_and_no_passphrase_is_ever_shown(
 def test_two_who_make_one_at_once(store: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, quick = (Pki(store, domain="lab.internal", clock=clock) for _ in range(2))
     monkeypatch.setattr(slow, "_refuse_second", lambda: quick.create(PASSPHRASE, "quick"))
-    with pytest.raises(PkiError, match="somebody else has just made a PKI here"):
+    with pytest.raises(PkiError, match="somebody else"):
         slow.create(PASSPHRASE, "slow")
     assert "quick" in x509.load_pem_x509_certificates(slow.authorities().encode())[0].subject.rfc4514_string()
     assert len(store.names("pki/")) == 3, "nothing is left of the other"
@@ -313,7 +291,7 @@ def test_an_answer_that_got_lost(clock: Clock) -> None:
     pki.create(PASSPHRASE, "lab")
     made = pki.client("ada")
     assert [one.serial for one in pki.revoke("ada")] == [made.serial]
-    assert listed(pki.crl()) == {made.serial}
+    assert revoked_serials(pki.crl()) == {made.serial}
     sound(pki)
 
 
@@ -329,31 +307,15 @@ def test_a_backup_brings_all_back(pki: Pki, clock: Clock, tmp_path: Path) -> Non
     pki.revoke("ada")
     kept = pki.client("grace")
     data = pki.backup(PASSPHRASE)
-    with pytest.raises(PkiError, match="the backup: the passphrase does not open it"):
-        pki.restore(data, WRONG)
     for wrong in (b"", b"\xff", b"[]", b"{}", data[: len(data) // 2]):
-        with pytest.raises(PkiError, match="the backup: not a backup"):
+        with pytest.raises(PkiError):
             pki.restore(wrong, PASSPHRASE)
-    with pytest.raises(PkiError, match="too short"):
-        pki.backup("short")
     elsewhere = Pki(Memory(), domain="lab.internal", clock=clock)
     elsewhere.restore(data, PASSPHRASE)
     assert elsewhere.certificates() == pki.certificates()
     assert elsewhere.crl() == pki.crl()
     assert elsewhere.client("grace") == kept
     elsewhere.renew_intermediate(PASSPHRASE)
-
-
-def test_a_backup_that_is_newer_or_damaged(pki: Pki) -> None:
-    data = json.loads(pki.backup(PASSPHRASE))
-    for change, message in (
-        ({"causeway pki backup": 2}, "the backup: written by a newer version"),
-        ({"cost": 40}, "the backup: damaged"),
-        ({"salt": "?"}, "the backup: damaged"),
-        ({"data": data["data"][:-8]}, "the backup: the passphrase does not"),
-    ):
-        with pytest.raises(PkiError, match=message):
-            pki.restore(json.dumps(data | change).encode(), PASSPHRASE)
 
 
 def test_an_old_backup_takes_nothing_back(pki: Pki) -> None:
@@ -372,7 +334,7 @@ def test_a_backup_does_not_take_the_place_of_another_unasked(pki: Pki, clock: Cl
     other.create(PASSPHRASE, "other")
     data = other.backup(PASSPHRASE)
     before = pki.authorities()
-    with pytest.raises(PkiError, match="pki/root is there already and differs"):
+    with pytest.raises(PkiError, match="pki/root"):
         pki.restore(data, PASSPHRASE)
     assert pki.authorities() == before
     pki.restore(data, PASSPHRASE, replace=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 import shutil
 import subprocess
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from drive.pki.pki_lab import PASSPHRASE, START, Clock
+from drive.pki.pki_lab import PASSPHRASE, START, Clock, crls, revoked_serials
 
 from infra.drive.pki import SPARE, Certificate, Pki, PkiError, crl_ends
 from infra.drive.secrets.local import LocalStore
@@ -24,33 +24,21 @@ def load(certificate: Certificate) -> x509.Certificate:
     return x509.load_pem_x509_certificate(certificate.certificate.encode())
 
 
-def lists(pem: str) -> list[x509.CertificateRevocationList]:
-    end = "-----END X509 CRL-----\n"
-    return [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
-
-
-def listed(pem: str) -> set[int]:
-    return {row.serial_number for crl in lists(pem) for row in crl}
-
-
 def number(crl: x509.CertificateRevocationList) -> int:
     return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 
 
-def test_there_is_none_before_it_is_made(store: LocalStore, clock: Clock) -> None:
+def test_there_is_one_once_it_is_made_and_never_a_second(store: LocalStore, clock: Clock) -> None:
     pki = Pki(store, domain="lab.internal", clock=clock)
     assert not pki.exists()
     for ask in (pki.certificates, pki.crl, pki.authorities, pki.due, pki.tls_crypt_server_key):
-        with pytest.raises(PkiError, match="there is no PKI yet"):
+        with pytest.raises(PkiError):
             ask()
     pki.create(PASSPHRASE, "lab")
     assert Pki(store, domain="lab.internal", clock=clock).exists()
     assert pki.certificates() == ()
-
-
-def test_a_second_one_is_refused_and_the_first_stays(pki: Pki) -> None:
     before = pki.authorities()
-    with pytest.raises(PkiError, match="there is a PKI already"):
+    with pytest.raises(PkiError):
         pki.create(PASSPHRASE, "lab")
     assert pki.authorities() == before
 
@@ -59,12 +47,10 @@ def test_the_authorities_are_what_rfc_5280_wants(pki: Pki) -> None:
     root, issuing = x509.load_pem_x509_certificates(pki.authorities().encode())
     for certificate, path, years, curve in ((root, 1, 10, "secp384r1"), (issuing, 0, 3, "secp256r1")):
         basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-        assert basic.critical
-        assert (basic.value.ca, basic.value.path_length) == (True, path)
+        assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, path)
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
         assert usage.critical
-        assert usage.value.key_cert_sign
-        assert usage.value.crl_sign
+        assert (usage.value.key_cert_sign, usage.value.crl_sign) == (True, True)
         assert not usage.value.digital_signature
         key = certificate.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
@@ -76,7 +62,7 @@ def test_the_authorities_are_what_rfc_5280_wants(pki: Pki) -> None:
     above = issuing.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     below = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     assert above.key_identifier == below.digest
-    assert root.subject.rfc4514_string() == "CN=lab VPN root"
+    assert root.subject == issuing.issuer
 
 
 def test_a_client_s_certificate(pki: Pki) -> None:
@@ -91,9 +77,7 @@ def test_a_client_s_certificate(pki: Pki) -> None:
     usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usages) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
-    assert usage.critical
-    assert usage.value.digital_signature
-    assert not usage.value.key_cert_sign
+    assert (usage.critical, usage.value.digital_signature, usage.value.key_cert_sign) == (True, True, False)
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert 100 < certificate.serial_number.bit_length() <= 159
     assert made.id == f"{certificate.serial_number:X}".rjust(len(made.id), "0")
@@ -109,12 +93,9 @@ def test_a_server_s_certificate(pki: Pki) -> None:
     usages = load(made).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usages) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert made.tls_crypt == ""
-
-
-def test_two_servers_share_a_name_and_no_key(pki: Pki) -> None:
-    one, two = pki.server("a", ["a.example.org"]), pki.server("b", ["a.example.org"])
-    assert one.name == two.name
-    assert one.key != two.key
+    other = pki.server("b", ["vpn.us-west-2.example.org"])
+    assert other.name == made.name
+    assert other.key != made.key
 
 
 def test_the_same_is_given_until_it_ends_soon(pki: Pki, clock: Clock) -> None:
@@ -122,16 +103,13 @@ def test_the_same_is_given_until_it_ends_soon(pki: Pki, clock: Clock) -> None:
     clock.turn(days=334)
     assert pki.client("ada") == first
     assert pki.server("lab", ["b.example.org", "a.example.org"]) == server
+    assert pki.server("lab", ["b.example.org"]) != server
     clock.turn(days=2)
     second = pki.client("ada")
     assert second.serial != first.serial
     assert pki.client("ada") == second
     clock.turn(days=32)
     assert pki.server("lab", ["a.example.org", "b.example.org"]) != server
-
-
-def test_a_server_with_other_names_gets_another(pki: Pki) -> None:
-    assert pki.server("lab", ["a.example.org"]) != pki.server("lab", ["b.example.org"])
 
 
 def test_devices_have_certificates_of_their_own(pki: Pki) -> None:
@@ -149,7 +127,7 @@ def test_nothing_outlives_its_issuer(pki: Pki, clock: Clock) -> None:
     clock.turn(days=1000)
     assert pki.client("ada").not_after == issuing.not_valid_after_utc
     clock.turn(days=80)
-    with pytest.raises(PkiError, match="too soon to issue"):
+    with pytest.raises(PkiError):
         pki.client("grace")
     pki.renew_intermediate(PASSPHRASE)
     assert pki.client("grace").not_after == clock.now + timedelta(days=365)
@@ -164,11 +142,11 @@ def test_renewing_the_intermediate_keeps_what_it_issued(pki: Pki, clock: Clock) 
     _, *issuing = x509.load_pem_x509_certificates(pki.authorities().encode())
     assert [one.serial_number for one in issuing] == [new.issuer, old.issuer]
     assert issuing[0].subject != issuing[1].subject
-    assert len(lists(pki.crl())) == 3
+    assert len(crls(pki.crl())) == 3
     pki.revoke("ada")
-    assert listed(pki.crl()) == {old.serial}
+    assert revoked_serials(pki.crl()) == {old.serial}
     clock.turn(days=1095.5)
-    assert len(lists(pki.crl())) == 2
+    assert len(crls(pki.crl())) == 2
     assert len(x509.load_pem_x509_certificates(pki.authorities().encode())) == 2
 
 
@@ -184,21 +162,21 @@ def test_renewing_leaves_the_old_one_or_takes_it_back(pki: Pki, clock: Clock) ->
     assert first.valid(clock.now)
     assert pki.renew(old, revoke=True) == new
     assert pki.certificates()[0].reason == "superseded"
-    assert listed(pki.crl()) == {old.serial}
+    assert revoked_serials(pki.crl()) == {old.serial}
     server = pki.server("lab", ["a.example.org"])
     assert pki.renew(server).names == server.names
 
 
 def test_revoking_is_for_good(pki: Pki, clock: Clock) -> None:
     made = pki.client("ada")
-    assert listed(pki.crl()) == set()
+    assert revoked_serials(pki.crl()) == set()
     clock.turn(hours=1)
     (revoked,) = pki.revoke("ada", reason="keyCompromise")
     assert (revoked.serial, revoked.revoked, revoked.reason) == (made.serial, clock.now, "keyCompromise")
     assert pki.revoke("ada") == ()
-    assert listed(pki.crl()) == {made.serial}
+    assert revoked_serials(pki.crl()) == {made.serial}
     assert pki.client("ada").serial != made.serial
-    row = lists(pki.crl())[1].get_revoked_certificate_by_serial_number(made.serial)
+    row = crls(pki.crl())[1].get_revoked_certificate_by_serial_number(made.serial)
     assert row is not None
     assert row.extensions.get_extension_for_class(x509.CRLReason).value.reason.name == "key_compromise"
 
@@ -217,9 +195,9 @@ def test_a_revocation_list_changes_only_when_it_must(pki: Pki, clock: Clock) -> 
     pki.revoke("ada")
     third = pki.crl()
     assert pki.crl() == third
-    numbers = [number(lists(each)[1]) for each in (first, second, third)]
+    numbers = [number(crls(each)[1]) for each in (first, second, third)]
     assert numbers == sorted(set(numbers))
-    assert all(each.last_update_utc <= clock.now - timedelta(minutes=5) for each in lists(third))
+    assert all(each.last_update_utc <= clock.now - timedelta(minutes=5) for each in crls(third))
 
 
 @pytest.mark.parametrize("first_day", range(0, 31, 3))
@@ -237,20 +215,15 @@ def test_a_push_every_30_days_leaves_each_server_30_days(pki: Pki, clock: Clock,
     assert timedelta(days=30) == SPARE
 
 
-def test_the_end_of_no_list() -> None:
-    with pytest.raises(ValueError, match="no revocation list"):
-        crl_ends("nothing")
-
-
 def test_the_ended_leave_the_list_one_list_later(pki: Pki, clock: Clock) -> None:
     made = pki.client("ada", days=70)
     pki.revoke("ada")
     clock.turn(days=80)
-    assert listed(pki.crl()) == {made.serial}, "the list of the window in which it ended"
-    before = number(lists(pki.crl())[1])
+    assert revoked_serials(pki.crl()) == {made.serial}, "the list of the window in which it ended"
+    before = number(crls(pki.crl())[1])
     clock.turn(days=30)
-    assert listed(pki.crl()) == set()
-    assert number(lists(pki.crl())[1]) > before
+    assert revoked_serials(pki.crl()) == set()
+    assert number(crls(pki.crl())[1]) > before
     assert pki.certificates()[0].revoked
 
 
@@ -273,105 +246,81 @@ def test_what_ends_soon_is_told(pki: Pki, clock: Clock) -> None:
     assert "root" in {each.kind for each in pki.due()}
 
 
-@pytest.mark.parametrize(
-    ("user", "device"),
-    [
-        ("", ""),
-        ("a b", ""),
-        ("../x", ""),
-        ("a/b", ""),
-        ("ä", ""),
-        (".a", ""),
-        ("-a", ""),
-        ("a", "b@c"),
-        ("a\n", ""),
-    ],
-)
-def test_names_that_openvpn_would_bend_are_refused(pki: Pki, user: str, device: str) -> None:
-    with pytest.raises(PkiError, match="can't be the name of"):
-        pki.client(user, device)
-    assert pki.certificates() == ()
-
-
-def test_names_that_do_not_fit_are_refused(pki: Pki, store: LocalStore, clock: Clock) -> None:
-    with pytest.raises(PkiError, match="64 characters at most"):
-        pki.client("a" * 60, "phone")
-    with pytest.raises(PkiError, match="64 characters at most"):
-        Pki(store, domain="d" * 61, clock=clock)
-    with pytest.raises(PkiError, match="the servers' own"):
-        pki.client("vpn.lab.internal")
+def test_what_can_not_be_issued(pki: Pki, store: LocalStore, clock: Clock) -> None:
+    bent = ["", "a b", "../x", "a/b", "ä", ".a", "-a", "a@b@c", "a\n"]
+    for name in (*bent, f"{'a' * 60}@phone", "vpn.lab.internal"):
+        user, _, device = name.partition("@")
+        with pytest.raises(PkiError):
+            pki.client(user, device)
     for name in ("a b", "-a", "a..b", "10.0.0.0/8", ""):
-        with pytest.raises(PkiError, match="neither a DNS name nor an address"):
+        with pytest.raises(PkiError):
             pki.server("lab", [name])
-
-
-@pytest.mark.parametrize("days", [0, -1, 826])
-def test_lives_that_are_none_are_refused(pki: Pki, days: int) -> None:
-    with pytest.raises(PkiError, match="1 to 825 days"):
-        pki.client("ada", days=days)
+    for days in (0, -1, 826):
+        with pytest.raises(PkiError):
+            pki.client("ada", days=days)
+    assert pki.certificates() == ()
+    with pytest.raises(PkiError):
+        Pki(store, domain="d" * 61, clock=clock)
+    with pytest.raises(ValueError, match="list"):
+        crl_ends("nothing")
 
 
 def test_revoking_what_never_was(pki: Pki) -> None:
     pki.client("ada")
-    with pytest.raises(PkiError, match="grace never had a certificate"):
-        pki.revoke("grace")
-    with pytest.raises(PkiError, match="ada@phone never had"):
-        pki.revoke("ada", "phone")
-    with pytest.raises(PkiError, match="take one of unspecified, keyCompromise"):
+    for user, device in (("grace", None), ("ada", "phone")):
+        with pytest.raises(PkiError):
+            pki.revoke(user, device)
+    with pytest.raises(PkiError):
         pki.revoke("ada", reason="dislike")
-    assert listed(pki.crl()) == set()
+    assert revoked_serials(pki.crl()) == set()
 
 
-class Verifier:
-    """`openssl verify` as OpenVPN does it: CRLs of the whole chain, and a purpose."""
+NOT_YET_VALID, EXPIRED, LIST_EXPIRED, REVOKED, WRONG_PURPOSE = 9, 10, 12, 23, 26
+"""Of openssl-verification-options(1): the numbers of ``X509_V_ERR_…``."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._count = itertools.count()
 
-    def __call__(
-        self, pki: Pki, certificate: Certificate, when: datetime, purpose: str, crl: str | None = None
-    ) -> str:
-        folder = self._folder / str(next(self._count))
-        folder.mkdir()
-        for name, text in (
-            ("ca.pem", pki.authorities()),
-            ("crl.pem", pki.crl() if crl is None else crl),
-            ("end.pem", certificate.certificate),
-        ):
-            (folder / name).write_text(text)
-        done = subprocess.run(
-            [
-                *("openssl", "verify", "-x509_strict", "-crl_check_all", "-CAfile", "ca.pem"),
-                *("-CRLfile", "crl.pem", "-purpose", purpose),
-                *("-attime", str(int(when.timestamp())), "end.pem"),
-            ],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return "" if done.returncode == 0 else done.stderr
+def verify(folder: Path, certificate: Certificate, when: datetime, purpose: str = "sslclient") -> set[int]:
+    """The errors of `openssl verify` as OpenVPN does it: with lists of the whole chain, and a purpose."""
+    (folder / "end.pem").write_text(certificate.certificate)
+    done = subprocess.run(
+        [
+            *("openssl", "verify", "-x509_strict", "-crl_check_all", "-CAfile", "ca.pem"),
+            *("-CRLfile", "crl.pem", "-purpose", purpose, "-attime", str(int(when.timestamp())), "end.pem"),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = {int(number) for number in re.findall(r"error (\d+) at", done.stderr)}
+    assert bool(errors) == bool(done.returncode), done.stderr
+    return errors
 
 
 @needs_openssl
 def test_openssl_agrees(pki: Pki, clock: Clock, tmp_path: Path) -> None:
-    verify = Verifier(tmp_path)
+    def publish() -> None:
+        (tmp_path / "ca.pem").write_text(pki.authorities())
+        (tmp_path / "crl.pem").write_text(pki.crl())
+
     client, server, other = pki.client("ada"), pki.server("lab", ["203.0.113.7"]), pki.client("grace")
     pki.revoke("grace")
-    assert verify(pki, client, clock.now, "sslclient") == ""
-    assert verify(pki, server, clock.now, "sslserver") == ""
-    assert "unsuitable certificate purpose" in verify(pki, client, clock.now, "sslserver")
-    assert "unsuitable certificate purpose" in verify(pki, server, clock.now, "sslclient")
-    assert "certificate revoked" in verify(pki, other, clock.now, "sslclient")
-    assert "not yet valid" in verify(pki, client, START - timedelta(hours=1), "sslclient")
-    stale = pki.crl()
+    publish()
+    assert not verify(tmp_path, client, clock.now)
+    assert not verify(tmp_path, server, clock.now, "sslserver")
+    assert WRONG_PURPOSE in verify(tmp_path, client, clock.now, "sslserver")
+    assert WRONG_PURPOSE in verify(tmp_path, server, clock.now)
+    assert REVOKED in verify(tmp_path, other, clock.now)
+    assert NOT_YET_VALID in verify(tmp_path, client, START - timedelta(hours=1))
     clock.turn(days=200)
-    assert "CRL has expired" in verify(pki, client, clock.now, "sslclient", stale)
-    assert verify(pki, client, clock.now, "sslclient") == ""
+    assert LIST_EXPIRED in verify(tmp_path, client, clock.now)
+    publish()
+    assert not verify(tmp_path, client, clock.now)
     pki.renew_intermediate(PASSPHRASE)
-    assert verify(pki, client, clock.now, "sslclient") == ""
-    assert verify(pki, pki.client("late"), clock.now, "sslclient") == ""
-    assert "certificate revoked" in verify(pki, other, clock.now, "sslclient")
+    late = pki.client("late")
+    publish()
+    assert verify(tmp_path, client, clock.now) | verify(tmp_path, late, clock.now) == set()
+    assert REVOKED in verify(tmp_path, other, clock.now)
     clock.turn(days=166)
-    assert "certificate has expired" in verify(pki, client, clock.now, "sslclient")
+    publish()
+    assert EXPIRED in verify(tmp_path, client, clock.now)

@@ -67,9 +67,9 @@ def test_a_successor_has_the_same_key(pki: Pki, tmp_path: Path, clock: Clock) ->
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("bob", P256, "for 'bob', not for 'ada'"),
-        ("ada@phone", P256, "for 'ada@phone', not for 'ada'"),
-        ("ada", ("-newkey", "rsa:1024"), "RSA of 1024 bits"),
+        ("bob", P256, "'bob'.* 'ada'"),
+        ("ada@phone", P256, "'ada@phone'.* 'ada'"),
+        ("ada", ("-newkey", "rsa:1024"), "RSA of 1024"),
         ("ada", ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-224"), "secp224r1"),
         ("ada", ("-newkey", "ed25519"), "Ed25519"),
     ],
@@ -79,6 +79,9 @@ def test_what_is_not_answered(
 ) -> None:
     with pytest.raises(PkiError, match=said):
         pki.request(asked(tmp_path, name, *options), "ada")
+    for text in ("", "no request", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n"):
+        with pytest.raises(PkiError, match="read"):
+            pki.request(text, "ada")
     assert pki.certificates() == ()
 
 
@@ -87,7 +90,7 @@ def test_a_request_that_was_changed_is_refused(pki: Pki, tmp_path: Path) -> None
     request = x509.load_pem_x509_csr(asked(tmp_path, "ada").encode())
     der = request.public_bytes(serialization.Encoding.DER)
     changed = x509.load_der_x509_csr(der.replace(b"ada", b"bob"))
-    with pytest.raises(PkiError, match="not signed by its own key"):
+    with pytest.raises(PkiError, match="signed"):
         pki.request(changed.public_bytes(serialization.Encoding.PEM).decode(), "bob")
 
 
@@ -95,15 +98,9 @@ def test_a_key_of_somebody_else_or_one_that_was_revoked_is_refused(pki: Pki, tmp
     pki.request(asked(tmp_path, "ada"), "ada")
     again = ["openssl", "req", "-new", "-key", str(tmp_path / "laptop.key"), "-subj"]
     theirs = subprocess.run([*again, "/CN=bob"], capture_output=True, text=True, check=True).stdout
-    with pytest.raises(PkiError, match="has ada's key"):
+    with pytest.raises(PkiError, match="ada's key"):
         pki.request(theirs, "bob")
     pki.revoke("ada", reason="keyCompromise")
     mine = subprocess.run([*again, "/CN=ada"], capture_output=True, text=True, check=True).stdout
-    with pytest.raises(PkiError, match="a key that was revoked"):
+    with pytest.raises(PkiError, match="revoked"):
         pki.request(mine, "ada")
-
-
-@pytest.mark.parametrize("text", ["", "no request", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n"])
-def test_what_is_not_a_request_is_refused(pki: Pki, text: str) -> None:
-    with pytest.raises(PkiError, match="can't be read"):
-        pki.request(text, "ada")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
+from drive.pki.pki_lab import PASSPHRASE, Clock, Memory, crls, revoked_serials
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,11 +15,6 @@ from infra.drive.pki.issuing import SOON
 
 USERS = st.sampled_from(["ada", "grace", "linus"])
 DEVICES = st.sampled_from(["", "phone"])
-
-
-def lists(pem: str) -> list[x509.CertificateRevocationList]:
-    end = "-----END X509 CRL-----\n"
-    return [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
 
 
 class Life(RuleBasedStateMachine):
@@ -102,11 +97,11 @@ class Life(RuleBasedStateMachine):
         assert {serial: one.revoked for serial, one in records.items() if one.revoked} == self.revoked
         crl = self.pki.crl()
         assert self.pki.crl() == crl
-        listed = {row.serial_number for each in lists(crl) for row in each}
+        listed = revoked_serials(crl)
         assert listed <= set(self.revoked)
         for serial in set(self.revoked) - listed:
             assert records[serial].not_after < self.clock.now
-        for each in lists(crl):
+        for each in crls(crl):
             assert each.next_update_utc is not None
             assert each.last_update_utc <= self.clock.now - timedelta(minutes=5)
             assert each.next_update_utc - self.clock.now >= timedelta(days=29)

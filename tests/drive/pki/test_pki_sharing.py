@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from drive.pki.pki_lab import PASSPHRASE, Clock, Memory
+from drive.pki.pki_lab import PASSPHRASE, Clock, Memory, revoked_serials
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
 
 from infra.drive.pki import Pki, PkiError, chunks
@@ -18,12 +17,6 @@ from infra.model.cluster import Secrets
 
 Opener = Callable[[], Pki]
 """Opens the same PKI anew, as another engineer's command would."""
-
-
-def listed(pem: str) -> set[int]:
-    end = "-----END X509 CRL-----\n"
-    lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
-    return {row.serial_number for each in lists for row in each}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +60,7 @@ def test_a_whole_life(opener: Opener, clock: Clock) -> None:
     clock.turn(days=300)
     new = opener().renew(ada, revoke=True)
     opener().revoke("ada", reason="keyCompromise")
-    assert listed(opener().crl()) == {ada.serial, new.serial}
+    assert revoked_serials(opener().crl()) == {ada.serial, new.serial}
     opener().renew_intermediate(PASSPHRASE)
     assert {each.kind for each in opener().due()} == set()
     data = opener().backup(PASSPHRASE)
@@ -84,7 +77,7 @@ def test_all_who_revoke_at_once_are_in_the_next_list(opener: Opener) -> None:
     serials = {one.serial for one in opener().clients([(user, "") for user in users])}
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda user: opener().revoke(user), [*users, *users]))
-    assert listed(opener().crl()) == serials
+    assert revoked_serials(opener().crl()) == serials
     assert all(one.revoked for one in opener().certificates())
 
 
@@ -96,7 +89,7 @@ def test_one_revokes_what_the_other_renews(opener: Opener) -> None:
         gone = pool.submit(lambda: opener().revoke_each([old]))
         new, (revoked,) = renewed.result(), gone.result()
     assert revoked.serial == old.serial
-    assert listed(opener().crl()) == {old.serial}
+    assert revoked_serials(opener().crl()) == {old.serial}
     after = {one.serial: one for one in opener().certificates()}
     assert after[old.serial].replaced_by == new.serial
     assert after[new.serial].revoked is None
@@ -115,7 +108,7 @@ def test_two_revoke_by_the_root_at_once(
         return Pki(open_one(), domain="lab.internal", clock=lambda: now)
 
     opened().import_easy_rsa(folder, "", PASSPHRASE)
-    before = len(listed(opened().crl()))
+    before = len(revoked_serials(opened().crl()))
     real = chunks.add
 
     def add(store: Store, name: str, text: str) -> bool:
@@ -128,7 +121,7 @@ def test_two_revoke_by_the_root_at_once(
     opened().revoke("ada", passphrase=PASSPHRASE)
     revoked = {one.name for one in opened().certificates() if one.revoked}
     assert revoked == {"ada", "ada@phone", "bob", "eve"}
-    assert len(listed(opened().crl())) == before + 3
+    assert len(revoked_serials(opened().crl())) == before + 3
 
 
 def test_a_list_that_others_never_leave_alone(
@@ -139,6 +132,6 @@ def test_a_list_that_others_never_leave_alone(
     pki = Pki(open_one(), domain="lab.internal", clock=lambda: datetime.now(UTC))
     pki.import_easy_rsa(make(tmp_path / "easy-rsa", algorithm="ec"), "", PASSPHRASE)
     monkeypatch.setattr(chunks, "add", lambda *_: False)
-    with pytest.raises(PkiError, match="others keep changing the root's revocation list"):
+    with pytest.raises(PkiError):
         pki.revoke("ada", passphrase=PASSPHRASE)
     assert not [one for one in pki.certificates() if one.user == "ada" and one.revoked]
