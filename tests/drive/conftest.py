@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
 
 import pytest
 from golden_folders import assert_text
@@ -70,27 +70,33 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-Cases: TypeAlias = Mapping[str, Callable[[], object]]
+@dataclass(frozen=True)
+class Messages:
+    """What people read, whole: a file of ``tests/messages`` a family, which ``--update-golden`` rewrites."""
 
+    folder: Path
+    """A path that is not the same in each run, and so not in the files."""
+    rewrite: bool
 
-class AssertMessages(Protocol):
-    def __call__(self, family: str, cases: Cases, error: type[Exception]) -> None: ...
+    def compare(self, family: str, text: str) -> None:
+        stable = re.sub(r"(?<![-:])\b[0-9a-fA-F]{12,}\b", "<hex>", text.replace(str(self.folder), ""))
+        assert_text(MESSAGES / f"{family}.txt", stable, rewrite=self.rewrite)
 
-
-@pytest.fixture
-def assert_messages(request: pytest.FixtureRequest, tmp_path: Path) -> AssertMessages:
-    """Each case raises the error; ``tests/messages/<family>.txt`` holds what they say, a paragraph a case."""
-
-    def compare(family: str, cases: Cases, error: type[Exception]) -> None:
+    def refusals(
+        self, family: str, error: type[Exception], cases: Mapping[str, Callable[[], object]]
+    ) -> None:
+        """Each case raises the error; a paragraph each."""
         text = ""
         for name, case in cases.items():
             with pytest.raises(error) as caught:
                 case()
-            text += f"{name}: {caught.value}\n".replace(str(tmp_path), "")
-        text = re.sub(r"\b[0-9a-fA-F]{12,}\b", "<hex>", text)
-        assert_text(MESSAGES / f"{family}.txt", text, rewrite=request.config.getoption("--update-golden"))
+            text += f"{name}: {caught.value}\n"
+        self.compare(family, text)
 
-    return compare
+
+@pytest.fixture
+def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Messages:
+    return Messages(tmp_path, request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,8 @@ def test_it_is_made_once_and_well(s3: Any, cluster: Cluster) -> None:
 def test_what_somebody_loosened_is_put_right(s3: Any, cluster: Cluster) -> None:
     state_bucket(cluster, ENV)
     s3.put_bucket_versioning(Bucket=cluster.state.bucket, VersioningConfiguration={"Status": "Suspended"})
-    assert state_bucket(cluster, ENV) == ("keeps every version",)
+    assert len(state_bucket(cluster, ENV)) == 1
+    assert s3.get_bucket_versioning(Bucket=cluster.state.bucket)["Status"] == "Enabled"
 
 
 def test_a_local_state_needs_none(s3: Any, cluster: Cluster) -> None:
@@ -67,6 +68,6 @@ def test_a_bucket_of_somebody_else_is_told(s3: Any, cluster: Cluster) -> None:
 
     with (
         patch.object(Aws, "client", return_value=SimpleNamespace(head_bucket=refused)),
-        pytest.raises(DriveError, match=r"is another account's.*choose another"),
+        pytest.raises(DriveError, match="another account"),
     ):
         state_bucket(cluster, ENV)

@@ -84,9 +84,8 @@ def test_what_was_kept_and_then_damaged_is_fetched_again(site: Site, tmp_path: P
 )
 def test_anything_else_is_refused_and_not_kept(site: Site, tmp_path: Path, answer: tuple[int, bytes]) -> None:
     site.answer = answer
-    with pytest.raises(DriveError, match="nothing was started") as raised:
+    with pytest.raises(DriveError, match=f"{site.url}/cinc_amd64_x86_64.deb"):
         package(cinc(site), "amd64", tmp_path, {})
-    assert f"{site.url}/cinc_amd64_x86_64.deb" in str(raised.value)
     assert kept(tmp_path) == []
 
 

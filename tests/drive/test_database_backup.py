@@ -78,12 +78,12 @@ def test_a_copy_is_put_back_as_it_was_while_servers_are_connected(database: Data
     assert [*tmp_path.glob("*.part")] == []
     wanted = "SELECT count(*), min(value) FROM metrics WHERE step <= 10000"
     assert database.sql(wanted) == "10000|0.0001"
-    assert database.sql("SELECT to_regclass('of_a_later_version') IS NULL") == "t"
+    assert database.sql("SELECT to_regclass('of_a_later_version')") == ""
     names = "SELECT datname FROM pg_database WHERE datname LIKE 'mlflow%' ORDER BY 1"
     assert database.sql(names).split() == ["mlflow", "mlflow_before"]
     # A second time it takes the place of what was kept beside; and what was kept can be looked at.
     database.sql("ALTER DATABASE mlflow_before ALLOW_CONNECTIONS true")
-    assert database.sql("SELECT max(value) FROM metrics WHERE step <= 10000", "mlflow_before") == "-1"
+    assert database.sql(wanted, "mlflow_before") == "10000|-1"
     database.programs.restore(copy)
     assert database.sql(names).split() == ["mlflow", "mlflow_before"]
     assert database.sql(wanted) == "10000|0.0001"

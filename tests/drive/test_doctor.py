@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_registry_that_can_not_be_reached(
     ill = patient(env={"TF_CLI_CONFIG_FILE": str(config)})
     monkeypatch.setattr(machine, "REGISTRY", "http://127.0.0.1:9/")
     found = only(machine.providers, ill)
-    assert (found.state, "127.0.0.1 can't be reached" in found.said) == ("fail", True)
+    assert (found.state, "127.0.0.1" in found.said) == ("fail", True)
     monkeypatch.setattr(machine, "REGISTRY", f"{endpoint}/no/such/page")
     assert only(machine.providers, ill).state == "ok"
 
@@ -110,10 +111,11 @@ def test_tools(tmp_path: Path, patient: MakePatient) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     git, ssh, rsync, packer = machine.tools(patient(env={"PATH": str(tmp_path)}))
-    assert git == Finding("git", "ok", f"git version 2.50.0 at {tmp_path / 'git'}")
-    assert ssh == Finding("ssh", "ok", f"OpenSSH at {tmp_path / 'ssh'}")
-    assert rsync.said == f"rsync  version 3.4.1 at {tmp_path / 'rsync'}"
-    assert (packer.state, "does not say its version" in packer.said) == ("warn", True)
+    for tool, version in ((git, "2.50.0"), (ssh, "OpenSSH"), (rsync, "3.4.1")):
+        assert tool.state == "ok"
+        assert version in tool.said
+        assert tool.said.endswith(f" at {tmp_path / tool.check}")
+    assert (packer.check, packer.state) == ("packer", "warn")
 
 
 def test_disk(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,14 +129,14 @@ def test_account_of_the_spec(patient: MakePatient) -> None:
     assert only(account.credentials, patient(account="123456789012")).state == "ok"
     other = only(account.credentials, patient(account="999999999999"))
     assert other.state == "fail"
-    assert "of account 123456789012; the spec says 999999999999" in other.said
+    assert re.search("123456789012.* 999999999999", other.said)
     assert only(account.credentials, patient(account="999999999999", embedded=True)).state == "ok"
 
 
 def test_nobody_answers(patient: MakePatient) -> None:
     lost = patient(env={"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, regions=("us-west-2",), bucket="b")
     found = only(account.credentials, lost)
-    assert (found.state, "aws sso login" in found.fix) == ("fail", True)
+    assert (found.state, "sso login" in found.fix) == ("fail", True)
     # What needs an account then says nothing: one cause, one finding.
     for check in (account.clock, account.regions, account.quotas, account.state_bucket):
         assert list(check(lost)) == []
@@ -159,7 +161,7 @@ def test_state_bucket(patient: MakePatient, tmp_path: Path) -> None:
     name = f"state-{zlib.crc32(str(tmp_path).encode())}"
     well = patient(bucket=name, bucket_region="us-west-2")
     missing = only(account.state_bucket, well)
-    assert (missing.state, missing.fix) == ("fail", "invoke bootstrap --env lab")
+    assert (missing.state, missing.fix.split()[:2]) == ("fail", ["invoke", "bootstrap"])
     library: Any = boto3
     s3 = library.client(
         "s3",
@@ -192,7 +194,7 @@ def test_quotas(patient: MakePatient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "client", lambda *_args: ServiceQuotas())
     low, unknown, fine = account.quotas(well)
     assert (low.state, unknown.state, fine.state) == ("warn", "warn", "ok")
-    assert low.said == "on-demand-p in us-west-2: 512 vCPUs wanted of 64"
+    assert re.fullmatch("on-demand-p in us-west-2: 512 .*64", low.said)
     assert "--quota-code L-417A185B --desired-value 512" in low.fix
     assert list(account.quotas(patient(vcpus=wanted, embedded=True))) == []
 
@@ -213,7 +215,6 @@ def test_all_of_it_as_text_and_as_json(patient: MakePatient) -> None:
         "clock",
         "regions",
     }
-    text = doctor.text(found)
-    assert "✗ regions      mars-north-1 is no region of this account's partition" in text
+    assert re.search("(?m)^✗ regions +mars-north-1 ", doctor.text(found))
     assert json.loads(json.dumps(doctor.to_json(found)))[0]["check"] == "python"
     assert doctor.text([]) == ""

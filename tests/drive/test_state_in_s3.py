@@ -21,7 +21,7 @@ from infra.drive import last_applied, lifecycle, saved_plan, unfinished, workspa
 from infra.drive.lifecycle import Job
 from infra.drive.terraform import TerraformError
 from infra.drive.unfinished import Creation, Found
-from infra.errors import DriveError, StalePlanError, ToolError
+from infra.errors import DriveError, ToolError
 
 BACKEND = """\
   backend "s3" {
@@ -71,19 +71,9 @@ def job(server: ThreadedMotoServer, make_job: Callable[..., Job], tmp_path: Path
     return dataclasses.replace(local, files=files, env=env)
 
 
-def test_terraform_itself_finds_a_stale_plan(job: Job) -> None:
-    lifecycle.plan(job)
-    assert saved_plan.state_position(job.folders) is None
-    terraform = job.terraform()
-    terraform.plan(job.build / "elsewhere")
-    terraform.apply(job.build / "elsewhere")
-    with pytest.raises(StalePlanError, match="the state has moved on"):
-        apply_saved(job)
-    assert saved_plan.load(job.folders) is None
-
-
 def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     lifecycle.plan(job, named=["module.us_west_2"])  # in a folder that passes
+    assert saved_plan.state_position(job.folders) is None  # so Terraform itself has to find a stale plan
     stores = S3Backend.put_object
 
     def refuses(self: S3Backend, bucket_name: str, key_name: str, *args: Any, **more: Any) -> Any:
@@ -93,7 +83,7 @@ def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.
 
     # From here on the bucket takes no state. (To stop the server meanwhile would be a race with Terraform.)
     monkeypatch.setattr(S3Backend, "put_object", refuses)
-    with pytest.raises(TerraformError, match="Terraform could not store the state; it is in") as caught:
+    with pytest.raises(TerraformError, match="state push") as caught:
         apply_saved(job, named=["module.us_west_2"])
     kept = job.folders.state / "errored.tfstate"
     assert f"state push {kept}" in str(caught.value)
@@ -118,7 +108,7 @@ def plans_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(job: Job) -> str:
     with pytest.raises(DriveError) as caught:
         lifecycle.plan(job)
-    assert not isinstance(caught.value, ToolError), "it is explained"
+    assert not isinstance(caught.value, ToolError)
     assert caught.value.exit_code == 1
     assert saved_plan.load(job.folders) is None
     return str(caught.value)

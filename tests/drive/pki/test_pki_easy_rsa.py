@@ -111,7 +111,7 @@ def test_the_numbers_of_revocation_lists_go_on(folder: Path, empty: Pki, later: 
 
 def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Clock) -> None:
     folder = make(tmp_path / "rsa", algorithm="rsa", bits="4096", passphrase=THEIRS)
-    with pytest.raises(PkiError, match=r"ca\.key: the passphrase") as caught:
+    with pytest.raises(PkiError, match=r"ca\.key: .*passphrase") as caught:
         empty.import_easy_rsa(folder, "another one", PASSPHRASE)
     assert "another one" not in str(caught.value)
     assert not empty.exists()
@@ -125,7 +125,7 @@ def test_an_old_rsa_ca_with_a_passphrase(tmp_path: Path, empty: Pki, later: Cloc
 def test_revoking_what_the_old_ca_issued_takes_the_passphrase(folder: Path, empty: Pki) -> None:
     empty.import_easy_rsa(folder, "", PASSPHRASE)
     empty.client("ada", "desk")
-    with pytest.raises(PkiError, match="ada, ada@phone: "):
+    with pytest.raises(PkiError, match="ada, ada@"):
         empty.revoke("ada")
     assert len(listed(empty.crl())[0]) == 1
     with pytest.raises(PkiError, match="pki/root: the passphrase"):

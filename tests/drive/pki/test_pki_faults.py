@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from drive.conftest import AssertMessages
+from drive.conftest import Messages
 from drive.pki import pki_killed
 from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory, revoked_serials
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
@@ -128,9 +128,7 @@ def test_a_damaged_record_stops_all_but_a_restore(pki: Pki, store: LocalStore, c
     assert fresh.certificates() == before
 
 
-def test_what_is_said_of_damage(
-    pki: Pki, store: LocalStore, clock: Clock, assert_messages: AssertMessages
-) -> None:
+def test_what_is_said_of_damage(pki: Pki, store: LocalStore, clock: Clock, messages: Messages) -> None:
     other = Pki(Memory(), domain="lab.internal", clock=clock)
     other.create(PASSPHRASE, "other")
     ada, grace, foreign = pki.client("ada"), pki.client("grace"), other.client("ada")
@@ -186,7 +184,7 @@ def test_what_is_said_of_damage(
         "no backup": lambda: pki.restore(b"{}", PASSPHRASE),
         "another PKI's backup": lambda: pki.restore(other.backup(PASSPHRASE), PASSPHRASE),
     }
-    assert_messages("pki-damage", cases, PkiError)
+    messages.refusals("pki-damage", PkiError, cases)
 
 
 def test_a_short_passphrase_makes_none(store: LocalStore, clock: Clock) -> None:
