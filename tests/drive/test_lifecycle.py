@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 from drive.applying import apply_saved, in_state
 
-from infra.drive import last_applied, lifecycle, saved_plan, summary
+from infra.drive import last_applied, lifecycle, saved_plan
 from infra.drive.engine import Engine
 from infra.drive.lifecycle import Job
 from infra.drive.state_backends import LocalPlace
@@ -25,7 +25,7 @@ from infra.errors import ProtectedError, StalePlanError, ToolError, UsageError
 MakeJob: TypeAlias = Callable[..., Job]
 
 
-def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
+def test_from_first_plan_to_destroy(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job()
     planned = lifecycle.plan(job)
     assert [one.address for one in planned.plan.changes] == [
@@ -44,9 +44,9 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     assert remembered.files == job.files
     assert remembered.about["spec"] == "spec"
 
+    monkeypatch.setenv("TF_WORKSPACE", "elsewhere")  # another workspace is not another state
     again = lifecycle.plan(job)
     assert not again.plan.has_changes
-    assert summary.text(again.plan, environment="lab") == "No changes: lab is as its spec says."
     apply_saved(job)  # an empty plan is as good as any
 
     changed = lifecycle.plan(make_job(text="two"))
@@ -56,6 +56,9 @@ def test_from_first_plan_to_destroy(make_job: MakeJob) -> None:
     ]
     (attribute,) = (one for one in changed.plan.changes[0].attributes if one.path == "input")
     assert (attribute.before, attribute.after) == ("one", "two")
+    drift = lifecycle.drift(make_job(text="two"))
+    assert (drift.changes, drift.exit_code) == ((), 0)
+    assert saved_plan.load(job.folders) == changed.saved
 
     job = make_job()
     lifecycle.plan(job, destroy=True)
@@ -85,36 +88,31 @@ def test_a_stored_state_is_read_without_terraform_where_that_tells_the_same(make
         lifecycle.stored(dataclasses.replace(without, place=LocalPlace(job.folders)))
 
 
-def test_a_plan_serves_once(make_job: MakeJob) -> None:
+def test_a_plan_is_for_its_files_spec_engine_and_state_and_serves_once(make_job: MakeJob) -> None:
     job = make_job()
-    planned = lifecycle.plan(job).saved
-    apply_saved(job)
-    with pytest.raises(StalePlanError, match="another run has planned or applied since"):
-        lifecycle.apply(job, planned)
-
-
-def test_plan_of_other_files_or_another_spec_is_refused(make_job: MakeJob) -> None:
-    job = make_job()
-    lifecycle.plan(job)
-    with pytest.raises(StalePlanError, match="rendered files have changed"):
+    assert lifecycle.outputs(job) == {}
+    saved = lifecycle.plan(job).saved
+    with pytest.raises(StalePlanError, match="rendered files"):
         apply_saved(make_job(text="two"))
-    with pytest.raises(StalePlanError, match="the spec has changed"):
+    with pytest.raises(StalePlanError, match="spec"):
         apply_saved(make_job(spec="another"))
     newer = dataclasses.replace(job.engine, version="99.0.0")
-    with pytest.raises(StalePlanError, match=r"99\.0\.0 would apply it"):
+    with pytest.raises(StalePlanError, match=r"99\.0\.0"):
         apply_saved(dataclasses.replace(job, engine=newer))
     apply_saved(make_job())  # and the plan itself has not suffered
+    with pytest.raises(StalePlanError):
+        lifecycle.apply(job, saved)
 
-
-def test_plan_of_an_older_state_is_refused(make_job: MakeJob) -> None:
-    job = make_job()
     lifecycle.plan(job)
-    # Somebody else applies meanwhile, without us.
-    terraform = job.terraform()
-    elsewhere = job.build / "elsewhere"
-    terraform.plan(elsewhere)
-    terraform.apply(elsewhere)
-    with pytest.raises(StalePlanError, match="the state has moved on"):
+    file = job.folders.state / "terraform.tfstate"
+    state = json.loads(file.read_text())
+    for change, told in (({"lineage": "another"}, "altogether"), ({"serial": state["serial"] + 1}, "serial")):
+        file.write_text(json.dumps(state | change))
+        with pytest.raises(StalePlanError, match=told):
+            apply_saved(job)
+    file.write_text(json.dumps(state))
+    saved_plan.plan_file(job.folders).write_bytes(b"another")
+    with pytest.raises(StalePlanError, match=str(saved_plan.plan_file(job.folders))):
         apply_saved(job)
 
 
@@ -126,17 +124,9 @@ def test_terraform_itself_finds_a_stale_plan(make_job: MakeJob, monkeypatch: pyt
     terraform = job.terraform()
     terraform.plan(job.build / "elsewhere")
     terraform.apply(job.build / "elsewhere")
-    with pytest.raises(StalePlanError, match="the state has moved on"):
+    with pytest.raises(StalePlanError, match="state"):
         apply_saved(job)
     assert saved_plan.load(job.folders) is None
-
-
-def test_a_plan_file_that_was_swapped_is_refused(make_job: MakeJob) -> None:
-    job = make_job()
-    lifecycle.plan(job)
-    saved_plan.plan_file(job.folders).write_bytes(b"another")
-    with pytest.raises(StalePlanError, match="not the file that was saved"):
-        apply_saved(job)
 
 
 def test_guarded_thing_is_destroyed_only_by_name(make_job: MakeJob) -> None:
@@ -176,20 +166,20 @@ resource "terraform_data" "other" {
     job = make_job(more=other, kept="second")
     kept = "module.us_west_2.terraform_data.kept"
     planned = lifecycle.plan(job, named=[kept])
-    assert "its module guards it with prevent_destroy" in summary.text(planned.plan, environment="lab")
-    with pytest.raises(ProtectedError, match=r"replaces module\.us_west_2\.terraform_data\.other"):
+    assert {one.address for one in planned.plan.protected} == {kept, kept.replace("kept", "other")}
+    with pytest.raises(ProtectedError, match=r"module\.us_west_2\.terraform_data\.other"):
         apply_saved(job, named=[kept])
 
 
-def test_a_site_that_does_not_exist_is_named(make_job: MakeJob) -> None:
-    with pytest.raises(UsageError, match=r"no AWS site 'mars' to plan for; there are us-west-2"):
-        lifecycle.plan(make_job(), only=["mars"])
-    with pytest.raises(UsageError, match=r"did you mean us-west-2\?"):
-        lifecycle.plan(make_job(), only=["us-west2"])
-
-
-def test_only_one_site(make_job: MakeJob) -> None:
+def test_a_site_or_folder_that_does_not_exist_is_named(make_job: MakeJob) -> None:
     job = make_job()
+    with pytest.raises(UsageError, match=r"'mars'.* us-west-2"):
+        lifecycle.plan(job, only=["mars"])
+    with pytest.raises(UsageError, match="us-west-2\\?"):
+        lifecycle.plan(job, only=["us-west2"])
+    with pytest.raises(UsageError, match="/nowhere"):
+        lifecycle.plan(job, out=job.build / "nowhere" / "mine.tfplan")
+    assert saved_plan.load(job.folders) is None
     assert len(lifecycle.plan(job, only=["us-west-2"]).plan.changes) == 3
 
 
@@ -206,10 +196,8 @@ resource "terraform_data" "fails" {
     lifecycle.plan(job)
     with pytest.raises(TerraformError) as caught:
         apply_saved(job)
-    text = str(caught.value)
-    assert "modules/site/main.tf:" in text
-    assert "module.us_west_2.terraform_data.fails: local-exec provisioner error" in text
-    assert "What was done so far is in the state; `invoke plan --env lab` shows what is left to do." in text
+    assert "module.us_west_2.terraform_data.fails: " in str(caught.value)
+    assert "`invoke plan --env lab`" in str(caught.value)
     assert saved_plan.load(job.folders) is None
     assert 'module.us_west_2.terraform_data.thing["c"]' in in_state(job)
     assert last_applied.recall(job.folders) is None
@@ -219,27 +207,9 @@ resource "terraform_data" "fails" {
     assert [(one.action, one.address) for one in left.plan.changes] == [
         ("replace", "module.us_west_2.terraform_data.fails"),
     ]
-    assert left.plan.changes[0].reason == "it was left half-made, or marked as tainted"
+    assert "tainted" in left.plan.changes[0].reason
     apply_saved(job)
     assert not lifecycle.plan(job).plan.has_changes
-
-
-def test_no_drift(make_job: MakeJob) -> None:
-    job = make_job()
-    lifecycle.plan(job)
-    apply_saved(job)
-    waiting = lifecycle.plan(make_job(text="two")).saved
-    found = lifecycle.drift(make_job(text="two"))
-    assert (found.changes, found.exit_code) == ((), 0)
-    assert saved_plan.load(job.folders) == waiting
-
-
-def test_summary_for_programs_is_json(make_job: MakeJob) -> None:
-    planned = lifecycle.plan(make_job())
-    told = json.loads(json.dumps(summary.to_json(planned.plan, environment="lab", cost=planned.cost)))
-    assert told["counts"] == {"added": 3, "changed": 0, "replaced": 0, "destroyed": 0}
-    assert told["sites"]["us-west-2"]["added"] == 3
-    assert told["cost"] is None
 
 
 class Impatient(Silence):
@@ -268,7 +238,7 @@ resource "terraform_data" "slow" {
     job = make_job(more=slow)
     lifecycle.plan(job)
     listener = Impatient()
-    with pytest.raises(StoppedError, match=r"was stopped\. What was done so far") as caught:
+    with pytest.raises(StoppedError, match="stopped") as caught:
         apply_saved(job, listener=listener)
     assert caught.value.exit_code == 130
     assert listener.told == [1]
@@ -299,7 +269,7 @@ def test_ctrl_c_that_comes_too_late_is_heard_all_the_same(tmp_path: Path) -> Non
     program.chmod(0o755)
     engine = Engine("terraform", "1.11.4", (str(program),))
     terraform = Terraform(engine, tmp_path, listener=Late(tmp_path / "ready"))
-    with pytest.raises(StoppedError, match=r"terraform show was stopped\. Nothing was changed"):
+    with pytest.raises(StoppedError, match="show was stopped"):
         terraform.show(tmp_path / "plan")
     assert terraform.apply(tmp_path / "plan").exit_code == 0
 
@@ -343,7 +313,7 @@ def test_state_lock_of_somebody_else_is_explained(make_job: MakeJob) -> None:
 
     apply_saved(job, listener=Rival())
     (text,) = said
-    assert "is changing this environment (OperationTypeApply, since " in text
+    assert "OperationTypeApply" in text
     assert "force-unlock" in text
 
 
@@ -352,14 +322,7 @@ def test_errors_name_file_line_and_address(make_job: MakeJob) -> None:
     with pytest.raises(TerraformError) as caught:
         lifecycle.plan(job)
     line = (job.folders.root / "modules/site/main.tf").read_text().splitlines().index("  nonsense = 1") + 1
-    assert f"modules/site/main.tf:{line}: Unsupported argument" in str(caught.value)
-    assert str(caught.value).splitlines()[-1] == f"{job.engine.name} plan: exit code 1"
-
-
-def test_state_can_be_shown_before_there_is_one(make_job: MakeJob) -> None:
-    job = make_job()
-    assert lifecycle.outputs(job) == {}
-    assert "values" not in job.terraform().show()
+    assert f"modules/site/main.tf:{line}: " in str(caught.value)
 
 
 def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> None:
@@ -371,38 +334,12 @@ def test_a_copy_of_the_plan_goes_where_it_is_asked_for(make_job: MakeJob) -> Non
     assert stat.S_IMODE(out.stat().st_mode) == 0o600  # keys of tunnels may be in it
 
 
-def test_a_place_for_the_copy_that_is_not_there_is_told_before_planning(make_job: MakeJob) -> None:
-    job = make_job()
-    with pytest.raises(UsageError, match=r"there is no folder .*/nowhere; make it first"):
-        lifecycle.plan(job, out=job.build / "nowhere" / "mine.tfplan")
-    assert saved_plan.load(job.folders) is None
-
-
 def test_only_the_plan_that_was_shown_is_applied(make_job: MakeJob) -> None:
     """While a person reads a plan, somebody else makes another one of the same files."""
     job = dataclasses.replace(make_job(), options="--env lab --rehearse")
     shown = lifecycle.plan(job, pending=True).saved
     assert lifecycle.waiting(job) is None  # it is not for a later `invoke apply`
     other = lifecycle.plan(job, destroy=True).saved
-    with pytest.raises(StalePlanError, match=r"Run `invoke plan --env lab --rehearse` and look again"):
+    with pytest.raises(StalePlanError, match="`invoke plan --env lab --rehearse`"):
         lifecycle.apply(job, shown)
     assert lifecycle.waiting(job) == other
-
-
-def test_another_workspace_is_not_another_state(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = make_job()
-    lifecycle.plan(job)
-    apply_saved(job)
-    monkeypatch.setenv("TF_WORKSPACE", "elsewhere")
-    assert not lifecycle.plan(job).plan.has_changes
-
-
-def test_a_state_of_another_lineage_is_refused(make_job: MakeJob) -> None:
-    job = make_job()
-    lifecycle.plan(job)
-    apply_saved(job)
-    lifecycle.plan(job)
-    state = job.folders.state / "terraform.tfstate"
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"lineage": "somebody-else"}))
-    with pytest.raises(StalePlanError, match="the state is another one altogether"):
-        apply_saved(job)

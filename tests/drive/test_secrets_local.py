@@ -79,7 +79,7 @@ def test_the_file_tells_nothing(place: Place) -> None:
     assert VALUE not in base64.b64decode(json.loads(first)["secrets"]["one"]).decode("latin-1")
     assert place.key.read_text().strip() not in first
     place.store().put("one", VALUE)
-    assert place.file.read_text() != first, "the same nonce twice"
+    assert place.file.read_text() != first  # each time another nonce
 
 
 def test_the_key_may_come_from_the_environment(place: Place) -> None:
@@ -90,44 +90,37 @@ def test_the_key_may_come_from_the_environment(place: Place) -> None:
     assert place.store(CAUSEWAY_SECRETS_KEY=key.replace("+", "-").replace("/", "_")).get("one") == VALUE
 
 
-def test_the_key_of_the_user_is_the_one_of_the_file(place: Place) -> None:
-    place.store().put("one", VALUE)
-    assert place.store(CAUSEWAY_SECRETS_KEY=place.key.read_text()).get("one") == VALUE
-
-
 def test_a_lost_key(place: Place) -> None:
     place.store().put("one", VALUE)
     place.key.unlink()
-    with pytest.raises(SecretsError, match=r"its key is not on this machine; put it back into .*lab\.key"):
+    with pytest.raises(SecretsError, match=str(place.key)):
         place.store().get("one")
-    with pytest.raises(SecretsError, match="its key is not on this machine"):
+    with pytest.raises(SecretsError, match=str(place.key)):
         place.store().put("two", VALUE)
-    assert not place.key.exists(), "a new key would hide that the old one is lost"
+    assert not place.key.exists()  # a new key would hide that the old one is lost
 
 
 def test_another_key(place: Place) -> None:
     place.store().put("one", VALUE)
-    other = text_of_a_key()
-    with pytest.raises(SecretsError, match=r"encrypted with another key \(its id is \w{12}\)") as caught:
-        place.store(CAUSEWAY_SECRETS_KEY=other).get("one")
+    before, other = place.file.read_bytes(), text_of_a_key()
+    store = place.store(CAUSEWAY_SECRETS_KEY=other)
+    with pytest.raises(SecretsError, match=r"another key .*\w{12}\)") as caught:
+        store.get("one")
     assert other not in str(caught.value)
-    before = place.file.read_bytes()
-    with pytest.raises(SecretsError, match="encrypted with another key"):
-        place.store(CAUSEWAY_SECRETS_KEY=other).put("one", VALUE)
+    with pytest.raises(SecretsError, match="another key"):
+        store.put("one", VALUE)
     assert place.file.read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["hunter2", "äöü", base64.b64encode(b"x" * 31).decode(), "A" * 45])
 def test_what_is_no_key_is_not_quoted(place: Place, text: str) -> None:
-    with pytest.raises(SecretsError, match="CAUSEWAY_SECRETS_KEY: not a key of 32 bytes") as caught:
+    with pytest.raises(SecretsError, match="CAUSEWAY_SECRETS_KEY: ") as caught:
         place.store(CAUSEWAY_SECRETS_KEY=text).put("one", VALUE)
     assert text not in str(caught.value)
     place.key.parent.mkdir(parents=True)
     place.key.write_text(text)
     place.key.chmod(0o600)
-    with pytest.raises(
-        SecretsError, match=r"lab\.key: (not a key of 32 bytes|the key can't be read)"
-    ) as caught:
+    with pytest.raises(SecretsError, match=r"lab\.key: ") as caught:
         place.store().put("one", VALUE)
     assert text not in str(caught.value)
 
@@ -135,32 +128,22 @@ def test_what_is_no_key_is_not_quoted(place: Place, text: str) -> None:
 def test_a_key_that_others_may_read(place: Place) -> None:
     place.store().put("one", VALUE)
     place.key.chmod(0o640)
-    with pytest.raises(SecretsError, match=r"mode 0640.*chmod 600 .*lab\.key"):
+    with pytest.raises(SecretsError, match=r"0640.*chmod 600 .*lab\.key"):
         place.store().get("one")
 
 
-def test_a_value_can_stand_in_for_no_other(place: Place) -> None:
+def test_a_value_can_stand_in_for_no_other_and_each_bit_counts(place: Place) -> None:
     place.store().put("one", VALUE)
     place.store().put("two", "other")
     document = json.loads(place.file.read_text())
-    document["secrets"]["two"] = document["secrets"]["one"]
-    place.file.write_text(json.dumps(document))
-    with pytest.raises(SecretsError, match=r"damaged: the secret two was changed.*from a backup"):
-        place.store().get("two")
-    assert place.store().get("one") == VALUE
-
-
-def test_a_flipped_bit_is_noticed(place: Place) -> None:
-    place.store().put("one", VALUE)
-    document = json.loads(place.file.read_text())
-    sealed = bytearray(base64.b64decode(document["secrets"]["one"]))
-    for spot in (0, 12, len(sealed) - 1):
-        sealed[spot] ^= 1
-        document["secrets"]["one"] = base64.b64encode(sealed).decode()
+    sealed = base64.b64decode(document["secrets"]["one"])
+    flipped = [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in (0, 12, len(sealed) - 1)]
+    for entry in (sealed, *flipped, b"", b"\0\0\0", b"\0" * 15):
+        document["secrets"]["two"] = base64.b64encode(entry).decode()
         place.file.write_text(json.dumps(document))
-        with pytest.raises(SecretsError, match="damaged"):
-            place.store().get("one")
-        sealed[spot] ^= 1
+        with pytest.raises(SecretsError, match="secret two"):
+            place.store().get("two")
+        assert place.store().get("one") == VALUE
 
 
 @pytest.mark.parametrize(
@@ -186,33 +169,17 @@ def test_a_damaged_file_is_never_written_over(place: Place, text: str) -> None:
         lambda: place.store().names(),
         lambda: place.store().delete("one"),
     ):
-        with pytest.raises(SecretsError, match=r"lab\.json: damaged: .*; restore the file from a backup"):
+        with pytest.raises(SecretsError, match=r"lab\.json: "):
             attempt()
     assert place.file.read_text() == text
 
 
-@pytest.mark.parametrize("entry", ["", "AAAA", "not base64!", "AAAAAAAAAAAAAAAAAAAA"])
-def test_a_damaged_entry(place: Place, entry: str) -> None:
+@pytest.mark.parametrize("other", [{"version": 2}, {"environment": "other"}])
+def test_a_file_of_another_version_or_environment(place: Place, other: dict[str, object]) -> None:
     place.store().put("one", VALUE)
-    document = json.loads(place.file.read_text())
-    document["secrets"]["one"] = entry
-    place.file.write_text(json.dumps(document))
-    with pytest.raises(SecretsError, match="damaged: the secret one"):
+    place.file.write_text(json.dumps(json.loads(place.file.read_text()) | other))
+    with pytest.raises(SecretsError, match="lab"):
         place.store().get("one")
-
-
-def test_a_newer_program_wrote_it(place: Place) -> None:
-    place.store().put("one", VALUE)
-    place.file.write_text(place.file.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(SecretsError, match="update this one"):
-        place.store().get("one")
-
-
-def test_a_file_under_another_environments_name(place: Place) -> None:
-    place.store().put("one", VALUE)
-    place.file.rename(place.folder / "other.json")
-    with pytest.raises(SecretsError, match="belongs to the environment lab"):
-        place.store("other").get("one")
 
 
 def test_a_failed_write_changes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +191,7 @@ def test_a_failed_write_changes_nothing(place: Place, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(
-            SecretsError, match=r"can't be written \(No space left on device\); nothing changed"
-        ):
+        with pytest.raises(SecretsError, match="No space"):
             place.store().put("two", VALUE)
     assert place.file.read_bytes() == before
     place.store().put("two", VALUE)
@@ -274,7 +239,7 @@ def test_processes_that_start_at_once_share_one_key(place: Place) -> None:
 
 def test_a_home_that_can_not_be_written(place: Place) -> None:
     Path(place.env["XDG_CONFIG_HOME"]).write_text("a file, not a folder")
-    with pytest.raises(SecretsError, match="set CAUSEWAY_SECRETS_KEY to what this prints: head"):
+    with pytest.raises(SecretsError, match="CAUSEWAY_SECRETS_KEY"):
         place.store().put("one", VALUE)
 
 

@@ -50,29 +50,25 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return lambda: open_store(secrets, "lab", tmp_path / ".secrets", env)
 
 
-def test_what_is_put_is_got_by_the_next_command(opener: Opener) -> None:
-    assert opener().get("vpn/rack-a/1") is None
-    opener().put("vpn/rack-a/1", VALUE)
-    opener().put("other", "Grüße ${x} \n 'end'")
-    assert opener().get("vpn/rack-a/1") == VALUE
-    assert opener().get("other") == "Grüße ${x} \n 'end'"
-    opener().put("vpn/rack-a/1", "another")
-    assert opener().get("vpn/rack-a/1") == "another"
-
-
-def test_names_are_listed_by_prefix_and_in_order(opener: Opener) -> None:
+def test_the_next_command_finds_what_is_put_and_not_what_is_deleted(opener: Opener) -> None:
+    assert opener().get("vpn/b/2") is None
+    assert not opener().delete("vpn/b/2")
     assert opener().names() == ()
     for name in ("vpn/b/2", "vpn/b/1", "vpn/a/1", "pki/root"):
         opener().put(name, VALUE)
     assert opener().names() == ("pki/root", "vpn/a/1", "vpn/b/1", "vpn/b/2")
     assert opener().names("vpn/b") == ("vpn/b/1", "vpn/b/2")
+    opener().put("pki/root", "Grüße ${x} \n 'end'")
+    assert opener().get("pki/root") == "Grüße ${x} \n 'end'"
+    assert opener().delete("pki/root")
+    assert not opener().delete("pki/root")
+    assert opener().names("pki") == ()
 
 
 def test_many_are_read_at_once(opener: Opener) -> None:
-    names = [f"vpn/link-{number}/1" for number in range(23)]
-    for name in names:
-        opener().put(name, f"value of {name}")
-    assert opener().read([*names, "missing"]) == {name: f"value of {name}" for name in names}
+    values = {f"vpn/link-{number}/1": f"value {number}" for number in range(23)}
+    assert opener().add(values) == set(values)
+    assert opener().read([*values, "missing"]) == values
     assert opener().read([]) == {}
     assert len(opener().names()) == 23
 
@@ -84,24 +80,15 @@ def test_add_never_takes_the_place_of_another(opener: Opener) -> None:
     assert opener().add({}) == frozenset()
 
 
-def test_delete(opener: Opener) -> None:
-    assert not opener().delete("one")
-    opener().put("one", VALUE)
-    assert opener().delete("one")
-    assert opener().get("one") is None
-    assert not opener().delete("one")
-    assert opener().names() == ()
-
-
 @pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a b", "ä", "a/" * 12 + "a", "a" * 600])
 def test_a_name_that_a_store_could_not_hold_is_refused_by_all(opener: Opener, name: str) -> None:
-    with pytest.raises(SecretsError, match="can't be the name of a secret"):
+    with pytest.raises(SecretsError, match="name"):
         opener().put(name, VALUE)
 
 
 @pytest.mark.parametrize("value", ["", "x" * 8193, "ä" * 4097])
 def test_a_value_that_a_store_could_not_hold_is_refused_by_all(opener: Opener, value: str) -> None:
-    with pytest.raises(SecretsError, match=r"the secret one has [\d,]+ bytes"):
+    with pytest.raises(SecretsError, match=r"one has [\d,]+ "):
         opener().put("one", value)
     opener().put("one", "x" * 8192)
     assert opener().get("one") == "x" * 8192
@@ -142,9 +129,7 @@ def test_an_error_of_aws_is_told_without_what_was_sent(
     aws_env: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store(Secrets("ssm", "/aws/no", "us-west-2"), "lab", tmp_path, aws_env)
-    with pytest.raises(
-        SecretsError, match=r"Parameter Store /aws/no in us-west-2: AWS refuses to write"
-    ) as caught:
+    with pytest.raises(SecretsError, match="/aws/no ") as caught:
         store.put("one", VALUE)
     assert VALUE not in str(caught.value)
     assert caught.value.__suppress_context__
@@ -153,7 +138,7 @@ def test_an_error_of_aws_is_told_without_what_was_sent(
 def test_an_aws_that_is_not_there(aws_env: dict[str, str], tmp_path: Path) -> None:
     env = {**aws_env, "AWS_PROFILE": "nobody"}
     store = open_store(Secrets("ssm", "/causeway/lab", "us-west-2"), "lab", tmp_path, env)
-    with pytest.raises(SecretsError, match=r"can't read secrets \(ProfileNotFound\).*invoke doctor"):
+    with pytest.raises(SecretsError, match=r"ProfileNotFound\).*invoke doctor"):
         store.get("one")
 
 

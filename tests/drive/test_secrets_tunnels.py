@@ -54,6 +54,6 @@ def test_a_kept_key_that_aws_would_refuse(store: Store, wrong: str) -> None:
     cluster = resolved("research")
     name = cluster.network.links[0].tunnels[0].secret
     store.put(name, wrong)
-    with pytest.raises(SecretsError, match=f"{name}: AWS takes") as caught:
+    with pytest.raises(SecretsError, match=f"{name}: ") as caught:
         tunnel_keys(cluster, store)
     assert wrong not in str(caught.value)

@@ -44,13 +44,6 @@ def test_from_one_set_of_files_to_another(tmp_path: Path) -> None:
     assert owned(tmp_path).keys() == NEW.keys()
 
 
-def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """Terraform writes states and plans for everybody to read, and keys of tunnels are in them."""
-    (tmp_path / "state").mkdir(mode=0o755)
-    write(tmp_path, OLD)
-    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
-
-
 def test_what_did_not_change_is_not_touched(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     for path in OLD:
@@ -76,39 +69,33 @@ def test_modes(tmp_path: Path) -> None:
 
 
 def test_foreign_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
     write(tmp_path, OLD)
+    # Terraform writes states and plans for everybody to read, and keys of tunnels are in them.
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     (tmp_path / "terraform/.terraform.lock.hcl").write_text("theirs")
     (tmp_path / "state/terraform.tfstate").write_text("{}")
+    (tmp_path / "same").unlink()
+    assert write(tmp_path, OLD).added == ("same",)
     result = write(tmp_path, {})
     assert result.removed == tuple(sorted(OLD))
     assert on_disk(tmp_path) == {"terraform/.terraform.lock.hcl": "theirs"}
     assert (tmp_path / "state/terraform.tfstate").read_text() == "{}"
 
 
-def test_folders_that_become_empty_go(tmp_path: Path) -> None:
-    write(tmp_path, {"x/y/z": "1", "x/w": "2"})
-    write(tmp_path, {"x/w": "2"})
-    assert not (tmp_path / "x/y").exists()
-
-
 def test_what_a_person_wrote_is_kept_aside(tmp_path: Path) -> None:
     write(tmp_path, OLD)
-    (tmp_path / "terraform/main.tf").write_text("by hand\n")
-    (tmp_path / "terraform/gone.tf").write_text("also by hand\n")
-    (tmp_path / "run").write_text("foreign, and in the way\n")
+    (tmp_path / "terraform/main.tf").write_text("main")
+    (tmp_path / "terraform/gone.tf").write_text("gone")
+    (tmp_path / "run").write_text("theirs")
     result = write(tmp_path, NEW)
     assert result.kept_aside == ("run", "terraform/gone.tf", "terraform/main.tf")
-    assert (tmp_path / f"terraform/main.tf{KEPT_ASIDE}").read_text() == "by hand\n"
-    assert (tmp_path / f"terraform/gone.tf{KEPT_ASIDE}").read_text() == "also by hand\n"
-    assert (tmp_path / f"run{KEPT_ASIDE}").read_text() == "foreign, and in the way\n"
-    assert (tmp_path / "terraform/main.tf").read_text() == "new\n"
+    assert on_disk(tmp_path) == NEW | {
+        f"terraform/main.tf{KEPT_ASIDE}": "main",
+        f"terraform/gone.tf{KEPT_ASIDE}": "gone",
+        f"run{KEPT_ASIDE}": "theirs",
+    }
     assert write(tmp_path, NEW).kept_aside == ()
-
-
-def test_a_file_that_is_gone_comes_back(tmp_path: Path) -> None:
-    write(tmp_path, OLD)
-    (tmp_path / "same").unlink()
-    assert write(tmp_path, OLD).added == ("same",)
 
 
 def test_a_new_folder_comes_at_once_and_an_old_one_keeps_what_it_holds(
@@ -131,45 +118,31 @@ def test_a_new_folder_comes_at_once_and_an_old_one_keeps_what_it_holds(
     assert on_disk(tmp_path) == {**OLD, **more, "terraform/more/a": "1", "linked/b": "2"}
 
 
-def test_a_foreign_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / "terraform").write_text("theirs")
-    with pytest.raises(DriveError, match=r"terraform can't be written: something .* in the way"):
+@pytest.mark.parametrize("place", ["terraform", "same/thing"])
+def test_a_foreign_file_or_folder_in_the_way_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("theirs")
+    with pytest.raises(DriveError, match=place.partition("/")[0]):
         write(tmp_path, OLD)
-    assert (tmp_path / "terraform").read_text() == "theirs"
-    (tmp_path / "terraform").unlink()
+    assert (tmp_path / place).read_text() == "theirs"
+    (tmp_path / place.partition("/")[0]).rename(tmp_path / "elsewhere")
     write(tmp_path, OLD)
-    assert on_disk(tmp_path) == OLD
-
-
-def test_a_foreign_folder_in_the_way_is_named(tmp_path: Path) -> None:
-    (tmp_path / "same").mkdir()
-    (tmp_path / "same/thing").write_text("theirs")
-    with pytest.raises(DriveError, match="in the way"):
-        write(tmp_path, OLD)
-    (tmp_path / "same").rename(tmp_path / "elsewhere")
-    write(tmp_path, OLD)
-    assert {path: on_disk(tmp_path)[path] for path in OLD} == OLD
+    assert on_disk(tmp_path).items() >= OLD.items()
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "state/x", "manifest.json", ""])
 def test_paths_that_are_not_ours_to_write(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ValueError, match="a renderer wants to write"):
+    with pytest.raises(ValueError, match="renderer"):
         write(tmp_path, {path: "x"})
 
 
 def test_a_manifest_that_makes_no_sense(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(DriveError, match="remove it and render again"):
+    with pytest.raises(DriveError, match="manifest"):
         write(tmp_path, NEW)
     (tmp_path / "manifest.json").unlink()
     assert write(tmp_path, OLD).unchanged == tuple(sorted(OLD))
-
-
-def test_texts_arrive_byte_for_byte(tmp_path: Path) -> None:
-    text = "a\r\nb\x0c\u2028ü\n\n"
-    write(tmp_path, {"x": text})
-    assert (tmp_path / "x").read_bytes() == text.encode()
 
 
 class Killed(BaseException):
@@ -236,27 +209,16 @@ def _hold(build: Path, held: Any, release: Any) -> None:
         release.wait()
 
 
-def test_two_runs_do_not_meet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["release", "kill"])
+def test_two_runs_do_not_meet(tmp_path: Path, end: str) -> None:
     context = multiprocessing.get_context("spawn")
     held, release = context.Event(), context.Event()
     other = context.Process(target=_hold, args=(tmp_path, held, release))
     other.start()
     held.wait()
-    with pytest.raises(DriveError, match="another run is working on this environment"):
+    with pytest.raises(DriveError, match="another run"):
         write(tmp_path, OLD)
-    release.set()
-    other.join()
-    assert other.exitcode == 0
-    write(tmp_path, OLD)
-
-
-def test_lock_of_a_run_that_died_is_free(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    held, release = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(tmp_path, held, release))
-    other.start()
-    held.wait()
-    other.kill()
+    release.set() if end == "release" else other.kill()
     other.join()
     write(tmp_path, OLD)
 
@@ -269,7 +231,7 @@ def test_fingerprint_tells_apart_what_differs() -> None:
 
 NAMES = st.text("abc", min_size=1, max_size=2)
 FILES = st.dictionaries(
-    st.lists(NAMES, min_size=1, max_size=3).map("/".join), st.text(max_size=5), max_size=6
+    st.lists(NAMES, min_size=1, max_size=3).map("/".join), st.text("a\r\n\x0c\u2028ü", max_size=5), max_size=6
 )
 
 
@@ -288,3 +250,5 @@ def test_any_row_of_writes_ends_with_the_last(
         assert on_disk(build) == dict(sorted(files.items()))
         assert result.kept_aside == ()
         assert owned(build).keys() == files.keys()
+        empty = [path for path in build.rglob("*") if path.is_dir() and not any(path.iterdir())]
+        assert empty in ([], [build / "state"])
