@@ -130,10 +130,15 @@ def test_a_foreign_file_or_folder_in_the_way_is_named(tmp_path: Path, place: str
     assert on_disk(tmp_path).items() >= OLD.items()
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "state/x", "manifest.json", ""])
+@pytest.mark.parametrize(
+    "path", ["{outside}", "../outside", "a/../../outside", "state/x", "manifest.json", ""]
+)
 def test_paths_that_are_not_ours_to_write(tmp_path: Path, path: str) -> None:
+    """An absolute path is one of the test's own, so that a fault in the check writes nowhere else."""
+    outside = tmp_path / "outside"
     with pytest.raises(ValueError, match="renderer"):
-        write(tmp_path, {path: "x"})
+        write(tmp_path / "build", {path.format(outside=outside): "x"})
+    assert not outside.exists()
 
 
 def test_a_manifest_that_makes_no_sense(tmp_path: Path) -> None:
