@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from golden_folders import assert_text
 
-from infra.drive import workspace
+from infra.drive import localaws, workspace
+from infra.drive.aws import Aws
 from infra.drive.engine import Engine, find_engine
 from infra.drive.lifecycle import Job
+from infra.drive.localaws import Server
 
 MESSAGES = Path(__file__).parents[1] / "messages"
 
@@ -97,6 +100,40 @@ class Messages:
 @pytest.fixture
 def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Messages:
     return Messages(tmp_path, request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="module")
+def moto_env() -> Iterator[dict[str, str]]:
+    """The settings of programs that shall ask moto, over HTTP."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    server.stop()
+
+
+@pytest.fixture
+def state_bucket(moto_env: dict[str, str], tmp_path: Path) -> str:
+    """A bucket of moto's with versions; moto's memory outlives its server."""
+    name = f"states-{zlib.crc32(str(tmp_path).encode())}"
+    s3 = Aws(moto_env).client("s3", "us-west-2")
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    return name
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An embedded AWS for a module's tests."""
+    server = localaws.start(tmp_path_factory.mktemp("cloud") / "aws", "lab")
+    yield server
+    localaws.stop(server.folder)
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
 from infra.drive import localaws, unfinished
 from infra.drive.aws import Aws
+from infra.drive.localaws import Server
 from infra.drive.unfinished import Creation, Found
 from infra.drive.unfinished.model import Seen
 
@@ -54,16 +54,11 @@ def test_what_was_there_before_is_not_ours_whatever_its_tags(seen: dict[str, Map
     assert unfinished.find(Aws({}), [VPC], there=there) == Found(ours=((VPC, "vpc-ours"),), earlier=before)
 
 
-def test_where_nothing_is_there_each_look_finds_nothing(tmp_path: Path) -> None:
-    server = localaws.start(tmp_path / "aws", "lab")
+def test_where_nothing_is_there_each_look_finds_nothing(cloud: Server) -> None:
     names = ("name", "bucket", "identifier", "creation_token", "description", "comment")
     values = {**dict.fromkeys(names, "lab-none"), "url": "https://none.lab.example", "key_name": "lab-none"}
     wanted = [
         Creation(f"{kind}.this", "", kind, "this", None, "", 0, "us-west-2", {**TAGS, "Name": "none"}, values)
         for kind in unfinished.LOOKS
     ]
-    try:
-        aws = Aws(localaws.environment(server, "us-west-2"))
-        assert unfinished.standing(aws, wanted) == ()
-    finally:
-        localaws.stop(server.folder)
+    assert unfinished.standing(Aws(localaws.environment(cloud, "us-west-2")), wanted) == ()

@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from drive.http_server import Answer, serving
 
 from infra.drive.client import LICENSE_ID, package
 from infra.errors import DriveError
 from infra.model.software import Client
 
 PACKAGE = b"a Debian package" * 100_000
+GOOD = Answer(200, PACKAGE)
 
 
+@dataclass
 class Site:
-    """A site that serves one answer, and remembers what it was asked for."""
+    """A site that serves one answer, and what it was asked for."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.answer: tuple[int, bytes] = (200, PACKAGE)
-        outer = self
+    url: str = ""
+    answer: Answer = GOOD
+    asked: list[str] = field(default_factory=list)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.asked.append(self.path)
-                code, body = outer.answer
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def page(self, path: str, _: Mapping[str, str]) -> Answer:
+        self.asked.append(path)
+        return self.answer
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    site = Site()
+    with serving(site.page) as port:
+        site.url = f"http://127.0.0.1:{port}"
+        yield site
 
 
 def cinc(site: Site) -> Client:
@@ -68,7 +57,7 @@ def test_a_package_is_fetched_once_and_kept_by_its_checksum(site: Site, tmp_path
     first = package(cinc(site), "amd64", tmp_path, {})
     assert first.read_bytes() == PACKAGE
     assert site.asked == ["/cinc_amd64_x86_64.deb"]
-    site.answer = (500, b"")
+    site.answer = Answer(500)
     assert package(cinc(site), "amd64", tmp_path, {}) == first
     assert len(site.asked) == 1
 
@@ -80,20 +69,17 @@ def test_what_was_kept_and_then_damaged_is_fetched_again(site: Site, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "answer", [(200, b"<html>Enter your licence</html>"), (403, b"no"), (200, PACKAGE[1:])]
+    "answer",
+    [Answer(200, b"<html>Enter your licence</html>"), Answer(403, b"no"), Answer(200, PACKAGE[1:]), None],
 )
-def test_anything_else_is_refused_and_not_kept(site: Site, tmp_path: Path, answer: tuple[int, bytes]) -> None:
-    site.answer = answer
+def test_anything_else_is_refused_and_not_kept(site: Site, tmp_path: Path, answer: Answer | None) -> None:
+    if answer:
+        site.answer = answer
+    else:
+        site.url = "http://127.0.0.1:9"  # where nobody listens
     with pytest.raises(DriveError, match=f"{site.url}/cinc_amd64_x86_64.deb"):
         package(cinc(site), "amd64", tmp_path, {})
     assert kept(tmp_path) == []
-
-
-def test_a_site_that_is_away_is_an_error_with_its_address(site: Site, tmp_path: Path) -> None:
-    site.server.shutdown()
-    site.server.server_close()
-    with pytest.raises(DriveError, match="Connection refused"):
-        package(cinc(site), "amd64", tmp_path, {})
 
 
 def test_without_a_checksum_nothing_is_asked_for(site: Site, tmp_path: Path) -> None:
@@ -106,10 +92,10 @@ def test_a_licence_id_is_the_users_and_shown_nowhere(site: Site, tmp_path: Path)
     with pytest.raises(DriveError, match=LICENSE_ID):
         package(chef(site), "amd64", tmp_path, {})
     assert site.asked == []
-    site.answer = (403, b"")
+    site.answer = Answer(403)
     with pytest.raises(DriveError) as raised:
         package(chef(site), "amd64", tmp_path, {LICENSE_ID: "secret-4711"})
     assert site.asked == ["/chef?m=x86_64&id=secret-4711"]
     assert "secret-4711" not in str(raised.value)
-    site.answer = (200, PACKAGE)
+    site.answer = GOOD
     assert package(chef(site), "amd64", tmp_path, {LICENSE_ID: "secret-4711"}).read_bytes() == PACKAGE

@@ -6,13 +6,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from drive.http_server import Answer, serving
 
 from infra.catalogue.tables import FOLDER
 from infra.drive.client_pin import refresh
@@ -21,47 +21,36 @@ from infra.errors import DriveError
 PACKAGES = {"amd64": b"for amd64", "arm64": b"for arm64"}
 
 
+@dataclass
 class Makers:
     """The service, and the packages that it tells of."""
 
-    def __init__(self) -> None:
-        self.packages = dict(PACKAGES)
-        self.sums = {name: hashlib.sha256(data).hexdigest() for name, data in PACKAGES.items()}
-        self.versions = dict.fromkeys(PACKAGES, "18.99.1")
-        outer = self
+    url: str = ""
+    packages: dict[str, bytes] = field(default_factory=lambda: dict(PACKAGES))
+    sums: dict[str, str] = field(
+        default_factory=lambda: {name: hashlib.sha256(data).hexdigest() for name, data in PACKAGES.items()}
+    )
+    versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(PACKAGES, "18.99.1"))
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked = urlsplit(self.path)
-                if asked.path == "/metadata":
-                    query = {key: values[0] for key, values in parse_qs(asked.query).items()}
-                    assert query.items() >= {"p": "ubuntu", "pv": "22.04", "v": "18"}.items()
-                    body = outer.told({"x86_64": "amd64", "aarch64": "arm64"}[query["m"]]).encode()
-                else:
-                    body = outer.packages[asked.path.rpartition("_")[2].removesuffix(".deb")]
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def told(self, architecture: str) -> str:
+    def page(self, path: str, _: Mapping[str, str]) -> Answer:
+        asked = urlsplit(path)
+        if asked.path != "/metadata":
+            return Answer(200, self.packages[asked.path.rpartition("_")[2].removesuffix(".deb")])
+        query = {key: values[0] for key, values in parse_qs(asked.query).items()}
+        assert query.items() >= {"p": "ubuntu", "pv": "22.04", "v": "18"}.items()
+        architecture = {"x86_64": "amd64", "aarch64": "arm64"}[query["m"]]
         version = self.versions[architecture]
         address = f"{self.url}/cinc/{version}/ubuntu/22.04/cinc_{version}-1_{architecture}.deb"
-        return f"sha1\tx\nsha256\t{self.sums[architecture]}\nurl\t{address}\nversion\t{version}\n"
+        text = f"sha1\tx\nsha256\t{self.sums[architecture]}\nurl\t{address}\nversion\t{version}\n"
+        return Answer(200, text.encode())
 
 
 @pytest.fixture
 def makers() -> Iterator[Makers]:
-    made = Makers()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    makers = Makers()
+    with serving(makers.page) as port:
+        makers.url = f"http://127.0.0.1:{port}"
+        yield makers
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+from drive import http_server
+from drive.http_server import Answer
 from drive.kubernetes.apiserver import NAME, running
 
 from infra.commands.cluster.tracking import bring_access
@@ -33,23 +32,11 @@ OTHER = certificates.server(AUTHORITY, "db", ["db.example"], NOW, timedelta(days
 def serving(text: str) -> Iterator[str]:
     """Where bundles are, as the address of one."""
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            here = self.path == "/us-west-2/us-west-2-bundle.pem"
-            self.send_response(200 if here else 404)
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def page(path: str, _: object) -> Answer:
+        return Answer(200 if path == "/us-west-2/us-west-2-bundle.pem" else 404, text.encode())
 
-        def log_message(self, *_: Any) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/{{region}}/{{region}}-bundle.pem"
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server.serving(page) as port:
+        yield f"http://127.0.0.1:{port}/{{region}}/{{region}}-bundle.pem"
 
 
 def test_a_regions_authorities_are_fetched() -> None:

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from infra.drive import database_protection, localaws
 from infra.drive.aws import Aws
+from infra.drive.localaws import Server
 
 ADDRESS = "module.tracking_database.aws_db_instance.this"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[localaws.Server]:
-    made = localaws.start(tmp_path / "aws", "databases")
-    yield made
-    localaws.stop(made.folder)
-
-
-def test_it_is_lifted_from_those_that_leave_alone(server: localaws.Server) -> None:
-    rds = boto3.client(
-        "rds",
-        region_name="us-west-2",
-        endpoint_url=server.address,
-        aws_access_key_id="x",
-        aws_secret_access_key="x",
-    )
+def test_it_is_lifted_from_those_that_leave_alone(cloud: Server) -> None:
+    aws = Aws(localaws.environment(cloud, "us-west-2"))
+    rds = aws.client("rds", "us-west-2")
     resources: list[dict[str, Any]] = []
     for name, module in (("lab-mlflow", "module.tracking_database"), ("other", "module.other")):
         made = rds.create_db_instance(
@@ -54,7 +40,6 @@ def test_it_is_lifted_from_those_that_leave_alone(server: localaws.Server) -> No
         )
     gone = {"identifier": "gone", "arn": "arn:aws:rds:us-west-2:123456789012:db:gone"}
     resources.append({**resources[0], "module": "module.gone", "instances": [{"attributes": gone}]})
-    aws = Aws(localaws.environment(server, "us-west-2"))
     leaving = (ADDRESS, "module.gone.aws_db_instance.this", "module.x.aws_vpc.this")
     database_protection.lift(aws, {"resources": resources}, ())
     with pytest.raises(ClientError, match="protected"):

@@ -6,33 +6,21 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from infra.drive import doctor
+from infra.drive.aws import Aws
 from infra.drive.doctor import Check, Context, Finding, account, machine
-
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture
-def patient(tmp_path: Path, endpoint: str) -> Callable[..., Context]:
+def patient(tmp_path: Path, moto_env: dict[str, str]) -> Callable[..., Context]:
     def make(**more: Any) -> Context:
-        env = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": endpoint, **KEYS, **more.pop("env", {})}
+        env = {"PATH": os.environ["PATH"], **moto_env, **more.pop("env", {})}
         return Context("--env lab", tmp_path / "build/lab", env, **more)
 
     return make
@@ -83,7 +71,7 @@ def test_providers_that_are_installed_need_no_registry(patient: MakePatient) -> 
 
 
 def test_registry_that_can_not_be_reached(
-    tmp_path: Path, patient: MakePatient, endpoint: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, patient: MakePatient, moto_env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "rc"
     config.write_text("")
@@ -91,7 +79,7 @@ def test_registry_that_can_not_be_reached(
     monkeypatch.setattr(machine, "REGISTRY", "http://127.0.0.1:9/")
     found = only(machine.providers, ill)
     assert (found.state, "127.0.0.1" in found.said) == ("fail", True)
-    monkeypatch.setattr(machine, "REGISTRY", f"{endpoint}/no/such/page")
+    monkeypatch.setattr(machine, "REGISTRY", f"{moto_env['AWS_ENDPOINT_URL']}/no/such/page")
     assert only(machine.providers, ill).state == "ok"
 
 
@@ -162,14 +150,7 @@ def test_state_bucket(patient: MakePatient, tmp_path: Path) -> None:
     well = patient(bucket=name, bucket_region="us-west-2")
     missing = only(account.state_bucket, well)
     assert (missing.state, missing.fix.split()[:2]) == ("fail", ["invoke", "bootstrap"])
-    library: Any = boto3
-    s3 = library.client(
-        "s3",
-        region_name="us-east-1",
-        endpoint_url=well.env["AWS_ENDPOINT_URL"],
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    s3 = Aws(well.env).client("s3", "us-east-1")
     s3.create_bucket(Bucket=name)
     assert only(account.state_bucket, well).state == "warn"
     s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})

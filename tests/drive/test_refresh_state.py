@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,39 +127,32 @@ resource "aws_route53_zone" "this" {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = localaws.start(tmp_path_factory.mktemp("settling") / "aws", "settling")
-    yield server
-    localaws.stop(server.folder)
-
-
-@pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("settling") / "lab"
 
 
-def make(build: Path, server: Server, engine: Engine, text: str) -> Job:
+def make(build: Path, cloud: Server, engine: Engine, text: str) -> Job:
     files = {"terraform/main.tf": ROOT.replace("TEXT", text)}
     workspace.write(build, files)
-    env = localaws.environment(server, "us-west-2")
+    env = localaws.environment(cloud, "us-west-2")
     return Job("lab", build, engine, files, spec="", lock="", env=env)
 
 
 def test_a_stopped_creation_is_completed_and_a_fault_loses_nothing(
-    build: Path, server: Server, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    build: Path, cloud: Server, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "PAUSES", (0.01,))
-    job = make(build, server, engine, "one")
-    stopped_while_creating(job, server)
-    reads = refreshed_under_faults(job, server)
+    job = make(build, cloud, engine, "one")
+    stopped_while_creating(job, cloud)
+    reads = refreshed_under_faults(job, cloud)
     assert {"DescribeVpcs", "DescribeSubnets", "DescribeSecurityGroups", "GetRole", "HeadBucket"} <= reads
-    applied_under_faults(job, make(build, server, engine, "two"), server)
+    applied_under_faults(job, make(build, cloud, engine, "two"), cloud)
 
 
-def stopped_while_creating(job: Job, server: Server) -> None:
+def stopped_while_creating(job: Job, cloud: Server) -> None:
     """Ctrl-C while the VPC exists and is not ready: it is completed, by no option at all."""
     lifecycle.plan(job)
-    Control(server).order(slow("DescribeVpcs", 120, times=1))
+    cloud.control.order(slow("DescribeVpcs", 120, times=1))
     running: set[str] = set()
 
     class Hasty(Silence):
@@ -174,13 +167,13 @@ def stopped_while_creating(job: Job, server: Server) -> None:
 
         def beat(self) -> None:
             # The VPC is there, and asked for; nothing else is in the making.
-            if not self.pressed and running == {"aws_vpc.this"} and not Control(server).faults():
+            if not self.pressed and running == {"aws_vpc.this"} and not cloud.control.faults():
                 self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match=r"(?m)^  aws_vpc\.this$"):
         apply_saved(job, listener=Hasty())
-    Control(server).clear_faults()
+    cloud.control.clear_faults()
     assert "aws_vpc.this" in in_state(job)
     planned = lifecycle.plan(job)
     assert planned.plan.protected == ()
@@ -194,23 +187,23 @@ def stopped_while_creating(job: Job, server: Server) -> None:
     assert planned.untainted == ("aws_vpc.this",)
     assert planned.plan.protected == ()
     assert apply_saved(job) == lifecycle.Outcome()
-    assert len(server.control.inventory()["us-west-2"]["ec2.vpcs"]) == 1
+    assert len(cloud.control.inventory()["us-west-2"]["ec2.vpcs"]) == 1
 
 
-def refreshed_under_faults(job: Job, server: Server) -> set[str]:
+def refreshed_under_faults(job: Job, cloud: Server) -> set[str]:
     """Each read of a refresh is hit in turn, as many at a time as are not behind each other; the actions."""
     held, waiting = in_state(job), set(READS)
-    Control(server).order(absent("DescribeVpcs"))
+    cloud.control.order(absent("DescribeVpcs"))
     settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
     assert settled.unread == ("aws_vpc.this",)
     assert in_state(job) == held
     hit: set[str] = set()
     while True:
-        Control(server).order(*(absent(action) for action in sorted(waiting)))
+        cloud.control.order(*(absent(action) for action in sorted(waiting)))
         settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
         assert in_state(job) == held, settled
-        left = {fault.action for fault in Control(server).faults()}
-        Control(server).clear_faults()
+        left = {fault.action for fault in cloud.control.faults()}
+        cloud.control.clear_faults()
         if left == waiting:
             return hit
         hit |= waiting - left
@@ -231,15 +224,15 @@ READS = (
 """What the provider asks of these resources."""
 
 
-def applied_under_faults(before: Job, job: Job, server: Server) -> None:
+def applied_under_faults(before: Job, job: Job, cloud: Server) -> None:
     """Every resource is changed, and the VPC is not found when it is read again."""
     held = in_state(before)
     lifecycle.plan(job)
-    Control(server).order(absent("DescribeVpcs"))
+    cloud.control.order(absent("DescribeVpcs"))
     # The provider reports that its object is gone, and Terraform that this is a fault of the provider.
     with pytest.raises(TerraformError, match="now absent"):
         apply_saved(job)
-    Control(server).clear_faults()
+    cloud.control.clear_faults()
     assert sorted(in_state(job)) == sorted(held)
     planned = lifecycle.plan(job)
     assert planned.plan.count("create") == planned.plan.count("replace") == planned.plan.count("delete") == 0
@@ -264,17 +257,17 @@ resource "aws_customer_gateway" "this" {
 """
 
 
-def of(build: Path, server: Server, engine: Engine, resources: str) -> Job:
+def of(build: Path, cloud: Server, engine: Engine, resources: str) -> Job:
     files = {"terraform/main.tf": HEAD + resources}
     workspace.write(build, files)
-    env = localaws.environment(server, "us-west-2")
+    env = localaws.environment(cloud, "us-west-2")
     return Job("lab", build, engine, files, spec="", lock="", env=env)
 
 
 def test_a_tainted_customer_gateway_does_not_delete_itself(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
-    job = of(tmp_path / "lab", server, engine, GATEWAY)
+    job = of(tmp_path / "lab", cloud, engine, GATEWAY)
     lifecycle.plan(job)
     apply_saved(job)
     state = job.terraform().pull()
@@ -310,15 +303,15 @@ resource "aws_iam_role" "this" {
 
 
 def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
     """Terraform would create it again, before it destroys it, and AWS refuses that: at each apply."""
-    job = of(tmp_path / "lab", server, engine, ROLE)
+    job = of(tmp_path / "lab", cloud, engine, ROLE)
     lifecycle.plan(job)
-    server.control.order(absent("ListRolePolicies"))
+    cloud.control.order(absent("ListRolePolicies"))
     with pytest.raises(TerraformError, match=r"(?m)^  aws_iam_role\.this$"):
         apply_saved(job)
-    Control(server).clear_faults()
+    cloud.control.clear_faults()
     assert lifecycle.plan(job).plan.changes == ()
     apply_saved(job)
     # A run that was killed could not say so.
@@ -330,11 +323,11 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
 
 
 def test_what_somebody_deleted_and_could_not_be_made_again_is_not_put_back(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
     job = of(
         tmp_path / "lab",
-        server,
+        cloud,
         engine,
         """\
 resource "aws_vpc" "this" {
@@ -353,10 +346,10 @@ resource "aws_subnet" "this" {
     subnet = next(one for one in state["resources"] if one["type"] == "aws_subnet")
     job.aws().client("ec2", "us-west-2").delete_subnet(SubnetId=subnet["instances"][0]["attributes"]["id"])
     lifecycle.plan(job)
-    server.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
+    cloud.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
     with pytest.raises(TerraformError):
         apply_saved(job)
-    server.control.clear_faults()
+    cloud.control.clear_faults()
     assert in_state(job) == ["aws_vpc.this"]
     planned = lifecycle.plan(job)
     assert [(one.action, one.address) for one in planned.plan.changes] == [("create", "aws_subnet.this")]
@@ -394,14 +387,14 @@ resource "aws_autoscaling_group" "this" {
 """
 
 
-def test_a_refusal_names_groups_with_instances_too(tmp_path: Path, server: Server, engine: Engine) -> None:
+def test_a_refusal_names_groups_with_instances_too(tmp_path: Path, cloud: Server, engine: Engine) -> None:
     """What Terraform refuses is the VPC; whoever names that alone would be refused again."""
     build = tmp_path / "lab"
-    job = of(build, server, engine, INSTANCES.replace("BLOCK", "73"))
+    job = of(build, cloud, engine, INSTANCES.replace("BLOCK", "73"))
     lifecycle.plan(job)
     apply_saved(job)
     with pytest.raises(ProtectedError) as caught:
-        lifecycle.plan(of(build, server, engine, INSTANCES.replace("BLOCK", "74")))
+        lifecycle.plan(of(build, cloud, engine, INSTANCES.replace("BLOCK", "74")))
     (command,) = (line for line in str(caught.value).splitlines() if "invoke plan" in line)
     assert {"aws_vpc.this", "aws_autoscaling_group.this"} <= set(command.split())
 
@@ -419,10 +412,10 @@ resource "aws_vpc" "this" {
 
 
 def test_drift_that_an_apply_leaves_is_named_until_it_is_gone(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
     def edited(text: str) -> Job:
-        return of(tmp_path / "lab", server, engine, DRIFTS.replace("EDIT", text))
+        return of(tmp_path / "lab", cloud, engine, DRIFTS.replace("EDIT", text))
 
     job = edited("one")
     lifecycle.plan(job)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from drive.http_server import Answer, serving
 
 from infra.drive import registries
 from infra.drive.registries import Manifest, RegistryError
@@ -42,6 +40,20 @@ class Registry:
     @property
     def name(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def page(self, path: str, headers: Mapping[str, str]) -> Answer:
+        self.asked.append(path)
+        where = urlsplit(path)
+        if where.path == "/token":
+            assert parse_qs(where.query) == {"service": ["test"], "scope": ["repository:a/b:pull"]}
+            return Answer(200, json.dumps({"token": self.token}).encode())
+        if not self.open and headers["Authorization"] != "Bearer anonymous":
+            realm = f"http://{self.name}/token"
+            wanted = f'Bearer realm="{realm}",service="test",scope="repository:a/b:pull"'
+            return Answer(401, b"", {"WWW-Authenticate": wanted})
+        repository, _, reference = where.path.removeprefix("/v2/").rpartition("/manifests/")
+        body = self.manifests.get(f"{repository}:{reference}")
+        return Answer(404) if body is None else Answer(200, body)
 
     def put(self, repository: str, tag: str, body: dict[str, Any]) -> str:
         """Its digest."""
@@ -70,46 +82,11 @@ class Registry:
         return self.put(repository, tag, {"mediaType": INDEX, "manifests": [*manifests, unknown]})
 
 
-@contextmanager
-def serving() -> Iterator[Registry]:
-    registry = Registry()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            registry.asked.append(self.path)
-            where = urlsplit(self.path)
-            if where.path == "/token":
-                assert parse_qs(where.query) == {"service": ["test"], "scope": ["repository:a/b:pull"]}
-                return self._answer(200, json.dumps({"token": registry.token}).encode())
-            if not registry.open and self.headers["Authorization"] != "Bearer anonymous":
-                realm = f"http://{registry.name}/token"
-                wanted = f'Bearer realm="{realm}",service="test",scope="repository:a/b:pull"'
-                return self._answer(401, b"", **{"WWW-Authenticate": wanted})
-            repository, _, reference = where.path.removeprefix("/v2/").rpartition("/manifests/")
-            body = registry.manifests.get(f"{repository}:{reference}")
-            return self._answer(404, b"") if body is None else self._answer(200, body)
-
-        def _answer(self, code: int, body: bytes, **headers: str) -> None:
-            self.send_response(code)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        registry.port = server.server_address[1]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield registry
-        server.shutdown()
-
-
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    with serving() as found:
-        yield found
+    registry = Registry()
+    with serving(registry.page) as registry.port:
+        yield registry
 
 
 def test_an_index_is_known_by_its_own_digest_and_the_larger_architecture(registry: Registry) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from infra.drive.aws import Aws
 from infra.drive.secrets import SecretsError, Store, ensure, open_store
 from infra.model.cluster import Secrets
 
@@ -16,26 +17,10 @@ VALUE = "s3cret-Value.that_must-not-show"
 Opener = Callable[[], Store]
 
 
-@pytest.fixture(scope="module")
-def aws() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def aws_env(aws: str, tmp_path: Path) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": aws,
-        "AWS_ACCESS_KEY_ID": "AKIALOCALAWSLOCALAWS",
-        "AWS_SECRET_ACCESS_KEY": "local",
-        "AWS_CONFIG_FILE": str(tmp_path / "config"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "config"),
-    }
+def aws_env(moto_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], str(tmp_path / "config"))
+    return moto_env | files
 
 
 @pytest.fixture(params=["local", "ssm"])
@@ -159,16 +144,8 @@ def test_a_denied_call_names_the_permissions(
 
 
 def test_parameters_are_encrypted_by_aws(aws_env: dict[str, str], tmp_path: Path) -> None:
-    import boto3
-
     open_store(Secrets("ssm", "/causeway/typed/", "eu-west-1"), "lab", tmp_path, aws_env).put("a/b", VALUE)
-    client = boto3.client(
-        "ssm",
-        region_name="eu-west-1",
-        endpoint_url=aws_env["AWS_ENDPOINT_URL"],
-        aws_access_key_id="AKIALOCALAWSLOCALAWS",
-        aws_secret_access_key="local",
-    )
+    client = Aws(aws_env).client("ssm", "eu-west-1")
     kept = client.get_parameter(Name="/causeway/typed/a/b", WithDecryption=False)["Parameter"]
     assert kept["Type"] == "SecureString"
     assert kept["Value"] != VALUE

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from drive.applying import apply_saved
 from moto.s3.exceptions import S3AccessDeniedError
 from moto.s3.models import S3Backend
-from moto.server import ThreadedMotoServer
 
 from infra.drive import last_applied, lifecycle, saved_plan, unfinished, workspace
 from infra.drive.lifecycle import Job
@@ -35,40 +31,16 @@ BACKEND = """\
 
 
 @pytest.fixture
-def server() -> Iterator[ThreadedMotoServer]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def job(server: ThreadedMotoServer, make_job: Callable[..., Job], tmp_path: Path) -> Job:
-    bucket = f"states-{zlib.crc32(str(tmp_path).encode())}"  # moto's memory outlives its server
-    host, port = server.get_host_and_port()
-    env = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }
-    library: Any = boto3  # it has no annotations
-    s3 = library.client(
-        "s3",
-        region_name="us-west-2",
-        endpoint_url=env["AWS_ENDPOINT_URL"],
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+def job(moto_env: dict[str, str], state_bucket: str, make_job: Callable[..., Job]) -> Job:
     local = make_job()
     main = local.files["terraform/main.tf"]
     start, end = main.index("  backend"), main.index("}\n\nmodule")
     files = {
         **local.files,
-        "terraform/main.tf": main[:start] + BACKEND.replace("BUCKET", bucket) + main[end:],
+        "terraform/main.tf": main[:start] + BACKEND.replace("BUCKET", state_bucket) + main[end:],
     }
     workspace.write(local.build, files)
-    return dataclasses.replace(local, files=files, env=env)
+    return dataclasses.replace(local, files=files, env=moto_env)
 
 
 def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from infra.drive import last_applied, shared_last_applied, state_move
 from infra.drive.build_folders import Folders
@@ -30,15 +26,6 @@ def state(serial: int, *, lineage: str = "one", resources: int = 1) -> bytes:
     return json.dumps({"version": 4, "serial": serial, "lineage": lineage, "resources": held}).encode()
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
     folders = Folders(tmp_path / "lab")
@@ -46,31 +33,15 @@ def folders(tmp_path: Path) -> Folders:
     return folders
 
 
-@pytest.fixture
-def env(endpoint: str) -> dict[str, str]:
-    return {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-
-
-@pytest.fixture
-def bucket(env: dict[str, str], tmp_path: Path) -> str:
-    name = f"states-{zlib.crc32(str(tmp_path).encode())}"
-    library: Any = boto3  # it has no annotations
-    s3 = library.client(
-        "s3",
-        region_name="us-west-2",
-        endpoint_url=env["AWS_ENDPOINT_URL"],
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    return name
-
-
 def backend(folders: Folders, bucket: str) -> None:
     """Terraform's record of the backend it was initialised with."""
     config = {"bucket": bucket, "key": KEY, "region": "us-west-2"}
     (folders.data / "terraform.tfstate").write_text(json.dumps({"backend": {"type": "s3", "config": config}}))
+
+
+@pytest.fixture
+def remote(moto_env: dict[str, str], state_bucket: str) -> S3Place:
+    return S3Place(moto_env, state_bucket, KEY, "us-west-2")
 
 
 def text(place: Place) -> bytes | None:
@@ -81,38 +52,36 @@ def text(place: Place) -> bytes | None:
 @pytest.mark.parametrize("to", ["s3", "local"])
 @pytest.mark.parametrize("killed_after", range(1, len(STEPS) + 1))
 def test_killed_after_each_step(
-    folders: Folders, env: dict[str, str], bucket: str, to: str, killed_after: int
+    folders: Folders, moto_env: dict[str, str], remote: S3Place, state_bucket: str, to: str, killed_after: int
 ) -> None:
-    there, here = S3Place(env, bucket, KEY, "us-west-2"), LocalPlace(folders)
+    there, here = remote, LocalPlace(folders)
     source, destination = (here, there) if to == "s3" else (there, here)
-    wanted = State("s3", bucket, "us-west-2", KEY) if to == "s3" else State("local", None, None, None)
+    wanted = State("s3", state_bucket, "us-west-2", KEY) if to == "s3" else State("local", None, None, None)
     source.write(state(7), None)
     last_applied.remember(folders, {"a": "b"}, {"spec": "{}", "state": {"lineage": "one", "serial": 7}})
     if to == "local":
-        backend(folders, bucket)
+        backend(folders, state_bucket)
         shared_last_applied.publish(folders, there)
         last_applied.forget(folders)
 
-    names = {"s3": f"{bucket}/{KEY}", "local": "local"}
+    names = {"s3": f"{state_bucket}/{KEY}", "local": "local"}
     arguments = [str(folders.build), names["local" if to == "s3" else "s3"], names[to], str(killed_after)]
     program = Path(__file__).with_name("move_and_die.py")
-    died = subprocess.run(
-        [sys.executable, str(program), *arguments], env={**os.environ, **env}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    command, env = [sys.executable, str(program), *arguments], {**os.environ, **moto_env}
+    died = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert died.returncode == -9, died.stderr
     assert tuple(died.stdout.split()) == STEPS[:killed_after]
     assert state(7) in (text(source), text(destination))
 
     # As `invoke state.move` goes on.
-    left = previous(wanted, folders, env)
+    left = previous(wanted, folders, moto_env)
     if left is None:
         state_move.finish(destination, folders)
     else:
         state_move.move(left, destination, folders)
     assert text(destination) == state(7)
     assert destination.closed() is None
-    assert previous(wanted, folders, env) is None
+    assert previous(wanted, folders, moto_env) is None
     if to == "s3":
         assert text(here) is None  # Terraform does not find it, and it is kept
         assert (folders.state / "terraform.tfstate.moved-1").read_bytes() == state(7)
@@ -126,8 +95,8 @@ def test_killed_after_each_step(
     assert (remembered.files, remembered.about["spec"]) == ({"a": "b"}, "{}")
 
 
-def test_there_and_back_again(folders: Folders, env: dict[str, str], bucket: str) -> None:
-    there, here = S3Place(env, bucket, KEY, "us-west-2"), LocalPlace(folders)
+def test_there_and_back_again(folders: Folders, remote: S3Place) -> None:
+    there, here = remote, LocalPlace(folders)
     there.write(state(3), None)
     state_move.move(there, here, folders)
     assert there.closed()
@@ -138,8 +107,8 @@ def test_there_and_back_again(folders: Folders, env: dict[str, str], bucket: str
     assert there.closed() is None
 
 
-def test_another_state_is_not_overwritten(folders: Folders, env: dict[str, str], bucket: str) -> None:
-    there, here = S3Place(env, bucket, KEY, "us-west-2"), LocalPlace(folders)
+def test_another_state_is_not_overwritten(folders: Folders, remote: S3Place) -> None:
+    there, here = remote, LocalPlace(folders)
     here.write(state(9), None)
     there.write(state(1, lineage="other"), None)
     with pytest.raises(DriveError, match="another state"):
@@ -147,8 +116,8 @@ def test_another_state_is_not_overwritten(folders: Folders, env: dict[str, str],
     assert (text(here), text(there)) == (state(9), state(1, lineage="other"))
 
 
-def test_a_later_version_of_the_same_state_wins(folders: Folders, env: dict[str, str], bucket: str) -> None:
-    there, here = S3Place(env, bucket, KEY, "us-west-2"), LocalPlace(folders)
+def test_a_later_version_of_the_same_state_wins(folders: Folders, remote: S3Place) -> None:
+    there, here = remote, LocalPlace(folders)
     here.write(state(9), None)
     there.write(state(11), None)
     state_move.move(here, there, folders)
@@ -156,10 +125,8 @@ def test_a_later_version_of_the_same_state_wins(folders: Folders, env: dict[str,
     assert (folders.state / "terraform.tfstate.moved-1").read_bytes() == state(9)
 
 
-def test_a_state_that_somebody_works_on_is_not_moved(
-    folders: Folders, env: dict[str, str], bucket: str
-) -> None:
-    there, here = S3Place(env, bucket, KEY, "us-west-2"), LocalPlace(folders)
+def test_a_state_that_somebody_works_on_is_not_moved(folders: Folders, remote: S3Place) -> None:
+    there, here = remote, LocalPlace(folders)
     there.write(state(3), None)
     lock = {"ID": "x", "Operation": "OperationTypeApply", "Who": "ada@lab", "Created": "today"}
     there.put(f"{KEY}.tflock", json.dumps(lock).encode(), None)
@@ -169,9 +136,9 @@ def test_a_state_that_somebody_works_on_is_not_moved(
 
 
 def test_a_state_that_was_moved_elsewhere_is_not_opened(
-    folders: Folders, env: dict[str, str], bucket: str, tmp_path: Path
+    folders: Folders, remote: S3Place, tmp_path: Path
 ) -> None:
-    there = S3Place(env, bucket, KEY, "us-west-2")
+    there = remote
     there.write(state(3), None)
     other = Folders(tmp_path / "other")
     state_move.move(there, LocalPlace(other), other)
@@ -179,10 +146,8 @@ def test_a_state_that_was_moved_elsewhere_is_not_opened(
         state_move.finish(there, folders)
 
 
-def test_two_clones_share_one_ledger(
-    folders: Folders, env: dict[str, str], bucket: str, tmp_path: Path
-) -> None:
-    place, clone = S3Place(env, bucket, KEY, "us-west-2"), Folders(tmp_path / "clone")
+def test_two_clones_share_one_ledger(folders: Folders, remote: S3Place, tmp_path: Path) -> None:
+    place, clone = remote, Folders(tmp_path / "clone")
 
     def at(serial: int) -> dict[str, Any]:
         return {"spec": str(serial), "account": "123456789012", "state": {"lineage": "one", "serial": serial}}
@@ -201,12 +166,11 @@ def test_two_clones_share_one_ledger(
     assert last_applied.about(folders) is None
 
 
-def test_a_write_that_comes_second_is_refused(env: dict[str, str], bucket: str) -> None:
-    place = S3Place(env, bucket, KEY, "us-west-2")
-    place.write(b"one", None)
+def test_a_write_that_comes_second_is_refused(remote: S3Place) -> None:
+    remote.write(b"one", None)
     with pytest.raises(ChangedError):
-        place.write(b"two", None)
-    stored = place.read()
-    place.write(b"two", stored)
+        remote.write(b"two", None)
+    stored = remote.read()
+    remote.write(b"two", stored)
     with pytest.raises(ChangedError):
-        place.write(b"three", stored)
+        remote.write(b"three", stored)

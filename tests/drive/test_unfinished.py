@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,72 +155,65 @@ SITE = "module.us_west_2"
 TEMPLATE = f'{SITE}.aws_launch_template.this["lab-a.b"]'
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = localaws.start(tmp_path_factory.mktemp("unfinished") / "aws", "lab")
-    yield server
-    localaws.stop(server.folder)
-
-
-def make(build: Path, server: Server, engine: Engine, module: str = MODULE) -> Job:
+def make(build: Path, cloud: Server, engine: Engine, module: str = MODULE) -> Job:
     files = {"terraform/main.tf": ROOT, "terraform/modules/site/main.tf": module}
     workspace.write(build, files)
-    env = localaws.environment(server, REGION)
+    env = localaws.environment(cloud, REGION)
     return Job("lab", build, engine, files, spec="", lock="", env=env, sites={"us_west_2": REGION})
 
 
-def stopped(job: Job, server: Server, *calls: str) -> None:
+def stopped(job: Job, cloud: Server, *calls: str) -> None:
     """Ctrl-C, twice, once AWS has done these calls and answered none."""
     lifecycle.plan(job)
-    Control(server).order(*(late(call, 40) for call in calls))
+    cloud.control.order(*(late(call, 40) for call in calls))
 
     class Hasty(Silence):
         pressed = 0
 
         def beat(self) -> None:
-            if self.pressed < 2 and not Control(server).faults():
+            if self.pressed < 2 and not cloud.control.faults():
                 self.pressed += 1
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError):
         apply_saved(job, listener=Hasty())
-    Control(server).clear_faults()
+    cloud.control.clear_faults()
 
 
 def test_what_aws_created_though_the_apply_was_stopped_is_taken_into_the_state(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
-    job = make(tmp_path / "lab", server, engine, MODULE + MORE)
-    stopped(job, server, *CALLS)
+    job = make(tmp_path / "lab", cloud, engine, MODULE + MORE)
+    stopped(job, cloud, *CALLS)
     assert in_state(job) == []
-    before = server.control.inventory()
+    before = cloud.control.inventory()
     planned = lifecycle.plan(job)
     assert len(planned.adopted) == len(CALLS)
     assert TEMPLATE in planned.adopted
     left = [one.address for one in planned.plan.changes if one.action not in ("update", "read")]
     assert left == [f"{SITE}.aws_security_group.this"], "nothing is created again, and nothing replaced"
     apply_saved(job)
-    assert server.control.inventory()["global"] == before["global"]
+    assert cloud.control.inventory()["global"] == before["global"]
     planned = lifecycle.plan(job)
     assert (planned.exit_code, planned.adopted) == (0, ())
     lifecycle.plan(job, destroy=True)
     apply_saved(job)
-    assert server.control.inventory() == {}
+    assert cloud.control.inventory() == {}
 
 
 def test_destroy_finds_it_too_also_where_the_spec_has_it_no_more(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
-    job = make(tmp_path / "lab", server, engine, MODULE + MORE)
-    stopped(job, server, *CALLS)
-    lifecycle.plan(make(tmp_path / "lab", server, engine, MODULE), destroy=True)
-    apply_saved(make(tmp_path / "lab", server, engine, MODULE))
-    assert server.control.inventory() == {}
+    job = make(tmp_path / "lab", cloud, engine, MODULE + MORE)
+    stopped(job, cloud, *CALLS)
+    lifecycle.plan(make(tmp_path / "lab", cloud, engine, MODULE), destroy=True)
+    apply_saved(make(tmp_path / "lab", cloud, engine, MODULE))
+    assert cloud.control.inventory() == {}
     assert last_applied.about(job.folders) is None
 
 
-def test_what_is_not_ours_is_refused_by_name(tmp_path: Path, server: Server, engine: Engine) -> None:
-    job = make(tmp_path / "lab", server, engine)
+def test_what_is_not_ours_is_refused_by_name(tmp_path: Path, cloud: Server, engine: Engine) -> None:
+    job = make(tmp_path / "lab", cloud, engine)
     ec2 = job.aws().client("ec2", REGION)
     data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large"}
     made = ec2.create_launch_template(LaunchTemplateName="lab-a.b", LaunchTemplateData=data)
@@ -239,7 +232,7 @@ def test_what_is_not_ours_is_refused_by_name(tmp_path: Path, server: Server, eng
     assert in_state(job) == [TEMPLATE]
     lifecycle.plan(job, destroy=True)
     apply_saved(job)
-    assert server.control.inventory() == {}
+    assert cloud.control.inventory() == {}
 
 
 ROLE = MORE[MORE.index('resource "aws_iam_role"') : MORE.index('resource "aws_iam_openid')]
@@ -247,14 +240,14 @@ VPC = MORE[MORE.index('resource "aws_vpc"') : MORE.index('resource "aws_security
 
 
 def test_what_another_clone_has_applied_is_never_adopted(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
     """Two clones without a common state: the second must not take, and then destroy, what the first has."""
     module = MODULE + ROLE + VPC
-    first, second = (make(tmp_path / name, server, engine, module) for name in ("first", "second"))
+    first, second = (make(tmp_path / name, cloud, engine, module) for name in ("first", "second"))
     lifecycle.plan(first)
     apply_saved(first)
-    before = server.control.inventory()
+    before = cloud.control.inventory()
 
     lifecycle.plan(second)
     with pytest.raises(TerraformError, match="AlreadyExists"):
@@ -270,10 +263,10 @@ def test_what_another_clone_has_applied_is_never_adopted(
 
     assert lifecycle.plan(second, destroy=True).adopted == ()
     apply_saved(second)
-    assert server.control.inventory() == before
+    assert cloud.control.inventory() == before
     lifecycle.plan(first, destroy=True)
     apply_saved(first)
-    assert server.control.inventory() == {}
+    assert cloud.control.inventory() == {}
 
 
 def a(kind: str, tags: Mapping[str, str] | None = None, **values: Any) -> Creation:
@@ -282,9 +275,9 @@ def a(kind: str, tags: Mapping[str, str] | None = None, **values: Any) -> Creati
 
 
 def test_what_no_root_above_has_is_found_by_name_and_tag(
-    tmp_path: Path, server: Server, engine: Engine
+    tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
-    aws = make(tmp_path / "lab", server, engine).aws()
+    aws = make(tmp_path / "lab", cloud, engine).aws()
     ec2, cloudfront = aws.client("ec2", REGION), aws.client("cloudfront", REGION)
     tags = [{"Key": "environment", "Value": "lab"}, {"Key": "Name", "Value": "lab-x"}]
     vpc = ec2.create_vpc(CidrBlock="10.72.0.0/16")["Vpc"]["VpcId"]
@@ -334,8 +327,8 @@ def test_what_no_root_above_has_is_found_by_name_and_tag(
     assert unfinished.find(aws, [a("aws_ec2_transit_gateway", name)], known) == unfinished.Found()
 
 
-def test_more_than_a_page_is_found(tmp_path: Path, server: Server, engine: Engine) -> None:
-    aws = make(tmp_path / "lab", server, engine).aws()
+def test_more_than_a_page_is_found(tmp_path: Path, cloud: Server, engine: Engine) -> None:
+    aws = make(tmp_path / "lab", cloud, engine).aws()
     ec2, names = aws.client("ec2", REGION), [f"lab-page-{number}" for number in range(20)]
     tags = [{"Key": "environment", "Value": "lab"}]
     for name in names:

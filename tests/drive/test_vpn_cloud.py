@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import boto3
 import pytest
 from localaws.control import Control
 from localaws.faults import refused
 
 from infra.drive import localaws
+from infra.drive.aws import Aws
 from infra.drive.localaws import Server
 from infra.drive.vpn.cloud import Cloud
 from infra.errors import DriveError
@@ -28,24 +28,13 @@ LINK = "lab-us-west-2"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = localaws.start(tmp_path_factory.mktemp("cloud") / "aws", "cloud")
-    yield server
-    localaws.stop(server.folder)
-
-
-@pytest.fixture(scope="module")
-def env(server: Server) -> dict[str, str]:
-    return localaws.environment(server, REGION)
+def env(cloud: Server) -> dict[str, str]:
+    return localaws.environment(cloud, REGION)
 
 
 @pytest.fixture(scope="module")
 def ec2(env: dict[str, str]) -> Any:
-    return boto3.session.Session(
-        aws_access_key_id=env["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=env["AWS_SECRET_ACCESS_KEY"],
-        region_name=REGION,
-    ).client("ec2", endpoint_url=env["AWS_ENDPOINT_URL"])
+    return Aws(env).client("ec2", REGION)
 
 
 @pytest.fixture(scope="module")
@@ -110,17 +99,15 @@ def test_a_tunnel_that_aws_does_not_have(cluster: Cluster, env: dict[str, str]) 
 
 
 def test_a_refusal_never_quotes_the_key(
-    cluster: Cluster, outputs: Outputs, env: dict[str, str], server: Server
+    cluster: Cluster, outputs: Outputs, env: dict[str, str], cloud: Server
 ) -> None:
-    Control(server).order(
-        refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad")
-    )
+    cloud.control.order(refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad"))
     try:
         with pytest.raises(DriveError, match=r"us-west-2-1 \(") as caught:
             Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "very_secret_key")
         assert "very_secret_key" not in str(caught.value)
     finally:
-        Control(server).clear_faults()
+        cloud.control.clear_faults()
 
 
 def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
@@ -132,17 +119,17 @@ def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str
 def test_maintenance_that_aws_announces_is_applied(
     cluster: Cluster, outputs: Outputs, env: dict[str, str], ec2: Any, connection: dict[str, Any]
 ) -> None:
-    cloud, first, second = Cloud(cluster, outputs, env), tunnel(cluster, 1), tunnel(cluster, 2)
-    assert not cloud.maintenance(first).pending
+    ends, first, second = Cloud(cluster, outputs, env), tunnel(cluster, 1), tunnel(cluster, 2)
+    assert not ends.maintenance(first).pending
     tag = {"Key": f"maintenance {outputs.remote(first)}", "Value": ""}
     ec2.create_tags(Resources=[connection["VpnConnectionId"]], Tags=[tag])
-    announced = cloud.maintenance(first)
+    announced = ends.maintenance(first)
     assert announced.pending
     assert announced.auto_applied_after is not None
     assert announced.last_applied is None
-    assert not cloud.maintenance(second).pending
-    cloud.replace(first)
-    applied = cloud.maintenance(first)
+    assert not ends.maintenance(second).pending
+    ends.replace(first)
+    applied = ends.maintenance(first)
     assert (applied.pending, applied.auto_applied_after) == (False, None)
     assert applied.last_applied is not None
-    assert not cloud.is_up(first), "nobody is at the other end"
+    assert not ends.is_up(first), "nobody is at the other end"

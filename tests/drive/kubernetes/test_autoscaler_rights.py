@@ -147,10 +147,10 @@ def test_a_request_is_taken_answered_and_never_changed(there: Api) -> None:
     }
     there.patch(f"{REQUESTS}/train/status", {"status": {"conditions": [condition]}})
     assert there.get(f"{REQUESTS}/train")["status"]["conditions"] == [condition]
-    with pytest.raises(ApiError, match="make another request"):
+    with pytest.raises(ApiError, match="422"):
         there.patch(f"{REQUESTS}/train", {"spec": {"provisioningClassName": "another.class"}})
     more = [{"count": 201, "podTemplateRef": {"name": "train-main"}}]
-    with pytest.raises(ApiError, match="make another request"):
+    with pytest.raises(ApiError, match="422"):
         there.patch(f"{REQUESTS}/train", {"spec": {"podSets": more}})
     wrongs: list[dict[str, Any]] = [
         {"podSets": []},

@@ -73,7 +73,7 @@ def test_another_cluster_at_the_address_is_refused(server: Server, tmp_path: Pat
     other = certificates.authority("kubernetes-ca", datetime.now(UTC))
     with (
         access.opened(tmp_path, Endpoint(NAME, server.address), other) as found,
-        pytest.raises(AwayError, match="another cluster answers there"),
+        pytest.raises(AwayError, match="another cluster"),
     ):
         Api(found).get("/version")
     assert not list((tmp_path / "state").glob("kube-*"))
@@ -82,9 +82,7 @@ def test_another_cluster_at_the_address_is_refused(server: Server, tmp_path: Pat
 def test_an_api_that_is_away_is_said_in_words(keys: Keys, tmp_path: Path) -> None:
     with access.opened(tmp_path, Endpoint(NAME, "127.0.0.1:9"), keys.ca) as found:
         assert not Api(found).ready()
-        with pytest.raises(
-            AwayError, match=r"does not answer at 127\.0\.0\.1:9 \(.*refused\); are you on the VPN"
-        ):
+        with pytest.raises(AwayError, match=r"127\.0\.0\.1:9 \(.*refused\)"):
             Api(found).get("/version")
 
 
@@ -297,7 +295,7 @@ def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
     part = apply.without(binding("ada", "grace"), secrets.locked_out(store, now))
     apply.apply(kubectl, api, part)
     assert not may_list_pods(server, tmp_path, document)
-    with pytest.raises(DriveError, match="were revoked, and hold until"):
+    with pytest.raises(DriveError, match="revoked"):
         kubeconfig.issue(store, [signs], "ada", ["vision"], now, HOUR)
     later = now + 13 * HOUR
     assert secrets.locked_out(store, later) == {}
@@ -347,7 +345,7 @@ def test_a_master_that_is_away_is_passed_over(store: LocalStore, signs: Machine)
     away = Machine("master-2.test.internal")
     now = datetime.now(UTC)
     assert kubeconfig.issue(store, [away, signs], "ada", [], now, HOUR).pair.ends > now
-    with pytest.raises(UnreachedError, match=r"master-2\.test\.internal: can't be reached over SSH"):
+    with pytest.raises(UnreachedError, match=r"master-2\.test\.internal"):
         kubeconfig.issue(store, [away], "ada", [], now, HOUR)
 
 
@@ -378,10 +376,7 @@ def test_the_account_that_approves_people_approves_nobody_else(signs: Machine, a
             api.delete(f"{REQUESTS}/{name}")
     assert answers["people"] == "approved"
     assert "system:masters" in answers["masters"]
-    assert (
-        f'user not permitted to approve requests with signerName "{CLIENT_SIGNER}-kubelet"'
-        in answers["nodes"]
-    )
+    assert f'signerName "{CLIENT_SIGNER}-kubelet"' in answers["nodes"]
     for question in ("get secrets", "update certificatesigningrequests/status", "create clusterrolebindings"):
         with pytest.raises(RemoteError):
             signs.run("sh", "-c", f"{words} auth can-i {question} --all-namespaces")
@@ -393,7 +388,7 @@ def test_the_account_that_approves_people_approves_nobody_else(signs: Machine, a
 def test_two_people_do_not_work_on_a_cluster_at_once(api: Api, admin: Access) -> None:
     with (
         lease.held(api, Api(admin), "ada@laptop", "cluster.upgrade"),
-        pytest.raises(UsageError, match=r"ada@laptop is at work on this cluster \(cluster.upgrade, since"),
+        pytest.raises(UsageError, match=r"ada@laptop .*\(cluster\.upgrade"),
         lease.held(api, Api(admin), "grace@laptop", "cluster.up"),
     ):
         pass
@@ -407,7 +402,7 @@ def test_ones_own_other_terminal_counts_and_a_run_that_was_killed_does_not(api: 
         other = subprocess.Popen(["sleep", "600"])
         api.patch(about, {"metadata": {"annotations": {"causeway.dev/process": str(other.pid)}}})
         with (
-            pytest.raises(UsageError, match="ada@laptop is at work on this cluster"),
+            pytest.raises(UsageError, match="ada@laptop"),
             lease.held(api, Api(admin), "ada@laptop", "cluster.upgrade"),
         ):
             pass
@@ -468,7 +463,7 @@ def test_nodes_and_cards_are_counted(api: Api) -> None:
     taint = {"key": "causeway.dev/gpu-sick", "value": "true", "effect": "NoSchedule"}
     api.patch("/api/v1/nodes/titan-04", {"spec": {"taints": [taint]}})
     found = api.get("/api/v1/nodes/titan-05")["status"]["conditions"]
-    why = {"type": "GpuSick", "status": "True", "reason": "CardsSick", "message": "GPU 3: fell off the bus"}
+    why = {"type": "GpuSick", "status": "True", "reason": "CardsSick", "message": "GPU 3: Xid 79"}
     api.patch("/api/v1/nodes/titan-05/status", {"status": {"conditions": [*found, why]}})
     for name, on, gpus in (("job-1", "titan-01", 2), ("job-2", "titan-02", 1), ("waiting", None, 4)):
         api.create("/api/v1/namespaces/default/pods", pod(name, on, gpus=gpus))
@@ -483,7 +478,7 @@ def test_nodes_and_cards_are_counted(api: Api) -> None:
     assert {each.name: each.sick for each in nodes if each.sick} == {
         "titan-02": "GPU 1",
         "titan-04": "GPU",
-        "titan-05": "GPU 3: fell off the bus",
+        "titan-05": "GPU 3: Xid 79",
     }
     assert status.by_card(nodes) == [
         {"class": "old", "model": "titan-x-pascal", "total": 20, "used": 3, "free": 2, "out": 15}

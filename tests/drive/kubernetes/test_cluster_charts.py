@@ -104,7 +104,7 @@ def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
     wanted = chart(tmp_path, "never", NEVER_READY)
     charts.install(wanted)
     assert charts.workloads(wanted) == [Ref("apps/v1", "Deployment", "charts", "never")]
-    with pytest.raises(DriveError, match="Deployment charts/never: 0 of 1 pods"):
+    with pytest.raises(DriveError, match="charts/never: 0 of 1"):
         rollout.wait(api, charts.workloads(wanted), seconds=1)
     charts.go_back(wanted, None)
     assert there(charts, "never") is None
@@ -174,7 +174,7 @@ def test_what_is_to_be_installed_is_read_in_its_order(tmp_path: Path) -> None:
     (tmp_path / "releases.yaml").write_text(json.dumps(rows))
     assert [each.name for each in helm.read(tmp_path)] == ["b", "a"]
     (tmp_path / "releases.yaml").write_text('[{"name": "b"}]')
-    with pytest.raises(DriveError, match="makes no sense"):
+    with pytest.raises(DriveError, match=r"releases\.yaml"):
         helm.read(tmp_path)
 
 

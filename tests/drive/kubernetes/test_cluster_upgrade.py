@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -38,9 +39,7 @@ def at(cluster: Cluster, version: str) -> Cluster:
 def test_charts_that_do_not_list_the_minor_are_named(research: Cluster) -> None:
     assert upgrade.unlisted(at(research, "1.36")) == []
     (said,) = upgrade.unlisted(at(research, "1.37"))
-    assert said.startswith(
-        "the add-on cert-manager: chart v1.21.1 is listed for 1.33 to 1.36 by its makers, not"
-    )
+    assert re.search(r"cert-manager.*v1\.21\.1.* 1\.33 to 1\.36", said)
     assert "kubernetes.addons.cert-manager.version" in said
 
 
@@ -115,9 +114,7 @@ def test_nodes_of_instances_that_were_replaced_are_forgotten(there: Reach, api: 
 
 def test_a_pool_from_an_old_image_is_said(there: Reach, api: Api) -> None:
     create(api, "i-fresh", version="v1.35.4")
-    with pytest.raises(
-        DriveError, match=r"1 nodes of a100 are still at v1\.35\.4: its image was baked before"
-    ):
+    with pytest.raises(DriveError, match=r"a100 .*v1\.35\.4"):
         upgrade._pool(there, "a100", "1.36")
     assert api.find("/api/v1/nodes/i-fresh") is not None
 

@@ -81,7 +81,7 @@ def test_another_package_than_the_pinned_is_refused(
     put(host, *made("cinc", "18.7.10"))
     client, _ = made("cinc", "18.8.0")
     _, other = made("cinc", "18.9.9")
-    with pytest.raises(DriveError, match=r"(?s)could not be installed.*is not the one that is pinned"):
+    with pytest.raises(DriveError, match="pinned"):
         put(host, client, other)
     assert host.shell(STATE).startswith("hi 18.7.10-1")
     assert host.shell("ls /tmp").count("causeway-client") == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,28 +19,12 @@ Opener = Callable[[], Pki]
 """Opens the same PKI anew, as another engineer's command would."""
 
 
-@pytest.fixture(scope="module")
-def aws() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(params=["local", "ssm"])
 def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     if request.param == "ssm":
         secrets = Secrets("ssm", f"/causeway/{tmp_path.name}", "us-west-2")
-        env = {
-            "AWS_ENDPOINT_URL": request.getfixturevalue("aws"),
-            "AWS_ACCESS_KEY_ID": "AKIALOCALAWSLOCALAWS",
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_CONFIG_FILE": str(tmp_path / "config"),
-            "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "config"),
-        }
+        files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], str(tmp_path / "config"))
+        env = request.getfixturevalue("moto_env") | files
     else:
         secrets, env = Secrets("local", "", ""), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     return lambda: open_store(secrets, "lab", tmp_path / ".secrets", env)
