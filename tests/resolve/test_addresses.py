@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import IPv4Network
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,26 +17,6 @@ from infra.spec import Spec
 
 def shipped(name: str) -> Spec:
     return load(Path(f"environments/{name}.yaml")).spec
-
-
-@pytest.mark.parametrize("name", ["minimal", "local", "machines", "research"])
-def test_shipped_specs_have_a_plan_without_overlap(name: str) -> None:
-    blocks = plan_addresses(shipped(name), Lock()).blocks
-    leaves = [
-        block for owner, block in blocks.items() if not any(other.startswith(f"{owner}/") for other in blocks)
-    ]
-    ordered = sorted(leaves)
-    assert all(before.broadcast_address < after.network_address for before, after in pairwise(ordered))
-
-
-def test_what_the_reference_holds() -> None:
-    blocks = plan_addresses(shipped("research"), Lock()).blocks
-    assert blocks["sites/rack-a"] == IPv4Network("10.200.0.0/22")
-    assert blocks["sites/us-west-2"].prefixlen == 16
-    assert blocks["sites/us-east-1/private-us-east-1d"].prefixlen == 19
-    assert blocks["access/clients"].subnet_of(IPv4Network("100.64.0.0/10"))
-    to_aws, between_sites = 2 * 3 * 2, 1
-    assert len([owner for owner in blocks if owner.startswith("links/")]) == to_aws + between_sites
 
 
 def test_aws_reserved_link_blocks_are_never_used() -> None:

@@ -206,7 +206,6 @@ def test_what_fits_by_count_fits(prefixes: list[int]) -> None:
         assert isinstance(failure, DoesNotFit)
         free = 0 if failure.largest is None else 2 ** (32 - failure.largest)
         assert failure.missing == 2 ** (32 - failure.prefix) - free > 0
-        assert f"{failure.missing:,} addresses too few" in str(failure)
 
 
 @settings(deadline=None)
@@ -220,15 +219,6 @@ def test_a_stated_block_wins_over_the_held_one_and_says_so(
         if request.block is not None:
             assert plan.blocks[request.owner] == request.block
             assert (request.owner in told) == (held.get(request.owner, request.block) != request.block)
-
-
-@settings(deadline=None)
-@given(st.integers(1, 40), st.sets(st.integers(0, 39)))
-def test_links_never_get_what_aws_keeps(count: int, gone: set[int]) -> None:
-    requests = [Request(f"links/{number}", "links", prefix=30) for number in range(count)]
-    first = allocate(ROOTS, [one for index, one in enumerate(requests) if index not in gone], {})
-    for block in allocate(ROOTS, requests, first.lock).blocks.values():
-        assert not any(block.overlaps(kept) for kept, _ in AWS_KEEPS)
 
 
 @settings(deadline=None)

@@ -47,15 +47,15 @@ images:
 """
 
 
-def wrong(text: str) -> list[tuple[str, str, int, str]]:
-    """Code, path, line and message of each problem."""
+def wrong(text: str) -> list[tuple[str, str, int]]:
+    """Code, path and line of each problem."""
     with pytest.raises(SpecError) as caught:
         parse(text, "lab.lock.yaml")
     found = []
     for problem in caught.value.problems:
         assert problem.position is not None
         assert problem.position.file == "lab.lock.yaml"
-        found.append((problem.code, problem.path, problem.position.line, problem.message))
+        found.append((problem.code, problem.path, problem.position.line))
     return found
 
 
@@ -95,19 +95,12 @@ def test_marks_of_a_merge_conflict_are_explained() -> None:
         "version: 1\nblocks:\n<<<<<<< HEAD\n  sites/a: 10.0.0.0/16\n=======\n"
         "  sites/b: 10.0.0.0/16\n>>>>>>> topic\n"
     )
-    assert wrong(text) == [("LOCK001", "", 3, "git left the marks of a merge conflict here")]
+    assert wrong(text) == [("LOCK001", "", 3)]
 
 
 def test_a_merge_that_gave_one_block_away_twice_is_found() -> None:
     text = "version: 1\nblocks:\n  sites/b: 10.0.0.0/16\n  sites/a: 10.0.128.0/17\n"
-    assert wrong(text) == [
-        (
-            "LOCK006",
-            'blocks["sites/a"]',
-            4,
-            "sites/a (10.0.128.0/17) overlaps sites/b (10.0.0.0/16) in line 3",
-        )
-    ]
+    assert wrong(text) == [("LOCK006", 'blocks["sites/a"]', 4)]
 
 
 def test_everything_wrong_at_once() -> None:
@@ -139,7 +132,7 @@ images:
   cpu: ami-1a2b3c4d
   [x]: y
 """
-    assert [found[:3] for found in wrong(text)] == [
+    assert wrong(text) == [
         ("LOCK002", "block", 2),
         ("LOCK003", 'blocks["sites/a"]', 4),
         ("LOCK003", 'blocks["sites/b"]', 5),
@@ -173,8 +166,8 @@ images:
     ],
 )
 def test_what_is_no_lock_file(text: str, code: str, line: int) -> None:
-    assert [found[0] for found in wrong(text)] == [code]
-    assert wrong(text)[0][2] == line
+    [problem] = wrong(text)
+    assert (problem[0], problem[2]) == (code, line)
 
 
 @settings(deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images
 from infra.resolve.names import aws_name, bucket_name
 from infra.resolve.numbers import plan_numbers
-from infra.resolve.places import resolve_links, resolve_peerings, resolve_regions, resolve_sites
+from infra.resolve.places import resolve_peerings, resolve_regions
 from infra.resolve.zones import Zones
 from infra.spec import Spec, defaults
 from infra.spec.pools import Image
@@ -32,36 +32,6 @@ def spec() -> Spec:
 @pytest.fixture(scope="module")
 def numbers(spec: Spec) -> Mapping[str, int]:
     return plan_numbers(spec, Lock()).numbers
-
-
-def test_regions_stand_in_overflow_order(spec: Spec, numbers: Mapping[str, int]) -> None:
-    regions = resolve_regions(spec, plan_addresses(spec, Lock()).blocks, numbers, Zones({}), "research")
-    assert [region.name for region in regions] == ["us-west-2", "us-east-1", "eu-west-1"]
-    assert [region.primary for region in regions] == [True, False, False]
-    west, east, _ = regions
-    assert len(west.subnets) == 6
-    assert all(subnet.block.subnet_of(west.vpc) for subnet in west.subnets)
-    assert west.nat == {zone: zone for zone in west.zones}
-    assert east.nat == dict.fromkeys(east.zones, "us-east-1a")
-
-
-def test_a_site_reaches_every_region_by_two_tunnels(spec: Spec, numbers: Mapping[str, int]) -> None:
-    links = resolve_links(spec, plan_addresses(spec, Lock()).blocks, numbers)
-    assert [(link.site, link.region) for link in links] == [
-        (site, region) for site in ("rack-a", "rack-b") for region in ("eu-west-1", "us-east-1", "us-west-2")
-    ]
-    tunnels = [tunnel for link in links for tunnel in link.tunnels]
-    assert len({tunnel.inside for tunnel in tunnels}) == len({tunnel.secret for tunnel in tunnels}) == 12
-    for tunnel in tunnels:
-        assert (tunnel.aws_inside, tunnel.site_inside) == tuple(tunnel.inside.hosts())
-
-
-def test_regions_are_peered_in_full_mesh(spec: Spec) -> None:
-    assert [peering.name for peering in resolve_peerings(spec)] == [
-        "eu-west-1-us-east-1",
-        "eu-west-1-us-west-2",
-        "us-east-1-us-west-2",
-    ]
 
 
 def many(count: int, **network: str) -> Spec:
@@ -109,20 +79,6 @@ def test_names_of_endpoints_services_in_china() -> None:
         "ssm": "com.amazonaws.cn-north-1.ssm",
         "ecr.api": "cn.com.amazonaws.cn-north-1.ecr.api",
     }
-
-
-def test_a_titan_node_knows_its_cards(spec: Spec, numbers: Mapping[str, int]) -> None:
-    rack_a, rack_b = resolve_sites(spec, "research.internal", numbers)
-    assert (rack_a.name, rack_b.name) == ("rack-a", "rack-b")
-    assert rack_a.gateway is not None
-    assert rack_a.gateway.node == "gateway-a"
-    titan = next(node for node in rack_a.nodes if node.name == "titan-a01")
-    assert titan.fqdn == "titan-a01.research.internal"
-    assert titan.address == IPv4Address("10.200.0.11")
-    assert titan.roles == ("gpu-worker",)
-    assert titan.gpus is not None
-    assert (titan.gpus.count, titan.gpus.driver) == (4, 580)
-    assert titan.labels["causeway.dev/gpu-class"] == titan.gpus.gpu_class
 
 
 def test_long_names_stay_apart_when_they_are_cut() -> None:

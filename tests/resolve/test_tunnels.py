@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -121,39 +121,6 @@ def test_our_end_renews_before_aws_does(environment: str) -> None:
 )
 def test_what_fits_into_esp(path: int, encapsulated: bool, inside: int) -> None:
     assert packets.esp(path, encapsulated=encapsulated) == inside
-
-
-def test_servers_have_parts_of_the_laptops_range_that_stay() -> None:
-    cluster = shipped("research")
-    vpn = cluster.access.vpn
-    blocks = [listener.block for server in vpn.servers for listener in server.listeners]
-    assert all(block.subnet_of(vpn.clients) and block.prefixlen == 24 for block in blocks)
-    assert not any(one.overlaps(other) for one in blocks for other in blocks if one is not other)
-    assert all(each.address in each.block for server in vpn.servers for each in server.listeners)
-
-
-def test_who_may_reach_what() -> None:
-    cluster = shipped("research")
-    vpn = cluster.access.vpn
-    groups = {group.name: {reach.name: reach for reach in group.reach} for group in vpn.groups}
-    assert groups["engineers"]["everything"].blocks == vpn.routes
-    assert groups["researchers"]["pods"].blocks == (cluster.network.pods,)
-    ssh = groups["researchers"]["ssh"]
-    assert (ssh.tcp_ports, ssh.instances) == ((22,), ("login-1", "login-eu-1", "login-gpu-1"))
-    assert [user.login for user in vpn.users] == ["ada", "alan", "grace"]
-
-
-def test_laptops_send_all_of_the_cluster_and_nothing_else_through_the_tunnel() -> None:
-    cluster = shipped("research")
-    routes = cluster.access.vpn.routes
-    inside: list[IPv4Network] = [
-        *(region.vpc for region in cluster.regions),
-        *(site.lan for site in cluster.sites),
-        cluster.network.pods,
-        cluster.network.services,
-    ]
-    assert all(any(block.subnet_of(route) for route in routes) for block in inside)
-    assert sum(route.num_addresses for route in routes) == sum(block.num_addresses for block in inside)
 
 
 def shipped(environment: str) -> Cluster:
