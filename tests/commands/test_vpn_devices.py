@@ -5,71 +5,41 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from configparser import ConfigParser
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import vpn_lab
+from commands.vpn_lab import NOW, Meaning, profile, revoke, states
 
 from infra.commands import pki_store
-from infra.commands.environment import Project, find, load_project
+from infra.commands.environment import Project
 from infra.commands.vpn import devices, gateway_files, people
-from infra.drive import clock
-from infra.drive.build_folders import Folders
-from infra.drive.outputs import keep
 from infra.drive.vpn.wireguard import new_private_key, public_key
 from infra.errors import UsageError
 
-SPEC = """\
-version: 1
-name: lab
-domain: lab.internal
-sites:
-  us-west-2: {kind: aws, zones: [us-west-2a]}
-  rack:
-    kind: physical
-    cidr: 10.200.0.0/24
-    gateway: {addresses: [198.51.100.10]}
-    nodes: {gate: {address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway, access-gateway]}}
-images: {cpu: {}}
-secrets: {store: local}
-access:
-  vpn: {kinds: [wireguard], servers: [rack, us-west-2], certificate_days: 100}
-  groups: {people: {}}
-  users:
-    ada: {groups: [people], ssh_keys: [KEY]}
-    bob: {groups: [people], ssh_keys: [KEY]}
-    eve: {groups: [people], ssh_keys: [KEY], vpn: false}
-    ivy: {groups: [people], ssh_keys: [KEY], expires: 2031-01-10}
-""".replace(
-    "KEY",
-    '"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp x"',
-)
-
-NOW = datetime(2031, 1, 1, 12, tzinfo=UTC)
-
-Meaning = Callable[[], Project]
+SERVERS = "rack, us-west-2"
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meaning:
     """What the spec means now, in a project that was applied."""
-    file = tmp_path / "environments" / "lab.yaml"
-    file.parent.mkdir()
-    file.write_text(SPEC, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    ticks = count()
-    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(seconds=next(ticks)))
-    applied = {"instances": {"vpn-us-west-2": {"private_ip": "10.0.1.10", "public_ip": "192.0.2.1"}}}
-    keep(Folders(tmp_path / "build" / "lab"), applied)
-    return lambda: load_project(find("lab"), changeable=True)
+    return vpn_lab.begin(tmp_path, monkeypatch, vpn_lab.spec("wireguard", SERVERS))
 
 
-def entered(
+@pytest.fixture
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meaning:
+    """With OpenVPN, too, of which ada has a profile."""
+    lab = vpn_lab.begin(tmp_path, monkeypatch, vpn_lab.spec("openvpn, wireguard", SERVERS))
+    assert people.init(lab()) == 0
+    profile(lab(), "ada")
+    return lab
+
+
+def enter(
     project: Project, user: str, device: str = "", *, key: str = "", site: str = "", qr: bool = False
 ) -> Path:
     """The file of a profile, without a word to the servers."""
@@ -91,75 +61,75 @@ def peers(project: Project, site: str = "rack") -> dict[str, dict[str, Any]]:
     """By name, as a push would bring them."""
     gateway_files.prepare(project, pki_store.store(project))
     file = project.environment.build / "openvpn" / site / "etc/remote-access/peers.json"
-    return {each["name"]: each for each in json.loads(file.read_text())["peers"]}
+    return {peer["name"]: peer for peer in json.loads(file.read_text())["peers"]}
 
 
 def test_a_profile_is_one_private_file_whose_key_only_the_device_has(lab: Meaning, tmp_path: Path) -> None:
-    path = entered(lab(), "ada", "phone")
+    path = enter(lab(), "ada", "phone")
     assert path.stat().st_mode & 0o777 == 0o600
-    told = conf(path)
-    private = told["Interface"]["PrivateKey"]
-    known = peers(lab())["ada@phone"]
-    assert known["key"] == public_key(private)
-    assert told["Interface"]["Address"] == f"{known['address']}/32"
-    assert told["Peer"]["Endpoint"] == "198.51.100.10:51822"
+    config = conf(path)
+    private = config["Interface"]["PrivateKey"]
+    peer = peers(lab())["ada@phone"]
+    assert peer["key"] == public_key(private)
+    assert config["Interface"]["Address"] == f"{peer['address']}/32"
+    assert config["Peer"]["Endpoint"] == "198.51.100.10:51822"
     server = (tmp_path / "build/lab/openvpn/rack/etc/wireguard/wg-laptops.key").read_text().strip()
-    assert told["Peer"]["PublicKey"] == public_key(server)
-    kept = [each for each in (tmp_path / ".secrets", tmp_path / "build" / "lab" / "openvpn") if each.exists()]
-    files = [file for folder in kept for file in folder.rglob("*") if file.is_file()]
+    assert config["Peer"]["PublicKey"] == public_key(server)
+    folders = (tmp_path / ".secrets", tmp_path / "build" / "lab" / "openvpn")
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
     assert files
     assert not any(private.encode() in file.read_bytes() for file in files)
 
 
 def test_only_the_plans_blocks_and_the_resolver_go_through_it(lab: Meaning) -> None:
     project = lab()
-    told = conf(entered(project, "ada"))
+    config = conf(enter(project, "ada"))
     vpn = project.cluster.access.vpn
-    allowed = {IPv4Network(each) for each in told["Peer"]["AllowedIPs"].split(", ")}
-    resolver, *domains = told["Interface"]["DNS"].split(", ")
+    allowed = {IPv4Network(block) for block in config["Peer"]["AllowedIPs"].split(", ")}
+    resolver, *domains = config["Interface"]["DNS"].split(", ")
     assert allowed == {*vpn.routes, IPv4Network(resolver)}
     assert domains == ["lab.internal", "cluster.local"]
-    assert IPv4Address(told["Interface"]["Address"].removesuffix("/32")) not in vpn.clients
+    assert IPv4Address(config["Interface"]["Address"].removesuffix("/32")) not in vpn.clients
 
 
 def test_a_key_of_the_devices_own_stays_there(lab: Meaning) -> None:
     private = new_private_key()
-    path = entered(lab(), "ada", "laptop", key=public_key(private))
+    path = enter(lab(), "ada", "laptop", key=public_key(private))
     assert "PrivateKey" not in conf(path)["Interface"]
     assert peers(lab())["ada@laptop"]["key"] == public_key(private)
     before = path.read_text()
-    assert entered(lab(), "ada", "laptop", key=public_key(private)).read_text() == before
+    assert enter(lab(), "ada", "laptop", key=public_key(private)).read_text() == before
 
 
-@pytest.mark.parametrize("key", ["", "x", "A" * 43 + "=", "ssh-ed25519 AAAA", "q" * 44])
+@pytest.mark.parametrize("key", [" ", "x", "A" * 43 + "=", "ssh-ed25519 AAAA", "q" * 44])
 def test_a_key_that_is_none_is_refused(lab: Meaning, key: str) -> None:
     with pytest.raises(UsageError, match="--public-key"):
-        entered(lab(), "ada", key=key or " ")
+        enter(lab(), "ada", key=key)
 
 
 def test_a_key_is_one_devices_and_never_comes_back_once_revoked(lab: Meaning) -> None:
     key = public_key(new_private_key())
-    entered(lab(), "ada", "phone", key=key)
+    enter(lab(), "ada", "phone", key=key)
     with pytest.raises(UsageError, match="ada@phone"):
-        entered(lab(), "bob", key=key)
-    assert people.revoke(lab(), "ada", device="phone", reason="unspecified", push=False, json=True) == 0
+        enter(lab(), "bob", key=key)
+    revoke(lab(), "ada", device="phone")
     with pytest.raises(UsageError, match="revoked"):
-        entered(lab(), "ada", "phone", key=key)
+        enter(lab(), "ada", "phone", key=key)
 
 
 def test_devices_have_addresses_of_their_own_that_stay(lab: Meaning) -> None:
     users = {user.login: user for user in lab().cluster.access.vpn.users}
     assert set(users) == {"ada", "bob", "ivy"}
     for user, device in (("bob", ""), ("ada", ""), ("ada", "phone"), ("ivy", "")):
-        entered(lab(), user, device)
-    before = {name: each["address"] for name, each in peers(lab()).items()}
+        enter(lab(), user, device)
+    before = {name: peer["address"] for name, peer in peers(lab()).items()}
     assert len(set(before.values())) == len(before)
     for name, address in before.items():
         block = users[name.partition("@")[0]].devices
         assert block is not None
         assert IPv4Address(address) in block
-    entered(lab(), "ada")  # a new key, at the same place
-    assert {name: each["address"] for name, each in peers(lab()).items()} == before
+    enter(lab(), "ada")  # a new key, at the same place
+    assert {name: peer["address"] for name, peer in peers(lab()).items()} == before
     assert peers(lab(), "us-west-2") == peers(lab())
 
 
@@ -167,152 +137,113 @@ def test_a_user_has_eight_devices_and_a_revoked_ones_place_is_free(
     lab: Meaning, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number in range(8):
-        entered(lab(), "ada", f"d{number}")
+        enter(lab(), "ada", f"d{number}")
     with pytest.raises(UsageError, match="8 devices"):
-        entered(lab(), "ada", "ninth")
+        enter(lab(), "ada", "ninth")
     address = peers(lab())["ada@d3"]["address"]
     capsys.readouterr()
-    assert people.revoke(lab(), "ada", device="d3", reason="unspecified", push=False, json=True) == 0
+    revoke(lab(), "ada", device="d3")
     assert json.loads(capsys.readouterr().out)["devices"] == ["ada@d3"]
     assert "ada@d3" not in peers(lab())
-    entered(lab(), "ada", "ninth")
+    enter(lab(), "ada", "ninth")
     assert peers(lab())["ada@ninth"]["address"] == address
 
 
 def test_a_revocation_takes_all_of_one_user_and_nobody_else(
-    lab: Meaning, capsys: pytest.CaptureFixture[str]
+    both: Meaning, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for user, device in (("ada", ""), ("ada", "phone"), ("bob", "")):
-        entered(lab(), user, device)
-    assert people.revoke(lab(), "ada", device=None, reason="unspecified", push=False, json=True) == 0
-    assert set(peers(lab())) == {"bob"}
-    capsys.readouterr()
-    assert people.listing(lab(), json=True) == 0
-    rows = json.loads(capsys.readouterr().out)
-    states = {(row["kind"], row["user"], row["device"]): row["state"] for row in rows}
-    assert states == {
-        ("wireguard", "ada", ""): "revoked",
-        ("wireguard", "ada", "phone"): "revoked",
-        ("wireguard", "bob", ""): "valid",
-    }
-
-
-def test_a_lost_phone_leaves_the_certificate_of_its_user_alone(
-    lab: Meaning, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = Path("environments/lab.yaml")
-    file.write_text(file.read_text().replace("kinds: [wireguard]", "kinds: [openvpn, wireguard]"))
-    monkeypatch.setenv(pki_store.PASSPHRASE, "a long enough passphrase")
-    assert people.init(lab()) == 0
-    assert people.profile(lab(), "ada", device="", home="", out="", json=False) == 0
-    entered(lab(), "ada", "phone")
-    assert people.revoke(lab(), "ada", device="phone", reason="unspecified", push=False, json=False) == 0
-    capsys.readouterr()
-    assert people.listing(lab(), json=True) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {(row["kind"], row["device"]): row["state"] for row in rows} == {
-        ("openvpn", ""): "valid",
-        ("wireguard", "phone"): "revoked",
-    }
-    with pytest.raises(UsageError, match="ada@laptop never had"):
-        people.revoke(lab(), "ada", device="laptop", reason="unspecified", push=False, json=False)
+        enter(both(), user, device)
+    assert set(peers(both())) == {"ada", "ada@phone", "bob"}
+    rack = tmp_path / "build/lab/openvpn/rack/etc"
+    assert (rack / "openvpn/server/server.key").exists()
+    assert (rack / "wireguard/wg-laptops.conf").exists()
+    # A lost phone leaves the certificate of its user alone.
+    revoke(both(), "ada", device="phone")
+    assert ("openvpn", "ada", "", "valid") in states(both(), capsys)
+    revoke(both(), "ada")
+    assert set(peers(both())) == {"bob"}
+    assert {row[:3] for row in states(both(), capsys) if row[3] == "valid"} == {("wireguard", "bob", "")}
+    with pytest.raises(UsageError, match="ada@laptop"):
+        revoke(both(), "ada", device="laptop")
 
 
 def test_who_leaves_the_spec_is_no_peer(lab: Meaning, tmp_path: Path) -> None:
     for user in ("ada", "bob"):
-        entered(lab(), user)
+        enter(lab(), user)
     file = tmp_path / "environments" / "lab.yaml"
-    file.write_text("\n".join(line for line in SPEC.splitlines() if "    ada:" not in line))
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if "    ada:" not in line))
     assert set(peers(lab())) == {"bob"}
 
 
-def test_a_key_lasts_no_longer_than_its_user(lab: Meaning) -> None:
-    for user in ("ada", "ivy"):
-        entered(lab(), user)
-    ends = {name: datetime.fromtimestamp(each["until"], UTC) for name, each in peers(lab()).items()}
-    assert 99 <= (ends["ada"] - NOW).days <= 100
-    assert NOW < ends["ivy"] < datetime(2031, 1, 12, tzinfo=UTC)
-
-
-def test_a_plan_says_whose_key_ends_within_a_month(lab: Meaning) -> None:
+def test_a_key_lasts_no_longer_than_its_user_and_a_plan_names_those_that_end(lab: Meaning) -> None:
     for user, device in (("ada", ""), ("ivy", "phone")):
-        entered(lab(), user, device)
+        enter(lab(), user, device)
+    ends = {name: datetime.fromtimestamp(peer["until"], UTC) for name, peer in peers(lab()).items()}
+    assert 99 <= (ends["ada"] - NOW).days <= 100
+    assert NOW < ends["ivy@phone"] < datetime(2031, 1, 12, tzinfo=UTC)
     [line] = pki_store.notes(lab(), {})
     assert "ivy@phone" in line
-    assert "invoke vpn.profile --env lab --kind wireguard --user ivy --device phone" in line
+    assert line.endswith("invoke vpn.profile --env lab --kind wireguard --user ivy --device phone")
 
 
 def test_a_code_for_a_phone_holds_the_whole_profile(lab: Meaning, capsys: pytest.CaptureFixture[str]) -> None:
-    path = entered(lab(), "ada", "phone", qr=True)
-    shown = capsys.readouterr().out
-    assert devices.code(path.read_text()) in shown
+    path = enter(lab(), "ada", "phone", qr=True)
+    assert devices.code(path.read_text()) in capsys.readouterr().out
     with pytest.raises(UsageError, match="--qr"):
-        entered(lab(), "ada", "laptop", key=public_key(new_private_key()), qr=True)
+        enter(lab(), "ada", "laptop", key=public_key(new_private_key()), qr=True)
 
 
 @pytest.mark.parametrize("user", ["eve", "nobody"])
 def test_who_may_not_come_in_gets_none(lab: Meaning, user: str) -> None:
-    with pytest.raises(UsageError):
-        entered(lab(), user)
+    with pytest.raises(UsageError, match=user):
+        enter(lab(), user)
 
 
-def test_a_server_by_name(lab: Meaning) -> None:
-    assert conf(entered(lab(), "ada", site="us-west-2"))["Peer"]["Endpoint"] == "192.0.2.1:51822"
-    with pytest.raises(UsageError, match="--server"):
-        entered(lab(), "ada", site="nowhere")
-
-
-def test_one_key_is_good_at_every_server(lab: Meaning) -> None:
+def test_one_key_is_good_at_every_server_or_at_the_one_that_is_named(lab: Meaning) -> None:
     given: dict[str, Any] = {"device": "phone", "site": "", "public_key": "", "qr": False, "out": ""}
     assert devices.profile(lab(), "ada", home="", push=False, json=True, **given) == 0
-    folder = Path("build/lab/profiles/ada-phone")
-    found = {path.name: conf(path) for path in folder.iterdir()}
-    assert {name: each["Peer"]["Endpoint"] for name, each in found.items()} == {
+    configs = {path.name: conf(path) for path in Path("build/lab/profiles/ada-phone").iterdir()}
+    assert {name: config["Peer"]["Endpoint"] for name, config in configs.items()} == {
         "rack.conf": "198.51.100.10:51822",
         "us-west-2.conf": "192.0.2.1:51822",
     }
-    assert len({each["Interface"]["PrivateKey"] for each in found.values()}) == 1
-    assert len({each["Peer"]["PublicKey"] for each in found.values()}) == 2
+    assert len({config["Interface"]["PrivateKey"] for config in configs.values()}) == 1
+    assert len({config["Peer"]["PublicKey"] for config in configs.values()}) == 2
+    assert conf(enter(lab(), "ada", site="us-west-2"))["Peer"]["Endpoint"] == "192.0.2.1:51822"
+    with pytest.raises(UsageError, match="--server"):
+        enter(lab(), "ada", site="nowhere")
 
 
-def test_which_kind_is_meant(lab: Meaning, tmp_path: Path) -> None:
-    file = tmp_path / "environments" / "lab.yaml"
-    assert devices.meant(lab(), "", "", "", qr=False) == "wireguard"
-    file.write_text(SPEC.replace("kinds: [wireguard]", "kinds: [openvpn, wireguard]"))
-    assert devices.meant(lab(), "", "", "", qr=False) == "openvpn"
-    assert devices.meant(lab(), "", "", "", qr=True) == "wireguard"
-    with pytest.raises(UsageError, match="--qr"):
-        devices.meant(lab(), "openvpn", "", "", qr=True)
-    assert devices.meant(lab(), "", "", "", qr=False, csr="ada.pem") == "openvpn"
-    for kind, key, qr in (("", "", True), ("", "k", False), ("wireguard", "", False)):
-        with pytest.raises(UsageError, match="--csr"):
-            devices.meant(lab(), kind, "", key, qr=qr, csr="ada.pem")
-    file.write_text(SPEC)
-    with pytest.raises(UsageError, match=r"access\.vpn\.kinds"):
-        devices.meant(lab(), "openvpn", "", "", qr=False)
-    file.write_text(SPEC.replace("kinds: [wireguard], ", ""))
-    with pytest.raises(UsageError, match=r"access\.vpn\.kinds"):
-        devices.meant(lab(), "wireguard", "", "", qr=False)
+@pytest.mark.parametrize(
+    ("kinds", "kind", "given", "meant"),
+    [
+        ("wireguard", "", {}, "wireguard"),
+        ("openvpn, wireguard", "", {}, "openvpn"),
+        ("openvpn, wireguard", "", {"qr": True}, "wireguard"),
+        ("openvpn, wireguard", "openvpn", {"qr": True}, "--qr"),
+        ("openvpn, wireguard", "", {"csr": "ada.pem"}, "openvpn"),
+        ("openvpn, wireguard", "", {"csr": "ada.pem", "qr": True}, "--csr"),
+        ("openvpn, wireguard", "", {"csr": "ada.pem", "public_key": "k"}, "--csr"),
+        ("openvpn, wireguard", "wireguard", {"csr": "ada.pem"}, "--csr"),
+        ("wireguard", "openvpn", {}, "access.vpn.kinds"),
+        ("openvpn", "wireguard", {}, "access.vpn.kinds"),
+    ],
+)
+def test_which_kind_is_meant(
+    lab: Meaning, tmp_path: Path, kinds: str, kind: str, given: dict[str, Any], meant: str
+) -> None:
+    (tmp_path / "environments" / "lab.yaml").write_text(vpn_lab.spec(kinds, SERVERS))
+    arguments = {"server": "", "public_key": "", "qr": False, **given}
+    if meant in ("openvpn", "wireguard"):
+        assert devices.meant(lab(), kind, **arguments) == meant
+    else:
+        with pytest.raises(UsageError, match=meant):
+            devices.meant(lab(), kind, **arguments)
 
 
 @pytest.mark.skipif(shutil.which("wg") is None, reason="needs the package wireguard-tools")
-def test_wg_reads_what_it_is_given(lab: Meaning, tmp_path: Path) -> None:
-    private = conf(entered(lab(), "ada"))["Interface"]["PrivateKey"]
-    told = subprocess.run(["wg", "pubkey"], input=private, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == public_key(private) == peers(lab())["ada"]["key"]
-
-
-def test_both_kinds_stand_in_one_tree(lab: Meaning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(pki_store.PASSPHRASE, "a long enough passphrase")
-    file = tmp_path / "environments" / "lab.yaml"
-    file.write_text(SPEC.replace("kinds: [wireguard]", "kinds: [openvpn, wireguard]"))
-    assert people.init(lab()) == 0
-    assert people.profile(lab(), "ada", device="", home="", out="", json=True) == 0
-    entered(lab(), "ada", "phone")
-    assert set(peers(lab())) == {"ada@phone"}
-    root = tmp_path / "build/lab/openvpn/rack"
-    assert (root / "etc/openvpn/server/server.key").exists()
-    assert (root / "etc/wireguard/wg-laptops.conf").exists()
-    # One word takes both back.
-    assert people.revoke(lab(), "ada", device=None, reason="unspecified", push=False, json=True) == 0
-    assert peers(lab()) == {}
+def test_wg_reads_what_it_is_given(lab: Meaning) -> None:
+    private = conf(enter(lab(), "ada"))["Interface"]["PrivateKey"]
+    done = subprocess.run(["wg", "pubkey"], input=private, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == public_key(private) == peers(lab())["ada"]["key"]
