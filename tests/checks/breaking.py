@@ -1,16 +1,16 @@
 """Specs that each break one rule: ``cases/*.yaml``, one file a family.
 
 A case says the code, the path it is found at, and the change to ``cases/good.yaml`` that causes it (as an
-environment that extends another would say it). ``# here`` marks the line that the finding must point to. With
-``many``, a piece of text, and ``times``, ``@many@`` in the spec is that many pieces: ``{n}`` counts from 1.
+environment that extends another would say it). ``# here`` marks the line that the finding must point to.
+``@9 of user-{n}@`` stands for nine entries of a list: ``{n}`` counts from 1.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -37,19 +37,16 @@ class Case:
 def cases() -> tuple[Case, ...]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
-        Case(case["code"], case.get("at", ""), _many(case))
+        Case(*place.partition(" ")[::2], re.sub(r"@(\d+) of (.*?)@", _many, spec))
         for file in sorted(CASES.glob("*.yaml"))
         if file.stem != "good"
         for case in yaml.load(file.read_text(), loader)
+        for place, spec in case.items()
     )
 
 
-def _many(case: dict[str, Any]) -> str:
-    spec: str = case["spec"]
-    if "many" not in case:
-        return spec
-    pieces = (case["many"].replace("{n}", str(n)) for n in range(1, case["times"] + 1))
-    return spec.replace("@many@", ", ".join(pieces))
+def _many(match: re.Match[str]) -> str:
+    return ", ".join(match[2].replace("{n}", str(n)) for n in range(1, int(match[1]) + 1))
 
 
 @dataclass(frozen=True)
