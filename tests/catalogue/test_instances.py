@@ -44,15 +44,9 @@ def test_every_gpu_is_a_card_that_the_catalogue_knows() -> None:
     [
         # https://aws.amazon.com/ec2/previous-generation/ and the pages of P2 and P3
         ("p2.xlarge", 4, 61, Gpu("k80", 1, 12288), 10),
-        ("p2.8xlarge", 32, 488, Gpu("k80", 8, 12288), 10),
-        ("p2.16xlarge", 64, 732, Gpu("k80", 16, 12288), 25),
-        ("p3.2xlarge", 8, 61, Gpu("v100", 1, 16384), 10),
-        ("p3.8xlarge", 32, 244, Gpu("v100", 4, 16384), 10),
-        ("p3.16xlarge", 64, 488, Gpu("v100", 8, 16384), 25),
         ("g2.2xlarge", 8, 15, Gpu("k520", 1, 4096), 0),
         ("g2.8xlarge", 32, 60, Gpu("k520", 4, 4096), 0),
         ("g3s.xlarge", 4, 30.5, Gpu("m60", 1, 8192), 10),
-        ("g3.16xlarge", 64, 488, Gpu("m60", 4, 8192), 25),
     ],
 )
 def test_retired_types(name: str, vcpus: int, gib: float, gpu: Gpu, gbps: float) -> None:
@@ -69,11 +63,9 @@ def test_retired_types(name: str, vcpus: int, gib: float, gpu: Gpu, gbps: float)
     [
         ("p3dn.24xlarge", 96, 768, Gpu("v100-32gb", 8, 32768), 1, 100, "nvlink"),
         ("p4d.24xlarge", 96, 1152, Gpu("a100-40gb", 8, 40960), 4, 400, "nvswitch"),
-        ("p4de.24xlarge", 96, 1152, Gpu("a100-80gb", 8, 81920), 4, 400, "nvswitch"),
         ("p5.48xlarge", 192, 2048, Gpu("h100", 8, 81920), 32, 3200, "nvswitch"),
         ("p5.4xlarge", 16, 256, Gpu("h100", 1, 81920), 1, 100, None),
         ("g5.12xlarge", 48, 192, Gpu("a10g", 4, 22888), 1, 40, None),
-        ("g4dn.xlarge", 4, 16, Gpu("t4", 1, 16384), 0, 25, None),
         ("g6f.large", 2, 8, Gpu("l4", 1, 2861, 0.125), 0, 10, None),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from infra.spec.formatting import plain, spelled, type_words
+from infra.spec.formatting import plain, spelled
 from infra.spec.sites import Nat
 from infra.spec.types import Bool, Cidr, Duration, Int, Size, Text
 
@@ -30,8 +30,3 @@ def test_what_has_no_value_or_holds_more() -> None:
     assert spelled(Text, "") == '""'
     assert spelled(tuple[Size, ...], [1024, 1]) == "[1 GiB, 1 MiB]"
     assert spelled(dict[str, Text], {"a": "b", "c": {"d": 1}}) == "{a: b, c: …}"
-
-
-def test_types_have_words() -> None:
-    assert type_words(dict[str, tuple[Size, ...]] | None) == "mapping of text to list of size"
-    assert type_words(Nat) == "`none`, `one`, `one-per-zone`"
