@@ -37,7 +37,7 @@ class Case:
 def cases() -> tuple[Case, ...]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
-        Case(*place.partition(" ")[::2], re.sub(r"@(\d+) of (.*?)@", _many, spec))
+        Case(place.partition(" ")[0], place.partition(" ")[2], re.sub(r"@(\d+) of (.*?)@", _many, spec))
         for file in sorted(CASES.glob("*.yaml"))
         if file.stem != "good"
         for case in yaml.load(file.read_text(), loader)

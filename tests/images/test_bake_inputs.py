@@ -87,7 +87,7 @@ def test_versions_of_cookbooks(files: Files, cookbooks: Path) -> None:
 
 
 def test_an_image_without_roles_is_refused(files: Files, cookbooks: Path) -> None:
-    with pytest.raises(DriveError, match="no roles to bake gpu from"):
+    with pytest.raises(DriveError, match="gpu"):
         payload.contents(files, "gpu", cookbooks, ROOT / "packer")
 
 
@@ -130,11 +130,11 @@ def program(folder: Path, text: str) -> dict[str, str]:
 
 
 def test_which_packer(tmp_path: Path) -> None:
-    with pytest.raises(DriveError, match=r"there is no packer on PATH; install Packer 1\.6\.6 or newer"):
+    with pytest.raises(DriveError, match=r"1\.6\.6"):
         packer.find({"PATH": str(tmp_path)})
-    with pytest.raises(DriveError, match=r"is version 1\.5\.1, which is too old"):
+    with pytest.raises(DriveError, match=r"1\.5\.1"):
         packer.find(program(tmp_path / "old", "echo Packer v1.5.1"))
-    with pytest.raises(DriveError, match="is another program than HashiCorp's Packer"):
+    with pytest.raises(DriveError, match="HashiCorp"):
         packer.find(program(tmp_path / "cracklib", "echo 0 0"))
     new = packer.find(program(tmp_path / "new", "echo Packer v1.14.2"))
     assert (new.version, new.fetches_plugins) == ((1, 14, 2), True)

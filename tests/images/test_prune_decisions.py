@@ -46,8 +46,8 @@ def test_what_is_locked_or_used_anywhere_stays_everywhere() -> None:
     locked = {ami(3, EAST).id: "environments/research.lock.yaml"}
     used = {WEST: [Use(WEST, ami(2).id, "instance", "i-1")], EAST: []}
     verdicts = {verdict.bake: verdict for verdict in decide(found, locked, used, 0)}
-    assert verdicts["bake-3"].why == "locked in environments/research.lock.yaml"
-    assert verdicts["bake-2"].why == "used by instance i-1 (us-west-2)"
+    assert "environments/research.lock.yaml" in verdicts["bake-3"].why
+    assert "instance i-1 (us-west-2)" in verdicts["bake-2"].why
     assert len(verdicts["bake-2"].amis) == 2
     assert gone(list(verdicts.values())) == ["bake-1"]
 

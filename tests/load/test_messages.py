@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ CHANGES = [
 """One cause each: a piece of the spec, and what stands in its place."""
 
 
-def problems(file: Path, text: bytes) -> tuple[Problem, ...]:
+def problems(file: Path, text: bytes) -> Sequence[Problem]:
     file.write_bytes(text)
     with pytest.raises(SpecError) as caught:
         load(file)

@@ -46,6 +46,9 @@ _OUR_TAGS: Final = "causeway:"
 class BakeError(ToolError):
     """An image was not baked; nothing is left of the attempt."""
 
+    phase = ""
+    """What Packer was doing, one of `infra.drive.images.progress.PHASES`; empty where it was not running."""
+
 
 class StoppedBakeError(DriveError):
     """Somebody stopped a bake; nothing is left of it."""
@@ -303,6 +306,7 @@ def _failed(entry: Entry, run: _Run, ran: packer.Ran, log: Path) -> BakeError:
         f"{entry.image} was not baked: {phase} failed (packer: exit code {ran.exit_code}); all it said is in "
         f"{_shown(log)}"
     )
+    error.phase = phase
     error.args = ("\n  ".join([words, *said]),)
     return error
 
