@@ -29,24 +29,19 @@ def run(lab: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["plna"], "plan"),
-        (["vpn.pofile", "ada"], "vpn.profile"),
-        (["plan", "--jsno"], "--json"),
-        (["plan", "--env", "resarch"], "research"),
-        (["--lsit"], "--list"),
+        (["plna"], "mean plan?"),
+        (["vpn.pofile", "ada"], "mean vpn.profile?"),
+        (["plan", "--jsno"], "mean --json?"),
+        (["plan", "--env", "resarch"], "mean research?"),
+        (["--lsit"], "mean --list?"),
+        (["zzzzzz"], "invoke --list"),
     ],
 )
 def test_a_slip_is_answered_with_what_was_meant(lab: Path, words: list[str], meant: str) -> None:
     done = run(lab, *words)
     assert done.returncode == 1
-    assert f"did you mean {meant}?" in done.stderr
+    assert meant in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_word_that_is_like_nothing_leads_to_the_list(lab: Path) -> None:
-    done = run(lab, "zzzzzz")
-    assert done.returncode == 1
-    assert "invoke --list" in done.stderr
 
 
 def completed(lab: Path, line: str) -> set[str]:
@@ -71,9 +66,7 @@ def test_bash_completes_what_the_spec_names(lab: Path) -> None:
     assert "ada" in completed(lab, "invoke vpn.profile a")
     assert completed(lab, "invoke vpn.pro") == {"vpn.profile", "vpn.profiles"}
     assert completed(lab, "invoke plan --js") == {"--json"}
-
-
-def test_a_spec_that_is_not_sound_is_completed_too(lab: Path) -> None:
+    # Also where the spec is not sound.
     spec = lab / "environments/local.yaml"
     spec.write_text(spec.read_text() + "oops: 1\n")
     assert "us-west-2" in completed(lab, "invoke plan --only us")

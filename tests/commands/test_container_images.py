@@ -32,7 +32,7 @@ def test_a_table_for_people(minimal: Project, capsys: pytest.CaptureFixture[str]
     assert lines[0] == ["image", "used", "by", "digest", "size"]
     assert [TRAEFIK, "ingress", "-", "-"] in lines
     assert lines[-1] == [str(len(lines) - 2), "images"]
-    assert "those of the tested release, v1.36.2" in said.err
+    assert "v1.36.2" in said.err
 
 
 def test_rows_for_programs(minimal: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,8 +68,8 @@ def test_what_a_registry_does_not_say_is_the_exit_code(
     assert [TRAEFIK, "ingress", "-", "-"] in lines
     count = len(lines) - 2
     assert sum(line[-3:] == ["sha256:aaaaaaaaaaaa", "3.0", "MiB"] for line in lines) == count - 1
-    assert f"{count} images, {3 * (count - 1)}.0 MiB compressed" in said.out
-    assert "429 Too Many Requests" in said.err
+    assert lines[-1][:4] == [str(count), "images,", f"{3 * (count - 1)}.0", "MiB"]
+    assert "429" in said.err
     assert asked == [{"amd64"}]
     answers.clear()
     assert images.containers(minimal, sizes=True, json=True) == 0

@@ -42,18 +42,13 @@ def test_the_default_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert find().name == "lab"
 
 
-def test_a_name_that_is_nearly_right() -> None:
-    with pytest.raises(UsageError, match=r"lba: no such environment in environments/; did you mean lab\?"):
-        find("lba")
-
-
 @pytest.mark.parametrize(
-    "name", ["environments/lab.yaml", "lab.yaml", "lab.lock", "../environments/lab", "lab.rehearsal"]
+    "name", ["lba", "environments/lab.yaml", "lab.yaml", "lab.lock", "../environments/lab", "lab.rehearsal"]
 )
-def test_a_file_is_no_name(project: Path, name: str) -> None:
+def test_a_name_that_is_nearly_right(project: Path, name: str) -> None:
     (project / "environments" / "lab.lock.yaml").touch()
     (project / "environments" / "lab.rehearsal.yaml").touch()
-    with pytest.raises(UsageError, match=r"did you mean lab\?"):
+    with pytest.raises(UsageError, match=r"mean lab\?"):
         find(name)
 
 
@@ -62,13 +57,13 @@ def test_what_others_start_from_is_not_offered(project: Path) -> None:
     (project / "environments" / "big.yaml").write_text("extends: lab.yaml\n", encoding="utf-8")
     (project / "environments" / "lab.yaml").write_text(f"extends: common.yaml\n{SPEC}", encoding="utf-8")
     (project / "environments" / "torn.yaml").write_text("name: [", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"there are big, lab and torn$"):
+    with pytest.raises(UsageError, match=r"\bbig, lab and torn$"):
         find("zzzzzzzz")
 
 
 def test_another_folder_is_not_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project / "environments")
-    with pytest.raises(UsageError, match=r"no folder environments/ here"):
+    with pytest.raises(UsageError, match="environments/"):
         find("lab")
 
 
@@ -76,7 +71,7 @@ def test_a_lock_file_that_somebody_else_wrote_meanwhile_is_kept(project: Path) -
     loaded = load_project(find("lab"))
     lock = project / "environments" / "lab.lock.yaml"
     lock.write_text("version: 1\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"lab\.lock\.yaml was changed while this ran; run this again"):
+    with pytest.raises(UsageError, match=r"lab\.lock\.yaml"):
         keep_lock(loaded)
     assert lock.read_text(encoding="utf-8") == "version: 1\n"
 
@@ -87,7 +82,7 @@ def test_a_damaged_memory_of_the_last_apply_is_told(project: Path) -> None:
     assert load_project(find("lab")).changes == ()
     for left in ("{", "[]", "{}", '{"spec": "{"}', '{"spec": 1}'):
         (folders.applied / "applied.json").write_text(left, encoding="utf-8")
-        with pytest.raises(DriveError, match=r"applied\.json is damaged"):
+        with pytest.raises(DriveError, match=r"applied\.json"):
             load_project(find("lab"))
 
 
@@ -131,15 +126,14 @@ def test_what_resolve_refuses_is_told_with_its_place(project: Path) -> None:
     assert all(problem.position and problem.position.line for problem in caught.value.problems)
 
 
-def test_a_lock_that_cannot_be_read_is_told(project: Path) -> None:
-    (project / "environments" / "lab.lock.yaml").write_text("version: 1\nblocks: [}", encoding="utf-8")
-    with pytest.raises(SpecError, match=r"lab\.lock\.yaml"):
-        load_project(find("lab"))
-
-
-def test_a_lock_that_is_no_text_is_told(project: Path) -> None:
-    (project / "environments" / "lab.lock.yaml").write_bytes(b"version: 1\nblocks: \xff\xfe\n")
-    with pytest.raises(SpecError, match=r"lab\.lock\.yaml:2: not UTF-8 text"):
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(b"version: 1\nblocks: [}", 2), (b"version: 1\nblocks: \xff\xfe\n", 2)],
+    ids=["no YAML", "no text"],
+)
+def test_a_lock_that_cannot_be_read_is_told(project: Path, text: bytes, line: int) -> None:
+    (project / "environments" / "lab.lock.yaml").write_bytes(text)
+    with pytest.raises(SpecError, match=rf"lab\.lock\.yaml:{line}"):
         load_project(find("lab"))
 
 
@@ -151,20 +145,19 @@ def test_a_path_survives_being_written(path: tuple[str | int, ...]) -> None:
     assert undotted(dotted(path)) == path
 
 
-def test_each_value_says_where_it_comes_from() -> None:
-    found = {dotted(one.path): one for one in origins(load(Path("environments/lab.yaml")))}
-    assert str(found["domain"].position) == "environments/lab.yaml:3"
-    assert found["pools.cpu.market"].value == "spot"
-    assert "pools.cpu.market.kind" not in found
-    assert found["network.routing"].position is None
-    assert found["pools.cpu.regions.us-west-2.min"].value == "0"
-
-
-def test_a_default_is_spelled_as_a_person_would() -> None:
-    found = {dotted(one.path): one.value for one in origins(load(Path("environments/lab.yaml")))}
-    assert found["images.cpu.root_disk"] == "40 GiB"
-    assert found["pools.cpu.drain_timeout"] == "15m"
-    assert found["pools.cpu.efa"] == "false"
+def test_each_value_says_where_it_comes_from_as_a_person_would_spell_it() -> None:
+    values = {dotted(value.path): value for value in origins(load(Path("environments/lab.yaml")))}
+    assert str(values["domain"].position) == "environments/lab.yaml:3"
+    assert values["network.routing"].position is None
+    assert "pools.cpu.market.kind" not in values
+    spelled = {
+        "pools.cpu.market": "spot",
+        "pools.cpu.regions.us-west-2.min": "0",
+        "images.cpu.root_disk": "40 GiB",
+        "pools.cpu.drain_timeout": "15m",
+        "pools.cpu.efa": "false",
+    }
+    assert {path: values[path].value for path in spelled} == spelled
 
 
 def test_inherited_values_name_the_file_they_stand_in() -> None:

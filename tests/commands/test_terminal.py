@@ -27,47 +27,41 @@ def test_every_problem_is_told_and_the_exit_code_says_so(capsys: pytest.CaptureF
     problems = [
         Problem("NET001", "a", "overlaps"),
         Problem("NET002", "b", "too big", Level.WARNING),
-        Problem("NET003", "c", "odd", waived="we know"),
+        Problem("NET003", "c", "odd", waived="known"),
     ]
     with pytest.raises(Exit) as caught, reported_errors():
         raise SpecError(problems)
     assert caught.value.code == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    *lines, count = capsys.readouterr().err.splitlines()
+    assert lines == [
         "a: overlaps [NET001]",
         "warning: b: too big [NET002]",
-        "waived: c: odd [NET003] (waived: we know)",
-        "1 error; nothing was done",
+        "waived: c: odd [NET003] (waived: known)",
     ]
-
-
-def test_our_errors_are_words(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exit), reported_errors():
-        raise UsageError("no such thing")
-    assert capsys.readouterr().err == "error: no such thing\n"
-
-
-def test_ctrl_c_is_no_traceback() -> None:
-    with pytest.raises(Exit) as caught, reported_errors():
-        raise KeyboardInterrupt
-    assert caught.value.code == 130
+    assert count.startswith("1 error;")
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "code", "fact"),
     [
-        (PermissionError(errno.EACCES, "Permission denied", "build/lab"), "build/lab: Permission denied"),
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (UsageError("--env is missing"), 1, "error: --env is missing\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "build/lab"),
+            1,
+            "error: build/lab: Permission denied",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "error: No space left on device"),
     ],
-    ids=["folder", "disk"],
+    ids=["ours", "ctrl-c", "folder", "disk"],
 )
-def test_a_disk_that_refuses_is_no_traceback(
-    problem: OSError, said: str, capsys: pytest.CaptureFixture[str]
+def test_what_is_no_fault_of_ours_is_no_traceback(
+    problem: BaseException, code: int, fact: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Exit) as caught, reported_errors():
         raise problem
-    assert caught.value.code == 1
-    assert capsys.readouterr().err == f"error: {said}; mend that, then run this again\n"
+    assert caught.value.code == code
+    assert capsys.readouterr().err.startswith(fact)
 
 
 def test_faults_of_ours_are_not_hidden() -> None:
@@ -92,8 +86,8 @@ def test_problems_for_programs() -> None:
 
 def test_findings_are_counted_where_they_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     odd = Problem("NET002", "b", "too big", Level.WARNING)
-    tell_count([odd, odd, Problem("NET003", "c", "odd", waived="we know")], "lab")
+    tell_count([odd, odd, Problem("NET003", "c", "odd", waived="known")], "lab")
     tell_count([], "lab")
-    assert capsys.readouterr().err == (
-        "1 waived, 2 warnings in the spec; shown by: invoke validate --env lab\n"
-    )
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("1 waived, 2 warnings")
+    assert line.endswith("invoke validate --env lab")

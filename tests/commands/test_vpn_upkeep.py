@@ -90,7 +90,7 @@ def test_what_is_pending_is_listed(lab: Project, capsys: pytest.CaptureFixture[s
 def test_what_is_not_there_is_refused(lab: Project) -> None:
     with pytest.raises(UsageError, match="rakc"):
         upkeep.maintain(lab, "rakc", "", plan=True, json=False)
-    with pytest.raises(UsageError, match="did you mean us-west-2-1"):
+    with pytest.raises(UsageError, match="mean us-west-2-1"):
         upkeep.maintain(lab, "rack", "us-west-3-1", plan=True, json=False)
-    with pytest.raises(UsageError, match="us-west-2-1, us-west-2-2: not known here"):
+    with pytest.raises(UsageError, match="us-west-2-1, us-west-2-2"):
         upkeep.maintain(lab, "rack", "", plan=True, json=False)
