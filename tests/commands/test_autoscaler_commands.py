@@ -109,20 +109,19 @@ def test_status_tells_what_is_remembered_and_that_all_is_well(
     assert found["bookings"][0]["machines"] == 2
     json.dumps(found)
     status._tell(found)
-    out = capsys.readouterr().out
-    assert "research-us-west-2-gpu-p3  capacity  11-20 12:05 UTC  2" in out
-    assert "autoscaler-1 decides; last heard of 3 s ago" in out
+    words = capsys.readouterr().out.split()
+    assert {"autoscaler-1", "research-us-west-2-gpu-p3", "capacity", "12:05"} <= {*words}
 
 
 @pytest.mark.parametrize(
     ("changes", "ready", "renewed", "says"),
     [
-        ({"enabled": False}, 2, "2026-11-20T11:59:57Z", "turned off"),
-        ({"image": None}, 2, "2026-11-20T11:59:57Z", "has no image"),
-        ({"image": "registry.lab.example/x:2"}, 2, "2026-11-20T11:59:57Z", "the spec says registry"),
-        ({}, 1, "2026-11-20T11:59:57Z", "1 of 2 replicas are ready"),
-        ({}, 2, "2026-11-20T11:50:00Z", "last renewed 600 seconds ago"),
-        ({}, 2, "", "nobody holds its Lease"),
+        ({"enabled": False}, 2, "2026-11-20T11:59:57Z", "off"),
+        ({"image": None}, 2, "2026-11-20T11:59:57Z", "no image"),
+        ({"image": "registry.lab.example/x:2"}, 2, "2026-11-20T11:59:57Z", "registry.lab.example/x:2"),
+        ({}, 1, "2026-11-20T11:59:57Z", "1 of 2"),
+        ({}, 2, "2026-11-20T11:50:00Z", "600 seconds"),
+        ({}, 2, "", "Lease"),
     ],
 )
 def test_status_says_what_keeps_it_from_its_work(
@@ -135,9 +134,8 @@ def test_status_says_what_keeps_it_from_its_work(
 
 
 def test_a_cluster_without_one_says_how_it_gets_one(research: Cluster) -> None:
-    assert status.gather(api(Objects()), research, NOW)["problems"] == [
-        "it is not in the cluster: invoke cluster.up"
-    ]
+    (problem,) = status.gather(api(Objects()), research, NOW)["problems"]
+    assert "invoke cluster.up" in problem
 
 
 # -- secrets ----------------------------------------------------------------------------------------------
@@ -208,11 +206,11 @@ def test_what_is_piped_in_is_kept_and_never_shown(
 @pytest.mark.parametrize(
     ("way", "typed", "says"),
     [
-        ("mail", "", "say slack"),
-        ("slack", "", "nothing was given"),
-        ("slack", "https://hooks.example/made-up", "begins with xox"),
-        ("webhook", "xoxb-made-up", "begins with https"),
-        ("webhook", "https://hooks.example/made-up two", "white space"),
+        ("mail", "", "slack"),
+        ("slack", "", "given"),
+        ("slack", "https://hooks.example/made-up", "xox"),
+        ("webhook", "xoxb-made-up", "https"),
+        ("webhook", "https://hooks.example/made-up two", "space"),
     ],
 )
 def test_what_is_certainly_wrong_is_refused_without_showing_it(
@@ -232,17 +230,19 @@ def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.Capture
         Explained(
             pod="user-ada/train-0",
             outcome="waits",
-            text="waits for 8 x A100",
+            text="8 x A100",
             gang="Job/user-ada/train",
-            obstacles=(Obstacle("gpu-west", "no capacity", make.NOW), Obstacle("cpu", "has no cards")),
-            changes=(Change("cpu", 1, 2, "for 3 pods that wait"),),
+            obstacles=(Obstacle("gpu-west", "full", make.NOW), Obstacle("cpu", "misfit")),
+            changes=(Change("cpu", 1, 2, "demand"),),
             unknown=("aws/eu-west-1: no answer",),
         )
     )
     captured = capsys.readouterr()
-    lines = captured.out.splitlines()
-    assert lines[:2] == ["user-ada/train-0 (of Job/user-ada/train)", "waits: waits for 8 x A100"]
-    assert any(line.split() == ["gpu-west", "no", "capacity", "08:00"] for line in lines)
+    first, second, *lines = captured.out.splitlines()
+    assert first.startswith("user-ada/train-0 ")
+    assert "Job/user-ada/train" in first
+    assert second == "waits: 8 x A100"
+    assert ["gpu-west", "full", "08:00"] in [line.split() for line in lines]
     assert "aws/eu-west-1" in captured.err
 
 
@@ -278,7 +278,7 @@ def test_a_trace_is_run_with_the_environments_own_pools(
     monkeypatch.setattr(command, "simulate", lambda **more: asked.update(more) or 0)
     assert simulating.simulate(lab, "", plot="", days="", json=True) == 0
     assert "config" not in asked, "the story asks for pools of its own lab"
-    with pytest.raises(UsageError, match="how many days"):
+    with pytest.raises(UsageError, match="--days"):
         simulating.simulate(lab, "", plot="", days="a week", json=False)
 
 

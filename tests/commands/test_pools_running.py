@@ -197,8 +197,7 @@ def test_instances_at_work_outlive_edits_of_their_pool(
     assert late in said
     project.invoke("pool.drain", "--pool", "work", "--site", "us-east-1", "--yes")
     with recording(project.server, "tiny-edited", update=update):
-        said, _ = project.invoke("apply", *agreed)
-    assert "Applied to tiny" in said
+        project.invoke("apply", *agreed)
     assert project.instances("us-west-2", WORK) == west
     [group] = project.aws.client("autoscaling", "us-west-2").describe_auto_scaling_groups(
         AutoScalingGroupNames=[WORK]

@@ -74,20 +74,14 @@ def rows(text: str) -> dict[str, list[str]]:
     return {line.split()[1]: line.split()[2:] for line in text.splitlines()[1:]}
 
 
-def test_every_tunnel_as_both_ends_see_it(lab: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tunnels.status(lab, json=False) == 0
-    told = rows(capsys.readouterr().out)
-    assert told["us-west-2-1"] == ["up", "3d", "4h", "established", "1", "up"]
-
-
-def test_a_tunnel_with_two_associations_says_so(
+def test_every_tunnel_as_both_ends_see_it(
     lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, {"us-west-2-1": replace(UP, associations=2), "us-west-2-2": UP})
+    play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": replace(UP, associations=2)})
     assert tunnels.status(lab, json=False) == 0
-    told = rows(capsys.readouterr().out)
-    assert told["us-west-2-1"][3:5] == ["2", "associations"]
-    assert "associations" not in told["us-west-2-2"]
+    lines = rows(capsys.readouterr().out)
+    assert lines["us-west-2-1"] == ["up", "3d", "4h", "established", "1", "up"]
+    assert lines["us-west-2-2"][3:5] == ["2", "associations"]
 
 
 def test_a_tunnel_that_was_not_applied_yet_is_not_down(
@@ -101,38 +95,42 @@ def test_a_tunnel_that_was_not_applied_yet_is_not_down(
     assert told["us-west-2-2"]["aws"]["since"] == "2031-01-01T00:00:00+00:00"
 
 
-def test_a_tunnel_that_is_down_here(
-    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play(
-        monkeypatch,
-        {"us-west-2-1": UP, "us-west-2-2": TunnelState(False, "CONNECTING", 0, 0, 0, 0, "Active", 0)},
-    )
-    assert tunnels.status(lab, json=False) == 1
-    assert rows(capsys.readouterr().out)["us-west-2-2"][:3] == ["DOWN", "(connecting)", "active"]
+CONNECTING = TunnelState(False, "CONNECTING", 0, 0, 0, 0, "Active", 0)
+AWAY_GATEWAY = "gate.lab.internal: away"
+AWAY = CloudState(False, None, 0, "IPSEC IS DOWN")
 
 
-def test_a_tunnel_that_is_down_at_aws(
-    lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ours", "theirs", "line"),
+    [(CONNECTING, THERE, "DOWN (connecting) active up"), (UP, AWAY, "DOWN, IPSEC IS DOWN")],
+    ids=["here", "at AWS"],
+)
+def test_a_tunnel_that_is_down(
+    lab: Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ours: TunnelState,
+    theirs: CloudState,
+    line: str,
 ) -> None:
-    away = CloudState(False, None, 0, "IPSEC IS DOWN")
-    play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP}, (THERE, away))
+    play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": ours}, (THERE, theirs))
     assert tunnels.status(lab, json=False) == 1
-    assert rows(capsys.readouterr().out)["us-west-2-2"][-4:] == ["DOWN,", "IPSEC", "IS", "DOWN"]
+    words = rows(capsys.readouterr().out)["us-west-2-2"]
+    assert {*line.split()} <= {*words}
 
 
 def test_a_gateway_that_can_not_be_asked_says_why(
     lab: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, "gate.lab.internal: can't be reached over SSH")
+    play(monkeypatch, AWAY_GATEWAY)
     assert tunnels.status(lab, json=False) == 1, "nobody knows whether it works"
-    told = capsys.readouterr()
-    assert rows(told.out)["us-west-2-1"] == ["?", "up"]
-    assert "rack: gate.lab.internal: can't be reached over SSH" in told.err
+    said = capsys.readouterr()
+    assert rows(said.out)["us-west-2-1"] == ["?", "up"]
+    assert AWAY_GATEWAY in said.err
 
 
 def test_rotating_the_keys_of_a_site_that_has_none(lab: Project) -> None:
-    with pytest.raises(UsageError, match=r"rakc: no site with a gateway; did you mean rack\?"):
+    with pytest.raises(UsageError, match=r"mean rack\?"):
         tunnels.rotate(lab, "rakc")
 
 
@@ -147,7 +145,7 @@ def test_keys_are_not_rotated_while_the_gateways_tree_lacks_a_tunnel(
     gate.drain.side_effect = lambda tunnel: touched.append(f"{tunnel.name} drained")
     monkeypatch.setattr(tunnels, "_live", lambda _: gate)
     monkeypatch.setattr(Cloud, "change_key", lambda _, tunnel, __: touched.append(f"{tunnel.name} changed"))
-    with pytest.raises(UsageError, match="eu-west-1-1, eu-west-1-2 are not known here"):
+    with pytest.raises(UsageError, match="eu-west-1-1, eu-west-1-2"):
         tunnels.rotate(lab, "rack")
     assert touched == []
 
@@ -177,7 +175,7 @@ NOW = datetime(2031, 1, 1, tzinfo=UTC)
         (NOW + timedelta(days=60), 0, True),
         (NOW + timedelta(days=5), 0, True),
         (NOW - timedelta(days=1), 1, False),
-        ("gate.lab.internal: can't be reached over SSH", 1, False),
+        (AWAY_GATEWAY, 1, False),
     ],
 )
 def test_servers_say_for_how_long_they_let_laptops_in(
