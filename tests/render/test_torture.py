@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import unicodedata
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from strategies.reading import read
 from strategies.specs import Plain, specs
 
+from infra.drive.engine import find_engine
 from infra.files import Files
 from infra.load import load
 from infra.model import Cluster
@@ -34,8 +34,6 @@ NASTY = (
 
 WRITABLE = st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t\r")
 """Control characters beside these three do not come out of a YAML file."""
-
-needs_terraform = pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ def terraform(folder: Path, *arguments: str, given: str | None = None) -> str:
     """Terraform's output. Fails with what it said."""
     environment = {**os.environ, "TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"}
     done = subprocess.run(
-        ["terraform", *arguments],
+        [*find_engine().argv, *arguments],
         cwd=folder, input=given, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -119,7 +117,6 @@ def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:
     assert values["regions"]["null"]["images"]["no"]["name"] == NASTY
 
 
-@needs_terraform
 def test_terraform_reads_the_values_as_they_were_written(
     files: Files, values: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -136,7 +133,6 @@ def test_terraform_reads_the_values_as_they_were_written(
     assert records == values["dns"]["records"]
 
 
-@needs_terraform
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(WRITABLE), min_size=10, max_size=60))
 def test_a_literal_says_what_the_text_says(tmp_path: Path, texts: list[str]) -> None:
@@ -147,7 +143,6 @@ def test_a_literal_says_what_the_text_says(tmp_path: Path, texts: list[str]) -> 
     assert found == [unicodedata.normalize("NFC", text) for text in [*texts, NASTY]]
 
 
-@needs_terraform
 @settings(
     max_examples=8,
     deadline=None,
@@ -163,6 +158,11 @@ def test_any_spec_renders_to_files_in_terraforms_own_style(tmp_path: Path, spec:
     values = json.loads(files["terraform.tfvars.json"])
     assert json.dumps(values, indent=2, ensure_ascii=False) + "\n" == files["terraform.tfvars.json"]
     assert set(values["regions"]) == {region.key for region in cluster.regions}
+    wanted = {
+        (cluster.region(group.region).key, pool.name) for pool in cluster.pools for group in pool.groups
+    }
+    pools = {(key, name) for key, region in values["regions"].items() for name in region["node_pools"]}
+    assert pools == wanted
     for region in cluster.regions:
         subnets = values["regions"][region.key]["network"]["subnets"]
         assert {name: each["block"] for name, each in subnets.items()} == {
