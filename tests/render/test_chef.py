@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_clusters import golden
 from golden_folders import GOLDEN, LOCK, SPEC, scenarios
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
@@ -22,20 +22,13 @@ from strategies.specs import Plain, specs
 from infra.errors import RenderError
 from infra.load import load
 from infra.model import Cluster, to_json
-from infra.render.chef import cookbooks, render, roles
+from infra.render.chef import cookbooks, render
 from infra.render.chef.nodes import run_list
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
 
 BESIDE = {"causeway", "software"}
 """First-level attributes that belong to no cookbook."""
-
-
-@cache
-def golden(scenario: str) -> Cluster:
-    folder = GOLDEN / scenario
-    kept = parse((folder / LOCK).read_text(), LOCK)
-    return resolve(load(folder / SPEC).spec, kept, scenario)[0]
 
 
 def objects(files: Mapping[str, str], folder: str = "") -> dict[str, Any]:
@@ -48,10 +41,8 @@ def objects(files: Mapping[str, str], folder: str = "") -> dict[str, Any]:
 
 
 def environment(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = objects(render(cluster, outputs_for(cluster)), "environments")[
-        cluster.environment
-    ]
-    return found
+    environments = objects(render(cluster, outputs_for(cluster)), "environments")
+    return dict(environments[cluster.environment])
 
 
 def attributes(files: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -93,14 +84,6 @@ def test_every_attribute_belongs_to_a_cookbook(scenario: str) -> None:
         assert set(found) <= named, where
 
 
-def test_cookbooks_are_pinned_to_the_versions_that_are_there() -> None:
-    pins = environment(golden("research"))["cookbook_versions"]
-    assert pins == {name: f"= {version}" for name, version in cookbooks.versions().items()}
-    for name in pins:
-        metadata = (cookbooks.COOKBOOKS / name / "metadata.rb").read_text()
-        assert re.search(rf"^name\s+'{name}'$", metadata, re.MULTILINE), name
-
-
 @pytest.mark.parametrize(
     ("line", "version"),
     [("version '0.1.0'", "0.1.0"), ('version        "12.3.4"', "12.3.4"), ("version '1.2'", "1.2")],
@@ -119,7 +102,7 @@ def test_metadata_without_a_version_is_told(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "metadata.rb").write_text("version IO.read('VERSION')\n")
     monkeypatch.setattr(cookbooks, "COOKBOOKS", tmp_path)
-    with pytest.raises(RenderError, match=r"cookbooks/gpu/metadata\.rb states no version"):
+    with pytest.raises(RenderError, match=r"cookbooks/gpu/metadata\.rb"):
         cookbooks.versions.__wrapped__()
 
 
@@ -165,59 +148,13 @@ def test_any_spec_has_an_object_for_each_of_its_machines(spec: Plain) -> None:
 # -- Machines ----------------------------------------------------------------------------------------------
 
 
-def test_a_titan_is_a_worker_with_pascal_cards() -> None:
-    node = objects(render(golden("research")), "nodes")["titan-a01"]
-    assert node["run_list"] == ["role[gpu-worker-pascal]"]
-    assert node["normal"]["gpu"] == {
-        "driver": 580, "cuda": None, "open_kernel_modules": False, "fabric_manager": False,
-        "family": "pascal", "model": "titan-x-pascal", "count": 4,
-    }  # fmt: skip
-    assert node["normal"]["kubernetes"]["node_ip"] == "10.200.0.11"
-    assert node["normal"]["storage"]["disks"][1] == {
-        "device": "/dev/nvme0n1", "size_mib": 2 * 1024 * 1024, "use": "scratch",
-    }  # fmt: skip
-
-
-def test_a_family_s_role_says_which_driver_runs_its_cards() -> None:
-    roles = objects(render(golden("research")), "roles")
-    gpu = {
-        name: role["default_attributes"]["gpu"]
-        for name, role in roles.items()
-        if "driver" in role["default_attributes"].get("gpu", {})
-    }
-    assert {name: (each["driver"], each["open_kernel_modules"]) for name, each in gpu.items()} == {
-        "gpu-worker-ampere": (580, True),
-        "gpu-worker-hopper": (580, True),
-        "gpu-worker-kepler": (470, False),
-        "gpu-worker-pascal": (580, False),
-        "gpu-worker-volta": (580, False),
-    }
-    assert roles["gpu-worker-pascal"]["run_list"] == ["role[gpu-worker]"]
-
-
-@pytest.mark.parametrize("role", ["worker", "gpu-worker", "gpu-worker-pascal", "ssh-node", "access-gateway"])
-def test_without_a_cluster_no_machine_is_a_node(role: str) -> None:
-    alone = replace(golden("research"), control_plane=None)
-    node = {"container_runtime", "kubernetes::worker"}
-    within, without = (set(roles.run_lists(each)[role]) for each in (golden("research"), alone))
-    assert node <= within
-    takes_runs = {"direct_runs"} if role != "access-gateway" else set()
-    assert without == within - node | takes_runs
-    # The same by roles, which is what machines are sent.
-    written = objects(render(alone), "roles")
-    entry = written[role]["run_list"][-1]
-    while entry.startswith("role["):
-        entry = written[entry[5:-1]]["run_list"][-1]
-    assert entry == ("recipe[direct_runs]" if takes_runs else "recipe[network_access]")
-
-
-def test_without_a_cluster_cards_are_left_to_no_add_on() -> None:
-    assert environment(golden("machines"))["default_attributes"]["software"]["uv"]["version"]
-    files = render(golden("machines"))
-    assert {"role[gpu-worker-pascal]"} == {
-        entry for node in objects(files, "nodes").values() for entry in node["run_list"]
-    }
-    assert objects(files, "roles")["gpu-worker"]["default_attributes"] == {}
+def test_what_serves_others_comes_first_and_gpus_have_a_driver_whatever_the_machine_is_for() -> None:
+    assert run_list(("ssh-node", "worker", "nfs-server", "site-gateway"), None) == [
+        "role[site-gateway]", "role[nfs-server]", "role[worker]", "role[ssh-node]",
+    ]  # fmt: skip
+    titan = golden("research").sites[0].nodes[2]
+    assert titan.gpus is not None
+    assert run_list(("ssh-node",), titan.gpus) == ["role[base]", "recipe[gpu]", "role[ssh-node]"]
 
 
 @pytest.mark.parametrize(
@@ -242,46 +179,6 @@ def test_a_gateway_that_takes_runs_has_its_own_tables_alone(
     assert normal.get("direct_runs", {}).get("firewall") is expected
     within = objects(render(golden("research")), "nodes").values()
     assert not any("direct_runs" in each["normal"] for each in within)
-
-
-def test_what_serves_others_comes_first() -> None:
-    assert run_list(("ssh-node", "worker", "nfs-server", "site-gateway"), None) == [
-        "role[site-gateway]", "role[nfs-server]", "role[worker]", "role[ssh-node]",
-    ]  # fmt: skip
-
-
-def test_cards_have_a_driver_whatever_the_machine_is_for() -> None:
-    titan = golden("research").sites[0].nodes[2]
-    assert titan.gpus is not None
-    assert run_list(("ssh-node",), titan.gpus) == [
-        "role[base]", "recipe[gpu]", "role[ssh-node]",
-    ]  # fmt: skip
-
-
-def test_an_image_is_baked_as_no_machine_of_its_own() -> None:
-    image = objects(render(golden("research")), "images")["gpu-nvswitch"]
-    assert image["run_list"] == ["role[base]", "role[gpu-worker]"]
-    assert image["normal"]["causeway"]["baking"] is True
-    assert image["normal"]["gpu"]["fabric_manager"] is True
-    assert image["name"] not in objects(render(golden("research")), "nodes")
-
-
-def test_what_all_machines_have_in_common_is_said_once() -> None:
-    cluster = golden("transit")
-    files = render(cluster)
-    common = environment(cluster)["default_attributes"]
-    assert common["base"]["time_servers"] == ["10.120.0.2", "ntp.transit.example"]
-    assert common["base"]["unattended_upgrades"] is False
-    # Neighbours first, for every registry; then the spec's own mirrors.
-    mirrors, neighbours = common["container_runtime"]["registry_mirrors"], "http://127.0.0.1:29020"
-    assert mirrors["_default"] == [neighbours, "https://mirror.transit.example"]
-    assert mirrors["lab.example:5000"] == [neighbours, "https://mirror.transit.example:8443"]
-    # An attribute of a node replaces the environment's: an image's packages include those of all machines.
-    assert common["base"]["packages"] == ["htop", "nvtop=3.1.0-1"]
-    every = ["htop", "nvtop=3.1.0-1", "zstd"]
-    assert objects(files, "images")["arm"]["normal"]["base"]["packages"] == every
-    assert objects(files, "nodes")["master-1"]["normal"]["base"]["packages"] == every
-    assert "base" not in objects(files, "nodes")["node-1"]["normal"]
 
 
 # -- People ------------------------------------------------------------------------------------------------
@@ -310,45 +207,11 @@ def test_who_left_is_removed_for_good() -> None:
     assert render(again) == bags
 
 
-def test_a_user_is_what_the_spec_says() -> None:
-    files = render(golden("research"))
-    ada = objects(files, "data_bags/users")["ada"]
-    assert (ada["uid"], ada["gid"], ada["groups"], ada["shell"]) == (10001, 10001, ["engineers"], "/bin/bash")
-    engineers = objects(files, "data_bags/groups")["engineers"]
-    assert (engineers["gid"], engineers["sudo"], engineers["members"]) == (5001, True, ["ada"])
-
-
-def test_whoever_sets_machines_up_may_log_in() -> None:
-    base = environment(golden("research"))["default_attributes"]["base"]
-    assert base["login_groups"] == ["causeway", "engineers"]
-    assert base["sudo_groups"] == ["engineers"]
-
-
-# -- Storage -----------------------------------------------------------------------------------------------
-
-
-def test_file_systems_have_ids_once_they_are_made() -> None:
-    cluster = golden("research")
-
-    def home(found: dict[str, Any]) -> dict[str, Any]:
-        sites = found["default_attributes"]["storage"]["sites"]
-        mount: dict[str, Any] = next(each for each in sites["us-west-2"]["mounts"] if each["path"] == "/home")
-        return mount
-
-    before = home(objects(render(cluster), "environments")["research"])
-    assert (before["kind"], before["file_system"], before["access_point"]) == ("efs", None, None)
-    after = home(environment(cluster))
-    assert re.fullmatch("fs-[0-9a-f]{17}", after["file_system"])
-    assert re.fullmatch("fsap-[0-9a-f]{17}", after["access_point"])
-
-
-def test_an_export_names_its_node_and_the_sites_that_mount_it() -> None:
-    sites = environment(golden("research"))["default_attributes"]["storage"]["sites"]
-    [home, results] = sites["rack-a"]["exports"]
-    assert (home["node"], home["clients"]) == ("storage-a", ["10.200.0.0/21"])
-    # us-west-2 mounts its own, and makes volumes on this one.
-    assert results["clients"] == ["10.1.0.0/16", "10.2.0.0/16", "10.200.0.0/21"]
-    assert sites["rack-b"]["exports"] == []
+def test_before_an_apply_file_systems_have_no_ids() -> None:
+    (found,) = objects(render(golden("research")), "environments").values()
+    mounts = found["default_attributes"]["storage"]["sites"]["us-west-2"]["mounts"]
+    (home,) = (mount for mount in mounts if mount["path"] == "/home")
+    assert (home["kind"], home["file_system"], home["access_point"]) == ("efs", None, None)
 
 
 # -- Ruby --------------------------------------------------------------------------------------------------
