@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -45,33 +44,6 @@ def known(files: Files, path: str) -> dict[str, list[str]]:
             address, name = line.split()
             found.setdefault(name, []).append(address)
     return found
-
-
-def test_the_zone_is_asked_of_servers_in_regions_from_the_lan() -> None:
-    cluster = research()
-    outputs = outputs_for(cluster)
-    lines = strongswan.render(cluster, outputs)[f"rack-b/{NAMES}"].splitlines()
-    own = "10.200.4.2"
-    assert f"listen-address={own}" in lines
-    servers = [str(outputs.instances[f"vpn-{region}"].private) for region in ("us-west-2", "eu-west-1")]
-    for server in servers:
-        assert f"server=/research.internal/{server}@{own}" in lines
-        # Not a node of the pods' network: services are asked of who is.
-        assert f"server=/cluster.local/{server}@{own}" in lines
-    assert f"listen-address={cluster.access.vpn.servers[0].listeners[0].address}" not in lines
-    [theirs] = [
-        text
-        for path, text in openvpn.render(cluster, outputs).items()
-        if path == "us-west-2/etc/remote-access/dnsmasq.conf"
-    ]
-    assert f"listen-address={servers[0]}" in theirs.splitlines()
-
-
-def test_a_gateway_that_is_a_node_asks_coredns_itself() -> None:
-    cluster = research()
-    lines = strongswan.render(cluster, outputs_for(cluster))[f"rack-a/{NAMES}"].splitlines()
-    asked = [line for line in lines if line.startswith("server=/cluster.local/")]
-    assert asked == [f"server=/cluster.local/{cluster.access.vpn.cluster_resolver}"]
 
 
 def test_two_resolvers_on_one_machine_have_addresses_of_their_own() -> None:
@@ -126,18 +98,6 @@ def test_a_lan_with_another_router_is_left_to_it(router: str, masquerades: bool)
     assert gateway.nat is masquerades
 
 
-def test_only_what_is_for_the_internet_is_masqueraded() -> None:
-    cluster = research()
-    [line] = [
-        line
-        for line in strongswan.render(cluster, NO_OUTPUTS)[f"rack-a/{RULES}"].splitlines()
-        if "masquerade" in line
-    ]
-    assert "ip saddr 10.200.0.0/22 ip daddr != {" in line
-    for block in ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"):
-        assert block in line
-
-
 @pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq: apt install dnsmasq-base")
 @pytest.mark.skipif(shutil.which("dig") is None, reason="no dig: apt install dnsutils")
 def test_a_machines_name_of_the_spec_is_enough_on_a_laptop(tmp_path: Path) -> None:
@@ -172,35 +132,3 @@ def test_a_machines_name_of_the_spec_is_enough_on_a_laptop(tmp_path: Path) -> No
                 assert answer.stdout.strip() == str(address), name + answer.stdout
         finally:
             server.terminate()
-
-
-@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq: apt install dnsmasq-base")
-@pytest.mark.parametrize("outputs", ["before apply", "after it"])
-def test_dnsmasq_takes_every_configuration(tmp_path: Path, outputs: str) -> None:
-    cluster = research()
-    told = NO_OUTPUTS if outputs == "before apply" else outputs_for(cluster)
-    files = {**strongswan.render(cluster, told), **openvpn.render(cluster, told)}
-    found = [text for path, text in files.items() if path.endswith("/dnsmasq.conf")]
-    assert len(found) == len(cluster.gateways) + len(cluster.access.vpn.servers)
-    for number, text in enumerate(found):
-        path = tmp_path / f"{number}.conf"
-        path.write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            ["dnsmasq", "--test", f"--conf-file={path}"], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft: apt install nftables")
-@pytest.mark.skipif(os.geteuid() != 0, reason="nft -c asks the kernel, as root")
-def test_nft_takes_every_set_of_rules(tmp_path: Path) -> None:
-    cluster = research()
-    told = outputs_for(cluster)
-    files = {**strongswan.render(cluster, told), **openvpn.render(cluster, told)}
-    rules = {path: text for path, text in files.items() if path.endswith(".nft")}
-    assert rules
-    for number, (path, text) in enumerate(rules.items()):
-        file = tmp_path / f"{number}.nft"
-        file.write_text(text, encoding="utf-8")
-        done = subprocess.run(["nft", "-c", "-f", str(file)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{path}: {done.stderr}"
