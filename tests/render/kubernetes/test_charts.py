@@ -14,10 +14,10 @@ from typing import Any
 import kube_tools
 import pytest
 import yaml
+from golden_clusters import golden
 
 from infra.catalogue import addons, releases
 from infra.load import load
-from infra.model import Cluster
 from infra.render.kubernetes import charts
 from infra.render.kubernetes.charts import monitoring
 from infra.render.kubernetes.charts.release import merged
@@ -40,13 +40,8 @@ UNSAID: dict[str, dict[str, Any]] = {
 
 
 @cache
-def shipped(name: str) -> Cluster:
-    return resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, Lock(), name)[0]
-
-
-@cache
 def rows(name: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = yaml.safe_load(charts.render(shipped(name))["releases.yaml"])
+    found: list[dict[str, str]] = yaml.safe_load(charts.render(golden(name))["releases.yaml"])
     return found
 
 
@@ -60,7 +55,7 @@ def chart() -> Any:
 
 @pytest.mark.parametrize("name", ["minimal", "local", "research"])
 def test_a_release_stands_for_what_is_on(name: str) -> None:
-    cluster, files = shipped(name), charts.render(shipped(name))
+    cluster, files = golden(name), charts.render(golden(name))
     wanted = {each.chart.name for each in cluster.kubernetes.addons if each.chart is not None}
     assert {row["chart"] for row in rows(name)} == wanted
     assert {row["values"] for row in rows(name)} == set(files) - {"releases.yaml"}
@@ -73,42 +68,6 @@ def test_a_release_stands_for_what_is_on(name: str) -> None:
 def _charts() -> set[str]:
     found = (addons.find(name) for name in addons.names())
     return {each.chart for each in found if each is not None and each.chart is not None}
-
-
-def test_what_brings_kinds_comes_before_those_who_use_them() -> None:
-    order = [row["name"] for row in rows("research")]
-    assert order[0] == "kube-prometheus-stack"
-    assert order.index("cert-manager") < order.index("traefik")
-
-
-def test_neighbours_are_of_one_site() -> None:
-    sites = {"eu-west-1", "rack-a", "rack-b", "us-east-1", "us-west-2"}
-    values = charts.values(shipped("research"))
-    mirrors = {name: each for name, each in values.items() if name.startswith("spegel-")}
-    assert set(mirrors) == {f"spegel-{site}" for site in sites}
-    for site in sites:
-        assert mirrors[f"spegel-{site}"]["nodeSelector"]["causeway.dev/site"] == site
-
-
-def test_pages_are_at_one_fixed_address_inside() -> None:
-    cluster = shipped("research")
-    ingress = cluster.kubernetes.ingress
-    assert ingress is not None
-    assert ingress.address in cluster.network.services
-    # Kubernetes keeps at least the first sixteen for those who name one (KEP-3070).
-    assert int(ingress.address) - int(cluster.network.services.network_address) < 16
-    service = charts.values(cluster)["traefik"]["service"]["spec"]
-    assert service == {"type": "ClusterIP", "clusterIP": str(ingress.address)}
-    records = {record.name: record.values for record in cluster.dns.records}
-    assert records[ingress.fqdn] == (str(ingress.address),)
-
-
-def test_alerts_name_the_machine_whoever_found_it() -> None:
-    stack = charts.values(shipped("research"))["kube-prometheus-stack"]
-    jobs = stack["prometheus"]["prometheusSpec"]["additionalScrapeConfigs"]
-    assert [job["job_name"] for job in jobs] == ["node-exporter", "hosts", "hosts-gpus"]
-    for job in jobs:
-        assert {"instance", "node"} <= {each["target_label"] for each in job["relabel_configs"]}
 
 
 def test_the_spec_s_values_stand_over_ours() -> None:
@@ -146,7 +105,7 @@ def test_a_chart_takes_our_values(chart: Any, tmp_path: Path, release: str) -> N
     helm = kube_tools.helm()
     name, row = _of(release)
     values = tmp_path / "values.yaml"
-    values.write_text(charts.render(shipped(name))[row["values"]])
+    values.write_text(charts.render(golden(name))[row["values"]])
     for minor in MINORS:
         made = subprocess.run(
             [
@@ -177,7 +136,7 @@ def test_kubelets_are_verified(release: str) -> None:
     """By the cluster's authority, which is in each pod."""
     authority = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
     name, row = _of(release)
-    values = yaml.safe_load(charts.render(shipped(name))[row["values"]])
+    values = yaml.safe_load(charts.render(golden(name))[row["values"]])
     options = ["--api-versions", "monitoring.coreos.com/v1", "--set", "crds.enabled=false"]
     found = kube_tools.templated(row["chart"], values, *options)
     if release == "metrics-server":
@@ -198,7 +157,7 @@ def test_kubelets_are_verified(release: str) -> None:
 def test_monitoring_is_reached_by_its_own_pods_and_has_no_page() -> None:
     """All of the release, as Helm makes it. What enforces network policies is no part of these tests."""
     row = _of("kube-prometheus-stack")[1]
-    values = yaml.safe_load(charts.render(shipped("research"))[row["values"]])
+    values = yaml.safe_load(charts.render(golden("research"))[row["values"]])
     options = ["--namespace", row["namespace"], "--set", "crds.enabled=false"]
     options += ["--api-versions", "monitoring.coreos.com/v1"]
     # Without that of `helm test`, which nobody runs.
@@ -258,7 +217,7 @@ def test_a_chart_knows_each_of_our_values(chart: Any, release: str) -> None:
     name, row = _of(release)
     folder = chart(row["chart"])
     known = merged(_defaults(folder), UNSAID.get(row["chart"], {}))
-    ours = yaml.safe_load(charts.render(shipped(name))[row["values"]])
+    ours = yaml.safe_load(charts.render(golden(name))[row["values"]])
     unknown = [".".join(path) for path in _missing(ours, known, ())]
     assert unknown == []
 

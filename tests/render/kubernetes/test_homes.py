@@ -117,37 +117,6 @@ def test_a_folder_where_nothing_is_mounted_is_not_copied(research: Cluster, tmp_
         assert subprocess.run(told, check=False, timeout=30).returncode == 0
 
 
-def test_homes_are_made_in_regions_whose_homes_are_on_efs(research: Cluster) -> None:
-    config, maker = objects(research, "homes.yaml")
-    assert config["data"]["people"].splitlines() == [
-        f"{user.login} {user.uid}" for user in research.access.users
-    ]
-    pod = maker["spec"]["template"]["spec"]
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-        "nodeSelectorTerms"
-    ]
-    (expression,) = term["matchExpressions"]
-    having = {each.region for each in research.storage.efs if each.path == "/home"}
-    assert set(expression["values"]) == having
-
-
-def test_every_source_is_copied_once_to_a_folder_of_its_own(research: Cluster) -> None:
-    jobs = objects(research, "copies.yaml")
-    places = {}
-    for job in jobs:
-        pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        _, source, target, *_ = pod["containers"][0]["args"]
-        places[pod["nodeSelector"]["causeway.dev/site"]] = (source, target)
-    bucket = next(each.bucket for each in research.storage.s3 if each.name == "home-backup")
-    assert places == {
-        each.region: ("/home", f":s3:{bucket}/{each.region}/home")
-        for each in research.storage.efs
-        if each.path == "/home"
-    }
-    # The rack's own server copies the rest.
-    assert {copy.site for copy in research.storage.copies if copy.kind == "nfs"} == {"rack-a"}
-
-
 def test_a_copy_holds_what_is_there_and_no_more(research: Cluster, tmp_path: Path) -> None:
     """The job's own arguments and environment, with the real rclone, into the S3 of moto."""
     if shutil.which("rclone") is None:

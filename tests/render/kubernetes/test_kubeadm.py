@@ -136,17 +136,6 @@ def test_a_worker_joins_as_is_rendered(ruby: str) -> None:
     assert made == {**rendered, "nodeRegistration": {**rendered["nodeRegistration"], "name": "master-2"}}
 
 
-def test_admission_plugins_are_on_that_are_off_by_default() -> None:
-    flags = kubeadm.cluster_configuration(golden("research"))["apiServer"]["extraArgs"]
-    (on,) = [each["value"] for each in flags if each["name"] == "enable-admission-plugins"]
-    assert {"NodeRestriction", "DenyServiceExternalIPs"} <= {*on.split(",")}
-
-
-def test_the_audit_policy_is_the_cookbooks_own() -> None:
-    policy = yaml.safe_load(kubeadm.render(golden("research"))["audit-policy.yaml"])
-    assert (policy["kind"], policy["rules"][-1]) == ("Policy", {"level": "Metadata"})
-
-
 # -- What is kept from pods, and what is left for them -----------------------------------------------------
 
 
@@ -178,42 +167,3 @@ def test_what_is_left_is_never_more_than_there_is() -> None:
         assert 0 <= int(left["cpu"].removesuffix("m")) < kind.vcpus * 1000
         assert 0 <= int(left["memory"].removesuffix("Mi")) < kind.memory_mib
         assert left["ephemeral-storage"] == "90Gi"
-
-
-def test_a_mixed_group_offers_what_its_smallest_type_does() -> None:
-    pool = next(each for each in golden("research").pools if each.name == "gpu-p3")
-    group = pool.groups[0]
-    assert group.allocatable == {
-        "cpu": "31590m",
-        "memory": f"{int(249856 * 0.925) - 1465 - 2048 - 500}Mi",
-        "pods": "110",
-        "ephemeral-storage": f"{pool.root_disk.size_gib * 90 // 100}Gi",
-        "nvidia.com/gpu": "4",
-    }
-    # p3.8xlarge has four cards and p3.16xlarge eight: the machine says which when it boots.
-    assert "causeway.dev/gpu-count" not in group.labels
-    assert group.labels["causeway.dev/interconnect"] == "nvlink"
-    assert group.labels["topology.kubernetes.io/region"] == "us-west-2"
-    assert "topology.kubernetes.io/zone" not in group.labels
-    assert {f"k8s.io/cluster-autoscaler/node-template/label/{key}" for key in group.labels} <= {
-        *group.autoscaler_tags
-    }
-
-
-def test_a_group_of_one_zone_and_one_type_says_so() -> None:
-    pool = next(each for each in golden("research").pools if each.name == "gpu-p4d")
-    labels = pool.groups[0].labels
-    assert labels["topology.kubernetes.io/zone"] == "us-west-2b"
-    assert labels["node.kubernetes.io/instance-type"] == "p4d.24xlarge"
-    # Its GPUs are joined within the machine, and reach those of others by adapters.
-    assert labels["causeway.dev/interconnect"] == "nvswitch"
-    assert labels["causeway.dev/efa"] == "true"
-    assert labels["causeway.dev/gpu-count"] == "8"
-
-
-def test_copies_of_etcd_are_the_masters_alone() -> None:
-    cluster = golden("research")
-    bucket = cluster.storage.snapshots
-    assert bucket is not None
-    assert bucket not in cluster.storage.s3
-    assert (bucket.region, bucket.expire, bucket.versions_days) == ("us-west-2", {"": 30}, 7)

@@ -13,10 +13,7 @@ from msgspec.structs import replace
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render import kubernetes
 from infra.render.kubernetes import queues
-from infra.render.kubernetes.charts.queues import configuration
 from infra.render.kubernetes.queues import Amount, Flavour
-
-GPU_CLASS = "causeway.dev/gpu-class"
 
 
 @pytest.fixture(scope="module")
@@ -54,36 +51,6 @@ def quota(spec: dict[str, Any], resource: str = "nvidia.com/gpu") -> dict[str, s
     }
 
 
-def test_our_own_machines_come_first_then_pools_by_priority_then_by_price(research: Cluster) -> None:
-    names = [each.name for each in queues.flavours(research)]
-    assert names[0] == "physical.titan-x-pascal"
-    assert names.index("gpu-p5") < names.index("gpu-p4d") < names.index("gpu-p3")
-    # 5.67 and 12.24 USD an hour, four cards each.
-    assert names.index("gpu-g5") < names.index("gpu-p3")
-    assert names[-1] == "gpu-p2"
-
-
-def test_a_pool_is_one_flavour_so_that_its_work_may_go_to_any_of_its_regions(research: Cluster) -> None:
-    found = {each.name: each for each in queues.flavours(research)}
-    assert {name for name, each in found.items() if each.cloud} == {pool.name for pool in research.pools}
-    # Where one flavour has a label, Kueue gives work that selects by it no flavour without.
-    assert not [name for name, each in found.items() if "causeway.dev/site" in each.labels]
-    assert found["gpu-g5"].labels["causeway.dev/pool"] == "gpu-g5"
-
-
-def test_a_flavour_has_all_that_its_machines_offer_at_their_most(research: Cluster) -> None:
-    found = {each.name: each for each in queues.flavours(research)}
-    titans = [node for site in research.sites for node in site.nodes if node.gpus is not None]
-    assert found["physical.titan-x-pascal"].amount.cards == sum(
-        node.gpus.count for node in titans if node.gpus
-    )
-    assert found["gpu-g5"].amount.cards == (20 + 20 + 10) * 4
-    assert found["cpu"].amount.cards == 0
-    assert found["cpu"].amount.millicores > 0
-    # Of p3.8xlarge and of p3.16xlarge, which counts for two: four cards a unit.
-    assert found["gpu-p3"].amount.cards == (20 + 20 + 10) * 4
-
-
 def test_every_label_of_a_flavour_is_one_of_all_its_machines(research: Cluster) -> None:
     for flavour in queues.flavours(research):
         assert 0 < len(flavour.labels) <= 8
@@ -97,12 +64,6 @@ def test_every_label_of_a_flavour_is_one_of_all_its_machines(research: Cluster) 
                 for node in site.nodes:
                     if node.gpus is not None and node.gpus.model in flavour.name:
                         assert flavour.labels.items() <= node.labels.items()
-
-
-def test_what_the_spec_calls_a_pool_is_what_a_job_may_ask_for(research: Cluster) -> None:
-    found = {each.name: each for each in queues.flavours(research)}
-    assert found["gpu-g5"].labels["lab.example/use"] == "inference"
-    assert found["gpu-g5"].labels[GPU_CLASS] == "standard"
 
 
 def test_taints_are_told_and_only_that_of_cards_is_tolerated(research: Cluster) -> None:
@@ -209,16 +170,3 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     assert not specs(silent, "AdmissionCheck"), "a dry run answers nothing"
     nowhere = replace(research, autoscaler=replace(research.autoscaler, image=None))
     assert not specs(nowhere, "AdmissionCheck")
-
-
-def test_work_is_never_given_up_nor_waits_for_what_queues_do_not_count(research: Cluster) -> None:
-    told = configuration(research)
-    # Kueue deactivates a job that was too late as often as this says.
-    assert "backoffLimitCount" not in told["waitForPodsReady"]["requeuingStrategy"]
-    # By default, a job that asks for anything else, as ephemeral storage, is never admitted.
-    assert told["resources"] == {"quotaCheckStrategy": "IgnoreUndeclared"}
-
-
-def test_without_kueue_there_are_no_queues(research: Cluster) -> None:
-    others = tuple(each for each in research.kubernetes.addons if each.name != "kueue")
-    assert not queues.objects(replace(research, kubernetes=replace(research.kubernetes, addons=others)))

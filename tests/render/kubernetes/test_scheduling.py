@@ -21,16 +21,6 @@ def rendered(cluster: Cluster, file: str) -> list[dict[str, Any]]:
     return list(scheduling.objects(cluster, NO_OUTPUTS)[file])
 
 
-def test_classes_are_the_specs(research: Cluster) -> None:
-    found = {each["metadata"]["name"]: each for each in rendered(research, "classes.yaml")}
-    for stated in research.kubernetes.priority_classes:
-        each = found.pop(stated.name)
-        assert each["value"] == stated.value
-        assert each["globalDefault"] == stated.default
-        assert (each["preemptionPolicy"] == "Never") == (not stated.preempts)
-    assert not found
-
-
 @pytest.mark.parametrize(
     ("minor", "api"),
     [
@@ -46,16 +36,6 @@ def test_mutating_policies_are_of_the_api_that_the_minor_serves(
     assert {each["apiVersion"] for each in rendered(cluster, "placement.yaml")} == {api}
     stable = {each["apiVersion"] for each in rendered(cluster, "limits.yaml")}
     assert stable == {"admissionregistration.k8s.io/v1"}
-
-
-def test_every_policy_is_in_force_in_peoples_namespaces_and_nowhere_else(research: Cluster) -> None:
-    every = [*rendered(research, "placement.yaml"), *rendered(research, "limits.yaml")]
-    bindings = {each["spec"]["policyName"]: each for each in every if each["kind"].endswith("Binding")}
-    policies = {each["metadata"]["name"] for each in every if not each["kind"].endswith("Binding")}
-    assert bindings.keys() == policies
-    for each in bindings.values():
-        selector = each["spec"]["matchResources"]["namespaceSelector"]
-        assert selector == {"matchExpressions": [{"key": "causeway.dev/tenant", "operator": "Exists"}]}
 
 
 def demands(cluster: Cluster) -> set[str]:

@@ -103,17 +103,6 @@ def test_every_object_is_of_its_kinds_shape(scenario: str, minor: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_wrong_object_is_seen() -> None:
-    """The tests above can fail: for Kubernetes' kinds and for those of charts."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "x"}}
-    assert not problem(account, "1.36")
-    assert problem({**account, "automountToken": False}, "1.36")
-    assert "no Gadget" in problem({**account, "kind": "Gadget"}, "1.36")
-    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "x"}}
-    assert not problem({**flavor, "spec": {"nodeLabels": {"a": "b"}}}, "1.36")
-    assert problem({**flavor, "spec": {"nodeLabel": {"a": "b"}}}, "1.36")
-
-
 @pytest.mark.parametrize("scenario", with_masters())
 def test_no_object_stands_twice(scenario: str) -> None:
     seen: dict[tuple[str, str, str], str] = {}

@@ -9,10 +9,9 @@ import pytest
 from golden_clusters import golden
 from msgspec.structs import replace
 
-from infra.catalogue.identities import KUBECONFIGS
 from infra.model import NO_OUTPUTS, Cluster
 from infra.model.kubernetes import AllowedEgress
-from infra.render.kubernetes import access, firewall, namespaces
+from infra.render.kubernetes import access, namespaces
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +30,6 @@ def of_kind(module: Any, cluster: Cluster, kind: str) -> dict[tuple[str, str], d
         for each in found(module, cluster)
         if each["kind"] == kind
     }
-
-
-def test_everyone_has_a_namespace_with_all_its_walls(research: Cluster) -> None:
-    tenants = {user.namespace for user in research.access.users}
-    tenants |= {group.namespace for group in research.access.groups}
-    every = of_kind(namespaces, research, "Namespace")
-    assert {name for _, name in every} == {*tenants, "causeway-system", "mlflow"}
-    for kind in ("LimitRange", "ResourceQuota", "NetworkPolicy"):
-        assert {namespace for namespace, _ in of_kind(namespaces, research, kind)} == tenants
-    for (_, name), each in every.items():
-        assert ("causeway.dev/tenant" in each["metadata"]["labels"]) == (name in tenants)
 
 
 def test_work_of_a_person_is_on_the_account_of_their_first_group(research: Cluster) -> None:
@@ -67,26 +55,6 @@ def test_a_groups_pods_may_be_let_do_more(research: Cluster) -> None:
     assert {name for name, level in levels.items() if level == "privileged"} == system
     assert levels.pop("mlflow") == "restricted"
     assert {level for name, level in levels.items() if name not in system} == {"baseline"}
-
-
-def test_pods_are_reached_by_their_own_by_ours_and_by_laptops_and_never_reach_credentials(
-    research: Cluster,
-) -> None:
-    policy = next(iter(of_kind(namespaces, research, "NetworkPolicy").values()))["spec"]
-    own, visitors, laptops = (rule["from"] for rule in policy["ingress"])
-    assert own == [{"podSelector": {}}]
-    names = visitors[0]["namespaceSelector"]["matchExpressions"][0]
-    assert (names["key"], names["operator"]) == ("kubernetes.io/metadata.name", "In")
-    assert {"causeway-system", "monitoring"} < {*names["values"]}
-    # What servers translate to, and what they give out; of the pods' range what no pod has.
-    blocks = {each["ipBlock"]["cidr"] for each in laptops}
-    assert str(research.network.clients) in blocks
-    kept = research.access.vpn.pods
-    assert kept is not None
-    assert [each for each in namespaces.laptops(research) if each.overlaps(research.network.pods)] == [kept]
-    assert kept.broadcast_address == research.network.pods.broadcast_address
-    for region in research.regions:
-        assert any(region.vpc.subnet_of(block) for block in namespaces.laptops(research))
 
 
 def test_pods_reach_the_internet_and_of_machines_names_and_the_api(research: Cluster) -> None:
@@ -132,49 +100,6 @@ def test_quotas_are_the_specs(research: Cluster) -> None:
     less = replace(research, kubernetes=replace(research.kubernetes, namespaces=most))
     asked = {key: hard(less)[key] for key in ("pods", "requests.cpu", "requests.memory")}
     assert asked == {"pods": "7", "requests.cpu": "20", "requests.memory": "2048Mi"}
-
-
-def test_what_enforces_policies_runs_where_peoples_pods_do(research: Cluster) -> None:
-    (daemons,) = of_kind(firewall, research, "DaemonSet").values()
-    pod = daemons["spec"]["template"]["spec"]
-    # Of gateways, which are tainted with NoExecute, it keeps off.
-    assert pod["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}]
-    assert pod["hostNetwork"]
-    assert pod["containers"][0]["image"].startswith("registry.k8s.io/networking/kube-network-policies:v")
-
-
-def test_rights_hang_on_people_and_never_on_a_certificates_groups(research: Cluster) -> None:
-    bindings = {
-        **of_kind(access, research, "RoleBinding"),
-        **of_kind(access, research, "ClusterRoleBinding"),
-    }
-    subjects = [subject for each in bindings.values() for subject in each["subjects"]]
-    assert {subject["kind"] for subject in subjects} == {"User"}
-    people = {user.login for user in research.access.users}
-    # Masters act as this one, and as nothing else, to have people's certificates signed.
-    assert {subject["name"] for subject in subjects} == people | {KUBECONFIGS}
-
-
-def test_who_may_become_root_runs_the_cluster(research: Cluster) -> None:
-    every = of_kind(access, research, "ClusterRoleBinding")
-    engineers = every["", "causeway:engineers"]
-    assert engineers["roleRef"]["name"] == "cluster-admin"
-    assert [subject["name"] for subject in engineers["subjects"]] == ["ada"]
-    nobody = tuple(replace(group, sudo=False) for group in research.access.groups)
-    cluster = replace(research, access=replace(research.access, groups=nobody))
-    assert ("", "causeway:engineers") not in of_kind(access, cluster, "ClusterRoleBinding")
-
-
-def test_a_person_has_rights_in_the_own_namespace_and_in_their_groups_alone(research: Cluster) -> None:
-    allowed: dict[str, set[str]] = {}
-    for (namespace, _), each in of_kind(access, research, "RoleBinding").items():
-        for subject in each["subjects"]:
-            allowed.setdefault(subject["name"], set()).add(namespace)
-    groups = {group.name: group.namespace for group in research.access.groups}
-    assert allowed == {
-        user.login: {user.namespace, *(groups[name] for name in user.groups)}
-        for user in research.access.users
-    }
 
 
 def test_no_role_hands_out_rights_or_moves_walls(research: Cluster) -> None:

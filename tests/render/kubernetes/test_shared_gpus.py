@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from infra.catalogue.labels import GPU_MODEL, GPU_SICK, PLUGIN, SCRATCH_MISSING
+from infra.catalogue.labels import GPU_MODEL, PLUGIN
 from infra.load import load
 from infra.model import Cluster
-from infra.render.chef import roles
-from infra.render.kubernetes import features, gpu, problems
+from infra.render.kubernetes import gpu
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
@@ -28,11 +26,6 @@ pools:
 sites:
   rack-a: {nodes: {titan-a01: {gpus: {time_slices: 2}}}}
 """
-
-
-@cache
-def shipped(name: str) -> Cluster:
-    return resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, Lock(), name)[0]
 
 
 @pytest.fixture(scope="module")
@@ -118,47 +111,3 @@ def test_the_plugin_reads_the_configuration_of_its_nodes(shared: Cluster) -> Non
     assert resource == {"name": "nvidia.com/gpu", "replicas": 4}
     assert split["flags"]["migStrategy"] == "single"
     assert "sharing" not in split
-
-
-def test_agents_need_no_account_and_leave_gateways_alone() -> None:
-    for name, daemons in objects(gpu.objects(shipped("research")), "DaemonSet").items():
-        pod = daemons["spec"]["template"]["spec"]
-        assert pod["automountServiceAccountToken"] is False, name
-        assert pod["tolerations"] == [{"effect": "NoSchedule", "operator": "Exists"}]
-        assert pod["runtimeClassName"] == "nvidia"
-        for container in pod["containers"]:
-            assert container["securityContext"].get("privileged") is None
-            assert "NVIDIA_VISIBLE_DEVICES" not in str(container["env"])
-
-
-def test_without_cards_there_is_nothing_of_them() -> None:
-    cluster = shipped("minimal")
-    assert gpu.objects(cluster) == {}
-    assert features.objects(cluster) == {}
-    rules = objects(problems.objects(cluster), "ConfigMap")["node-problem-detector"]["data"]
-    assert set(rules) == {"kernel.json"}
-
-
-def test_one_exporter_a_card() -> None:
-    """Where the cluster has one on each node, the machine has none, and gives cards out by mounts."""
-    worker = roles.render(shipped("research"))["gpu-worker.json"]
-    assert yaml.safe_load(worker)["default_attributes"]["gpu"] == {
-        "dcgm": {"exporter": False},
-        "container_toolkit": {"devices": "mounts"},
-        "health": {"taint": True},
-    }
-
-
-@pytest.mark.parametrize(("name", "key"), [("sick-cards", GPU_SICK), ("missing-scratch", SCRATCH_MISSING)])
-def test_a_node_is_tainted_by_what_its_machine_says(name: str, key: str) -> None:
-    [rule] = objects(features.objects(shipped("research")), "NodeFeatureRule")[name]["spec"]["rules"]
-    assert rule["taints"] == [{"key": key, "value": "true", "effect": "NoSchedule"}]
-    [match] = rule["matchFeatures"]
-    assert match == {"feature": "local.feature", "matchExpressions": {key: {"op": "IsTrue"}}}
-
-
-def test_only_who_makes_reports_writes_them() -> None:
-    found = features.objects(shipped("research"))
-    policy = objects(found, "ValidatingAdmissionPolicy")["node-features-of-its-own-node"]["spec"]
-    assert policy["failurePolicy"] == "Fail"
-    assert policy["matchConstraints"]["resourceRules"][0]["resources"] == ["nodefeatures"]
