@@ -47,6 +47,12 @@ def test_each_volume_is_kept_for_one_claim_and_each_claim_finds_its_volume(resea
         assert volume["accessModes"] == claim["spec"]["accessModes"]
         # Neither is given away, nor made, by a class.
         assert volume["storageClassName"] == claim["spec"]["storageClassName"] == ""
+    homes = {
+        each["spec"]["claimRef"]["namespace"]: each["spec"]["hostPath"]["path"]
+        for each in held.values()
+        if each["spec"]["claimRef"]["name"] == "home"
+    }
+    assert homes == {user.namespace: f"/home/{user.login}" for user in research.access.users}
 
 
 def test_a_path_is_offered_where_machines_mount_it(research: Cluster) -> None:
