@@ -6,14 +6,15 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
-from ipaddress import IPv4Network
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
+from golden_folders import assert_text
 from msgspec.structs import replace
 from render.topology_clusters import CHANGES, SHIPPED, made_up, shipped
 
@@ -23,8 +24,9 @@ from infra.render.topology import render
 from infra.render.topology.layout import lay_out
 from infra.render.topology.measure import cut, width
 from infra.render.topology.page import tell
-from infra.render.topology.shapes import Picture, route
+from infra.render.topology.shapes import Picture
 
+MESSAGES = Path(__file__).parents[1] / "messages" / "topology.txt"
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&amp;{{ 7 }}\x00\x1b\ufffe\u2028é日本"
 
 
@@ -69,13 +71,8 @@ def test_everything_is_drawn_and_told(name: str) -> None:
     files = render(cluster)
     assert list(files) == ["topology.html", "topology.svg"]
     assert expected(cluster) <= drawn(files["topology.svg"])
-    assert expected(cluster) <= set(data(files["topology.html"]))
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_what_is_drawn_is_told(name: str) -> None:
-    files = render(shipped(name))
-    assert drawn(files["topology.svg"]) <= set(data(files["topology.html"]))
+    known = set(data(files["topology.html"]))
+    assert expected(cluster) | drawn(files["topology.svg"]) <= known
 
 
 def test_relations_lead_somewhere() -> None:
@@ -85,48 +82,36 @@ def test_relations_lead_somewhere() -> None:
         assert {item["parent"]} <= set(known) if "parent" in item else True
 
 
-def test_a_pool_tells_type_market_count_and_price() -> None:
-    pool = data(render(shipped("research"))["topology.html"])["us-west-2/gpu-p3"]
-    facts = dict(pool["facts"])
-    assert facts["Types"] == "p3.8xlarge, p3.16xlarge (weight 2)"
-    assert facts["GPUs"] == "4 × V100 16 GB"  # noqa: RUF001 (a multiplication sign)
-    assert facts["Market"] == "mixed: 50 % on demand, the rest spot"
-    assert facts["Nodes"] == "0–20"  # noqa: RUF001 (an en dash)
-    assert facts["Price"] == "$8.568 an hour mixed"
-    assert pool["related"] == ["us-east-1/gpu-p3", "eu-west-1/gpu-p3"]
+def words(element: ElementTree.Element) -> Iterator[str]:
+    """What is written on a drawing, but for its marks."""
+    if element.tag.endswith("}text"):
+        yield "".join(element.itertext()).strip()
+    for inner in element:
+        if "mark" not in str(inner.get("class")).split():
+            yield from words(inner)
 
 
-def test_a_connection_shows_its_inside_blocks_and_systems() -> None:
-    cluster = shipped("research")
-    svg = render(cluster)["topology.svg"]
-    for link in cluster.network.links:
-        assert " · ".join(str(tunnel.inside) for tunnel in link.tunnels) in svg
-        assert f"AS {link.site_asn}, {link.aws_asn}" in svg
-
-
-def test_sites_tunnel_is_told_once_with_both_its_ends() -> None:
-    files = render(shipped("research"))
-    known = data(files["topology.html"])
-    between = {name: item for name, item in known.items() if item["kind"] == "site tunnel"}
-    assert list(between) == ["link/rack-a-rack-b"]
-    told = between["link/rack-a-rack-b"]
-    assert told["title"] == "rack-a – rack-b"  # noqa: RUF001 (an en dash)
-    assert told["related"] == ["rack-a", "rack-b"]
-    (block,) = told["blocks"]
-    first, second = list(IPv4Network(block).hosts())
-    facts = dict(told["facts"])
-    assert facts["rack-a"] == f"198.51.100.10 · inside {first} · LAN 10.200.0.0/22"
-    assert facts["rack-b"] == f"198.51.100.20 · inside {second} · LAN 10.200.4.0/22"
-    assert facts["Routing"] == "BGP, AS 65010 and AS 65020"
-    for site, other in (("rack-a", "rack-b"), ("rack-b", "rack-a")):
-        assert {"link/rack-a-rack-b", other} <= set(known[site]["related"])
-        assert dict(known[site]["facts"])["To other sites"] == "1 tunnel"
-    svg = files["topology.svg"]
-    assert svg.count('data-id="link/rack-a-rack-b"') == 2  # the line and its words
-    assert f">{block}</text>" in svg
-    for words in ("AS 65010, 65020", "13 × /30: 12 to AWS, 1 between sites"):  # noqa: RUF001
-        assert f">{words}</text>" in svg
-    assert svg.count("· 7 tunnels</text>") == 2
+def test_what_is_told(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Of each kind of thing one, the one with most to tell; what is written on drawings of some clusters."""
+    research = shipped("research")
+    changed = render(research, CHANGES)
+    items = data(changed["topology.html"]).values()
+    lines = []
+    for kind in sorted({item["kind"] for item in items}):
+        item = max((one for one in items if one["kind"] == kind), key=lambda one: len(one.get("facts", ())))
+        facts = [f"{name}: {value}" for name, value in item.get("facts", ())]
+        lines.append(f"{item['id']} ({kind}): " + " | ".join([item["title"], item.get("note", ""), *facts]))
+    transit = "network: {interconnect: transit-gateway, routing: static}"
+    for name, files in {
+        "research, changed": changed,
+        "1 region, 2 sites, static": render(made_up(tmp_path, 1, 2, "network: {routing: static}")),
+        "2 regions, 5 sites": render(made_up(tmp_path, 2, 5)),
+        "3 regions, 1 site, transit, static": render(made_up(tmp_path, 3, 1, transit)),
+        "30 regions, 50 sites": render(made_up(tmp_path, 30, 50)),
+    }.items():
+        svg = ElementTree.fromstring(files["topology.svg"])
+        lines.append(f"{name}: " + " | ".join(dict.fromkeys(words(svg))))
+    assert_text(MESSAGES, "\n".join(lines) + "\n", rewrite=request.config.getoption("--update-golden"))
 
 
 def test_two_addresses_a_site_give_two_lanes_and_static_routes_are_dashed(tmp_path: Path) -> None:
@@ -138,9 +123,6 @@ def test_two_addresses_a_site_give_two_lanes_and_static_routes_are_dashed(tmp_pa
     assert not any(cross(a, b) for a in pairwise(one) for b in pairwise(other))
     static = laid_out(made_up(tmp_path, 1, 2, "network: {routing: static}"))
     assert [wire.look for wire in static.wires if wire.look.startswith("tunnel")] == ["tunnel static"]
-    words = [text.text for wire in static.samples for text in wire.texts]
-    assert "tunnel between sites, static routes" in words
-    assert "IPsec tunnel between sites" not in words
 
 
 def test_sites_without_a_mesh_have_no_tunnels_between(tmp_path: Path) -> None:
@@ -148,7 +130,6 @@ def test_sites_without_a_mesh_have_no_tunnels_between(tmp_path: Path) -> None:
         cluster = made_up(tmp_path, 2, sites, "network: {site_mesh: false}")
         files = render(cluster)
         assert not any(item["kind"] == "site tunnel" for item in data(files["topology.html"]).values())
-        assert "between sites" not in files["topology.svg"]
         assert 'class="wire tunnel' not in files["topology.svg"]
 
 
@@ -159,34 +140,6 @@ def test_a_row_of_sites_shares_a_lane_that_ends_at_its_last_site(tmp_path: Path)
     assert {path[-1] for path in paths.values()} == {paths["bus/sites/rack-04"][-1]}
     (last,) = (mark.rects[0] for mark in picture.marks if mark.id == "rack-04")
     assert last.x < paths["bus/sites/rack-04"][-1][0] < last.x + last.w
-    assert "Full mesh · 10 tunnels between sites" in [text.text for text in picture.captions]
-
-
-def test_a_vpn_server_tells_its_ports_and_the_blocks_it_gives() -> None:
-    known = data(render(shipped("research"))["topology.html"])
-    servers = {server.site: server for server in shipped("research").access.vpn.servers}
-    for site, name in (("us-west-2", "machines/vpn-us-west-2"), ("rack-a", "nodes/gateway-a")):
-        udp, tcp = (str(each.block) for each in servers[site].listeners)
-        assert known[f"access/clients/{site}"]["blocks"] == [udp, tcp]
-        for item in (known[f"access/clients/{site}"], known[f"{site}/{name}"]):
-            facts = dict(item["facts"])
-            assert facts["Listens"] == "UDP 1194, TCP 443"
-            assert facts["Gives laptops"] == f"{udp} (UDP), {tcp} (TCP)"
-        assert f"access/clients/{site}" in known[f"{site}/{name}"]["related"]
-    assert dict(known["access/clients/rack-a"]["facts"])["Seen inside as"] == "10.200.0.2"
-
-
-def test_a_group_tells_what_it_may_reach_and_who_is_in_it() -> None:
-    known = data(render(shipped("research"))["topology.html"])
-    group = known["access/groups/researchers"]
-    facts = dict(group["facts"])
-    assert group["note"] == "pods, services, ssh"
-    assert facts["People"] == "2: alan, grace"
-    assert facts["Pods"] == str(shipped("research").network.pods)
-    assert facts["Ssh"] == "login-1, login-eu-1, login-gpu-1 · TCP 22"
-    assert "us-west-2/machines/login-1" in group["related"]
-    routes = dict(known["access/clients"]["facts"])["Routes"]
-    assert routes == ", ".join(map(str, shipped("research").access.vpn.routes))
 
 
 def test_the_same_cluster_gives_the_same_bytes() -> None:
@@ -205,12 +158,6 @@ def test_many_places_are_drawn_in_brief_and_told_in_full(tmp_path: Path) -> None
     hub = cluster.regions[0].name
     link = known[f"link/rack-07-{hub}"]
     assert link["via"] == ["bus/vpn/rack-07", f"bus/vpn/{hub}"]
-    assert dict(link["facts"])["From AWS"].endswith(" and 22 more")
-    assert dict(link["facts"])["Attached to"] == "the transit gateway"
-    assert "50 VPN connections · 100 tunnels" in files["topology.svg"]
-    assert "Full mesh · 435 VPC peerings" not in files["topology.svg"]
-    assert "29 transit gateway peerings" in files["topology.svg"]
-    assert "Full mesh · 1,225 tunnels between sites" in files["topology.svg"]
     assert {f"bus/sites/{site.name}" for site in cluster.sites} <= shown
     assert known["link/rack-07-rack-12"]["via"] == ["bus/sites/rack-07", "bus/sites/rack-12"]
     assert sum(item["kind"] == "site tunnel" for item in known.values()) == 1225
@@ -237,15 +184,6 @@ def test_places_stand_apart_and_inside_the_picture(tmp_path: Path, regions: int,
         assert frame.y + frame.h < picture.height
 
 
-def test_transit_gateways_and_static_routes_are_named_as_such(tmp_path: Path) -> None:
-    svg = render(made_up(tmp_path, 3, 1, "network: {interconnect: transit-gateway, routing: static}"))[
-        "topology.svg"
-    ]
-    assert "regions joined by transit gateway peering" in svg
-    assert "VPN connection, static routes" in svg
-    assert "VPC peering" not in svg
-
-
 def test_the_lanes_of_a_site_do_not_cross_where_they_come_down() -> None:
     paths = {wire.id: corners(wire.d) for wire in laid_out(shipped("research")).wires if "vpn" in wire.look}
     for site in ("rack-a", "rack-b"):
@@ -264,9 +202,7 @@ def corners(path: str) -> list[tuple[int, int]]:
     return [(int(x), int(y)) for x, y in points]
 
 
-def cross(
-    one: tuple[tuple[int, int], tuple[int, int]], other: tuple[tuple[int, int], tuple[int, int]]
-) -> bool:
+def cross(one: Stretch, other: Stretch) -> bool:
     """Whether two stretches, each upright or level, have a point in common."""
     return all(
         max(min(one[0][axis], one[1][axis]), min(other[0][axis], other[1][axis]))
@@ -275,19 +211,17 @@ def cross(
     )
 
 
-def test_what_a_plan_changes_is_signed_and_counted() -> None:
+def test_an_unknown_action_is_refused() -> None:
+    with pytest.raises(ValueError, match="explode"):
+        render(shipped("minimal"), {"us-west-2": "explode"})
+
+
+def test_what_a_plan_changes_is_marked() -> None:
     files = render(shipped("research"), CHANGES)
     svg = ElementTree.fromstring(files["topology.svg"])
     marks = {element.get("data-id"): element for element in svg.iter() if element.get("role") == "img"}
     for name, action in CHANGES.items():
         assert action in str(marks[name].get("class")).split(), name
-    label = marks["us-west-2/gpu-p5"].get("aria-label")
-    assert label == "node pool gpu-p5, p5.48xlarge in us-west-2, to be replaced"
-    signs = "".join(marks["us-east-1/gpu-g5"].itertext())
-    assert signs.rstrip().endswith("+")
-    for words in ("3 added", "1 changed in place", "1 replaced", "2 destroyed"):
-        assert f">{words}</text>" in files["topology.svg"]
-    assert data(files["topology.html"])["eu-central-1"]["note"] == "no longer in the spec"
 
 
 def test_a_box_counts_the_changes_inside(tmp_path: Path) -> None:
@@ -298,11 +232,6 @@ def test_a_box_counts_the_changes_inside(tmp_path: Path) -> None:
         "eu-west-1": ["+2"],
         "rack-03": ["−1"],  # noqa: RUF001 (a minus sign)
     }
-
-
-def test_an_unknown_action_is_refused() -> None:
-    with pytest.raises(ValueError, match="us-west-2: 'explode' is not one of add, change, replace, destroy"):
-        render(shipped("minimal"), {"us-west-2": "explode"})
 
 
 class Tags(HTMLParser):
@@ -411,27 +340,7 @@ def test_text_is_cut_to_its_room(look: str) -> None:
     assert width(short, look) <= 80
 
 
-def test_a_route_rounds_its_corners() -> None:
-    assert route([(0, 0), (0, 20), (30, 20)], radius=5) == "M0 0L0 15Q0 20 5 20L30 20"
-    assert route([(0, 0), (0, 0), (10, 0)]) == "M0 0L10 0"
-
-
 def test_what_is_made_and_has_no_place_in_the_picture_is_not_struck_through() -> None:
     files = render(shipped("research"), {"us-west-2/s3/etcd.snapshots": "add", "us-west-2": "add"})
     assert "us-west-2/s3/etcd.snapshots" not in data(files["topology.html"])
-    assert "No longer in the spec" not in files["topology.svg"]
-
-
-def test_a_rack_of_mixed_cards_counts_each_model() -> None:
-    cluster = shipped("local")
-    sites = []
-    for site in cluster.sites:
-        nodes = [
-            replace(node, gpus=replace(node.gpus, name="NVIDIA GeForce RTX 3090", count=2))
-            if node.gpus and node.name == "titan-02"
-            else node
-            for node in site.nodes
-        ]
-        sites.append(replace(site, nodes=tuple(nodes)))
-    svg = render(replace(cluster, sites=tuple(sites)))["topology.svg"]
-    assert "2 \u00d7 GeForce RTX 3090, 4 \u00d7 TITAN X (Pascal)" in svg
+    assert "No longer" not in files["topology.svg"]
