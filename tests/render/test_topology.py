@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import pytest
 from golden_folders import assert_text
 from msgspec.structs import replace
-from render.topology_clusters import CHANGES, SHIPPED, made_up, shipped
+from render.topology_clusters import CHANGES, SHIPPED, data, made_up, shipped
 
 from infra.model import Cluster
 from infra.render.templating import TEMPLATES
@@ -28,13 +27,6 @@ from infra.render.topology.shapes import Picture
 
 MESSAGES = Path(__file__).parents[1] / "messages" / "topology.txt"
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&amp;{{ 7 }}\x00\x1b\ufffe\u2028é日本"
-
-
-def data(page: str) -> dict[str, dict[str, Any]]:
-    """What the page's script knows, by element."""
-    found = re.search(r'<script type="application/json" id="items">(.*?)</script>', page, re.DOTALL)
-    assert found
-    return {item["id"]: item for item in json.loads(found[1])["items"]}
 
 
 def drawn(svg: str) -> set[str]:

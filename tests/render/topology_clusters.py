@@ -1,8 +1,11 @@
-"""Clusters to draw: the shipped environments, and made-up ones of any size."""
+"""Clusters to draw: the shipped environments, and made-up ones of any size; what a page knows of them."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 from infra.catalogue import regions as catalogue
 from infra.load import load
@@ -22,6 +25,13 @@ CHANGES = {
     "eu-central-1": "destroy",
 }
 """What a plan for the research environment might do; the last one is not in its spec."""
+
+
+def data(page: str) -> dict[str, dict[str, Any]]:
+    """What the page's script knows, by element."""
+    script = re.search(r'<script type="application/json" id="items">(.*?)</script>', page, re.DOTALL)
+    assert script is not None
+    return {item["id"]: item for item in json.loads(script[1])["items"]}
 
 
 def shipped(name: str) -> Cluster:
