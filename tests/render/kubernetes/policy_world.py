@@ -6,6 +6,7 @@ Nodes are what a test says they are, and nobody runs what the scheduler places.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import subprocess
 import time
@@ -34,7 +35,14 @@ _BUSY = (429, 503, 504)
 
 
 class RefusedError(Exception):
-    """The API server's own words."""
+    """The API server's own words, after the code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code} {message}")
+        self.code = code
+        found = re.search(r"ValidatingAdmissionPolicy '([^']+)'", message)
+        self.policy = found[1] if found else ""
+        """The name of the admission policy that refused; empty where none did."""
 
 
 class Api:
@@ -66,7 +74,7 @@ class Api:
             except urllib.error.HTTPError as refusal:
                 said = json.load(refusal)
                 if said["code"] not in _BUSY or time.monotonic() > ends:
-                    raise RefusedError(f"{said['code']} {said['message']}") from None
+                    raise RefusedError(said["code"], said["message"]) from None
             time.sleep(0.5)
 
     def text(self, path: str) -> str:

@@ -82,45 +82,46 @@ def tolerates_cards(each: dict[str, Any]) -> bool:
     return {"key": CARDS, "operator": "Exists"} in inside(each).get("tolerations", [])
 
 
+def given(*cards: str) -> list[dict[str, Any]]:
+    return [{"matchExpressions": [{"key": CLASS, "operator": "In", "values": [*cards]}]}]
+
+
+def kept_off(*nodes: str) -> list[dict[str, Any]]:
+    return [{"matchExpressions": [{"key": WITHOUT, "operator": "NotIn", "values": [*nodes]}]}]
+
+
+BEFORE = {"name": "first", "image": "none", "resources": {"limits": {CARDS: "1"}}}
+NONE = {"name": "main", "image": "none", "resources": {"limits": {CARDS: "0"}}}
+
+
 @pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
 @pytest.mark.parametrize(
-    ("of", "cards"), [("low", ["old"]), ("normal", ["standard", "old"]), ("", ["standard", "old"])]
+    ("asked", "demands", "wishes", "tolerant"),
+    [
+        ({"cards": 1, "of": "low"}, given("old"), [], True),
+        ({"cards": 1, "of": "normal"}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
+        ({"cards": 1}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
+        (
+            {"cards": 1, "of": "high"},
+            [],
+            [(100, CLASS, "In", ["new"]), (50, CLASS, "In", ["standard"])],
+            True,
+        ),
+        # Other work keeps off nodes with GPUs; what makes way may use idle ones of ours.
+        ({}, kept_off("idle", "never"), [(100, WITHOUT, "DoesNotExist", [])], False),
+        ({"of": "low"}, kept_off("never"), [(100, WITHOUT, "DoesNotExist", [])], True),
+        ({"containers": [NONE]}, kept_off("idle", "never"), [(100, WITHOUT, "DoesNotExist", [])], False),
+        ({"of": "low", "initContainers": [BEFORE]}, given("old"), [], True),
+    ],
+    ids=["low", "normal", "default", "high", "without", "low without", "none of a GPU", "a container before"],
 )
-def test_work_is_given_the_cards_of_its_class(here: World, form: Any, of: str, cards: list[str]) -> None:
-    made = here.admin.create(form(pod("x", ADA, cards=1, of=of)), dry=True)
-    assert required(made) == [{"matchExpressions": [{"key": CLASS, "operator": "In", "values": cards}]}]
-    assert tolerates_cards(made)
-
-
-@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
-def test_high_work_may_have_any_card_and_the_newest_first(here: World, form: Any) -> None:
-    made = here.admin.create(form(pod("x", ADA, cards=1, of="high")), dry=True)
-    assert required(made) == []
-    assert preferred(made) == [(100, CLASS, "In", ["new"]), (50, CLASS, "In", ["standard"])]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
-def test_other_work_keeps_off_nodes_with_cards(here: World, form: Any) -> None:
-    normal = here.admin.create(form(pod("x", ADA)), dry=True)
-    shunned = {"key": WITHOUT, "operator": "NotIn", "values": ["idle", "never"]}
-    assert required(normal) == [{"matchExpressions": [shunned]}]
-    assert not tolerates_cards(normal)
-    low = here.admin.create(form(pod("x", ADA, of="low")), dry=True)
-    assert required(low) == [{"matchExpressions": [{**shunned, "values": ["never"]}]}]
-    assert preferred(low) == [(100, WITHOUT, "DoesNotExist", [])]
-    assert tolerates_cards(low)
-
-
-def test_none_of_a_card_is_no_use_for_one(here: World) -> None:
-    each = pod("x", ADA)
-    each["spec"]["containers"][0]["resources"]["limits"] = {CARDS: "0"}
-    assert required(here.admin.create(each, dry=True))[0]["matchExpressions"][0]["key"] == WITHOUT
-
-
-def test_a_container_that_goes_before_counts_too(here: World) -> None:
-    first = {"name": "first", "image": "none", "resources": {"limits": {CARDS: "1"}}}
-    made = here.admin.create(pod("x", ADA, of="low", initContainers=[first]), dry=True)
-    assert required(made)[0]["matchExpressions"][0]["key"] == CLASS
+def test_work_is_given_the_gpus_of_its_class(
+    here: World, form: Any, asked: dict[str, Any], demands: Any, wishes: Any, tolerant: bool
+) -> None:
+    made = here.admin.create(form(pod("x", ADA, **asked)), dry=True)
+    assert required(made) == demands
+    assert preferred(made) == wishes
+    assert tolerates_cards(made) == tolerant
 
 
 OWN = {
@@ -176,24 +177,20 @@ def test_who_narrows_the_choice_is_not_widened(here: World) -> None:
 
 @pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
 @pytest.mark.parametrize(
-    ("says", "asked"),
+    "asked",
     [
-        ("no priority class for you but low, normal, high", {"of": "system-cluster-critical"}),
-        ("a toleration of all taints", {"tolerations": [{"operator": "Exists"}]}),
-        (
-            "keeps people off a machine",
-            {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
-        ),
-        (
-            "keeps people off a machine",
-            {"tolerations": [{"key": "causeway.dev/gateway", "operator": "Exists"}]},
-        ),
-        ("goes past the scheduler", {"nodeName": "titan-a01"}),
+        {"of": "system-cluster-critical"},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]},
+        {"tolerations": [{"key": "causeway.dev/gateway", "operator": "Exists"}]},
+        {"nodeName": "titan-a01"},  # past the scheduler
     ],
+    ids=str,
 )
-def test_what_people_may_not_ask_for(here: World, form: Any, says: str, asked: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError, match=says):
+def test_what_people_may_not_ask_for(here: World, form: Any, asked: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError) as refused:
         here.admin.create(form(pod("x", ADA, **asked)), dry=True)
+    assert refused.value.policy.endswith("causeway.dev")
 
 
 def test_what_is_ours_is_let_alone(here: World) -> None:
@@ -220,10 +217,10 @@ def test_a_pod_that_no_one_has_seen_to_does_not_start(here: World) -> None:
             try:
                 here.admin.create(pod("x", ADA, cards=1, of="low"), dry=True)
             except RefusedError as refusal:
-                return str(refusal)
+                return refusal.policy
             return None
 
-        assert "work of class low is given cards of class old" in until(refused)
+        assert until(refused)
     finally:
         kept["metadata"] = {"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]}
         here.admin.create(kept)
@@ -242,8 +239,9 @@ def test_what_was_let_in_stays_when_rules_change(here: World) -> None:
         more = {
             "spec": {"tolerations": [*tolerations, {"key": "causeway.dev/gateway", "operator": "Exists"}]}
         }
-        with pytest.raises(RefusedError, match="keeps people off"):
+        with pytest.raises(RefusedError) as refused:
             here.admin.call("PATCH", path, more, "application/merge-patch+json")
+        assert refused.value.policy
     finally:
         here.admin.delete(each)
 
@@ -322,8 +320,8 @@ def opened(somebody: Api, name: str) -> bool:
     path = f"/api/v1/namespaces/{MONITORING}/pods/{name}/portforward?ports=3000"
     with pytest.raises(RefusedError) as refused:
         somebody.call("POST", path)
-    assert str(refused.value).startswith(("403 ", "400 pod ")), refused.value
-    return "does not have a host assigned" in str(refused.value)
+    assert refused.value.code in (400, 403), refused.value
+    return refused.value.code == 400
 
 
 def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: World) -> None:
@@ -371,11 +369,10 @@ def test_a_certificate_alone_is_no_right(here: World) -> None:
 def test_pods_of_people_are_no_roots_of_machines(here: World) -> None:
     root = pod("x", ALAN)
     root["spec"]["containers"][0]["securityContext"] = {"privileged": True}
-    with pytest.raises(RefusedError, match=r'violates PodSecurity "baseline:v1\.36": privileged'):
-        here.admin.create(root, dry=True)
     host = pod("x", ALAN, volumes=[{"name": "all", "hostPath": {"path": "/"}}])
-    with pytest.raises(RefusedError, match="hostPath"):
-        here.admin.create(host, dry=True)
+    for each in (root, host):
+        with pytest.raises(RefusedError, match="PodSecurity"):
+            here.admin.create(each, dry=True)
 
 
 def test_what_training_on_cards_needs_runs(here: World) -> None:
@@ -410,7 +407,7 @@ def test_there_is_no_way_in_but_internal_pages(here: World) -> None:
         "metadata": {"name": "x", "namespace": ALAN},
         "spec": {"type": "NodePort", "ports": [{"port": 80}]},
     }
-    with pytest.raises(RefusedError, match="exceeded quota: limits"):
+    with pytest.raises(RefusedError, match="quota: limits"):
         here.admin.create(service, dry=True)
 
 
