@@ -110,11 +110,37 @@ Action: TypeAlias = (
 )
 
 
+ObstacleCode: TypeAlias = Literal[
+    # whatever the group's size, and until somebody changes the pod or the group
+    "devices",  # the pod has resource claims (DRA)
+    "placement",  # labels, zones or taints
+    "volume-zone",  # its volume is elsewhere
+    "size",  # a machine has less than the pod asks for
+    "volumes",  # a machine attaches fewer volumes
+    "gpus",  # machines with GPUs, and others take such a pod
+    # for now
+    "mismatch",  # the last machines turned out not to take it
+    "part",  # it has room for a part of a gang
+    "unreadable",
+    "deleting",
+    "suspended",
+    "backoff",
+    "maximum",
+    "no-price",  # and there is a budget
+    "budget",
+    "quota",
+    "closed-zones",
+    "rules",  # its rules about zones and other pods allow no place
+]
+
+
 class Obstacle(Struct, frozen=True):
     """Why a group does not take a pod."""
 
     group: str
+    code: ObstacleCode
     text: str
+    """The same for people, without the group's name."""
     until: float | None = None
     """When it is tried again."""
 

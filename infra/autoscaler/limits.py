@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.decision import ObstacleCode
 from infra.autoscaler.observed.cluster_state import GroupView, Machine
 from infra.autoscaler.observed.node_affinity import REGION, TYPE
 from infra.autoscaler.observed.snapshot import Instance
@@ -23,6 +24,7 @@ from infra.catalogue.labels import CAPACITY
 class Full:
     """Why a group takes no further machine now."""
 
+    code: ObstacleCode
     text: str
 
 
@@ -68,8 +70,7 @@ class Ledger:
 
     def full(self, name: str) -> Full | None:
         """Why it is none; None if there is room."""
-        room, why = self._room(name)
-        return Full(why) if room <= 0 else None
+        return self._room(name)[1]
 
     def take(self, name: str, units: int = 1) -> None:
         """Give a group so many units more; a negative number gives them back."""
@@ -89,27 +90,31 @@ class Ledger:
         """USD an hour of all that is there and ahead."""
         return self._cost
 
-    def _room(self, name: str) -> tuple[int, str]:
+    def _room(self, name: str) -> tuple[int, Full | None]:
+        """Units, and why there are none."""
         view = self._views[name]
         group = view.group
         most = min(group.max, view.state.max) if view.state else group.max
         room = most - self.units[name]
         if room <= 0:
-            return 0, "has no machines: its maximum is 0" if most <= 0 else f"is at its maximum of {most}"
+            text = "has no machines: its maximum is 0" if most <= 0 else f"is at its maximum of {most}"
+            return 0, Full("maximum", text)
         if self._budget is not None:
             price = view.template.price
             if price <= 0:
-                return 0, "costs nobody knows how much, and there is a budget (max_hourly_cost)"
+                text = "costs nobody knows how much, and there is a budget (max_hourly_cost)"
+                return 0, Full("no-price", text)
             room = min(room, int((self._budget - self._cost + 1e-9) // price))
             if room <= 0:
                 left = max(0.0, self._budget - self._cost)
-                return 0, f"costs ${price:.2f} an hour, of the budget ${left:.2f} are left"
+                text = f"costs ${price:.2f} an hour, of the budget ${left:.2f} are left"
+                return 0, Full("budget", text)
         limits = self._quotas.get(group.region)
         if limits:
             room, why = self._within(group, room, limits)
             if room <= 0:
-                return 0, why
-        return room, ""
+                return 0, Full("quota", why)
+        return room, None
 
     def _within(self, group: Group, room: int, limits: Mapping[str, int]) -> tuple[int, str]:
         """The most units, up to ``room``, with which no quota is exceeded."""

@@ -232,8 +232,11 @@ def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.Capture
             outcome="waits",
             text="8 x A100",
             gang="Job/user-ada/train",
-            obstacles=(Obstacle("gpu-west", "full", make.NOW), Obstacle("cpu", "misfit")),
-            changes=(Change("cpu", 1, 2, "demand"),),
+            obstacles=(
+                Obstacle("gpu-west", "backoff", "no capacity", make.NOW),
+                Obstacle("cpu", "size", "has no cards"),
+            ),
+            changes=(Change("cpu", 1, 2, "for 3 pods that wait"),),
             unknown=("aws/eu-west-1: no answer",),
         )
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
-from infra.autoscaler.decision import Obstacle
+from infra.autoscaler.decision import Obstacle, ObstacleCode
 from infra.autoscaler.launch_failures.status_messages import CLASSES, OTHER, words
 from infra.autoscaler.observed.cluster_state import GroupView
 from infra.autoscaler.observed.node_affinity import ZONE, obstacle, shortage, somewhere
@@ -19,20 +19,15 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
-_LASTING: Final = (
-    "has no devices",
-    "wants ",
-    "does not tolerate",
-    "is too small",
-    "has GPUs",
-    "is not where",
-    "attaches ",
-)
+_LASTING: Final = frozenset({"devices", "placement", "volume-zone", "size", "volumes", "gpus"})
 
 
 def passes(each: Obstacle) -> bool:
     """Whether what is in the way may go away by itself."""
-    return not each.text.startswith(_LASTING)
+    return each.code not in _LASTING
+
+
+_Why: TypeAlias = tuple[ObstacleCode, str]
 
 
 class Blockers:
@@ -42,7 +37,7 @@ class Blockers:
         self._packer = packer
         self._snapshot = snapshot
         self._now: dict[int, Obstacle] = {}
-        self._never: dict[tuple[int, int], str | None] = {}
+        self._never: dict[tuple[int, int], _Why | None] = {}
         self._rooms = [
             {
                 name: amount - view.template.overhead.get(name, 0)
@@ -60,52 +55,56 @@ class Blockers:
 
     def of_gang(self, item: Item) -> tuple[Obstacle, ...]:
         """The same; of a group with room for a part, for how much."""
-        kind = max((each.kind for each in item.wanted), key=lambda each: each.gpus)
+        kind = max((wanted.kind for wanted in item.wanted), key=lambda kind: kind.gpus)
         chosen = self._packer.choose.choice(kind)
         holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
-        found = []
-        for place, each in enumerate(self.of(kind)):
+        obstacles = []
+        for place, why in enumerate(self.of(kind)):
             room = self._packer.capacity.room(place) if place in holds else 0
             if room > 0:
                 text = f"can start machines for {room * holds[place]} of its {item.least} pods"
-                found.append(Obstacle(each.group, text))
+                obstacles.append(Obstacle(why.group, "part", text))
             else:
-                found.append(each)
-        return tuple(found)
+                obstacles.append(why)
+        return tuple(obstacles)
 
     def _one(self, kind: Kind, place: int, view: GroupView, chosen: bool) -> Obstacle:
         sign = id(self._packer.matrix.fits_templates(kind)), place
         if sign not in self._never:
             self._never[sign] = _label(kind, view)
-        text = self._never[sign]
-        if text is None and (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
-            text = f"is too small: {short}"
-        if text is None and not chosen:
-            text = self._packer.matrix.crowded(kind, place)
-        if text is None and not chosen and (misfit := self._packer.choose.misfits.why(kind, place)):
-            why, until = misfit
-            return Obstacle(view.group.name, f"has machines that turned out not to take it ({why})", until)
-        if text is None and not chosen:
+        name, why = view.group.name, self._never[sign]
+        if why is not None:
+            return Obstacle(name, *why)
+        if (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
+            return Obstacle(name, "size", f"is too small: {short}")
+        if not chosen:
+            if (crowded := self._packer.matrix.crowded(kind, place)) is not None:
+                return Obstacle(name, "volumes", crowded)
+            if (misfit := self._packer.choose.misfits.why(kind, place)) is not None:
+                text, until = misfit
+                return Obstacle(
+                    name, "mismatch", f"has machines that turned out not to take it ({text})", until
+                )
             text = "has GPUs, which are kept for work that asks for them: others take such pods"
-        if text is not None:
-            return Obstacle(view.group.name, text)
+            return Obstacle(name, "gpus", text)
         if place not in self._now:
             self._now[place] = _now(self._packer, place, self._snapshot)
         return self._now[place]
 
 
-def _label(kind: Kind, view: GroupView) -> str | None:
+def _label(kind: Kind, view: GroupView) -> _Why | None:
     """Why no machine of a group will ever do, whatever its size."""
     template, shape = view.template, kind.shape
     if any(name == DEVICES for name, _ in shape.requests):
-        return "has no devices for resource claims (DRA) that are known here: ask for cards as nvidia.com/gpu"
-    found = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
-    if found is not None:
-        return found
+        text = "has no devices for resource claims (DRA) that are known here: ask for cards as nvidia.com/gpu"
+        return "devices", text
+    placement = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
+    if placement is not None:
+        return "placement", placement
     zones = view.group.zones or ("",)
     for terms in kind.volumes:
         if not any(somewhere(terms, {**template.labels, **({ZONE: z} if z else {})}) for z in zones):
-            return "is not where its volume is"
+            return "volume-zone", "is not where its volume is"
     return None
 
 
@@ -117,19 +116,21 @@ def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
         why = snapshot.errors.get(f"aws/{view.group.region}/{name}") or snapshot.errors.get(
             f"aws/{view.group.region}"
         )
-        return Obstacle(name, "can't be read" + (f": {why}" if why else ""))
+        return Obstacle(name, "unreadable", "can't be read" + (f": {why}" if why else ""))
     if view.state.deleting:
-        return Obstacle(name, "is being deleted")
+        return Obstacle(name, "deleting", "is being deleted")
     if "Launch" in view.state.suspended:
-        return Obstacle(name, "may not launch: its process Launch is suspended")
+        return Obstacle(name, "suspended", "may not launch: its process Launch is suspended")
     if view.backoff is not None:
-        found = CLASSES.get(view.backoff.code, CLASSES[OTHER])
-        return Obstacle(name, f"{found.verdict} until {clock(view.backoff.until)}", view.backoff.until)
+        failure = CLASSES.get(view.backoff.code, CLASSES[OTHER])
+        text = f"{failure.verdict} until {clock(view.backoff.until)}"
+        return Obstacle(name, "backoff", text, view.backoff.until)
     full = packer.capacity.ledger.full(name)
     if full is not None:
-        return Obstacle(name, full.text)
+        return Obstacle(name, full.code, full.text)
     if view.closed_zones:
         zones = [f"{zone} ({words(bar.code)})" for zone, bar in sorted(view.closed_zones.items())]
         until = min(bar.until for bar in view.closed_zones.values())
-        return Obstacle(name, f"starts none in {', '.join(zones)} until {clock(until)}", until)
-    return Obstacle(name, "has no place in a zone, or beside other pods, that its rules allow")
+        text = f"starts none in {', '.join(zones)} until {clock(until)}"
+        return Obstacle(name, "closed-zones", text, until)
+    return Obstacle(name, "rules", "has no place in a zone, or beside other pods, that its rules allow")

@@ -34,12 +34,13 @@ SETTLED: Final = 60.0
 """Seconds after which work that has quota, and is not started, waits for something else than quota."""
 
 _MASTER: Final = "node-role.kubernetes.io/control-plane"
-_WHY: Final[Mapping[str, str]] = {
-    "too large": "it asks for more than there is of all that it may use",
-    "no time declared": "something ahead of it declares no time",
-    "no queue": "its queue is not there",
-    "no place": "there is quota for it, but no place on machines yet",
+WHY: Final[Mapping[str, str]] = {
+    "too-large": "it asks for more than there is of all that it may use",
+    "no-time": "something ahead of it declares no time",
+    "no-queue": "its queue is not there",
+    "no-place": "there is quota for it, but no place on machines yet",
 }
+"""Why it is not known when something starts."""
 
 
 def content(
@@ -271,11 +272,11 @@ def _queue(
 def _told(start: Start | None, startable: float | None, now: float) -> tuple[str | None, str | None]:
     """When it starts, or why that is not known."""
     if start is None:
-        return None, _WHY["no queue"]
+        return None, WHY["no-queue"]
     if start.at is None:
-        return None, _WHY[start.why]
+        return None, WHY[start.why]
     if startable is not None and now - startable >= SETTLED:
-        return None, _WHY["no place"]
+        return None, WHY["no-place"]
     return minute(start.at), None
 
 

@@ -27,7 +27,7 @@ Amounts: TypeAlias = tuple[tuple[str, int], ...]
 _STEPS: Final = 24
 """Of a forecast, at most."""
 
-Unknown: TypeAlias = Literal["", "too large", "no time declared"]
+Unknown: TypeAlias = Literal["", "too-large", "no-time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
             if name in lines and lines[name].holds(together := _sum(chosen.get(name), part.amounts))
         ]
         if not possible:
-            return Start(None, "too large")
+            return Start(None, "too-large")
         fitting.update(name for name, _, _ in possible)
         # Of equal times the first flavour.
         when, place = min(
@@ -146,7 +146,7 @@ def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
             # What it would take when is not known, so nobody behind it knows either.
             for name in fitting:
                 lines[name].known = False
-            return Start(None, "no time declared")
+            return Start(None, "no-time")
         name, _, together = possible[place]
         chosen[name], at = together, max(at, when)
     for name, amounts in chosen.items():

@@ -19,7 +19,7 @@ WAITS = Verdict(
     outcome="waits",
     where=(),
     text="waits for 8 x A100: us-west-2 has no capacity until 14:05",
-    obstacles=(Obstacle("research-us-west-2-gpu", "no capacity", NOW + 300), Obstacle("cpu", "no cards")),
+    obstacles=(Obstacle("west", "backoff", "no capacity", NOW + 300), Obstacle("cpu", "size", "no cards")),
 )
 
 
@@ -32,7 +32,7 @@ def test_a_pod_that_waits_is_told_why_group_by_group() -> None:
     seen = make.snapshot(pods=(make.pod("train-0"),), errors={"aws/eu-west-1": "no answer"})
     found = explain(seen, answer(WAITS), "user-ada/train-0")
     assert (found.outcome, found.text) == ("waits", WAITS.text)
-    assert [each.group for each in found.obstacles] == ["research-us-west-2-gpu", "cpu"]
+    assert [each.group for each in found.obstacles] == ["west", "cpu"]
     assert found.unknown == ("aws/eu-west-1: no answer",)
     assert [(each.group, each.desired) for each in found.changes] == [("cpu", 2)]
 

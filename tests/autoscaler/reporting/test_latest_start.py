@@ -12,6 +12,7 @@ from infra.autoscaler.reporting.latest_start import Held, Part, Start, Work, sim
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
+TOO_LARGE, NO_TIME = "too-large", "no-time"
 
 
 def work(gpus: int, seconds: float | None = 100, *flavors: str, cpu: int = 0) -> Work:
@@ -57,13 +58,13 @@ def test_nothing_passes_but_what_fits_at_once() -> None:
 
 
 def test_what_is_ahead_and_declares_no_time_leaves_the_rest_unknown() -> None:
-    assert after([work(8), work(6), work(2)], [held(4, None)]) == ["no time declared", "no time declared", 0]
-    assert after([work(8, None), work(1)]) == [0, "no time declared"]
+    assert after([work(8), work(6), work(2)], [held(4, None)]) == [NO_TIME, NO_TIME, 0]
+    assert after([work(8, None), work(1)]) == [0, NO_TIME]
 
 
 def test_what_does_not_fit_at_all_holds_nobody_up() -> None:
-    assert after([work(16), work(8)]) == ["too large", 0]
-    assert after([work(1, 100, "other")]) == ["too large"]
+    assert after([work(16), work(8)]) == [TOO_LARGE, 0]
+    assert after([work(1, 100, "other")]) == [TOO_LARGE]
 
 
 def test_the_flavour_that_is_free_first() -> None:
@@ -87,7 +88,7 @@ def test_parts_start_together_each_in_its_flavour() -> None:
     found, _ = simulate(capacity, [held(8, 70)], {}, [both, both], NOW)
     assert [each.at for each in found] == [NOW + 70, NOW + 170]
     twice = Work((Part(("a",), ((GPU, 4),)), Part(("a",), ((GPU, 5),))), 100)
-    assert after([twice]) == ["too large"]
+    assert after([twice]) == [TOO_LARGE]
 
 
 def test_every_resource_of_a_flavour_counts_and_no_other() -> None:
@@ -161,7 +162,7 @@ def test_what_no_flavour_has_is_unknown_for_that_reason_and_delays_nobody(
     (part,) = each.parts
     never = all(capacity[name] < part.amounts[0][1] for name in part.flavors)
     found = after([each, *waiting], running, capacity=capacity)
-    assert (found[0] == "too large") == never
+    assert (found[0] == TOO_LARGE) == never
     if never:
         assert found[1:] == after(waiting, running, capacity=capacity)
 
@@ -223,4 +224,4 @@ def test_newcomers_that_must_wait_delay_nobody_ahead(
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_to_do(count: int) -> None:
-    assert after([work(1)] * count, capacity={"a": 0}) == ["too large"] * count
+    assert after([work(1)] * count, capacity={"a": 0}) == [TOO_LARGE] * count

@@ -1,0 +1,193 @@
+"""What people read of a decision, for a reader: verdicts, obstacles, notices, pods that are not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from autoscaler import make
+from autoscaler.make import NOW, P3, changed, gang, group, node, pod, pods, shape, state
+from golden_folders import assert_text
+
+from infra.autoscaler.config import Config, MachineType
+from infra.autoscaler.decide import decide
+from infra.autoscaler.decision import Decision, ObstacleCode
+from infra.autoscaler.launch_failures.status_messages import CLASSES
+from infra.autoscaler.memory import Backoff, Memory
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.snapshot import (
+    DEVICES,
+    GPU,
+    Attachments,
+    NodeTerm,
+    Pod,
+    Spread,
+)
+from infra.autoscaler.reporting import availability
+from infra.autoscaler.reporting.explain import explain
+
+MESSAGES = Path(__file__).parents[1] / "messages" / "autoscaler.txt"
+ZONE = "topology.kubernetes.io/zone"
+EBS = "ebs.csi.aws.com"
+WEST, EAST, CPU = group(), group("us-east-1"), make.cpu_group()
+BAR = Backoff("capacity", "none", NOW - 10, NOW - 10, NOW + 600, 1)
+
+
+def loop(
+    *waiting: Pod,
+    of: Config | None = None,
+    memory: Memory | None = None,
+    now: float = NOW,
+    **more: Any,
+) -> Decision:
+    of = of or make.config(WEST, EAST)
+    return decide(make.snapshot(pods=waiting, of=of, at=now, **more), memory or Memory(), of, now)
+
+
+def stated(of: Config, **fields: Any) -> Decision:
+    """A pod that waits, and AWS tells this of each group."""
+    groups = [changed(state(each), **fields) for each in of.groups]
+    return loop(*pods(1, gpus=4), of=of, groups=groups)
+
+
+def together(count: int, of: Config) -> Decision:
+    """A gang whose pods need a machine each."""
+    whole = gang(count=count, gpus=4)
+    return loop(*pods(count, like=shape(gpus=4), gang=whole.key), of=of, gangs=[whole])
+
+
+def decisions() -> Iterator[tuple[str, Decision]]:
+    west, cpu = make.config(WEST), make.config(CPU)
+    up: dict[str, Any] = {"nodes": [node(WEST)], "groups": [state(WEST, 1, 1)], "of": west}
+    yield "fits", loop(*pods(2, gpus=1), **up)
+    yield "coming", loop(*pods(8, gpus=1), groups=[state(WEST, 2)], of=west)
+    yield "starting", loop(*pods(5, gpus=1))
+    yield "starting, a gang", together(3, west)
+    yield (
+        "waits, everywhere in back-off",
+        loop(
+            *pods(2, gpus=4),
+            memory=Memory(backoffs={WEST.name: BAR, EAST.name: changed(BAR, code="quota", until=NOW + 300)}),
+        ),
+    )
+    yield "waits, no claim", loop(*pods(1, claims=("data",)), of=cpu)
+    yield "waits, low priority", loop(*pods(1, priority=-1), of=make.config(CPU, min_priority=0))
+    yield (
+        "waits, part of a gang's pods",
+        loop(
+            *pods(3, gpus=4, gang=make.key_of(kind="Workload")),
+            of=west,
+            gangs=[gang(kind="Workload", least=6, sets=())],
+        ),
+    )
+    yield (
+        "waits, a gang after its deadline",
+        loop(
+            *pods(3, like=shape(gpus=4), gang=make.key_of()),
+            of=west,
+            groups=[state(WEST, 3)],
+            gangs=[gang(count=3)],
+            memory=Memory(waiting={make.key_of(): NOW - 1}),
+        ),
+    )
+    yield "never, a gang", together(21, west)
+    yield "never, no machine is as large", loop(*pods(1, gpus=16))
+    yield "never, nothing has the resource", loop(*pods(1, gpus=1, extra={"example.com/fpga": 1}))
+    yield "devices", loop(*pods(1, extra={DEVICES: 1}), of=cpu)
+    yield "placement, a label", loop(*pods(1, gpus=1, selector=(("team", "vision"),)))
+    yield "placement, a zone", loop(*pods(1, gpus=1, selector=((ZONE, "us-west-2z"),)), of=west)
+    yield "placement, a taint", loop(*pods(1), of=make.config(make.cpu_group(taints=(Taint("team", "x"),))))
+    there = (NodeTerm((make.requires(ZONE, "In", "eu-west-1a"),)),)
+    yield "volume-zone", loop(*pods(1, claims=("data",)), of=cpu, claims={"user-ada/data": there})
+    one = node(CPU)
+    volumes = {f"user-ada/{name}": (EBS, name) for name in "ab"}
+    yield (
+        "volumes",
+        loop(
+            *pods(1, claims=("a", "b")),
+            of=cpu,
+            nodes=[one],
+            groups=[state(CPU, 1, 1)],
+            claims=dict.fromkeys(volumes, ()),
+            attachments=Attachments({one.name: {EBS: 1}}, volumes, {}),
+        ),
+    )
+    yield "gpus, maximum", loop(*pods(6, cpu=7800), of=make.config(group(taints=()), make.cpu_group(max=2)))
+    yield (
+        "mismatch",
+        loop(
+            *pods(3, gpus=4),
+            of=west,
+            nodes=[node(WEST, number, allocatable={**P3, GPU: 3}) for number in (1, 2)],
+            groups=[state(WEST, 2, 2)],
+        ),
+    )
+    yield "part", together(12, make.config(changed(WEST, max=8)))
+    yield "unreadable", loop(*pods(1, gpus=4), of=west, groups=(), errors={"aws/us-west-2": "timed out"})
+    yield "deleting", stated(west, deleting=True)
+    yield "suspended", stated(west, suspended=("Launch",), protects=False, hooks=())
+    yield "maximum 0", stated(west, max=0)
+    yield "budget", loop(*pods(9, gpus=4), of=make.config(WEST, max_hourly_cost=50.0))
+    nameless = MachineType("p9.huge", 1, 32, None, None, "on-demand-p", "spot-p")
+    strange = group(pool="strange", types=(nameless,), allocatable=P3, taints=(make.GPU_TAINT,))
+    yield "no-price", loop(*pods(1, gpus=1), of=make.config(strange, max_hourly_cost=500.0))
+    quota = make.config(WEST, quotas={"us-west-2": {"on-demand-p": 31}})
+    yield "quota", loop(*pods(1, gpus=4), of=quota)
+    yield (
+        "closed-zones",
+        loop(
+            *pods(1, selector=((ZONE, "us-west-2a"),)),
+            of=cpu,
+            memory=Memory(backoffs={f"{CPU.name}/us-west-2a": BAR}),
+        ),
+    )
+    zones = [
+        make.cpu_group(pool="a", zones=("us-west-2a",), max=1),
+        make.cpu_group(pool="b", zones=("us-west-2b",), max=9),
+    ]
+    spread = (Spread(ZONE, 1, make.selector(app="db")),)
+    yield "rules", loop(*pods(4, cpu=15_000, labels={"app": "db"}, spread=spread), of=make.config(*zones))
+
+
+def unjudged() -> Iterator[str]:
+    """Pods of which a decision has no verdict."""
+    for each in (
+        pod(node="titan-a01"),
+        pod(node="titan-a01", deleting=True),
+        pod(gated=True),
+        pod(nominated="titan-a02"),
+        pod(owner=make.DAEMON),
+        pod(),
+    ):
+        explained = explain(make.snapshot(pods=(each,)), Decision(NOW, (), Memory()), "user-ada/work")
+        yield f"{explained.outcome}: {explained.text}"
+
+
+def lines() -> Iterator[str]:
+    for title, decision in decisions():
+        yield f"\n# {title}"
+        for verdict in decision.verdicts:
+            yield f"{verdict.outcome}: {verdict.text}"
+            yield from (f"  {each.code}: {each.group} {each.text}" for each in verdict.obstacles)
+        yield from (f"{notice.level}: {notice.text}" for notice in decision.notices)
+    yield "\n# pods that are not judged"
+    yield from unjudged()
+    yield "\n# failed launches, by class"
+    yield from (f"{code}: {kind.verdict}" for code, kind in CLASSES.items())
+    yield "\n# why a latest start is not known"
+    yield from (f"{code}: {text}" for code, text in availability.WHY.items())
+
+
+def test_messages(request: pytest.FixtureRequest) -> None:
+    codes = {
+        each.code
+        for _, decision in decisions()
+        for verdict in decision.verdicts
+        for each in verdict.obstacles
+    }
+    assert codes == {*get_args(ObstacleCode)}
+    assert_text(
+        MESSAGES, "\n".join(lines()).lstrip() + "\n", rewrite=request.config.getoption("--update-golden")
+    )
