@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +18,6 @@ from autoscaler import apiobjects, make
 from autoscaler.apiserver import ApiServer, serving
 from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import FAST, until
-from msgspec.structs import replace as changed
 
 from infra.autoscaler.assembly import Cluster, controller
 from infra.autoscaler.aws.clients import WRITING, Clients, Patience
@@ -98,18 +97,6 @@ class Player:
         self.stage.now += seconds
         until(self._sees_all)
         return Turn(self.loop.once())
-
-    def meanwhile(self, happens: Callable[[], object]) -> None:
-        """Something happens in the next loop, between what is read and what is done."""
-        before = self.loop._parts
-
-        def read() -> Snapshot:
-            found = before.read()
-            happens()
-            self.loop._parts = before
-            return found
-
-        self.loop._parts = changed(before, read=read)
 
     def _sees_all(self) -> bool:
         seen = self.cluster.watcher.parts().objects

@@ -18,7 +18,7 @@ from localaws import faults
 from infra.autoscaler.aws import responses
 from infra.autoscaler.aws.background_calls import Background, LateError
 from infra.autoscaler.aws.clients import Clients, Patience
-from infra.autoscaler.aws.reading import Reader, Reading, chunks
+from infra.autoscaler.aws.reading import Reader, Reading
 from infra.autoscaler.config import MachineType
 
 WEST, EAST, EUROPE = (make.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
@@ -64,16 +64,9 @@ def test_a_group_with_all_that_is_told_of_it(aws: EmbeddedAws) -> None:
     assert {each.status for each in launched} == {"Successful"}
 
 
-def test_an_empty_group_and_no_activities_at_all(aws: EmbeddedAws) -> None:
-    aws.make(WEST)
-    reading = reader(WEST).read()
-    assert reading.errors == {}
-    assert reading.groups[WEST.name].instances == ()
-    assert reading.groups[WEST.name].activities == ()
-
-
-def told(found: Reading) -> list[str]:
-    return [each.message for each in found.groups[WEST.name].activities]
+def messages(reading: Reading) -> list[str]:
+    """Of the first region's activities."""
+    return [activity.message for activity in reading.groups[WEST.name].activities]
 
 
 def test_17_activities_that_age_out_are_harmless(aws: EmbeddedAws) -> None:
@@ -83,21 +76,12 @@ def test_17_activities_that_age_out_are_harmless(aws: EmbeddedAws) -> None:
         aws.failed(WEST, f"number {number}", start=now[0] - (250 - number) * 86_400)
     aws.failed(WEST, NO_CAPACITY, start=now[0] - 1)
     reading = reader(WEST, clock=lambda: now[0])
-    assert told(reading.read()) == [NO_CAPACITY]
+    assert messages(reading.read()) == [NO_CAPACITY]
     assert Counter(action for _, action in aws.calls)["DescribeScalingActivities"] == 2
     aws.group(WEST).activities.clear()
-    assert told(reading.read()) == [NO_CAPACITY], "it was so, whatever AWS tells now"
+    assert messages(reading.read()) == [NO_CAPACITY], "it was so, whatever AWS tells now"
     now[0] += 4 * 3600
-    assert told(reading.read()) == []
-
-
-def test_17_an_empty_list_is_harmless(aws: EmbeddedAws) -> None:
-    aws.make(WEST)
-    reading = reader(WEST)
-    for _ in range(3):
-        assert told(reading.read()) == []
-    aws.failed(WEST, NO_CAPACITY, start=time.time() - 1)
-    assert told(reading.read()) == [NO_CAPACITY]
+    assert messages(reading.read()) == []
 
 
 def test_activities_that_are_known_are_not_read_again(aws: EmbeddedAws) -> None:
@@ -111,7 +95,7 @@ def test_activities_that_are_known_are_not_read_again(aws: EmbeddedAws) -> None:
 
     def calls() -> tuple[int, int]:
         aws.calls.clear()
-        count = len(told(reading.read()))
+        count = len(messages(reading.read()))
         return count, Counter(action for _, action in aws.calls)["DescribeScalingActivities"]
 
     assert calls() == (351, 4)
@@ -121,7 +105,7 @@ def test_activities_that_are_known_are_not_read_again(aws: EmbeddedAws) -> None:
     (row,) = [each for each in aws.group(WEST).activities if each["ActivityId"] == slow]
     row.update(StatusCode="Failed", StatusMessage="after all", EndTime=row["StartTime"])
     assert calls() == (352, 4), "it has moved behind all others"
-    assert "after all" in told(reading.read())
+    assert "after all" in messages(reading.read())
     assert calls() == (352, 1)
 
 
@@ -139,8 +123,7 @@ def test_pages_of_groups_and_of_activities(aws: EmbeddedAws) -> None:
     calls = Counter(action for _, action in aws.calls)
     assert calls["DescribeAutoScalingGroups"] == 3
     assert calls["DescribeScalingActivities"] == 3
-    missing = reading.errors[f"aws/us-west-2/{groups[1].name}"]
-    assert missing == "there is no such group; it is made by: invoke apply"
+    assert "invoke apply" in reading.errors[f"aws/us-west-2/{groups[1].name}"]
     assert len(reading.errors) == 117
 
 
@@ -149,10 +132,8 @@ def test_a_group_without_our_tag_is_left_alone(aws: EmbeddedAws) -> None:
     aws.make(EAST, cluster=None)
     reading = reader(WEST, EAST).read()
     assert reading.groups == {}
-    assert reading.errors == {
-        f"aws/us-west-2/{WEST.name}": "its tag cluster is another, so it is none of ours",
-        f"aws/us-east-1/{EAST.name}": "its tag cluster is not set, so it is none of ours",
-    }
+    assert {*reading.errors} == {f"aws/us-west-2/{WEST.name}", f"aws/us-east-1/{EAST.name}"}
+    assert "another" in reading.errors[f"aws/us-west-2/{WEST.name}"]
 
 
 def test_instances_are_asked_for_once_and_those_that_do_not_run_each_time(aws: EmbeddedAws) -> None:
@@ -228,9 +209,8 @@ def test_19_a_region_that_refuses_blocks_no_other(aws: EmbeddedAws) -> None:
     )
     reading = reader(WEST, EAST, EUROPE).read()
     assert set(reading.groups) == {EAST.name, EUROPE.name}
-    assert reading.errors == {
-        "aws/us-west-2": "AccessDenied: no; the autoscaler's role lacks a permission",
-    }
+    assert [*reading.errors] == ["aws/us-west-2"]
+    assert reading.errors["aws/us-west-2"].startswith("AccessDenied: ")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +233,7 @@ def test_a_part_that_fails_leaves_the_rest(aws: EmbeddedAws, action: str, part: 
     assert reading.groups[group.name].hooks == ("drain",)
     assert set(reading.errors) == {f"aws/us-west-2/{part}"}
     why = reading.errors[f"aws/us-west-2/{part}"]
-    assert why.startswith("UnauthorizedOperation: You are not authorized.")
+    assert why.startswith("UnauthorizedOperation: ")
     assert len(why) < 400
 
 
@@ -264,8 +244,7 @@ def test_throttling_is_tried_again_and_then_said(aws: EmbeddedAws) -> None:
     assert patient.read().errors == {}
     aws.order(faults.throttling("DescribeAutoScalingGroups", 3))
     reading = patient.read()
-    assert reading.errors["aws/us-west-2"].startswith("RequestLimitExceeded: Request limit exceeded.")
-    assert "too many calls" in reading.errors["aws/us-west-2"]
+    assert reading.errors["aws/us-west-2"].startswith("RequestLimitExceeded: ")
     assert patient.read().errors == {}
 
 
@@ -278,7 +257,6 @@ def test_a_region_where_nobody_listens(aws: EmbeddedAws) -> None:
             reading = reader(WEST).read()
     assert reading.groups == {}
     assert "EndpointConnectionError" in reading.errors["aws/us-west-2"]
-    assert "does not answer" in reading.errors["aws/us-west-2"]
 
 
 def test_a_region_that_never_answers_is_waited_for_once(aws: EmbeddedAws) -> None:
@@ -288,12 +266,9 @@ def test_a_region_that_never_answers_is_waited_for_once(aws: EmbeddedAws) -> Non
     aws.calls.clear()
     reading = reader(WEST, EAST, deadline=3.0, patience=patience)
     with aws.held("us-west-2", "DescribeAutoScalingGroups"):
-        found = reading.read()
-        assert set(found.groups) == {EAST.name}
-        assert found.errors == {"aws/us-west-2": "no answer within 3 s"}
-        found = reading.read()
-        assert set(found.groups) == {EAST.name}
-        assert found.errors["aws/us-west-2"].startswith("no answer for")
+        for _ in range(2):
+            found = reading.read()
+            assert ([*found.groups], [*found.errors]) == ([EAST.name], ["aws/us-west-2"])
         assert Counter(aws.calls)["us-west-2", "DescribeAutoScalingGroups"] == 1, "it is still on its way"
     for thread in threading.enumerate():
         if thread.name.startswith("aws us-west-2/"):
@@ -316,7 +291,7 @@ def test_what_was_late_is_not_waited_for_again() -> None:
     first = round_of_calls()
     assert isinstance(first["west", "groups"], LateError)
     assert first["east", "groups"] == "east"
-    assert "no answer for" in str(round_of_calls()["west", "groups"])
+    assert isinstance(round_of_calls()["west", "groups"], LateError)
     held.set()
     for thread in threading.enumerate():
         if thread.name == "aws west/groups":
@@ -347,9 +322,4 @@ def test_answers_that_make_no_sense_are_their_groups_alone(aws: EmbeddedAws) -> 
         reading = reader(WEST, EAST).read()
     assert len(reading.groups) == 1
     (why,) = reading.errors.values()
-    assert why == "AWS's answer makes no sense: TypeError: odd"
-
-
-def test_chunks() -> None:
-    assert list(chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
-    assert list(chunks((), 2)) == []
+    assert why.endswith("TypeError: odd")

@@ -6,12 +6,11 @@ pods to their end, let go of those that are to go, and fall silent when their ma
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,34 +24,10 @@ from infra.autoscaler.observed.snapshot import GPU
 SECONDS = "test.causeway.dev/seconds"
 """The annotation that says how long a pod runs; it runs for ever without."""
 
-_JOB = "batch.kubernetes.io/job-name"
 _NODES = "/api/v1/nodes"
 _TICK = 0.3
 _LONG = 300.0
 """Seconds for which a node that falls silent is said to have been so: its deletion is not waited for."""
-
-
-@dataclass
-class Seen:
-    """What must hold, from where it would be felt."""
-
-    born: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Group → instances that it ever had."""
-    ran: set[str] = field(default_factory=set)
-    """Pods that have run, by uid."""
-    lost: list[str] = field(default_factory=list)
-    """Work that was cut off before its end."""
-    fewest: int | None = None
-    """The fewest pods labelled ``app`` that were ready at a time, since there first were two."""
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Work:
-    name: str
-    job: str
-    node: str
-    ends: float
 
 
 class Kubelets:
@@ -62,9 +37,6 @@ class Kubelets:
         self, cluster: Cluster, aws: EmbeddedAws, groups: Sequence[Group], *, boot: float, cards: float
     ) -> None:
         """``boot``: seconds until a machine joins; ``cards``: from then until its cards are there."""
-        self.seen = Seen()
-        self.held: set[str] = set()
-        """Jobs whose pods run on until they are let go."""
         self._cluster = cluster
         self._aws = aws
         self._groups = groups
@@ -74,8 +46,8 @@ class Kubelets:
         self._stages: dict[str, str] = {}
         self._silent: dict[str, float] = {}
         """Nodes of machines that are gone, and when that is noticed."""
-        self._work: dict[str, _Work] = {}
-        """Jobs' pods that run, by uid."""
+        self._ends: dict[str, float] = {}
+        """Uid of a pod → when it ends, by the monotonic clock."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
 
@@ -93,21 +65,18 @@ class Kubelets:
                 self._pods()
             except KubeError:
                 pass  # again in a moment, as kubelets do
-            except Exception as problem:
-                self.seen.problems.append(f"{type(problem).__name__}: {problem}")
 
     # Machines.
 
     def _machines(self) -> None:
-        there = set()
+        present = set()
         for group in self._groups:
             for state in list(self._aws.group(group).instance_states):
                 name = state.instance.id
-                there.add(name)
-                self.seen.born[group.name].add(name)
+                present.add(name)
                 age = time.monotonic() - self._born.setdefault(name, time.monotonic())
                 self._further(group, name, age)
-        for name in [each for each in self._stages if each not in there]:
+        for name in [each for each in self._stages if each not in present]:
             del self._stages[name]
             self._silent[name] = time.monotonic() + self._boot
         for name in [each for each, since in self._silent.items() if time.monotonic() > since]:
@@ -172,20 +141,13 @@ class Kubelets:
     # Pods.
 
     def _pods(self) -> None:
-        found = self._cluster.get("/api/v1/pods")
-        assert found is not None
-        pods: list[Object] = found["items"]
-        self._watch(pods)
-        for pod in pods:
+        pods = self._cluster.get("/api/v1/pods")
+        assert pods is not None
+        for pod in pods["items"]:
             if pod["spec"].get("nodeName") in self._stages:
-                self._one(pod)
-        ready = [each for each in pods if "app" in (each["metadata"].get("labels") or {}) and _runs(each)]
-        if self.seen.fewest is not None:
-            self.seen.fewest = min(self.seen.fewest, len(ready))
-        elif len(ready) == 2:
-            self.seen.fewest = 2
+                self._pod(pod)
 
-    def _one(self, pod: Object) -> None:
+    def _pod(self, pod: Object) -> None:
         meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         if meta.get("deletionTimestamp"):
@@ -194,31 +156,11 @@ class Kubelets:
                 self._cluster.client.call("DELETE", path, body={"gracePeriodSeconds": 0, **uid})
         elif phase == "Pending":
             self._cluster.patch(f"{path}/status", {"status": _state("Running")})
-            self.seen.ran.add(meta["uid"])
-            lasts = (meta.get("annotations") or {}).get(SECONDS)
-            if lasts:
-                ends = time.monotonic() + float(lasts)
-                self._work[meta["uid"]] = _Work(
-                    meta["name"], meta["labels"][_JOB], pod["spec"]["nodeName"], ends
-                )
-        elif (work := self._work.get(meta["uid"])) is not None and self._over(work):
+            if lasts := (meta.get("annotations") or {}).get(SECONDS):
+                self._ends[meta["uid"]] = time.monotonic() + float(lasts)
+        elif time.monotonic() > self._ends.get(meta["uid"], math.inf):
             self._cluster.patch(f"{path}/status", {"status": _state("Succeeded")})
-            del self._work[meta["uid"]]
-
-    def _over(self, work: _Work) -> bool:
-        return work.job not in self.held and time.monotonic() > work.ends
-
-    def _watch(self, pods: list[Object]) -> None:
-        """Whether all work that runs is still there, and its machine with it."""
-        there = {each["metadata"]["uid"] for each in pods if not each["metadata"].get("deletionTimestamp")}
-        for uid, work in list(self._work.items()):
-            if uid not in there:
-                self.seen.lost.append(f"{work.name} was taken from {work.node}")
-            elif work.node not in self._stages:
-                self.seen.lost.append(f"{work.node} was taken from under {work.name}")
-            else:
-                continue
-            del self._work[uid]
+            del self._ends[meta["uid"]]
 
 
 def _state(phase: str) -> Object:
@@ -227,10 +169,6 @@ def _state(phase: str) -> Object:
         "phase": phase,
         "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": _stamp()}],
     }
-
-
-def _runs(pod: Object) -> bool:
-    return pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
 
 
 def _stamp(ago: float = 0.0) -> str:
