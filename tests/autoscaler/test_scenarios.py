@@ -14,8 +14,6 @@ from autoscaler.embedded import EmbeddedAws
 from autoscaler.kube.clusters import until
 from localaws import faults
 
-from infra.localaws import faults
-
 WEST, EAST = make.group(), make.group("us-east-1")
 
 
