@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from autoscaler import make
 from autoscaler.scale_down_scene import Scene, kinds, of
 from msgspec.structs import replace
@@ -19,41 +20,49 @@ def scene(**more: Any) -> Scene:
     return Scene(make.config(GPU, **more))
 
 
-def running(world: Scene, node: str, count: int = 2) -> None:
+def running(world: Scene, node: str) -> None:
     """Work on a node, and what comes with it."""
     world.put(
         *(
             make.pod(f"train-{number}", gpus=1, node=node, owner=make.job(), gang="Job/user-ada/train")
-            for number in range(count)
+            for number in range(2)
         ),
         make.pod("flannel", node=node, owner=make.DAEMON),
     )
+
+
+def at_work(**instance: Any) -> tuple[Scene, str]:
+    """A machine with work on it, whose instance is like this."""
+    world = scene()
+    (node,) = world.add(GPU, 1)
+    running(world, node)
+    if instance:
+        world.instance(node, **instance)
+    return world, node
+
+
+def leaving(world: Scene) -> None:
+    """All pods are asked to leave."""
+    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
 
 
 # --- spot ---------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupted_machine_is_emptied_at_once_and_its_pods_are_told() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    end = world.now + 120
-    world.instance(node, spot=True, interrupted=end)
+    end = make.NOW + 120
+    world, node = at_work(spot=True, interrupted=end)
     found = world.loop()
     assert kinds(found) == [f"TaintNode {node}", f"Evict {node}", f"Evict {node}"]
     assert {action.by for action in found if isinstance(action, Evict)} == {end}
-    assert all("AWS takes it back" in action.reason for action in of(Evict, found))
     # Its group replaces it: it is AWS that ends it, and the size stays.
     assert world.loops(5) == []
     assert world.groups[GPU.name].desired == 1
-    assert any("train-0, user-ada/train-1 must go" in text for text in world.notices)
+    assert any("train-0, user-ada/train-1" in text for text in world.notices)
 
 
 def test_an_interrupted_machine_that_reaches_its_hook_is_released() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    world.instance(node, interrupted=world.now + 120)
+    world, node = at_work(interrupted=make.NOW + 120)
     world.loop()
     world.instance(node, lifecycle=WAITS)
     assert kinds(world.loop()) == [f"Release {node}"]
@@ -64,9 +73,7 @@ def test_an_interrupted_machine_that_reaches_its_hook_is_released() -> None:
 
 def test_what_its_group_ends_is_drained_and_released() -> None:
     """Instance refreshes, capacity rebalancing and the longest lifetime end machines that work."""
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
+    world, node = at_work()
     world.put(make.pod("page", node=node, owner=Owner("ReplicaSet", "page", "uid-rs-page")))
     world.instance(node, lifecycle=WAITS)
     first = world.loop()
@@ -81,23 +88,17 @@ def test_what_its_group_ends_is_drained_and_released() -> None:
 
 
 def test_work_that_ends_in_time_is_not_evicted() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    world.instance(node, lifecycle=WAITS)
+    world, node = at_work(lifecycle=WAITS)
     world.loop()
     world.pods = {}
     assert kinds(world.loop()) == [f"Release {node}"]
 
 
 def test_grace_periods_are_waited_for() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    world.instance(node, lifecycle=WAITS)
+    world, node = at_work(lifecycle=WAITS)
     world.fails = (Evict,)
     world.loop()
-    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    leaving(world)
     assert world.loops(5) == []
     world.pods = {}
     assert kinds(world.loop()) == [f"Release {node}"]
@@ -113,29 +114,20 @@ def test_evictions_that_are_refused_are_tried_until_time_is_up() -> None:
     assert len(of(Evict, found)) == GPU.drain_timeout // 10
     assert not of(Release, found)
     assert len({action.by for action in found if isinstance(action, Evict)}) == 1
-    (release,) = world.loop()
-    assert release == Release(GPU.name, world.nodes[node].instance, node, "its time is over")
+    assert kinds(world.loop()) == [f"Release {node}"]
 
 
-def test_what_ends_without_a_node_is_released_at_once() -> None:
+@pytest.mark.parametrize("lifecycle", [WAITS, "Warmed:Terminating:Wait"])
+def test_what_ends_without_a_node_is_released_at_once(lifecycle: str) -> None:
     world = scene()
-    instance = make.instance(GPU, lifecycle=WAITS)
+    instance = make.instance(GPU, lifecycle=lifecycle)
     world.groups[GPU.name] = make.state(GPU, 0, [instance])
-    assert world.loop() == (Release(GPU.name, instance.id, "", "no node of it ever joined"),)
-
-
-def test_what_a_warm_pool_gives_up_is_released_at_once() -> None:
-    world = scene()
-    instance = make.instance(GPU, lifecycle="Warmed:Terminating:Wait")
-    world.groups[GPU.name] = make.state(GPU, 0, [instance])
-    assert world.loop() == (Release(GPU.name, instance.id, "", "it leaves the warm pool"),)
+    (release,) = of(Release, world.loop())
+    assert (release.instance, release.node) == (instance.id, "")
 
 
 def test_a_machine_beyond_its_hook_is_left_to_end() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    world.instance(node, lifecycle="Terminating:Proceed")
+    world, _ = at_work(lifecycle="Terminating:Proceed")
     assert world.loops(5) == []
 
 
@@ -162,9 +154,7 @@ def test_a_machine_that_never_joined_is_terminated() -> None:
     world.now += world.config.boot_timeout - 20
     assert world.loop() == ()
     (terminate, *_) = of(Terminate, world.loop())
-    assert isinstance(terminate, Terminate)
     assert (terminate.instance, terminate.node, terminate.forced) == (instances[1].id, "", True)
-    assert "did not join" in terminate.reason
 
 
 def test_a_node_that_joined_and_never_was_ready_is_terminated() -> None:
@@ -216,7 +206,7 @@ def test_a_lost_machine_with_work_that_may_come_back_is_kept() -> None:
     world.now += 10_000
     assert world.loops(5) == []
     # Its pods were given up by the cluster: nothing holds it any more.
-    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    leaving(world)
     assert kinds(world.loop()) == [f"Terminate {node}"]
 
 
@@ -225,7 +215,7 @@ def test_a_lost_machine_whose_pods_are_stuck_is_released_at_once() -> None:
     world = scene()
     (node,) = world.add(GPU, 1, ready=False, since=make.NOW)
     running(world, node)
-    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    leaving(world)
     world.loop()
     world.now += world.config.boot_timeout
     assert kinds(world.loop()) == [f"Terminate {node}"]
@@ -233,10 +223,8 @@ def test_a_lost_machine_whose_pods_are_stuck_is_released_at_once() -> None:
 
 
 def test_pods_of_a_machine_that_is_silent_for_a_moment_have_their_time() -> None:
-    world = scene()
-    (node,) = world.add(GPU, 1)
-    running(world, node)
-    world.pods = {uid: replace(pod, deleting=True) for uid, pod in world.pods.items()}
+    world, node = at_work()
+    leaving(world)
     world.instance(node, lifecycle=WAITS)
     world.loop()
     world.nodes[node] = replace(world.nodes[node], ready=False, since=world.now)
