@@ -13,7 +13,7 @@ from golden_folders import assert_text
 
 from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.decide import decide
-from infra.autoscaler.decision import Decision, ObstacleCode
+from infra.autoscaler.decision import Decision, Obstacle, ObstacleCode, SetDesired, TaintNode, Verdict
 from infra.autoscaler.launch_failures.status_messages import CLASSES
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.node_properties import Taint
@@ -25,7 +25,7 @@ from infra.autoscaler.observed.snapshot import (
     Pod,
     Spread,
 )
-from infra.autoscaler.reporting import availability
+from infra.autoscaler.reporting import availability, verdict_table
 from infra.autoscaler.reporting.explain import explain
 
 MESSAGES = Path(__file__).parents[1] / "messages" / "autoscaler.txt"
@@ -165,6 +165,36 @@ def unjudged() -> Iterator[str]:
         yield f"{explained.outcome}: {explained.text}"
 
 
+TABLE = Decision(
+    NOW,
+    (SetDesired("west", 0, 4, "for 4 pods that wait"), TaintNode("a-node", "idle")),
+    Memory(),
+    verdicts=(
+        Verdict(("a",), None, 4, "starting", ("west",), "4 machines of west start now", example="ada/a"),
+        Verdict(
+            (),
+            "Job/ada/train",
+            200,
+            "waits",
+            ("n1", "n2", "n3", "n4", "n5"),
+            "waits for 200 x A100",
+            (Obstacle("west", "backoff", "has no capacity", NOW), Obstacle("east", "maximum", "is full")),
+        ),
+    ),
+    stopped="9 of 10 nodes are unready",
+)
+
+
+def tables() -> Iterator[str]:
+    """As ``explain`` shows them in the controller's image: all that waits, and a pod."""
+    yield verdict_table.verdicts(Decision(NOW, (), Memory()))
+    yield verdict_table.verdicts(TABLE)
+    waits = pod("train-0", gang="Job/ada/train")
+    yield verdict_table.pod(
+        explain(make.snapshot(pods=[waits], errors={"aws/eu": "down"}), TABLE, "user-ada/train-0")
+    )
+
+
 def lines() -> Iterator[str]:
     for title, decision in decisions():
         yield f"\n# {title}"
@@ -172,7 +202,9 @@ def lines() -> Iterator[str]:
             yield f"{verdict.outcome}: {verdict.text}"
             yield from (f"  {each.code}: {each.group} {each.text}" for each in verdict.obstacles)
         yield from (f"{notice.level}: {notice.text}" for notice in decision.notices)
-    yield "\n# pods that are not judged"
+    yield "\n# tables"
+    yield from tables()
+    yield "# pods that are not judged"
     yield from unjudged()
     yield "\n# failed launches, by class"
     yield from (f"{code}: {kind.verdict}" for code, kind in CLASSES.items())

@@ -14,10 +14,10 @@ WEST = group()
 EAST = group("us-east-1", zones=("us-east-1a",))
 
 
-def sizes(seen: Snapshot, of: Config, memory: Memory | None = None) -> dict[str, tuple[int, str]]:
-    """Group → its new size, and why."""
-    found = decide(seen, memory or Memory(), of, NOW)
-    return {each.group: (each.desired, each.reason) for each in found.actions if isinstance(each, SetDesired)}
+def sizes(seen: Snapshot, of: Config, memory: Memory | None = None) -> dict[str, int]:
+    """Group → its new size."""
+    actions = decide(seen, memory or Memory(), of, NOW).actions
+    return {each.group: each.desired for each in actions if isinstance(each, SetDesired)}
 
 
 def up(count: int, *pods: Pod, coming: int = 0, of: Config) -> Snapshot:
@@ -28,8 +28,8 @@ def up(count: int, *pods: Pod, coming: int = 0, of: Config) -> Snapshot:
 
 def test_what_is_lacking_is_started_once() -> None:
     of = config(WEST, EAST, spare={WEST.pool: 2})
-    assert sizes(up(0, of=of), of) == {WEST.name: (2, "as spare machines")}
-    assert sizes(up(1, of=of), of) == {WEST.name: (2, "as spare machines")}
+    assert sizes(up(0, of=of), of) == {WEST.name: 2}
+    assert sizes(up(1, of=of), of) == {WEST.name: 2}
     # What is on its way, and what stands there, is not asked for again.
     assert sizes(up(0, coming=2, of=of), of) == {}
     assert sizes(up(1, coming=1, of=of), of) == {}
@@ -42,20 +42,19 @@ def test_what_is_lacking_is_started_once() -> None:
 def test_work_takes_them_and_others_come_in_their_place() -> None:
     of = config(WEST, EAST, spare={WEST.pool: 1})
     waits = pod("train", gpus=4)
-    assert sizes(up(1, waits, of=of), of) == {WEST.name: (2, "as spare machines")}
+    assert sizes(up(1, waits, of=of), of) == {WEST.name: 2}
     runs = pod("train", gpus=4, node=node(WEST).name)
-    assert sizes(up(1, runs, of=of), of) == {WEST.name: (2, "as spare machines")}
-    both = sizes(up(0, waits, of=of), of)
-    assert both == {WEST.name: (2, "for 1 pods that wait and as spare machines")}
+    assert sizes(up(1, runs, of=of), of) == {WEST.name: 2}
+    assert sizes(up(0, waits, of=of), of) == {WEST.name: 2}
 
 
 def test_within_all_limits_and_where_they_can_be_had() -> None:
     small = changed(WEST, max=1)
     of = config(small, EAST, spare={WEST.pool: 3})
     empty = snapshot((), (), [changed(state(WEST, 0), max=1), state(EAST, 0)], of=of)
-    assert {name: size for name, (size, _) in sizes(empty, of).items()} == {WEST.name: 1, EAST.name: 2}
+    assert sizes(empty, of) == {WEST.name: 1, EAST.name: 2}
     poor = config(small, EAST, spare={WEST.pool: 3}, max_hourly_cost=13.0)
-    assert {name: size for name, (size, _) in sizes(empty, poor).items()} == {WEST.name: 1}
+    assert sizes(empty, poor) == {WEST.name: 1}
     off = Memory(backoffs={WEST.name: Backoff("capacity", "", NOW - 60, NOW - 60, NOW + 600, 1)})
     of = config(WEST, EAST, spare={WEST.pool: 1})
     assert set(sizes(up(0, of=of), of, off)) == {EAST.name}

@@ -34,12 +34,12 @@ def test_what_the_api_is_told_comes_back(cluster: Cluster) -> None:
 
 
 def test_a_refusal_is_told_in_the_servers_words(cluster: Cluster) -> None:
-    with pytest.raises(RefusedError, match=r'nodes "nobody" not found \(404\)') as told:
+    with pytest.raises(RefusedError, match="nobody") as refused:
         cluster.client.get("/api/v1/nodes/nobody")
-    assert (told.value.code, told.value.reason, told.value.whole) == (404, "NotFound", True)
-    with pytest.raises(RefusedError) as told:
+    assert (refused.value.code, refused.value.reason, refused.value.whole) == (404, "NotFound", True)
+    with pytest.raises(RefusedError) as refused:
         cluster.client.get("/apis/no.such.group/v1/things")
-    assert (told.value.code, told.value.whole) == (404, False)
+    assert (refused.value.code, refused.value.whole) == (404, False)
 
 
 def test_a_busy_server_is_asked_again_when_it_says(
@@ -54,7 +54,7 @@ def test_a_busy_server_is_asked_again_when_it_says(
 
 def test_a_server_that_stays_ill_is_given_up(server: ApiServer, client: Client) -> None:
     server.fail("GET", "/nodes", code=500, times=100)
-    with pytest.raises(RefusedError, match=r"as the test wants it \(500\)"):
+    with pytest.raises(RefusedError, match="500"):
         client.get("/api/v1/nodes")
     assert server.count("GET", "/nodes") == 4
 
@@ -90,13 +90,13 @@ def test_lines_come_in_any_pieces() -> None:
 
     stream = Stream(Pieces(), "/x")
     assert list(stream.batches()) == [[b'{"abc"}'], [b'{"y"}']]
-    with pytest.raises(AwayError, match="/x was cut in the middle of a line"):
+    with pytest.raises(AwayError, match="/x"):
         list(stream.batches())
 
 
 def test_nobody_there(server: ApiServer, client: Client) -> None:
     server.down()
-    with pytest.raises(AwayError, match=r"the API does not answer to /api/v1/nodes: .*refused"):
+    with pytest.raises(AwayError, match="/api/v1/nodes"):
         client.get("/api/v1/nodes")
 
 
@@ -138,7 +138,7 @@ def test_a_kubeconfig_that_is_none(tmp_path: Path, text: str) -> None:
 
 def test_no_kubeconfig_and_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(UsageError, match="not a pod with a service account; name a kubeconfig"):
+    with pytest.raises(UsageError, match="kubeconfig"):
         Credentials().way()
 
 

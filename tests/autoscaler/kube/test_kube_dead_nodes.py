@@ -40,7 +40,7 @@ def test_pods_that_are_stuck_go_with_their_node(tmp_path: Path) -> None:
         assert leaving is not None
         assert leaving["metadata"]["deletionTimestamp"], "its kubelet would have to say that it has ended"
         writer = KubeWriter(Cluster.of(account).client, now=time.time)
-        assert writer.do(RemoveNode(node["name"], node["uid"], "its instance is no more")).status == "done"
+        assert writer.do(RemoveNode(node["name"], node["uid"], "gone")).status == "done"
         until(lambda: not any(cluster.get(f"{PODS}/{name}") for name in (runs, stuck)), 180)
 
 

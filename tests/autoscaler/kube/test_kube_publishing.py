@@ -55,7 +55,7 @@ def test_it_is_made_and_written_where_it_has_changed_and_seldom(account: Cluster
     first, version = there(account)
     assert first == {**values(1), "written": "2027-01-15T08:00:00Z"}
 
-    assert publisher.publish(lambda: pytest.fail("it is too early to look")) == ""
+    assert publisher.publish(lambda: pytest.fail("too early")) == ""
     clock.now += 31
     assert publisher.publish(lambda: values(1)) == ""
     assert there(account)[1] == version
@@ -77,7 +77,7 @@ def test_another_leader_goes_on_with_it(account: Cluster) -> None:
 
 def test_without_the_lease_nothing_is_looked_at_or_written(account: Cluster) -> None:
     publisher = Publisher(account.client, SYSTEM, now=Clock(), may=lambda: False)
-    assert publisher.publish(lambda: pytest.fail("it is not ours")) == ""
+    assert publisher.publish(lambda: pytest.fail("not ours")) == ""
 
 
 def test_what_goes_wrong_is_said_and_tried_again(real: Cluster, account: Cluster) -> None:

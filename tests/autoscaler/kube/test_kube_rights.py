@@ -93,14 +93,14 @@ def test_requests_are_answered(account: Cluster, real: Cluster) -> None:
     def answer(condition: Any, reason: str) -> str:
         return writer.do(Answer("g", "default", name, condition, reason, "8 machines come")).status
 
-    assert answer("Accepted", "all of it fits") == "done"
-    assert answer("Accepted", "all of it fits") == "needless"
+    assert answer("Accepted", "Fits") == "done"
+    assert answer("Accepted", "Fits") == "needless"
     assert answer("Provisioned", "") == "done"
     assert answer("Provisioned", "") == "needless"
     found = real.get(f"{REQUESTS}/{name}")
     assert found is not None
-    told = [(each["type"], each["status"], each["reason"]) for each in found["status"]["conditions"]]
-    assert told == [("Accepted", "True", "allofitfits"), ("Provisioned", "True", "Provisioned")]
+    conditions = [(each["type"], each["status"], each["reason"]) for each in found["status"]["conditions"]]
+    assert conditions == [("Accepted", "True", "Fits"), ("Provisioned", "True", "Provisioned")]
 
 
 @pytest.mark.parametrize(

