@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from autoscaler import make
 from autoscaler.make import GI, NOW
 from msgspec.structs import replace
@@ -18,6 +19,9 @@ from infra.autoscaler.observed.snapshot import (
     GPU,
     PODS,
     DaemonSet,
+    Instance,
+    Node,
+    Pod,
     Snapshot,
 )
 
@@ -37,35 +41,75 @@ def only(snapshot: Snapshot, memory: Memory | None = None, config: Config = ONE)
     return machine
 
 
+def seen(
+    node: Node | None = None, instance: Instance | None = None, *work: Pod, answers: bool = True
+) -> Snapshot:
+    """A machine, of which either side may be missing. ``answers``: whether AWS tells of its group."""
+    states = [make.state(WEST, 1, [instance] if instance is not None else [])] if answers else []
+    return make.snapshot([node] if node is not None else [], work, states)
+
+
 def with_node(**more: Any) -> Snapshot:
     """One instance with its node."""
-    return make.snapshot([make.node(WEST, **more)], groups=[make.state(WEST, instances=1)])
+    return seen(make.node(WEST, **more), make.instance(WEST))
 
 
 def with_instance(**more: Any) -> Snapshot:
     """One instance without a node."""
-    return make.snapshot(groups=[make.state(WEST, instances=[make.instance(WEST, **more)])])
+    return seen(None, make.instance(WEST, **more))
+
+
+def ending(**more: Any) -> Snapshot:
+    """A node that is ready, and its instance."""
+    return seen(make.node(WEST), make.instance(WEST, **more))
 
 
 # --- states -------------------------------------------------------------------------------------------------
 
+NONE = Memory()
+ID = make.instance_id(WEST, 1)
+IN_TIME, LATE = (Memory(boots={ID: NOW - ONE.boot_timeout + rest}) for rest in (1, 0))
+SILENT = make.node(WEST, ready=False, since=NOW - 300)
+NO_GPUS = {name: amount for name, amount in WEST.allocatable.items() if name != GPU}
+LOST = make.node(WEST, ready=False, created=NOW - 300, since=NOW - 40)
+WORK = make.pod(gpus=4, node=LOST.name, owner=make.job())
+OF_OLD = make.group(pool="of-old", zones=("us-west-2a",))
 
-def test_a_node_is_joined_to_its_instance() -> None:
-    machine = only(with_node())
-    assert (machine.state, machine.group, machine.zone) == ("ready", WEST.name, "us-west-2a")
-    assert machine.instance is not None
-    assert machine.node is not None
-    assert machine.name == machine.node.name
-    assert machine.present
 
-
-def test_physical_nodes_and_masters_are_of_no_group() -> None:
-    master = make.changed(make.node(WEST, 9, name="master-1"), labels={"causeway.dev/site": "us-west-2"})
-    machines = view(make.snapshot([make.titan(), master], groups=[make.state(WEST)])).machines
-    assert [(each.name, each.group, each.state) for each in machines] == [
-        ("master-1", None, "ready"),
-        ("titan-a01", None, "ready"),
-    ]
+@pytest.mark.parametrize(
+    ("snapshot", "memory", "state", "present", "group"),
+    [
+        (with_node(), NONE, "ready", True, WEST.name),
+        (with_instance(), IN_TIME, "booting", True, WEST.name),
+        (with_instance(), LATE, "stuck", False, WEST.name),
+        (with_node(created=NOW - 60, since=NOW - 20, allocatable=NO_GPUS), LATE, "stuck", False, WEST.name),
+        (with_node(ready=False, since=NOW - 40), NONE, "unready", False, WEST.name),
+        # What holds work was up: it is not ended as stuck because the memory was lost.
+        (seen(LOST, make.instance(WEST), WORK), NONE, "unready", False, WEST.name),
+        (seen(LOST, make.instance(WEST), WORK), LATE, "unready", False, WEST.name),
+        (with_node(sick=True), NONE, "closed", False, WEST.name),
+        (with_node(unschedulable=True), NONE, "closed", False, WEST.name),
+        (ending(lifecycle="Standby"), NONE, "closed", False, WEST.name),
+        (ending(lifecycle="Terminating:Wait"), NONE, "leaving", False, WEST.name),
+        (ending(interrupted=NOW + 100, spot=True), NONE, "leaving", False, WEST.name),
+        (ending(state="shutting-down"), NONE, "leaving", False, WEST.name),
+        (ending(state="terminated"), NONE, "gone", False, WEST.name),
+        (seen(SILENT), NONE, "gone", False, WEST.name),
+        # Not because a list is old, or a region silent.
+        (seen(make.node(WEST, ready=False, since=NOW - 10)), NONE, "unready", False, None),
+        (seen(SILENT, answers=False), NONE, "unready", False, WEST.name),
+        # Of no group: detached, physical, of a pool that is configured no more.
+        (seen(make.node(WEST)), NONE, "ready", True, None),
+        (seen(make.titan()), NONE, "ready", True, None),
+        (seen(make.node(OF_OLD)), NONE, "ready", True, None),
+        (seen(make.node(OF_OLD, ready=False, since=NOW - 300)), NONE, "gone", False, None),
+    ],
+)
+def test_the_state_of_a_machine(
+    snapshot: Snapshot, memory: Memory, state: str, present: bool, group: str | None
+) -> None:
+    machine = only(snapshot, memory)
+    assert (machine.state, machine.present, machine.group) == (state, present, group)
 
 
 def test_an_instance_without_a_node_boots_with_what_its_group_offers() -> None:
@@ -75,17 +119,6 @@ def test_an_instance_without_a_node_boots_with_what_its_group_offers() -> None:
     assert machine.labels["topology.kubernetes.io/zone"] == "us-west-2a"
     assert machine.labels["node.kubernetes.io/instance-type"] == "p3.8xlarge"
     assert machine.taints == WEST.taints
-
-
-def test_a_machine_that_does_not_come_up_is_stuck_after_its_time() -> None:
-    instance = make.instance(WEST)
-    snapshot = make.snapshot(groups=[make.state(WEST, instances=[instance])])
-    in_time = Memory(boots={instance.id: NOW - ONE.boot_timeout + 1})
-    late = Memory(boots={instance.id: NOW - ONE.boot_timeout})
-    assert only(snapshot, in_time).state == "booting"
-    assert only(snapshot, late).state == "stuck"
-    assert view(snapshot, late).unready == 0
-    assert view(snapshot, in_time).unready == 0
 
 
 def test_a_node_that_joins_keeps_its_groups_taints_and_loses_those_of_its_agents() -> None:
@@ -103,114 +136,41 @@ def test_a_node_that_joins_keeps_its_groups_taints_and_loses_those_of_its_agents
     assert machine.allocatable["cpu"] == 31_000
 
 
-def test_30_a_gpu_node_is_unready_until_its_cards_are_there() -> None:
-    """The device plugin starts after the node is ready: until then the machine boots."""
-    without = {name: amount for name, amount in WEST.allocatable.items() if name != GPU}
-    fresh = with_node(created=NOW - 60, since=NOW - 20, allocatable=without)
-    found = view(fresh)
-    machine = found.machines[0]
-    assert machine.state == "booting"
-    assert machine.present
-    assert machine.allocatable[GPU] == 4
-    assert found.groups[WEST.name].coming == 0
-
-    late = Memory(boots={make.instance_id(WEST, 1): NOW - ONE.boot_timeout})
-    assert only(fresh, late).state == "stuck"
+def test_30_a_gpu_node_boots_until_its_gpus_are_there() -> None:
+    """The device plugin starts after the node is ready."""
+    cluster = view(with_node(created=NOW - 60, since=NOW - 20, allocatable=NO_GPUS))
+    (machine,) = cluster.machines
+    assert (machine.state, machine.present, machine.allocatable[GPU]) == ("booting", True, 4)
+    assert cluster.groups[WEST.name].coming == 0
 
 
-def test_a_node_that_was_up_and_is_not_is_unready() -> None:
-    lost = with_node(ready=False, since=NOW - 40)
-    found = view(lost)
-    assert found.machines[0].state == "unready"
-    assert (found.unready, found.ready) == (1, 0)
-    assert not found.machines[0].present
+@pytest.mark.parametrize(
+    ("desired", "instances", "present", "coming"),
+    [
+        (5, [make.instance(WEST, 1), make.instance(WEST, 2)], 2, 3),
+        # What leaves is replaced by its group: that is not asked for a second time.
+        (2, [make.instance(WEST, 1, lifecycle="Terminating:Wait"), make.instance(WEST, 2)], 1, 1),
+        (2, [make.instance(WEST, 1, interrupted=NOW + 100), make.instance(WEST, 2)], 1, 1),
+        (0, [make.instance(WEST, lifecycle="Standby")], 0, 0),
+        (0, [make.instance(WEST, lifecycle="Warmed:Stopped", state="stopped")], 0, 0),
+    ],
+)
+def test_what_a_group_has_and_what_comes(
+    desired: int, instances: list[Instance], present: int, coming: int
+) -> None:
+    group = view(make.snapshot(groups=[make.state(WEST, desired, instances)])).groups[WEST.name]
+    assert (group.present, group.coming) == (present, coming)
 
 
-def test_what_holds_work_was_up() -> None:
-    """A node is not taken for one that boots, and ended as stuck, because the memory was lost."""
-    node = make.node(WEST, ready=False, created=NOW - 300, since=NOW - 40)
-    work = make.pod(gpus=4, node=node.name, owner=make.job())
-    snapshot = make.snapshot([node], [work], [make.state(WEST, instances=1)])
-    boots = Memory(boots={make.instance_id(WEST, 1): NOW - 5000})
-    assert only(snapshot).state == "unready"
-    assert only(snapshot, boots).state == "unready"
-
-
-def test_sick_and_cordoned_nodes_take_no_work() -> None:
-    assert only(with_node(sick=True)).state == "closed"
-    assert only(with_node(unschedulable=True)).state == "closed"
-    assert view(with_node(sick=True)).ready == 1
-
-
-def test_a_machine_that_aws_takes_away_is_leaving() -> None:
-    for gone in (
-        make.instance(WEST, lifecycle="Terminating:Wait"),
-        make.instance(WEST, interrupted=NOW + 100, spot=True),
-        make.instance(WEST, state="shutting-down"),
-    ):
-        state = make.state(WEST, desired=1, instances=[gone])
-        found = view(make.snapshot([make.node(WEST)], groups=[state]))
-        assert found.machines[0].state == "leaving"
-
-
-def test_what_leaves_is_not_counted_and_its_replacement_comes() -> None:
-    leaving = make.instance(WEST, 1, lifecycle="Terminating:Wait")
-    state = make.state(WEST, desired=2, instances=[leaving, make.instance(WEST, 2)])
-    group = view(make.snapshot(groups=[state])).groups[WEST.name]
-    assert (group.present, group.coming) == (1, 1)
-
-
-def test_a_node_whose_instance_is_no_more_is_gone() -> None:
-    silent = make.node(WEST, ready=False, since=NOW - 300)
-    empty = [make.state(WEST)]
-    assert only(make.snapshot([silent], groups=empty)).state == "gone"
-    terminated = make.state(WEST, instances=[make.instance(WEST, state="terminated")])
-    assert only(make.snapshot([make.node(WEST)], groups=[terminated])).state == "gone"
-
-
-def test_a_node_of_a_pool_of_old_is_gone_when_it_is_silent() -> None:
-    old = make.group(pool="of-old", zones=("us-west-2a",))
-    silent = make.node(old, ready=False, since=NOW - 300)
-    assert only(make.snapshot([silent], groups=[make.state(WEST)])).state == "gone"
-    assert only(make.snapshot([make.node(old)], groups=[make.state(WEST)])).state == "ready"
-
-
-def test_what_aws_takes_back_is_replaced_by_its_group() -> None:
-    """Its replacement counts as coming, and is not asked for a second time."""
+def test_what_aws_takes_back_is_there_until_it_is_gone() -> None:
     instances = [make.instance(WEST, 1, interrupted=NOW + 100), make.instance(WEST, 2)]
-    state = make.state(WEST, instances=instances)
-    group = view(make.snapshot(groups=[state])).groups[WEST.name]
-    assert (group.present, group.coming) == (1, 1)
-    assert state_builder.present_units(state) == 2
+    assert state_builder.present_units(make.state(WEST, instances=instances)) == 2
 
 
-def test_a_node_is_not_gone_because_a_list_is_old_or_a_region_silent() -> None:
-    just = make.node(WEST, ready=False, since=NOW - 10)
-    assert only(make.snapshot([just], groups=[make.state(WEST)])).state == "unready"
-    silent = make.node(WEST, ready=False, since=NOW - 300)
-    machine = only(make.snapshot([silent], groups=[]))
-    assert (machine.state, machine.group, machine.instance) == ("unready", WEST.name, None)
-
-
-def test_a_detached_machine_is_nobodys() -> None:
-    machine = only(make.snapshot([make.node(WEST)], groups=[make.state(WEST)]))
-    assert (machine.state, machine.group) == ("ready", None)
-
-
-def test_warm_machines_count_for_nothing() -> None:
+def test_warm_machines_are_no_machines() -> None:
     warm = make.instance(WEST, 1, lifecycle="Warmed:Stopped", state="stopped")
-    state = make.state(WEST, desired=0, instances=[warm])
     asleep = make.node(WEST, 1, ready=False, since=NOW - 5000)
-    found = view(make.snapshot([asleep], groups=[state]))
-    assert found.machines == ()
-    assert found.groups[WEST.name].present == 0
-
-
-def test_a_machine_in_standby_is_left_alone() -> None:
-    aside = make.instance(WEST, lifecycle="Standby")
-    found = view(make.snapshot([make.node(WEST)], groups=[make.state(WEST, 0, [aside])]))
-    assert found.machines[0].state == "closed"
-    assert found.groups[WEST.name].present == 0
+    assert view(make.snapshot([asleep], groups=[make.state(WEST, 0, [warm])])).machines == ()
 
 
 def test_a_machine_that_drains_by_choice_may_be_had_back() -> None:
@@ -228,12 +188,6 @@ def test_a_machine_that_drains_by_choice_may_be_had_back() -> None:
 
 
 # --- groups and templates -----------------------------------------------------------------------------------
-
-
-def test_what_is_asked_for_and_not_there_is_coming() -> None:
-    state = make.state(WEST, desired=5, instances=2)
-    group = view(make.snapshot(groups=[state])).groups[WEST.name]
-    assert (group.present, group.coming) == (2, 3)
 
 
 def test_nothing_comes_from_a_group_in_back_off() -> None:
@@ -389,11 +343,3 @@ def test_31_groups_that_aws_may_even_out_or_shrink_are_noted() -> None:
     assert view(good, config=config).notes == {}
     bad = make.snapshot(groups=[make.state(many, suspended=("Launch",), protects=False, hooks=())])
     assert len(view(bad, config=config).notes[many.name].split("; ")) == 4
-
-
-def test_machines_are_in_order_of_their_names() -> None:
-    nodes = [make.node(WEST, number) for number in (3, 1, 2)]
-    state = make.state(WEST, instances=4)
-    names = [each.name for each in view(make.snapshot(nodes, groups=[state])).machines]
-    assert names == sorted(names)
-    assert len(names) == 4
