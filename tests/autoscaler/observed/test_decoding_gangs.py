@@ -22,8 +22,16 @@ from autoscaler.apiobjects import (
 from infra.autoscaler.observed.decoding import Decoder, snapshot
 from infra.autoscaler.observed.snapshot import Gang, Snapshot
 
-CARDS = container({"nvidia.com/gpu": "8"})
+Json = dict[str, Any]
+Kinds = dict[str, list[Json]]
+
+GPUS = container({"nvidia.com/gpu": "8"})
 CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
+GANG, NO_GANG = {"causeway.dev/gang": "true"}, {"causeway.dev/gang": "false"}
+ACROSS = {"causeway.dev/gang-across": "sites"}
+WORD = {**GANG, **ACROSS, "causeway.dev/gang-min": "3"}
+LOOSE: Json = {"completionMode": "NonIndexed"}
+GROUP_NAME = "pod-group.scheduling.sigs.k8s.io"
 
 
 def only(found: Snapshot) -> Gang:
@@ -33,81 +41,255 @@ def only(found: Snapshot) -> Gang:
 
 
 def counts(gang: Gang) -> list[tuple[int, int]]:
-    """(cards, pods) of its sets."""
+    """(GPUs, pods) of its sets."""
     return [(dict(each.shape.requests).get("nvidia.com/gpu", 0), each.count) for each in gang.sets]
 
 
-def test_12_an_indexed_job_that_runs_all_at_once() -> None:
-    found = joined(Job=[job(of=template(CARDS))], Pod=[of_job(0, containers=[CARDS])])
-    gang = only(found)
-    assert (gang.key, gang.kind, gang.namespace, gang.name) == (
-        "Job/user-ada/train", "Job", "user-ada", "train",
-    )  # fmt: skip
-    assert (gang.uid, gang.created, gang.least, gang.across) == ("uid-train", AT, 0, False)
-    assert counts(gang) == [(8, 4)]
-    assert found.pods[0].gang == gang.key
-    assert gang.sets[0].shape is found.pods[0].shape
+def job_set(*parts: Json, status: Json | None = None, **more: Any) -> Json:
+    of_meta = {key: more.pop(key) for key in ("annotations",) if key in more}
+    return {
+        "metadata": meta("set", **of_meta),
+        "spec": {"replicatedJobs": parts, **more},
+        "status": status or {},
+    }
+
+
+def part(name: str, replicas: int, pods: int, *containers: Json, **more: Any) -> Json:
+    spec = job(parallelism=pods, completions=pods, of=template(*containers))["spec"]
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
+
+
+def of_set(name: str = "p", replicated: str = "workers", *containers: Json, **more: Any) -> Json:
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "set",
+        "jobset.sigs.k8s.io/replicatedjob-name": replicated,
+    }
+    return pod(name, *containers, labels=labels, owner=owner("Job", f"set-{replicated}-0"), **more)
+
+
+def succeeded(*parts: str) -> Json:
+    return {"replicatedJobsStatus": [{"name": name, "succeeded": 1} for name in parts]}
+
+
+def pod_group(**spec: Any) -> Json:
+    return {"metadata": meta("ring"), "spec": spec}
+
+
+def in_kueue(**more: str) -> list[Json]:
+    """Plain pods in a group of Kueue's."""
+    words = {"kueue.x-k8s.io/pod-group-total-count": "4", **more}
+    labels = {"kueue.x-k8s.io/pod-group-name": "ring"}
+    return [pod(f"p{number}", labels=labels, annotations=words) for number in range(2)]
+
+
+def workload(*sets: Json, of: Json, admitted: bool = True, status: Json | None = None) -> Json:
+    conditions = [condition("Admitted", "True" if admitted else "False")]
+    return {
+        "metadata": meta("wl", owner=of),
+        "spec": {"podSets": sets, "active": True},
+        "status": {"conditions": conditions, **(status or {})},
+    }
+
+
+def pod_set(name: str, count: int, *containers: Json, **more: Any) -> Json:
+    return {"name": name, "count": count, "template": template(*containers), **more}
+
+
+def request(name: str = "ask", *conditions: Json, **more: Any) -> Json:
+    of_meta = {key: more.pop(key) for key in ("annotations", "deletionTimestamp") if key in more}
+    spec = {
+        "provisioningClassName": "batch.causeway.dev",
+        "parameters": {"ValidUntilSeconds": "600"},
+        "podSets": [{"podTemplateRef": {"name": "ppt"}, "count": 25}],
+        **more,
+    }
+    return {"metadata": meta(name, **of_meta), "spec": spec, "status": {"conditions": list(conditions)}}
+
+
+def pod_template(**more: Any) -> Json:
+    return {"metadata": meta("ppt"), "template": template(GPUS, **more)}
+
+
+PPT = pod_template(priorityClassName="high")
+TORCH, MPI = owner("PyTorchJob", "torch"), owner("MPIJob", "mpi")
+TORCH_SETS = (pod_set("master", 1), pod_set("worker", 7, GPUS))
+TORCH_PODS = [
+    pod("m", owner=TORCH, labels={"kueue.x-k8s.io/podset": "master"}),
+    pod("w", GPUS, owner=TORCH, labels={"kueue.x-k8s.io/podset": "worker"}, nodeSelector={"a": "b"}),
+]
+LAUNCHER = job("mpi-launcher", owner=MPI, completions=1, parallelism=1, **LOOSE)
+TRAIN = (part("driver", 1, 1), part("workers", 2, 4, GPUS))
+LATER = (
+    part("prepare", 1, 1),
+    part("train", 1, 4, GPUS, dependsOn=[{"name": "prepare", "status": "Complete"}]),
+    part("log", 1, 1, dependsOn=[{"name": "prepare", "status": "Ready"}]),
+)
+SET_PODS = [of_set("d", "driver"), of_set("w", "workers", GPUS)]
+JOB, SET, RING, WL = (
+    "Job/user-ada/train",
+    "JobSet/user-ada/set",
+    "PodGroup/user-ada/ring",
+    "Workload/user-ada/wl",
+)
+
+
+def gang_of(
+    name: str, key: str, least: int, sets: list[tuple[int, int]], across: bool = False, **kinds: Any
+) -> Any:
+    return pytest.param(kinds, key, least, sets, across, id=name)
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("kinds", "key", "least", "sets", "across"),
     [
-        {"completionMode": "NonIndexed"},
-        {"completions": 100},
-        {"completions": 1, "parallelism": 1},
-        {"annotations": {"causeway.dev/gang": "false"}},
+        gang_of("an indexed job", JOB, 0, [(8, 4)], Job=[job(of=template(GPUS))],
+            Pod=[of_job(0, containers=[GPUS])]),
+        gang_of("a word on the job", JOB, 3, [(0, 4)], True, Job=[job(annotations=WORD, **LOOSE)],
+            Pod=[of_job()]),
+        gang_of("a word on its template", JOB, 3, [(0, 4)], True,
+            Job=[job(of=template(annotations=WORD), **LOOSE)], Pod=[of_job()]),
+        gang_of("and on its pods", JOB, 3, [(0, 4)], True, Job=[job(annotations=GANG, **LOOSE)],
+            Pod=[of_job(annotations=WORD)]),
+        gang_of("a word on pods of any owner", "StatefulSet/user-ada/db", 3, [], True,
+            Pod=[pod(annotations=WORD, owner=owner("StatefulSet", "db"))]),
+        gang_of("what a job still needs", JOB, 0, [(0, 1)], Job=[job(status={"succeeded": 3})],
+            Pod=[of_job()]),
+        gang_of("a job that is suspended", JOB, 0, [], Job=[job(suspend=True)], Pod=[of_job()]),
+        gang_of("a job that is over", JOB, 0, [],
+            Job=[job(status={"conditions": [condition("SuccessCriteriaMet")]})], Pod=[of_job()]),
+        gang_of("a job set", SET, 0, [(0, 1), (8, 8)], JobSet=[job_set(*TRAIN)], Pod=SET_PODS),
+        gang_of("what a job set still needs", SET, 0, [(8, 4)],
+            JobSet=[job_set(*TRAIN, status=succeeded("workers", "driver"))], Pod=SET_PODS),
+        gang_of("jobs that come after others", SET, 0, [(0, 1), (0, 1)], JobSet=[job_set(*LATER)],
+            Pod=[of_set()]),
+        gang_of("jobs whose time has come", SET, 0, [(8, 4), (0, 1)],
+            JobSet=[job_set(*LATER, status=succeeded("prepare"))], Pod=[of_set()]),
+        gang_of("a job set that is suspended", SET, 0, [], JobSet=[job_set(*TRAIN, suspend=True)],
+            Pod=[of_set()]),
+        gang_of("a pod group of the plugins of old", RING, 3, [], PodGroup=[pod_group(minMember=3)],
+            Pod=[pod(labels={"scheduling.x-k8s.io/pod-group": "ring"})]),
+        gang_of("a pod group of the plugins", RING, 3, [], PodGroup=[pod_group(minMember=3)],
+            Pod=[pod(labels={GROUP_NAME: "ring"})]),
+        gang_of("a pod group by labels alone", RING, 3, [],
+            Pod=[pod(labels={f"{GROUP_NAME}/name": "ring", f"{GROUP_NAME}/min-available": "3"})]),
+        gang_of("a pod group of Kubernetes", RING, 2, [],
+            PodGroup=[pod_group(schedulingPolicy={"gang": {"minCount": 2}})],
+            Pod=[pod(schedulingGroup={"podGroupName": "ring"})]),
+        gang_of("one that is not seen yet", RING, 0, [], Pod=[pod(schedulingGroup={"podGroupName": "ring"})]),
+        gang_of("a group of plain pods in Kueue", RING, 4, [], Pod=in_kueue()),
+        gang_of("a workload of an unknown kind", WL, 0, [(0, 1), (8, 7)],
+            Workload=[workload(*TORCH_SETS, of=TORCH)], Pod=TORCH_PODS),
+        gang_of("a workload whose launcher is a job", WL, 0, [(0, 1)],
+            Workload=[workload(pod_set("launcher", 1), of=MPI)], Job=[LAUNCHER],
+            Pod=[of_job(0, "mpi-launcher"), pod("w", owner=MPI)]),
+        gang_of(
+            "the least that it is admitted with",
+            WL,
+            3,
+            [(0, 5)],
+            Workload=[
+                workload(
+                    pod_set("main", 8, minCount=3),
+                    of=owner("Job", "train"),
+                    status={"admission": {"podSetAssignments": [{"name": "main", "count": 5}]}},
+                )
+            ],
+            Job=[job(**LOOSE)],
+            Pod=[of_job()],
+        ),
+        gang_of("a workload of an indexed job", JOB, 0, [(0, 4)],
+            Workload=[workload(pod_set("main", 8), of=owner("Job", "train"))], Job=[job()], Pod=[of_job()]),
+        gang_of("a workload that its pods name", WL, 0, [(0, 2)],
+            Workload=[workload(pod_set("main", 2), of=owner("RayJob", "j"))],
+            Pod=[pod("head", owner=owner("RayCluster", "r"), annotations={"kueue.x-k8s.io/workload": "wl"})]),
+        gang_of("a request before there are pods", "ProvisioningRequest/user-ada/ask", 0, [(8, 25)],
+            ProvisioningRequest=[request()], PodTemplate=[PPT]),
+        gang_of("a request for several sites", "ProvisioningRequest/user-ada/ask", 0, [(8, 25)], True,
+            ProvisioningRequest=[request(annotations=ACROSS)], PodTemplate=[PPT]),
+        # Kueue hands annotations provreq.kueue.x-k8s.io/<name> over as parameters, and the template whole.
+        gang_of("by a parameter", "ProvisioningRequest/user-ada/ask", 0, [(8, 25)], True,
+            ProvisioningRequest=[request(parameters={"gang-across": "sites"})], PodTemplate=[PPT]),
+        gang_of("by its template", "ProvisioningRequest/user-ada/ask", 0, [(8, 25)], True,
+            ProvisioningRequest=[request()],
+            PodTemplate=[{"metadata": meta("ppt"), "template": template(GPUS, annotations=ACROSS)}]),
+        *(
+            gang_of(f"pods that consume a request, by {key}", "ProvisioningRequest/user-ada/ask", 0,
+                [(8, 25)], ProvisioningRequest=[request()], PodTemplate=[PPT], Job=[job()],
+                Pod=[of_job(0, annotations={key: "ask"}, containers=[GPUS])])
+            for key in (
+                CONSUMES,
+                "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+                "autoscaler.x-k8s.io/consume-provisioning-request",
+            )
+        ),
+        gang_of("pods whose request is gone", JOB, 0, [(0, 4)], Job=[job()],
+            Pod=[of_job(0, annotations={CONSUMES: "ask"})]),
+    ],
+)  # fmt: skip
+def test_12_gangs(kinds: Kinds, key: str, least: int, sets: list[tuple[int, int]], across: bool) -> None:
+    found = joined(**kinds)
+    gang = only(found)
+    assert (gang.key, gang.least, counts(gang), gang.across) == (key, least, sets, across)
+    assert (gang.kind, gang.namespace, gang.name) == tuple(key.split("/"))
+    assert {each.gang for each in found.pods} <= {key}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"Job": [job(completionMode="NonIndexed")], "Pod": [of_job()]},
+        {"Job": [job(completions=100)], "Pod": [of_job()]},
+        {"Job": [job(completions=1, parallelism=1)], "Pod": [of_job()]},
+        {"Job": [job(annotations=NO_GANG)], "Pod": [of_job()]},
+        {"Job": [job()]},
+        {"Job": [job()], "Pod": [pod("train-0", owner={**owner("Job", "train"), "uid": "another"})]},
+        {"Pod": [pod(annotations=WORD)]},
+        {"Pod": [pod(owner=owner("DaemonSet", "d"), annotations=GANG)]},
+        {"JobSet": [job_set(part("w", 1, 4), annotations=NO_GANG)], "Pod": [of_set()]},
+        {
+            "PodGroup": [pod_group(schedulingPolicy={"basic": {}})],
+            "Pod": [pod(schedulingGroup={"podGroupName": "ring"})],
+        },
+        {"Pod": in_kueue(**{"kueue.x-k8s.io/pod-group-serving": "true"})},
+        {"Workload": [workload(*TORCH_SETS, of=TORCH, admitted=False)], "Pod": TORCH_PODS},
+        {
+            "Workload": [workload(pod_set("main", 8), of=owner("Job", "train"))],
+            "Job": [job(**LOOSE)],
+            "Pod": [of_job()],
+        },
+        {"ProvisioningRequest": [request(deletionTimestamp="2027-01-15T08:00:00Z")], "PodTemplate": [PPT]},
     ],
 )
-def test_12_pods_that_come_and_go_one_by_one_are_no_gang(other: dict[str, Any]) -> None:
-    found = joined(Job=[job(**other)], Pod=[of_job(0), of_job(1)])
-    assert found.gangs == {}
-    assert [each.gang for each in found.pods] == [None, None]
+def test_12_what_is_no_gang(kinds: Kinds) -> None:
+    found = joined(**kinds)
+    assert (found.gangs, {each.gang for each in found.pods} - {None}) == ({}, set())
 
 
-def test_12_a_word_on_the_job_or_its_pods_makes_any_job_a_gang() -> None:
-    word = {"causeway.dev/gang": "true", "causeway.dev/gang-min": "3", "causeway.dev/gang-across": "sites"}
-    said = [
-        joined(Job=[job(completionMode="NonIndexed", annotations=word)], Pod=[of_job()]),
-        joined(Job=[job(completionMode="NonIndexed", of=template(annotations=word))], Pod=[of_job()]),
-        joined(
-            Job=[job(completionMode="NonIndexed", annotations={"causeway.dev/gang": "true"})],
-            Pod=[of_job(annotations=word)],
-        ),
-    ]
-    for found in said:
-        gang = only(found)
-        assert (gang.least, gang.across, counts(gang)) == (3, True, [(0, 4)])
+def test_12_a_gang_is_as_its_object_and_its_pods_are() -> None:
+    found = joined(
+        Job=[job(of=template(GPUS))],
+        Pod=[of_job(0, containers=[GPUS], priority=5), of_job(1, containers=[GPUS], priority=7)],
+    )
+    gang = only(found)
+    assert (gang.uid, gang.created, gang.priority) == ("uid-train", AT, 7)
 
 
-def test_12_a_word_on_pods_of_any_owner() -> None:
-    word = {"causeway.dev/gang": "true", "causeway.dev/gang-min": "2"}
-    pods = [pod(f"p{number}", owner=owner("StatefulSet", "db"), annotations=word) for number in range(3)]
-    gang = only(joined(Pod=pods))
-    assert (gang.key, gang.sets, gang.least) == ("StatefulSet/user-ada/db", (), 2)
-    assert joined(Pod=[pod(annotations=word)]).gangs == {}
+def test_12_a_set_has_the_shape_and_the_labels_of_its_pods() -> None:
+    pods = [of_set("a", "driver"), of_set("b", "workers", GPUS, nodeSelector={"pool": "p5"})]
+    found = joined(JobSet=[job_set(*TRAIN)], Pod=pods)
+    _, workers = only(found).sets
+    assert workers.shape.selector == (("pool", "p5"),)
+    assert workers.labels["jobset.sigs.k8s.io/replicatedjob-name"] == "workers"
+    of_workload = only(joined(Workload=[workload(*TORCH_SETS, of=TORCH)], Pod=TORCH_PODS))
+    assert of_workload.sets[1].shape.selector == (("a", "b"),)
+    consuming = of_job(0, annotations={CONSUMES: "ask"}, containers=[GPUS], nodeSelector={"pool": "p5"})
+    requested = joined(ProvisioningRequest=[request()], PodTemplate=[PPT], Job=[job()], Pod=[consuming])
+    assert only(requested).sets[0].shape is requested.pods[0].shape
 
 
 def test_12_a_pod_that_wants_out_is_out() -> None:
-    found = joined(Job=[job()], Pod=[of_job(0), of_job(1, annotations={"causeway.dev/gang": "false"})])
-    assert [each.gang for each in found.pods] == ["Job/user-ada/train", None]
-
-
-def test_12_what_a_job_still_needs() -> None:
-    running = joined(Job=[job(status={"succeeded": 3})], Pod=[of_job()])
-    assert counts(only(running)) == [(0, 1)]
-    stopped = joined(Job=[job(suspend=True)], Pod=[of_job()])
-    assert only(stopped).sets == ()
-    over = joined(Job=[job(status={"conditions": [condition("SuccessCriteriaMet")]})], Pod=[of_job()])
-    assert only(over).sets == ()
-
-
-def test_12_before_its_first_pod_nobody_knows_of_a_gang() -> None:
-    assert joined(Job=[job()]).gangs == {}
-
-
-def test_12_pods_of_a_job_by_the_same_name_that_is_gone_are_not_its() -> None:
-    stale = {**owner("Job", "train"), "uid": "another"}
-    assert joined(Job=[job()], Pod=[pod("train-0", owner=stale)]).gangs == {}
+    found = joined(Job=[job()], Pod=[of_job(0), of_job(1, annotations=NO_GANG)])
+    assert [each.gang for each in found.pods] == [JOB, None]
 
 
 def _seen_at(now: float, **kinds: Any) -> Snapshot:
@@ -129,227 +311,20 @@ def test_12_pods_that_are_seen_before_their_job_are_no_work_yet() -> None:
 def test_12_pods_that_are_seen_before_their_job_set_are_no_work_yet() -> None:
     child = of_job(0, labels={"jobset.sigs.k8s.io/jobset-name": "set"})
     (early,) = _seen_at(AT + 5, Job=[job()], JobSet=[], Pod=[child]).pods
-    assert early.gated
-    assert early.gang is None
+    assert (early.gated, early.gang) == (True, None)
     (known,) = _seen_at(AT + 5, Job=[job()], JobSet=[job_set()], Pod=[child]).pods
     assert not known.gated
 
 
-def job_set(*parts: dict[str, Any], status: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    of_meta = {key: more.pop(key) for key in ("annotations",) if key in more}
-    return {
-        "metadata": meta("set", **of_meta),
-        "spec": {"replicatedJobs": parts, **more},
-        "status": status or {},
-    }
-
-
-def part(name: str, replicas: int, pods: int, *containers: dict[str, Any], **more: Any) -> dict[str, Any]:
-    spec = job(parallelism=pods, completions=pods, of=template(*containers))["spec"]
-    return {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
-
-
-def of_set(
-    name: str = "p", replicated: str = "workers", *containers: dict[str, Any], **more: Any
-) -> dict[str, Any]:
-    labels = {
-        "jobset.sigs.k8s.io/jobset-name": "set",
-        "jobset.sigs.k8s.io/replicatedjob-name": replicated,
-    }
-    return pod(name, *containers, labels=labels, owner=owner("Job", f"set-{replicated}-0"), **more)
-
-
-def test_12_a_job_set_needs_all_of_its_jobs() -> None:
-    parts = (part("driver", 1, 1), part("workers", 2, 4, CARDS))
-    pods = [of_set("d", "driver"), of_set("w", "workers", CARDS)]
-    gang = only(joined(JobSet=[job_set(*parts)], Pod=pods))
-    assert gang.key == "JobSet/user-ada/set"
-    assert counts(gang) == [(0, 1), (8, 8)]
-    done = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}, {"name": "driver", "succeeded": 1}]}
-    assert counts(only(joined(JobSet=[job_set(*parts, status=done)], Pod=pods))) == [(8, 4)]
-
-
-def test_12_jobs_of_a_set_that_come_after_others_do_not_count_yet() -> None:
-    after = [{"name": "prepare", "status": "Complete"}]
-    beside = [{"name": "prepare", "status": "Ready"}]
-    parts = (
-        part("prepare", 1, 1),
-        part("train", 1, 4, CARDS, dependsOn=after),
-        part("log", 1, 1, dependsOn=beside),
-    )
-    assert counts(only(joined(JobSet=[job_set(*parts)], Pod=[of_set()]))) == [(0, 1), (0, 1)]
-    done = {"replicatedJobsStatus": [{"name": "prepare", "succeeded": 1}]}
-    later = joined(JobSet=[job_set(*parts, status=done)], Pod=[of_set()])
-    assert counts(only(later)) == [(8, 4), (0, 1)]
-
-
-def test_12_a_job_set_may_say_that_it_is_none() -> None:
-    word = {"causeway.dev/gang": "false"}
-    assert joined(JobSet=[job_set(part("w", 1, 4), annotations=word)], Pod=[of_set()]).gangs == {}
-    suspended = joined(JobSet=[job_set(part("w", 1, 4), suspend=True)], Pod=[of_set()])
-    assert only(suspended).sets == ()
-
-
-def test_12_a_part_is_as_its_pods_are() -> None:
-    parts = (part("driver", 1, 1, container({"cpu": "1"})), part("workers", 1, 4, CARDS))
-    chosen = {"nodeSelector": {"causeway.dev/pool": "gpu-p5"}}
-    pods = [of_set("a", "driver"), of_set("b", "workers", CARDS, **chosen)]
-    gang = only(joined(JobSet=[job_set(*parts)], Pod=pods))
-    assert [each.shape.selector for each in gang.sets] == [(), (("causeway.dev/pool", "gpu-p5"),)]
-    assert gang.sets[1].labels["jobset.sigs.k8s.io/replicatedjob-name"] == "workers"
-
-
-@pytest.mark.parametrize(
-    "label", ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"]
-)  # fmt: skip
-def test_12_a_pod_group_of_the_scheduler_plugins(label: str) -> None:
-    group = {"metadata": meta("ring"), "spec": {"minMember": 3}}
-    pods = [pod(f"p{number}", labels={label: "ring"}) for number in range(4)]
-    gang = only(joined(PodGroup=[group], Pod=pods))
-    assert (gang.key, gang.least, gang.sets, gang.uid) == ("PodGroup/user-ada/ring", 3, (), "uid-ring")
-
-
-def test_12_a_pod_group_by_labels_alone() -> None:
-    labels = {
-        "pod-group.scheduling.sigs.k8s.io/name": "ring",
-        "pod-group.scheduling.sigs.k8s.io/min-available": "3",
-    }
-    gang = only(joined(Pod=[pod("a", labels=labels)]))
-    assert (gang.key, gang.least) == ("PodGroup/user-ada/ring", 3)
-
-
-def test_12_a_pod_group_of_kubernetes() -> None:
-    grouped = [pod("a", schedulingGroup={"podGroupName": "ring"})]
-    group = {"metadata": meta("ring"), "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
-    assert only(joined(PodGroup=[group], Pod=grouped)).least == 2
-    loose = {"metadata": meta("ring"), "spec": {"schedulingPolicy": {"basic": {}}}}
-    found = joined(PodGroup=[loose], Pod=grouped)
-    assert (found.gangs, found.pods[0].gang) == ({}, None)
-    assert only(joined(Pod=grouped)).least == 0
-
-
-def test_12_a_group_of_plain_pods_in_kueue() -> None:
-    pods = [
-        pod(
-            f"p{number}",
-            labels={"kueue.x-k8s.io/pod-group-name": "ring"},
-            annotations={"kueue.x-k8s.io/pod-group-total-count": "4"},
-        )
-        for number in range(2)
-    ]
-    gang = only(joined(Pod=pods))
-    assert (gang.key, gang.least) == ("PodGroup/user-ada/ring", 4)
-    for each in pods:
-        each["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-serving"] = "true"
-    assert joined(Pod=pods).gangs == {}
-
-
-def workload(
-    *sets: dict[str, Any], of: dict[str, Any], admitted: bool = True, status: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    conditions = [condition("Admitted", "True" if admitted else "False")]
-    return {
-        "metadata": meta("wl", owner=of),
-        "spec": {"podSets": sets, "active": True},
-        "status": {"conditions": conditions, **(status or {})},
-    }
-
-
-def test_12_a_workload_of_a_kind_that_nobody_else_knows() -> None:
-    sets = [
-        {"name": "master", "count": 1, "template": template()},
-        {"name": "worker", "count": 7, "template": template(CARDS)},
-    ]
-    torch = owner("PyTorchJob", "torch")
-    pods = [
-        pod("m", owner=torch, labels={"kueue.x-k8s.io/podset": "master"}),
-        pod("w", CARDS, owner=torch, labels={"kueue.x-k8s.io/podset": "worker"}, nodeSelector={"a": "b"}),
-    ]
-    gang = only(joined(Workload=[workload(*sets, of=torch)], Pod=pods))
-    assert (gang.key, gang.least, counts(gang)) == ("Workload/user-ada/wl", 0, [(0, 1), (8, 7)])
-    assert gang.sets[1].shape.selector == (("a", "b"),)
-    assert joined(Workload=[workload(*sets, of=torch, admitted=False)], Pod=pods).gangs == {}
-
-
-def test_12_a_workload_whose_launcher_is_a_job() -> None:
-    mpi = owner("MPIJob", "mpi")
-    sets = [{"name": "launcher", "count": 1, "template": template()}]
-    launcher = job("mpi-launcher", owner=mpi, completions=1, parallelism=1, completionMode="NonIndexed")
-    found = joined(
-        Workload=[workload(*sets, of=mpi)],
-        Job=[launcher],
-        Pod=[of_job(0, "mpi-launcher"), pod("w", owner=mpi)],
-    )
-    assert only(found).key == "Workload/user-ada/wl"
-    assert [each.gang for each in found.pods] == ["Workload/user-ada/wl"] * 2
-
-
-def test_12_the_least_that_a_workload_may_be_admitted_with() -> None:
-    sets = [{"name": "main", "count": 8, "minCount": 3, "template": template(CARDS)}]
-    admitted = {"admission": {"podSetAssignments": [{"name": "main", "count": 5}]}}
-    train = owner("Job", "train")
-    found = joined(
-        Workload=[workload(*sets, of=train, status=admitted)],
-        Job=[job(completionMode="NonIndexed")],
-        Pod=[of_job()],
-    )
-    gang = only(found)
-    assert (gang.key, gang.least, [each.count for each in gang.sets]) == ("Workload/user-ada/wl", 3, [5])
-
-
-def test_12_a_workload_leaves_plain_jobs_as_they_are() -> None:
-    sets = [{"name": "main", "count": 8, "template": template()}]
-    plain = job(completionMode="NonIndexed")
-    assert (
-        joined(Workload=[workload(*sets, of=owner("Job", "train"))], Job=[plain], Pod=[of_job()]).gangs == {}
-    )
-    indexed = joined(Workload=[workload(*sets, of=owner("Job", "train"))], Job=[job()], Pod=[of_job()])
-    assert only(indexed).key == "Job/user-ada/train"
-
-
-def test_12_a_workload_that_its_pods_name() -> None:
-    sets = [{"name": "main", "count": 2, "template": template()}]
-    ray = pod("head", owner=owner("RayCluster", "r"), annotations={"kueue.x-k8s.io/workload": "wl"})
-    found = joined(Workload=[workload(*sets, of=owner("RayJob", "j"))], Pod=[ray])
-    assert only(found).key == "Workload/user-ada/wl"
-
-
-def request(name: str = "ask", *conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
-    of_meta = {key: more.pop(key) for key in ("annotations", "deletionTimestamp") if key in more}
-    spec = {
-        "provisioningClassName": "batch.causeway.dev",
-        "parameters": {"ValidUntilSeconds": "600"},
-        "podSets": [{"podTemplateRef": {"name": "ppt"}, "count": 25}],
-        **more,
-    }
-    return {"metadata": meta(name, **of_meta), "spec": spec, "status": {"conditions": list(conditions)}}
-
-
-PPT = {"metadata": meta("ppt"), "template": template(CARDS, priorityClassName="high")}
-
-
-def test_12_a_provisioning_request_counts_before_there_are_pods() -> None:
-    high = {"metadata": meta("high", namespace=""), "value": 700}
-    gang = only(joined(ProvisioningRequest=[request()], PodTemplate=[PPT], PriorityClass=[high]))
-    assert gang.key == "ProvisioningRequest/user-ada/ask"
-    assert (gang.kind, gang.condition, gang.priority, counts(gang)) == (
-        "ProvisioningRequest",
-        "",
-        700,
-        [(8, 25)],
-    )
-    assert gang.parameters == {"ValidUntilSeconds": "600", "provisioningClassName": "batch.causeway.dev"}
-    assert gang.sets[0].shape.priority == 700
-
-
-def test_12_without_a_class_a_template_has_the_default_priority() -> None:
+@pytest.mark.parametrize(("of", "priority"), [(PPT, 700), (pod_template(), 100)])
+def test_12_a_request_has_the_priority_of_its_template(of: Json, priority: int) -> None:
     classes = [
         {"metadata": meta("batch", namespace=""), "value": 100, "globalDefault": True},
         {"metadata": meta("high", namespace=""), "value": 700},
     ]
-    plain = {"metadata": meta("ppt"), "template": template(CARDS)}
-    gang = only(joined(ProvisioningRequest=[request()], PodTemplate=[plain], PriorityClass=classes))
-    assert gang.priority == 100
+    gang = only(joined(ProvisioningRequest=[request()], PodTemplate=[of], PriorityClass=classes))
+    assert (gang.priority, gang.sets[0].shape.priority, gang.condition) == (priority, priority, "")
+    assert gang.parameters == {"ValidUntilSeconds": "600", "provisioningClassName": "batch.causeway.dev"}
 
 
 @pytest.mark.parametrize(
@@ -369,77 +344,29 @@ def test_12_how_far_a_request_has_come(true: list[str], newest: str) -> None:
     assert (gang.condition, gang.since) == (newest, AT if newest else 0.0)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        CONSUMES,
-        "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
-        "autoscaler.x-k8s.io/consume-provisioning-request",
-    ],
-)
-def test_12_pods_that_consume_a_request_are_of_its_gang(key: str) -> None:
-    consuming = of_job(0, annotations={key: "ask"}, containers=[CARDS], nodeSelector={"pool": "p5"})
-    found = joined(ProvisioningRequest=[request()], PodTemplate=[PPT], Job=[job()], Pod=[consuming])
-    gang = only(found)
-    assert found.pods[0].gang == gang.key == "ProvisioningRequest/user-ada/ask"
-    assert gang.sets[0].shape is found.pods[0].shape
-    gone = joined(Job=[job()], Pod=[consuming])
-    assert only(gone).key == "Job/user-ada/train"
-
-
-def test_12_a_request_may_stand_at_several_sites() -> None:
-    across = {"causeway.dev/gang-across": "sites"}
-    assert only(joined(ProvisioningRequest=[request(annotations=across)], PodTemplate=[PPT])).across
-    # Kueue hands annotations provreq.kueue.x-k8s.io/<name> over as parameters, and the template whole.
-    handed = request(parameters={"gang-across": "sites"})
-    assert only(joined(ProvisioningRequest=[handed], PodTemplate=[PPT])).across
-    said = {"metadata": meta("ppt"), "template": template(CARDS, annotations=across)}
-    assert only(joined(ProvisioningRequest=[request()], PodTemplate=[said])).across
-
-
 def test_12_a_request_without_its_template_is_a_fault() -> None:
     found = joined(ProvisioningRequest=[request()])
-    assert found.gangs == {}
-    assert [*found.faults] == ["ProvisioningRequest/user-ada/ask"]
-
-
-def test_12_a_request_that_is_being_deleted_is_none() -> None:
-    gone = request(deletionTimestamp="2027-01-15T08:00:00Z")
-    assert joined(ProvisioningRequest=[gone], PodTemplate=[PPT]).gangs == {}
+    assert (found.gangs, [*found.faults]) == ({}, ["ProvisioningRequest/user-ada/ask"])
 
 
 def test_12_a_request_of_another_class_is_not_for_us() -> None:
     decoder = Decoder()
-    caches = {
-        kind: decoder.list(kind, listed(*items)).objects
-        for kind, items in {
-            "ProvisioningRequest": [request(), request("other", provisioningClassName="check-capacity.x")],
-            "PodTemplate": [PPT],
-            "Pod": [pod(annotations={CONSUMES: "other"})],
-        }.items()
+    kinds = {
+        "ProvisioningRequest": [request(), request("other", provisioningClassName="check-capacity.x")],
+        "PodTemplate": [PPT],
+        "Pod": [pod(annotations={CONSUMES: "other"})],
     }
+    caches = {kind: decoder.list(kind, listed(*items)).objects for kind, items in kinds.items()}
     found = snapshot(caches, {}, {}, {}, AT, provisioning_class="batch.causeway.dev")
     assert [*found.gangs] == ["ProvisioningRequest/user-ada/ask"]
     assert found.pods[0].gang is None
     assert len(snapshot(caches, {}, {}, {}, AT).gangs) == 2
 
 
-def test_12_daemons_are_of_no_gang() -> None:
-    word = {"causeway.dev/gang": "true"}
-    assert joined(Pod=[pod(owner=owner("DaemonSet", "d"), annotations=word)]).gangs == {}
-
-
-def test_12_the_priority_is_that_of_its_pods() -> None:
-    found = joined(Job=[job()], Pod=[of_job(0, priority=5), of_job(1, priority=7)])
-    assert only(found).priority == 7
-
-
 def test_a_snapshot_is_the_same_for_the_same_objects() -> None:
     decoder = Decoder()
-    caches = {
-        kind: decoder.list(kind, listed(*items)).objects
-        for kind, items in {"Job": [job()], "Pod": [of_job(0), of_job(1)]}.items()
-    }
+    kinds = {"Job": [job()], "Pod": [of_job(0), of_job(1)]}
+    caches = {kind: decoder.list(kind, listed(*items)).objects for kind, items in kinds.items()}
     before = {kind: dict(each) for kind, each in caches.items()}
     assert snapshot(caches, {}, {}, {}, AT) == snapshot(caches, {}, {}, {}, AT)
     assert caches == before

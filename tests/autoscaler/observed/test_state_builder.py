@@ -82,6 +82,7 @@ OF_OLD = make.group(pool="of-old", zones=("us-west-2a",))
         (with_node(), NONE, "ready", True, WEST.name),
         (with_instance(), IN_TIME, "booting", True, WEST.name),
         (with_instance(), LATE, "stuck", False, WEST.name),
+        (with_instance(interrupted=NOW + 100), NONE, "leaving", False, WEST.name),
         (with_node(created=NOW - 60, since=NOW - 20, allocatable=NO_GPUS), LATE, "stuck", False, WEST.name),
         (with_node(ready=False, since=NOW - 40), NONE, "unready", False, WEST.name),
         # What holds work was up: it is not ended as stuck because the memory was lost.
