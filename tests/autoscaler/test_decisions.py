@@ -11,7 +11,7 @@ from autoscaler.scale_down_scene import of
 from msgspec.structs import replace
 
 from infra.autoscaler.decide import decide
-from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import Decision, FreeNode, SetDesired, Terminate
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed.snapshot import (
@@ -53,11 +53,6 @@ def test_14_the_remainder_moves_in_the_same_loop() -> None:
     assert decision.figures.failures == {WEST.name: 1}
 
 
-def test_14_without_a_failure_all_of_it_is_waited_for() -> None:
-    decision = loop(six(make.state(WEST, 6, 1), make.state(EAST)), ASKED)
-    assert sizes(decision) == {}
-
-
 def test_19_the_primary_region_wins_again_when_its_bar_ends() -> None:
     failed = make.failed(WEST, NO_CAPACITY)
     first = loop(six(make.state(WEST, 6, 0, activities=(failed,)), make.state(EAST)), ASKED)
@@ -92,15 +87,6 @@ def test_32_above_45_percent_unready_nothing_is_written() -> None:
     fine = loop(cluster(4), idle)
     assert fine.stopped is None
     assert fine.actions
-
-
-def test_the_same_inputs_give_the_same_answer() -> None:
-    nodes = [make.node(WEST, number) for number in range(1, 6)]
-    memory = Memory(idle={node.name: NOW - 5000 for node in nodes})
-    snapshot = make.snapshot(nodes, groups=[make.state(WEST, instances=5), make.state(EAST)])
-    first, second = loop(snapshot, memory), loop(snapshot, memory)
-    assert first == second
-    assert of(TaintNode, first.actions)
 
 
 @pytest.mark.parametrize(

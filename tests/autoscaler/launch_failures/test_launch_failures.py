@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autoscaler import make
@@ -140,19 +141,6 @@ def test_14_one_zone_of_several_is_closed_and_the_group_goes_on() -> None:
     assert second.shrink == {MANY.name: 1}
 
 
-def test_14_a_quota_bars_the_group_whatever_zone_is_named() -> None:
-    known = Memory(resizes={MANY.name: Resize(NOW - 30, 0, 4)})
-    quota = make.failed(MANY, "vCPU limit of 64: VcpuLimitExceeded - more", zone=MANY.zones[0])
-    assert {*learn(short(MANY, quota), known, MANY).memory.backoffs} == {MANY.name}
-
-
-def test_throttling_bars_nothing() -> None:
-    found = learn(short(WEST, make.failed(WEST, "Request limit exceeded.")))
-    assert found.memory.backoffs == {}
-    assert found.counts == {WEST.name: 1}
-    assert found.shrink == {}
-
-
 # --- 15 -----------------------------------------------------------------------------------------------------
 
 
@@ -180,13 +168,6 @@ def test_15_bars_grow_end_and_begin_anew() -> None:
     assert backoff.after(bar, "capacity", "", calm, config).until == calm + 300
 
 
-def test_15_more_of_the_same_attempt_does_not_grow() -> None:
-    config = make.config()
-    bar = backoff.after(None, "capacity", "", NOW, config)
-    again = backoff.after(bar, "capacity", "", NOW + 20, config)
-    assert (again.step, again.until) == (1, NOW + 320)
-
-
 def test_15_bars_survive_a_restart() -> None:
     first = learn(short(WEST, make.failed(WEST, NO_CAPACITY)))
     restored = memory.load(memory.dump(first.memory))
@@ -204,38 +185,28 @@ def test_15_old_bars_are_forgotten() -> None:
 # --- 16 -----------------------------------------------------------------------------------------------------
 
 
-def test_16_failures_before_our_last_write_say_nothing() -> None:
-    old = make.failed(WEST, NO_CAPACITY, start=NOW - 60, end=NOW - 58)
-    found = learn(short(WEST, old))
-    assert found.memory.backoffs == {}
-    assert found.shrink == {}
-
-
-def test_16_a_launch_that_began_before_and_failed_after_counts() -> None:
-    slow = make.failed(WEST, NO_CAPACITY, start=NOW - 60, end=NOW - 2)
-    assert {*learn(short(WEST, slow)).memory.backoffs} == {WEST.name}
-
-
-def test_16_launches_by_zone_rebalancing_are_ignored() -> None:
-    for cause in (
-        REBALANCED,
-        "At 2027-01-15T07:22:37Z an instance was started in response to a rebalance recommendation.",
-        "At 2027-01-15T07:22:37Z an instance was launched in response to an instance refresh.",
-    ):
-        found = learn(short(WEST, make.failed(WEST, NO_CAPACITY, cause=cause)))
-        assert found.memory.backoffs == {}, cause
-
-
-def test_16_machines_that_fail_to_end_are_no_failed_launches() -> None:
-    ends = make.failed(WEST, "Access denied", description="Terminating EC2 instance: i-1")
-    assert learn(short(WEST, ends)).memory.backoffs == {}
-
-
-def test_16_without_a_memory_only_the_newest_failures_count() -> None:
-    fresh = learn(short(WEST, make.failed(WEST, NO_CAPACITY)), Memory())
-    assert {*fresh.memory.backoffs} == {WEST.name}
-    old = learn(short(WEST, make.failed(WEST, NO_CAPACITY, start=NOW - 3600)), Memory())
-    assert old.memory.backoffs == {}
+@pytest.mark.parametrize(
+    ("counts", "known", "message", "more"),
+    [
+        (True, ASKED, NO_CAPACITY, {}),
+        (False, ASKED, NO_CAPACITY, {"start": NOW - 60, "end": NOW - 58}),
+        # It began before our last write, and failed after it.
+        (True, ASKED, NO_CAPACITY, {"start": NOW - 60, "end": NOW - 2}),
+        (False, ASKED, NO_CAPACITY, {"cause": REBALANCED}),
+        (False, ASKED, NO_CAPACITY,
+         {"cause": "an instance was started in response to a rebalance recommendation."}),
+        (False, ASKED, NO_CAPACITY,
+         {"cause": "an instance was launched in response to an instance refresh."}),
+        (False, ASKED, "Access denied", {"description": "Terminating EC2 instance: i-1"}),
+        # Without a memory only the newest failures count.
+        (True, Memory(), NO_CAPACITY, {}),
+        (False, Memory(), NO_CAPACITY, {"start": NOW - 3600}),
+    ],
+)  # fmt: skip
+def test_16_which_failures_are_ours(counts: bool, known: Memory, message: str, more: dict[str, Any]) -> None:
+    found = learn(short(WEST, make.failed(WEST, message, **more)), known)
+    assert [*found.memory.backoffs] == ([WEST.name] if counts else [])
+    assert [*found.shrink] == ([WEST.name] if counts else [])
 
 
 # --- 17 -----------------------------------------------------------------------------------------------------
@@ -270,26 +241,7 @@ def test_18_a_size_never_goes_below_what_is_there() -> None:
     assert learn(make.snapshot(groups=[state])).shrink == {WEST.name: 2}
 
 
-def test_18_a_size_never_goes_below_the_least() -> None:
-    least = replace(make.state(WEST, 9, 1, activities=(make.failed(WEST, NO_CAPACITY),)), min=3)
-    assert learn(make.snapshot(groups=[least])).shrink == {WEST.name: 3}
-
-
-def test_18_a_group_that_has_what_it_asks_for_is_not_written() -> None:
-    assert learn(short(WEST, make.failed(WEST, NO_CAPACITY), desired=1)).shrink == {}
-
-
 # --- 19 -----------------------------------------------------------------------------------------------------
-
-
-def test_19_the_primary_group_is_open_again_when_its_bar_ends() -> None:
-    first = learn(short(WEST, make.failed(WEST, NO_CAPACITY)))
-    until = first.memory.backoffs[WEST.name].until
-    barred = state_builder.build(short(WEST), first.memory, BOTH, until - 1).groups
-    assert barred[WEST.name].backoff is not None
-    assert barred[EAST.name].backoff is None
-    opened = state_builder.build(short(WEST), first.memory, BOTH, until).groups
-    assert opened[WEST.name].backoff is None
 
 
 def test_19_a_region_that_can_not_be_read_blocks_no_other() -> None:

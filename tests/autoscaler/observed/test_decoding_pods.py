@@ -20,10 +20,16 @@ from infra.autoscaler.observed.snapshot import (
     Toleration,
 )
 
+Json = dict[str, Any]
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+CREATED = "2027-01-15T08:00:00Z"
 
-def one(written: dict[str, Any]) -> Pod:
-    found: Pod = Decoder().item("Pod", raw(written))[1]
-    return found
+
+def one(written: Json) -> Pod:
+    decoded: Pod = Decoder().item("Pod", raw(written))[1]
+    return decoded
 
 
 def test_equal_pods_are_one_shape_whatever_else_tells_them_apart() -> None:
@@ -45,8 +51,14 @@ def test_equal_pods_are_one_shape_whatever_else_tells_them_apart() -> None:
 
 
 def test_what_tells_shapes_apart() -> None:
-    base = shape_of(pod())
-    others: list[dict[str, Any]] = [
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "x",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {},
+        "matchLabelKeys": ["rev"],
+    }
+    others: list[Json] = [
         {"namespace": "user-bob"},
         {"priority": 5},
         {"nodeSelector": {"a": "b"}},
@@ -54,9 +66,10 @@ def test_what_tells_shapes_apart() -> None:
         {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
         {"overhead": {"cpu": "1"}},
         {"initContainers": [container({"cpu": "9"})]},
+        # Pods that select by their own labels are told apart by them.
+        *({"topologySpreadConstraints": [constraint], "labels": {"rev": rev}} for rev in "ab"),
     ]
-    shapes = [shape_of(pod(**each)) for each in others]
-    assert len({base, *shapes}) == len(others) + 1
+    assert len({shape_of(pod()), *(shape_of(pod(**each)) for each in others)}) == len(others) + 1
 
 
 def test_shapes_that_nobody_holds_are_forgotten() -> None:
@@ -67,61 +80,66 @@ def test_shapes_that_nobody_holds_are_forgotten() -> None:
     assert decoder.shapes == 0
 
 
-def test_05_what_keeps_a_pod_out_of_the_queue_is_seen() -> None:
-    assert one(pod(nodeName="n1")).node == "n1"
-    assert one(pod(status={"nominatedNodeName": "n2"})).nominated == "n2"
-    assert one(pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])).gated
-    assert not one(pod(schedulingGates=[])).gated
-    words = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3: \n no"}
-    assert one(pod(status={"conditions": [words]})).refused == "0/3: no"
-    assert one(pod(status={"conditions": [words]}, nodeName="n")).refused == ""
-    assert one(pod(status={"conditions": [{**words, "reason": "SchedulingGated"}]})).refused == ""
-    assert one(pod(status={"conditions": [{**words, "status": "True"}]})).refused == ""
-    assert one(pod(status={"conditions": None})).refused == ""
-    assert one(pod()).scheduler == "default-scheduler"
-    assert one(pod(schedulerName="volcano")).scheduler == "volcano"
-    assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).deleting
-    assert one(pod(deletionTimestamp="2027-01-15T08:00:00Z")).ends == 1_800_000_000.0
-    assert one(pod(owner=owner("DaemonSet", "flannel"))).daemon
-    assert one(pod(annotations={"kubernetes.io/config.mirror": "abc"})).mirror
-    assert one(pod(owner=owner("Node", "titan-a01"))).daemon
-    plain = one(pod())
-    assert (plain.node, plain.nominated, plain.gated, plain.deleting, plain.daemon) == (
-        "",
-        "",
-        False,
-        False,
-        False,
-    )
+LOOSE = {**owner("Workflow", "w"), "controller": False}
+TRAIN = Owner("Job", "train", "uid-train")
+SAFE, KEEP = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
 
 
-def test_the_plain_fields() -> None:
-    found = one(
-        pod(
-            "w",
-            owner=owner("Job", "train"),
-            labels={"a": "b"},
-            annotations={"causeway.dev/gang-min": "2", "a.huge/note": "x" * 10_000},
-            terminationGracePeriodSeconds=600,
-            status={"phase": "Running", "startTime": "2027-01-15T08:00:30.5Z"},
-        )
-    )
-    assert found.owner == Owner("Job", "train", "uid-train")
-    assert (found.labels, found.annotations) == ({"a": "b"}, {"causeway.dev/gang-min": "2"})
-    assert (found.created, found.started) == (AT, AT + 30.5)
-    assert (found.phase, found.grace, found.version, found.uid) == ("Running", 600, "7", "uid-w")
+@pytest.mark.parametrize(
+    ("written", "field", "value"),
+    [
+        (pod(), "node", ""),
+        (pod(nodeName="n1"), "node", "n1"),
+        (pod(), "nominated", ""),
+        (pod(status={"nominatedNodeName": "n2"}), "nominated", "n2"),
+        (pod(), "gated", False),
+        (pod(schedulingGates=[]), "gated", False),
+        (pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]), "gated", True),
+        (pod(), "scheduler", "default-scheduler"),
+        (pod(schedulerName="volcano"), "scheduler", "volcano"),
+        (pod(), "deleting", False),
+        (pod(deletionTimestamp=CREATED), "deleting", True),
+        (pod(deletionTimestamp=CREATED), "ends", AT),
+        (pod(), "daemon", False),
+        (pod(owner=owner("DaemonSet", "flannel")), "daemon", True),
+        (pod(owner=owner("Node", "titan-a01")), "daemon", True),
+        (pod(annotations={"kubernetes.io/config.mirror": "abc"}), "mirror", True),
+        (pod(owner=owner("Job", "train")), "owner", TRAIN),
+        (pod(ownerReferences=[LOOSE]), "owner", None),
+        (pod(ownerReferences=[LOOSE, owner("Job", "train")]), "owner", TRAIN),
+        (pod(labels={"a": "b"}), "labels", {"a": "b"}),
+        (pod(annotations={"causeway.dev/gang-min": "2", "huge": "x" * 10_000}), "annotations",
+         {"causeway.dev/gang-min": "2"}),
+        (pod(annotations={SAFE: "false", KEEP: "true", "x": "y"}), "annotations",
+         {SAFE: "false", KEEP: "true"}),
+        (pod(), "created", AT),
+        (pod(status={"startTime": "2027-01-15T08:00:30.5Z"}), "started", AT + 30.5),
+        (pod(status={"phase": "Running"}), "phase", "Running"),
+        (pod(terminationGracePeriodSeconds=600), "grace", 600),
+        (pod(terminationGracePeriodSeconds=0), "grace", 0),
+        (pod(), "version", "7"),
+        (pod("w"), "uid", "uid-w"),
+    ],
+)  # fmt: skip
+def test_05_fields_of_a_pod(written: Json, field: str, value: Any) -> None:
+    assert getattr(one(written), field) == value
 
 
-def test_an_owner_that_does_not_control_is_none() -> None:
-    loose = {**owner("Workflow", "w"), "controller": False}
-    assert one(pod(ownerReferences=[loose])).owner is None
-    assert one(pod(ownerReferences=[loose, owner("Job", "train")])).owner == Owner(
-        "Job", "train", "uid-train"
-    )
+WORDS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3: \n no"}
 
 
-def test_no_grace_is_not_the_default() -> None:
-    assert one(pod(terminationGracePeriodSeconds=0)).grace == 0
+@pytest.mark.parametrize(
+    ("conditions", "node", "refused"),
+    [
+        ([WORDS], "", "0/3: no"),
+        ([WORDS], "n", ""),
+        ([{**WORDS, "reason": "SchedulingGated"}], "", ""),
+        ([{**WORDS, "status": "True"}], "", ""),
+        (None, "", ""),
+    ],
+)
+def test_05_what_the_scheduler_says(conditions: list[Json] | None, node: str, refused: str) -> None:
+    assert one(pod(status={"conditions": conditions}, nodeName=node)).refused == refused
 
 
 @pytest.mark.parametrize(
@@ -134,35 +152,20 @@ def test_no_grace_is_not_the_default() -> None:
         ({"persistentVolumeClaim": {"claimName": "x"}}, False),
     ],
 )
-def test_25_what_would_be_lost_with_the_node(volume: dict[str, Any], lost: bool) -> None:
+def test_25_what_would_be_lost_with_the_node(volume: Json, lost: bool) -> None:
     volumes = [{"name": "scratch", **volume}]
     assert one(pod(volumes=volumes)).local_storage is lost
-    safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": "other, scratch"}
-    assert not one(pod(volumes=volumes, annotations=safe)).local_storage
-
-
-def test_25_words_that_keep_a_pod_are_read() -> None:
-    words = {
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-        "karpenter.sh/do-not-disrupt": "true",
-    }
-    assert one(pod(annotations={**words, "x": "y"})).annotations == words
+    assert not one(
+        pod(volumes=volumes, annotations={f"{SAFE}-local-volumes": "other, scratch"})
+    ).local_storage
 
 
 def test_06_labels_of_old_are_asked_for_by_their_current_names() -> None:
-    old = shape_of(
-        pod(
-            nodeSelector={
-                "failure-domain.beta.kubernetes.io/zone": "z",
-                "beta.kubernetes.io/instance-type": "t",
-            }
-        )
+    old = {"failure-domain.beta.kubernetes.io/zone": "z", "beta.kubernetes.io/instance-type": "t"}
+    assert shape_of(pod(nodeSelector=old)).selector == (
+        ("node.kubernetes.io/instance-type", "t"),
+        (ZONE, "z"),
     )
-    new = shape_of(
-        pod(nodeSelector={"topology.kubernetes.io/zone": "z", "node.kubernetes.io/instance-type": "t"})
-    )
-    assert old == new
-    assert old.selector == (("node.kubernetes.io/instance-type", "t"), ("topology.kubernetes.io/zone", "z"))
 
 
 def test_07_node_affinity() -> None:
@@ -170,94 +173,60 @@ def test_07_node_affinity() -> None:
         "matchExpressions": [{"key": "beta.kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
     }
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term, {}]},
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 7, "preference": {"matchExpressions": [{"key": "ssd", "operator": "Exists"}]}},
-                {"weight": 7, "preference": {}},
-            ],
-        }
-    }
-    found = shape_of(pod(affinity=affinity))
+    ssd = {"weight": 7, "preference": {"matchExpressions": [{"key": "ssd", "operator": "Exists"}]}}
+    rules = {REQUIRED: {"nodeSelectorTerms": [term, {}]}, PREFERRED: [ssd, {"weight": 7, "preference": {}}]}
+    shape = shape_of(pod(affinity={"nodeAffinity": rules}))
     arch = Requirement("kubernetes.io/arch", "In", ("amd64",))
     name = Requirement("metadata.name", "In", ("n1",))
-    assert found.affinity == (NodeTerm((arch,), (name,)), NodeTerm())
-    assert found.preferred == ((7, NodeTerm((Requirement("ssd", "Exists"),))),)
+    assert shape.affinity == (NodeTerm((arch,), (name,)), NodeTerm())
+    assert shape.preferred == ((7, NodeTerm((Requirement("ssd", "Exists"),))),)
     assert shape_of(pod(affinity={})).affinity is None
 
 
-def test_07_pod_affinity_says_which_pods_where() -> None:
-    def term(**more: Any) -> dict[str, Any]:
-        return {
-            "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {"app": "x"}},
-            **more,
-        }
+APP = Selector((("app", "x"),))
+NARROWED = Selector(APP.equals, (Requirement("rev", "In", ("3",)), Requirement("tenant", "NotIn", ("t",))))
 
-    terms = [
-        term(),
-        term(namespaces=["b", "a"]),
-        term(namespaceSelector={}),
-        term(namespaceSelector={"matchLabels": {"team": "vision"}}),
-        term(labelSelector=None),
-        term(matchLabelKeys=["rev", "none"], mismatchLabelKeys=["tenant"]),
-    ]
-    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    found = shape_of(pod(affinity=anti, labels={"rev": "3", "tenant": "t"})).apart
-    app = Selector((("app", "x"),))
-    narrowed = Selector(
-        app.equals, (Requirement("rev", "In", ("3",)), Requirement("tenant", "NotIn", ("t",)))
-    )
-    host = "kubernetes.io/hostname"
-    assert found == (
-        PodTerm(host, app, ("user-ada",)),
-        PodTerm(host, app, ("a", "b")),
-        PodTerm(host, app, ("*",)),
-        PodTerm(host, app, (), Selector((("team", "vision"),))),
-        PodTerm(host, None, ("user-ada",)),
-        PodTerm(host, narrowed, ("user-ada",)),
-    )
+
+@pytest.mark.parametrize(
+    ("more", "term"),
+    [
+        ({}, PodTerm(HOST, APP, ("user-ada",))),
+        ({"namespaces": ["b", "a"]}, PodTerm(HOST, APP, ("a", "b"))),
+        ({"namespaceSelector": {}}, PodTerm(HOST, APP, ("*",))),
+        ({"namespaceSelector": {"matchLabels": {"t": "v"}}}, PodTerm(HOST, APP, (), Selector((("t", "v"),)))),
+        ({"labelSelector": None}, PodTerm(HOST, None, ("user-ada",))),
+        ({"matchLabelKeys": ["rev", "no"], "mismatchLabelKeys": ["tenant"]},
+         PodTerm(HOST, NARROWED, ("user-ada",))),
+    ],
+)  # fmt: skip
+def test_07_pod_affinity_says_which_pods_where(more: Json, term: PodTerm) -> None:
+    written = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "x"}}, **more}
+    labels = {"rev": "3", "tenant": "t"}
+    anti = shape_of(pod(affinity={"podAntiAffinity": {REQUIRED: [written]}}, labels=labels))
+    beside = shape_of(pod(affinity={"podAffinity": {REQUIRED: [written]}}, labels=labels))
+    assert (anti.apart, anti.together, beside.apart, beside.together) == ((term,), (), (), (term,))
 
 
 def test_07_spread_that_must_hold() -> None:
-    constraints = [
-        {
+    def spread(**more: Any) -> tuple[Spread, ...]:
+        constraint = {
             "maxSkew": 2,
-            "topologyKey": "topology.kubernetes.io/zone",
-            "whenUnsatisfiable": how,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
             "minDomains": 3,
             "matchLabelKeys": ["pod-template-hash"],
         }
-        for how in ("DoNotSchedule", "ScheduleAnyway")
-    ]
-    found = shape_of(pod(topologySpreadConstraints=constraints, labels={"pod-template-hash": "h"})).spread
+        labels = {"pod-template-hash": "h"}
+        return shape_of(pod(topologySpreadConstraints=[{**constraint, **more}], labels=labels)).spread
+
     chosen = Selector((), (Requirement("app", "Exists"), Requirement("pod-template-hash", "In", ("h",))))
-    assert found == (Spread("topology.kubernetes.io/zone", 2, chosen, 3),)
-    (constraint, _) = constraints
-    policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
-    (narrowed,) = shape_of(pod(topologySpreadConstraints=[{**constraint, **policies}])).spread
-    assert (narrowed.affinity, narrowed.taints) == (False, True)
-    policies = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}
-    (stated,) = shape_of(pod(topologySpreadConstraints=[{**constraint, **policies}])).spread
-    assert (stated.affinity, stated.taints) == (found[0].affinity, found[0].taints)
-
-
-def test_07_pods_that_select_by_their_own_labels_are_told_apart_by_them() -> None:
-    constraint = {
-        "maxSkew": 1,
-        "topologyKey": "x",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {},
-        "matchLabelKeys": ["rev"],
-    }
-    decoder = Decoder()
-    a, b = (
-        decoder.item("Pod", raw(pod(topologySpreadConstraints=[constraint], labels={"rev": rev})))[1].shape
-        for rev in "ab"
+    assert spread() == (Spread(ZONE, 2, chosen, 3),)
+    assert spread(whenUnsatisfiable="ScheduleAnyway") == ()
+    assert spread(nodeAffinityPolicy="Ignore", nodeTaintsPolicy="Honor") == (
+        Spread(ZONE, 2, chosen, 3, affinity=False, taints=True),
     )
-    assert a != b
+    assert spread(nodeAffinityPolicy="Honor", nodeTaintsPolicy="Ignore") == spread()
 
 
 def test_07_tolerations_in_any_order_without_those_that_every_pod_has() -> None:
@@ -272,29 +241,26 @@ def test_07_tolerations_in_any_order_without_those_that_every_pod_has() -> None:
         }
         for what in ("not-ready", "unreachable")
     ]
-    found = shape_of(pod(tolerations=[*usual, mine, gpu])).tolerations
-    assert found == (
+    tolerations = shape_of(pod(tolerations=[*usual, mine, gpu])).tolerations
+    assert tolerations == (
         Toleration("nvidia.com/gpu", "Exists"),
         Toleration("team", "Equal", "vision", "NoSchedule"),
     )
-    assert found == shape_of(pod(tolerations=[gpu, mine, gpu])).tolerations
+    assert tolerations == shape_of(pod(tolerations=[gpu, mine, gpu])).tolerations
 
 
-def test_07_host_ports_with_those_of_the_hosts_network() -> None:
-    ports = [
-        {"containerPort": 80, "hostPort": 8080},
-        {"containerPort": 53, "protocol": "UDP", "hostPort": 53},
-    ]
-    assert shape_of(pod("w", container(ports=ports))).ports == (
-        ("TCP", "0.0.0.0", 8080),
-        ("UDP", "0.0.0.0", 53),
-    )
-    assert shape_of(pod("w", container(ports=[{"containerPort": 80}]))).ports == ()
-    assert shape_of(pod("w", container(ports=[{"containerPort": 80}]), hostNetwork=True)).ports == (
-        ("TCP", "0.0.0.0", 80),
-    )
-    bound = [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}]
-    assert shape_of(pod("w", container(ports=bound))).ports == (("TCP", "10.0.0.1", 80),)
+@pytest.mark.parametrize(
+    ("port", "host_network", "bound"),
+    [
+        ({"containerPort": 80, "hostPort": 8080}, False, (("TCP", "0.0.0.0", 8080),)),
+        ({"containerPort": 53, "protocol": "UDP", "hostPort": 53}, False, (("UDP", "0.0.0.0", 53),)),
+        ({"containerPort": 80}, False, ()),
+        ({"containerPort": 80}, True, (("TCP", "0.0.0.0", 80),)),
+        ({"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}, False, (("TCP", "10.0.0.1", 80),)),
+    ],
+)
+def test_07_host_ports(port: Json, host_network: bool, bound: tuple[tuple[str, str, int], ...]) -> None:
+    assert shape_of(pod("w", container(ports=[port]), hostNetwork=host_network)).ports == bound
 
 
 def test_claims_are_in_the_shape_and_of_volumes_made_for_one_pod_their_classes() -> None:
@@ -305,5 +271,5 @@ def test_claims_are_in_the_shape_and_of_volumes_made_for_one_pod_their_classes()
         {"name": "d", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "ebs"}}}},
         {"name": "e", "csi": {"driver": "inline.example"}},
     ]
-    found = shape_of(pod(volumes=volumes))
-    assert (found.claims, found.ephemeral) == (("data", "home"), (None, "ebs"))
+    shape = shape_of(pod(volumes=volumes))
+    assert (shape.claims, shape.ephemeral) == (("data", "home"), (None, "ebs"))
