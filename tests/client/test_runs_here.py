@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from client.process import Causeway, program, until
 
 from causeway.holding import ask_to_end, begun_of
@@ -23,7 +22,7 @@ _WAITS = """
         sys.exit(0)
     signal.signal(signal.SIGTERM, end)
     print("begun", flush=True)
-    print("without an end", end="", flush=True)
+    print("unended", end="", flush=True)
     while True:
         time.sleep(0.05)
 """
@@ -53,8 +52,8 @@ def test_without_a_kubeconfig_runs_are_those_of_this_machine(
         results = pathlib.Path(os.environ["CAUSEWAY_RESULTS"], "plots")
         results.mkdir()
         (results / "loss.txt").write_text("loss")
-        print("said it")
-        raise ValueError("loss is nan")
+        print("said")
+        raise ValueError("diverged")
         """,
     )
     assert causeway("run", "--local", "--", "python3", "train.py").code == 1
@@ -62,11 +61,11 @@ def test_without_a_kubeconfig_runs_are_those_of_this_machine(
     assert (row["name"], row["state"]) == ("project-1", "failed")
     assert "project-1" in causeway("ps").out
     why = causeway("why", "project-1", "--json").json
-    assert why["first_failure"]["lines"][-1] == "ValueError: loss is nan"
-    assert "ValueError: loss is nan" in causeway("why", "project-1").out
-    assert "said it" in causeway("logs", "project-1").out.splitlines()
+    assert why["first_failure"]["lines"][-1] == "ValueError: diverged"
+    assert "diverged" in causeway("why", "project-1").out
+    assert "said" in causeway("logs", "project-1").out.splitlines()
     followed = causeway("logs", "-f", "project-1", "--json")
-    assert (followed.code, json.loads(followed.out.splitlines()[0])["line"]) == (1, "said it")
+    assert (followed.code, json.loads(followed.out.splitlines()[0])["line"]) == (1, "said")
     assert causeway("logs", "project-1", "--worker", "worker-9").code == 2
     got = causeway("get", "project-1", "plots", "--to", str(tmp_path / "there"), "--json")
     assert (got.json["files"], got.json["fetched"]) == (1, 1)
@@ -76,22 +75,20 @@ def test_without_a_kubeconfig_runs_are_those_of_this_machine(
     assert causeway("code", "project-1", str(tmp_path / "back")).code == 0
     assert (tmp_path / "back/train.py").read_text() == (folder / "train.py").read_text()
     program(folder, "print('edited')")
-    assert [each["change"] for each in json.loads(causeway("code", "project-1", "--diff", "--json").out)] == [
-        "changed"
-    ]
+    (difference,) = json.loads(causeway("code", "project-1", "--diff", "--json").out)
+    assert difference["change"] == "changed"
     for verb in ("show", "why", "logs", "stop", "get", "code", "resume", "rerun"):
-        refused = causeway(verb, "never-1")
-        assert (refused.code, "on this machine" in refused.err) == (1, True), verb
+        assert causeway(verb, "never-1").code == 1, verb
 
 
 def test_where_a_kubeconfig_is_named_runs_are_the_clusters_and_local_is_this_machine(
     causeway: Causeway, environment: Mapping[str, str], folder: Path, command: list[str]
 ) -> None:
     assert causeway("run", "--local", "--", "true").code == 0
-    told = {**environment, "KUBECONFIG": str(folder / "none")}
+    env = {**environment, "KUBECONFIG": str(folder / "none")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], cwd=folder, env=told, capture_output=True, text=True)
+        return subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True)
 
     for verb in (["ps"], ["why", "project-1"], ["logs", "project-1"], ["stop", "project-1"]):
         assert run(*verb).returncode == 3, verb
@@ -116,7 +113,7 @@ def test_a_run_is_followed_and_stopped_by_its_name(
             stopped = causeway("stop", "long-1", "--json")
             assert (stopped.code, json.loads(stopped.out)) == (0, [{"run": "long-1", "changed": True}])
             rest = follows.stdout.read().splitlines()
-            assert (rest[0], follows.wait(60)) == ("without an endsaved", 1)
+            assert (rest[0], follows.wait(60)) == ("unendedsaved", 1)
         assert process.wait(60) == 130
     assert state(causeway, "long-1") == "stopped"
     assert json.loads(causeway("stop", "long-1", "--json").out) == [{"run": "long-1", "changed": False}]
@@ -178,14 +175,13 @@ def test_code_of_old_runs_is_removed_and_what_may_be_needed_stays(tmp_path: Path
     assert kept["code.tar.gz"] == {*range(50), 51, 52, 53}
 
 
-@pytest.mark.parametrize("exact", [(), ("--exact",)])
-def test_a_run_whose_code_is_gone_says_so(causeway: Causeway, folder: Path, exact: tuple[str, ...]) -> None:
+def test_a_run_whose_code_is_gone_is_not_repeated(causeway: Causeway, folder: Path) -> None:
     program(folder, "print('ran')")
     done = causeway("run", "--local", "--json", "--", "python3", "train.py")
     Path(done.json["folder"], "code.tar.gz").unlink()
-    again = causeway("rerun", "--local", "project-1", *exact)
-    assert (again.code, "project-1 is not on this machine any more" in again.err) == (1, True), again.err
-    assert [each["name"] for each in json.loads(causeway("ps", "--json").out)] == ["project-1"]
+    for exact in ((), ("--exact",)):
+        assert causeway("rerun", "--local", "project-1", *exact).code == 1
+    assert [run["name"] for run in json.loads(causeway("ps", "--json").out)] == ["project-1"]
 
 
 def test_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
