@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,18 +50,18 @@ _WORKERS = ("worker-0", "worker-1", "worker-2")
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[Part]:
-    found: dict[tuple[str, str], Part] = {}
+    drawn: dict[tuple[str, str], Part] = {}
     numbered = draw(st.booleans())  # those of older programs are not
     for _ in range(draw(st.integers(0, 12))):
         worker, step = draw(st.sampled_from(_WORKERS)), draw(st.integers(1, 3))
         file = File(f"step-{step}/{worker}", 1, "x", draw(st.integers(1, 6)))
         metrics = draw(st.sampled_from([{}, {"loss": 1.0}, {"loss": 2.0}, {"loss": float("nan")}]))
         start = draw(st.integers(1, 3))
-        before = [each.sequence for each in found.values() if (each.worker, each.start) == (worker, start)]
+        before = [each.sequence for each in drawn.values() if (each.worker, each.start) == (worker, start)]
         sequence = 1 + max(before, default=0) if numbered else 0
         part = Part(worker, f"step-{step}", start, (file,), metrics, sequence)
-        found[(part.worker, part.id)] = part
-    return [*found.values()]
+        drawn[(part.worker, part.id)] = part
+    return [*drawn.values()]
 
 
 policies = st.builds(
@@ -108,27 +108,27 @@ def test_what_is_removed_is_needed_by_nobody(found: list[Part], policy: Policy, 
         assert all(part in left for part in found if part.order > newest)
 
 
-def test_parts_of_two_starts_and_files_of_one_name_are_never_joined() -> None:
-    def part(worker: str, start: int, path: str = "", digest: str = "") -> Part:
-        return Part(worker, "step-1", start, (File(path or f"step-1/{worker}", 1, digest or worker, 5),))
+def part(worker: str, step: int = 1, start: int = 1, sequence: int = 0, path: str = "") -> Part:
+    """A part of a checkpoint, of one file."""
+    file = File(path or f"step-{step}/{worker}", 1, worker, 5)
+    return Part(worker, f"step-{step}", start, (file,), {}, sequence)
 
+
+def test_parts_of_two_starts_and_files_of_one_name_are_never_joined() -> None:
     first, other = _WORKERS[:2]
-    assert whole([part(first, 1), part(other, 2)], (first, other)) == []
-    assert len(whole([part(first, 2), part(other, 2), part(other, 1)], (first, other))) == 1
-    same = [part(first, 1, "step-1/model"), part(other, 1, "step-1/model")]
+    assert whole([part(first, start=1), part(other, start=2)], (first, other)) == []
+    assert len(whole([part(first, start=2), part(other, start=2), part(other)], (first, other))) == 1
+    same = [part(first, path="step-1/model"), part(other, path="step-1/model")]
     assert whole(same, (first, other)) == []
 
 
 def test_a_part_that_was_written_twice_does_not_become_whole_when_one_is_removed() -> None:
     first, other = _WORKERS[:2]
-
-    def part(worker: str, step: int, sequence: int) -> Part:
-        return Part(worker, f"step-{step}", 1, (File(f"step-{step}/{worker}", 1, "x", 5),), {}, sequence)
-
-    found = [part(each, step, step) for each in (first, other) for step in (1, 2)] + [part(first, 1, 3)]
+    stored = [part(worker, step, sequence=step) for worker in (first, other) for step in (1, 2)]
+    stored.append(part(first, 1, sequence=3))
     policy = Policy((first, other), keep=1)
-    assert obsolete(found, policy, first, ()) == []
-    left = [each for each in found if each not in obsolete(found, policy, other, ())]
+    assert obsolete(stored, policy, first, ()) == []
+    left = [each for each in stored if each not in obsolete(stored, policy, other, ())]
     assert [each.name for each in whole(left, policy.workers)] == ["step-2"]
 
 
@@ -175,36 +175,29 @@ def test_a_line_of_metrics_that_cannot_be_read_is_left_out_and_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a program wrote there itself ended the thread that saves checkpoints."""
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "checkpoints").mkdir()
-    said = {"start": 1, "name": "", "written": 0, "ids": []}
-    (tmp_path / "checkpoints/.resumed.json").write_text(json.dumps(said))
+    storage = storage_in(tmp_path)
+    folder, saver = saver_of(tmp_path, storage, metric="loss")
     (tmp_path / "metrics").write_text(
         'epoch 1\n[1]\n{"step": 3}\n{"step": 3, "metrics": {"loss": "low"}}\n'
         '{"step": 3, "metrics": {"loss": 0.5}}\n'
     )
-    (tmp_path / "checkpoints/step-3").write_text("weights")
-    policy = Policy(("worker-0",), metric="loss")
-    storage = Folder(tmp_path / "kept")
-    saver = Saver(tmp_path / "checkpoints", storage, policy, "worker-0", tmp_path / "metrics")
+    made(folder, "step-3", 1000)
     for _ in range(2):
-        saver.save(time.time_ns() + 60 * 10**9)
+        saver.save(LATER)
     assert [part.metrics for part in parts_in(storage)] == [{"loss": 0.5}]
-    assert capsys.readouterr().err.count("left out") == 4
+    assert len(capsys.readouterr().err.splitlines()) == 4
 
 
 def test_what_was_reported_is_added_and_what_is_no_number_is_not() -> None:
-    part = Part("worker-0", "step-3", 1, (File("step-3", 1, "x", 1),), {"loss": 1.0})
-    now = measured(part, {3: {"loss": float("nan"), "accuracy": 0.5}, 4: {"loss": 0.1}})
+    before = replace(part("worker-0", 3), metrics={"loss": 1.0})
+    now = measured(before, {3: {"loss": float("nan"), "accuracy": 0.5}, 4: {"loss": 0.1}})
     assert now.metrics == {"loss": 1.0, "accuracy": 0.5}
 
 
 def test_of_many_the_newest_is_sent_and_of_parts_every_one() -> None:
     entries = [Entry(f"step-{n}", {f"step-{n}": (1, n)}, n, n) for n in (1, 2, 3)]
     for in_order, first in ((False, "step-3"), (True, "step-1")):
-        found = next_to_send(entries, in_order=in_order)
-        assert found is not None
-        assert found.name == first
+        assert getattr(next_to_send(entries, in_order=in_order), "name", None) == first
     assert next_to_send([], in_order=False) is None
 
 
@@ -212,6 +205,11 @@ def made(folder: Path, name: str, at: int, text: str = "weights") -> None:
     """A checkpoint, whole, of a time in seconds."""
     (folder / name).write_text(text)
     os.utime(folder / name, ns=(at * 10**9, at * 10**9))
+
+
+def resumed(folder: Path) -> str:
+    """The checkpoint that a start goes on from; empty where it starts from the beginning."""
+    return str(json.loads((folder / ".resumed.json").read_text())["name"])
 
 
 def saver_of(tmp_path: Path, storage: Folder, **policy: Any) -> tuple[Path, Saver]:
@@ -249,7 +247,8 @@ def test_a_clock_that_is_put_back_loses_no_checkpoint(tmp_path: Path, again: boo
     assert [each.name for each in kept_] == ["step-3", "step-2"]
     assert kept_[0].parts[0].site == "rack-a"
     (tmp_path / "next").mkdir()
-    assert restore([storage], Policy(("worker-0",)), tmp_path / "next") == ["resumes from step-3"]
+    restore([storage], Policy(("worker-0",)), tmp_path / "next")
+    assert resumed(tmp_path / "next") == "step-3"
 
 
 def test_what_was_passed_over_is_not_sent_by_a_copier_that_began_again(tmp_path: Path) -> None:
@@ -275,7 +274,7 @@ def test_a_name_that_is_no_text_keeps_no_other_from_the_store(
     for _ in range(2):
         saver.save(LATER)
     assert [part.name for part in parts_in(storage)] == ["step-2"]
-    assert capsys.readouterr().err.count("not UTF-8") == 2
+    assert capsys.readouterr().err.count("UTF-8") == 2
 
 
 def test_a_folder_that_became_a_file_is_said_and_put_aside(
@@ -289,7 +288,7 @@ def test_a_folder_that_became_a_file_is_said_and_put_aside(
     shutil.rmtree(place.checkpoints)
     place.checkpoints.write_text("not checkpoints")
     assert place.save_last(policy) == ""
-    assert "no folder" in capsys.readouterr().err
+    assert capsys.readouterr().err
     place.begin(policy)
     assert (place.checkpoints / "step-1").read_text() == "weights"
     (aside,) = place.checkpoints.parent.glob("worker-0.*")
@@ -304,7 +303,7 @@ def test_why_reads_what_the_sidecar_can_not_copy_until_it_can(tmp_path: Path) ->
         nonlocal tries
         tries += 1
         if tries in (1, 2, 4):
-            raise OSError(f"the bucket is full: {tries // 4}")
+            raise OSError(f"full: {tries // 4}")
         if tries == 5:
             stopped.set()
 
@@ -318,14 +317,7 @@ def test_why_reads_what_the_sidecar_can_not_copy_until_it_can(tmp_path: Path) ->
 
     with redirect_stderr(said):
         keep._follow(tmp_path, stopped, copy_and_look, 0.01)
-    assert problems[:6] == [
-        "",
-        "the bucket is full: 0",
-        "the bucket is full: 0",
-        "",
-        "the bucket is full: 1",
-        "",
-    ]
+    assert problems[:6] == ["", "full: 0", "full: 0", "", "full: 1", ""]
     assert last_problem(said.getvalue().splitlines()) == ""
 
 
@@ -346,7 +338,7 @@ def test_a_disk_that_is_full_keeps_what_is_there_and_is_said(
 
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "send", full)
-        assert "No space left" in place.save_last(policy)
+        assert place.save_last(policy)
     assert place.is_kept
     assert place.save_last(policy) == ""
     kept_ = whole(parts_in(Folder(tmp_path / "kept")), ("worker-0",))
@@ -466,8 +458,8 @@ class Machine:
         wanted = whole(parts_in(self.storage), self.policy.workers)
         scratch = self.folder.with_name("scratch")
         scratch.mkdir()
-        said = restore([self.storage], self.policy, scratch)
-        assert said == ([f"resumes from {wanted[0].name}"] if wanted else [])
+        restore([self.storage], self.policy, scratch)
+        assert resumed(scratch) == (wanted[0].name if wanted else "")
         check(scratch, wanted[0] if wanted else None, self.policy)
         shutil.rmtree(scratch)
 
@@ -553,15 +545,11 @@ def test_what_is_damaged_is_skipped_and_said_and_the_one_before_is_used(
         if not storage.objects:
             break
     said = machine.begin()
-    name = json.loads((machine.folder / ".resumed.json").read_text())["name"]
+    name = resumed(machine.folder)
     # The store's own damage may be undone: what was hurt twice can be whole.
     newest = max({1, 2, 3} - steps_hurt, default=0)
     assert (step_of(name) or 0) >= newest
-    if name:
-        assert said[-1] == f"resumes from {name}"
-    elif said:
-        assert said[-1] == "starts from the beginning: no checkpoint is whole"
-    else:
+    if not said:
         assert not any("manifests/" in key for key in storage.objects), "of what is gone nobody knows"
     files = {path.name: path.read_text() for path in (machine.folder / name).iterdir()} if name else {}
     assert files == {
@@ -578,8 +566,8 @@ def test_a_manifest_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     storage.send({f"files/worker-0/{part.id}/step-1/../../evil": tmp_path / "x"})
     storage.write(f"{MANIFESTS}worker-0/{part.id}.json", part.text().encode())
     (tmp_path / "there").mkdir()
-    said = restore([storage], Policy(("worker-0",)), tmp_path / "there")
-    assert said[-1].startswith("starts from the beginning")
+    restore([storage], Policy(("worker-0",)), tmp_path / "there")
+    assert resumed(tmp_path / "there") == ""
     assert not (tmp_path / "evil").exists()
 
 
@@ -592,7 +580,8 @@ def test_a_run_that_goes_on_with_another_takes_its_own_checkpoints_first(tmp_pat
     old.save()
     folder = tmp_path / "new"
     folder.mkdir()
-    assert restore([own, before], policy, folder) == ["resumes from step-7"]
+    restore([own, before], policy, folder)
+    assert resumed(folder) == "step-7"
     new = Machine(folder, _WORKERS[0], policy, own)
     new.save()
     assert own.objects == {}, "what it resumed from stays where it is"
@@ -600,7 +589,8 @@ def test_a_run_that_goes_on_with_another_takes_its_own_checkpoints_first(tmp_pat
     new.save()
     shutil.rmtree(folder)
     folder.mkdir()
-    assert restore([own, before], policy, folder) == ["resumes from step-8"]
+    restore([own, before], policy, folder)
+    assert resumed(folder) == "step-8"
 
 
 @pytest.mark.parametrize(("every", "pauses"), [(0.3, 0.1), (0.05, 0.05)])
