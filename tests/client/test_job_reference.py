@@ -34,6 +34,20 @@ def test_every_field_is_described() -> None:
     assert set(schema["properties"]) == {info.alias or name for name, info in Job.model_fields.items()}
 
 
+_SEARCH = "{run: 'x {parameters}', sweep: {parameters: %s}}"
+_SEARCHES = [
+    ("{a: {log: [1e-5, 1]}, b: [1, {c: {d: {int: [1, 2]}}}]}, metric: m, trials: 2", True),
+    ("{a: {float: [0, 1], step: 0.1}}, metric: m, trials: 2, stop: median", True),
+    ("{a: {log: [x, 1]}}, metric: m, trials: 2", False),
+    ("{a: {int: [1, 2.5]}}, metric: m, trials: 2", False),
+    ("{a: {int: [1, 2, 3]}}, metric: m, trials: 2", False),
+    ("{a: {lgo: [1, 2]}}, metric: m, trials: 2", False),
+    ("{a: []}, metric: m, trials: 2", False),
+    ("{a: [1]}, trials: 2", False),
+    ("{a: [1]}, metric: m, trials: 2, stop: fast", False),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "right"),
     [
@@ -54,6 +68,7 @@ def test_every_field_is_described() -> None:
         ("{run: x, code: true}", False),
         ("{run: x, roles: {master: 1}}", False),
         ("{run: x, launcher: mpi}", False),
+        *((_SEARCH % sweep, right) for sweep, right in _SEARCHES),
     ],
 )
 def test_the_schema_and_the_client_agree(folder: Path, text: str, right: bool) -> None:

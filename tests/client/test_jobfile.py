@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from causeway.errors import InputError, Problem
+from causeway.errors import InputError
 from causeway.job import Code, Gpus, Job, seeded, tasks_of, written
 from causeway.jobfile import TEXT, LoadedJob, load
 from causeway.reference import json_schema
@@ -30,8 +31,8 @@ def problems(folder: Path, text: str, **options: object) -> list[tuple[str, str]
 
 
 def test_a_command_is_all_that_a_job_needs(folder: Path) -> None:
-    loaded = load(None, {"run": ["python", "train.py", "--name", "two words"]}, {}, folder=folder)
-    assert loaded.job == Job(name="project", run="python train.py --name 'two words'")
+    loaded = load(None, {"run": ["python", "train.py", "--name", "a b"]}, {}, folder=folder)
+    assert loaded.job == Job(name="project", run="python train.py --name 'a b'")
     assert (loaded.job.gpus.count, loaded.job.nodes, loaded.job.time) == (1, 1, 86400)
 
 
@@ -96,26 +97,18 @@ def test_everything_wrong_is_said_at_once_with_its_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("run: x\nnode: 2\n", "nodes"),
-        ("run: x\ngpus: {modle: t4}\n", "model"),
-        ("run: x\nwhere: {site: a}\n", "sites"),
-        ("run: x\ncheckpoints: {kep: 3}\n", "keep"),
-        ("run: x\ntracking: {experment: a}\n", "experiment"),
-    ],
+    ("text", "hint"), [("run: x\nnode: 2\n", "nodes"), ("run: x\ncheckpoints: {kep: 3}\n", "keep")]
 )
 def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, hint: str) -> None:
     with pytest.raises(InputError) as raised:
         read(folder, text)
     (problem,) = raised.value.problems
-    assert problem.hint == f"did you mean {hint}?"
+    assert problem.hint.endswith(f" {hint}?")
 
 
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("run: x\nroles: {worker: 2}\nnodes: 2\n", "roles"),
         ("gpus: 1\n", "run"),
         ("run: x\ntime: 24\n", "time"),
         ("run: x\ncheckpoints: {path: ../out}\n", "checkpoints.path"),
@@ -155,36 +148,35 @@ def test_an_unknown_field_names_the_one_that_was_meant(folder: Path, text: str, 
         ("run: x\ntime: 0s\n", "time"),
         ("run: x\ntime: 12:00\n", "time"),
         ("run: x\nmemory: " + "9" * 400 + " GiB\n", "memory"),
-        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", "shm"),
         ("run: x\nmemory: 8 GiB\nshm: 9 GiB\nroles: {worker: {memory: 16 GiB}, ps: 1}\n", "shm"),
         ("run: x\narray: 1-16%4\n", "array"),
         ("run: x\narray: 16-1\n", "array"),
         ("run: x\narray: 1-\n", "array"),
         ("run: x\narray: 0-999999\n", "array"),
         ("run: x {lr}\narray: 1-2\nsweep: {parameters: {lr: [1, 2]}, metric: loss, trials: 2}\n", "array"),
-        ("run: \xff\n", ""),
     ],
 )
 def test_what_is_refused(folder: Path, text: str, field: str) -> None:
-    if "\xff" in text:
-        (folder / "job.yaml").write_bytes(text.encode("latin-1"))
-        with pytest.raises(InputError):
-            load(folder / "job.yaml", {}, {})
-        return
     assert problems(folder, text)[0][1].startswith(field)
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "field"),
     [
-        ("run: x\nnodes: 2\nroles: {worker: 2}\n", 3),
-        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", 3),
-        ("run: x\n\ntime: 366d\n", 3),
-        ("env:\n  A: 1\nrun: python t.py {lr}\n", 3),
+        ("run: x\nnodes: 2\nroles: {worker: 2}\n", "roles"),
+        ("run: x\nmemory: 8 GiB\nshm: 9 GiB\n", "shm"),
+        ("run: x\n\ntime: 366d\n", "time"),
+        ("env:\n  A: 1\nrun: python t.py {lr}\n", "run"),
     ],
 )
-def test_what_is_refused_has_its_line(folder: Path, text: str, line: int) -> None:
-    assert [where for where, _ in problems(folder, text)] == [f"job.yaml:{line}"]
+def test_what_is_refused_has_its_line(folder: Path, text: str, field: str) -> None:
+    assert problems(folder, text) == [("job.yaml:3", field)]
+
+
+def test_a_file_that_is_not_utf_8_is_refused(folder: Path) -> None:
+    (folder / "job.yaml").write_bytes(b"run: \xff\n")
+    with pytest.raises(InputError):
+        load(folder / "job.yaml", {}, {})
 
 
 @pytest.mark.parametrize(
@@ -198,9 +190,7 @@ def test_what_is_refused_has_its_line(folder: Path, text: str, line: int) -> Non
     ],
 )
 def test_tasks_of_an_array_are_those_of_sbatch(folder: Path, array: str, tasks: list[int]) -> None:
-    found = read(folder, f"run: x\narray: {array}\n").job.array
-    assert found is not None
-    assert tasks_of(found) == tasks
+    assert tasks_of(read(folder, f"run: x\narray: {array}\n").job.array or "") == tasks
 
 
 def test_a_field_that_is_set_twice_hides_nothing(folder: Path) -> None:
@@ -286,17 +276,15 @@ def test_a_time_is_also_written_as_sbatch_has_it(folder: Path, text: str, second
 @pytest.mark.parametrize("value", ["[a]", "{a: b}", "-1", "1.5", "true", "null", "soon", "[]"])
 def test_what_is_wrong_is_said_in_our_words(folder: Path, value: str) -> None:
     """pydantic's begin with "Input should"."""
-    said: list[str] = []
+    messages: list[str] = []
     for field in Job.model_fields:
-        (folder / "job.yaml").write_text(
-            f"run: x\n{field}: {value}\n".removeprefix("run: x\n" * (field == "run"))
-        )
+        (folder / "job.yaml").write_text(f"{field}: {value}\n" + "run: x\n" * (field != "run"))
         try:
             load(folder / "job.yaml", {}, {})
         except InputError as error:
-            said.append(str(error))
-    assert said
-    assert not [each for each in said if "Input" in each or "valid" in each]
+            messages.append(str(error))
+    assert messages
+    assert not [message for message in messages if "Input" in message or "valid" in message]
 
 
 @pytest.mark.parametrize(
@@ -307,12 +295,10 @@ def test_what_is_wrong_is_said_in_our_words(folder: Path, value: str) -> None:
     ],
 )  # fmt: skip
 def test_a_name_in_the_command_that_nothing_fills_is_refused(folder: Path, command: str) -> None:
-    assert problems(folder, f"run: {json.dumps(command)}\n") == [("job.yaml:1", "run")]
-    assert (
-        read(folder, f"run: {json.dumps(command)}\nroles: {{worker: {{run: y}}}}\n", run="x").job.run == "x"
-    )
-    filled = load(folder / "job.yaml", {}, {"lr": "{lr}"}).job.run
-    assert "{lr}" in filled
+    text = f"run: {json.dumps(command)}\n"
+    assert problems(folder, text) == [("job.yaml:1", "run")]
+    assert read(folder, f"{text}roles: {{worker: {{run: y}}}}\n", run="x").job.run == "x"
+    assert "{lr}" in load(folder / "job.yaml", {}, {"lr": "{lr}"}).job.run
 
 
 @pytest.mark.parametrize(
@@ -344,24 +330,18 @@ def test_tracking_is_also_written_as_one_word(folder: Path) -> None:
     assert (given.tracking.record, given.tracking.experiment) == (True, "a")
 
 
-def test_a_file_that_is_not_there_says_how_a_command_is_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [None, "import os\nprint(os.environ['X'])\n", "print(1)\n"])
+def test_a_program_in_place_of_a_job_file_says_where_it_goes(folder: Path, text: str | None) -> None:
+    if text is not None:
+        (folder / "train.py").write_text(text)
     with pytest.raises(InputError) as raised:
-        load(tmp_path / "train.py", {}, {})
+        load(folder / "train.py", {}, {})
     assert "--" in raised.value.problems[0].hint
 
 
-def test_a_program_in_place_of_a_job_file_says_where_it_goes(folder: Path) -> None:
-    for text in ("import os\nprint(os.environ['X'])\n", "print(1)\n"):
-        (folder / "train.py").write_text(text)
-        with pytest.raises(InputError) as raised:
-            load(folder / "train.py", {}, {})
-        assert "--" in raised.value.problems[0].hint
-
-
 def test_options_win_and_their_problems_name_them(folder: Path) -> None:
-    job = read(
-        folder, "run: x\ngpus: {count: 1, model: t4}\nenv: {A: 1}\n", **{"gpus.count": 4, "env.B": "2"}
-    ).job
+    text = "run: x\ngpus: {count: 1, model: t4}\nenv: {A: 1}\n"
+    job = read(folder, text, **{"gpus.count": 4, "env.B": "2"}).job
     assert (job.gpus.count, job.gpus.model, job.env) == (4, "t4", {"A": "1", "B": "2"})
     assert problems(folder, "run: x\ntime: 1h\n", time="soon") == [("--time", "time")]
 
@@ -397,9 +377,9 @@ def test_a_short_value_leaves_the_other_fields_of_its_part(folder: Path, way: st
 
 def test_set_fills_the_command_and_quotes(folder: Path) -> None:
     file = folder / "job.yaml"
-    file.write_text("run: python train.py --lr {lr} --tag {tag} ${HOME} {{x}}\n", encoding="utf-8")
+    file.write_text("run: t --lr {lr} --tag {tag} ${HOME} {{x}}\n", encoding="utf-8")
     loaded = load(file, {}, {"lr": "1e-3", "tag": "a b; rm"})
-    assert loaded.job.run == "python train.py --lr 1e-3 --tag 'a b; rm' ${HOME} {{x}}"
+    assert loaded.job.run == "t --lr 1e-3 --tag 'a b; rm' ${HOME} {{x}}"
     assert loaded.parameters == {"lr": "1e-3", "tag": "a b; rm"}
 
 
@@ -453,10 +433,8 @@ def test_set_of_a_field_that_is_wrong_names_the_option(folder: Path) -> None:
 
 
 def test_set_of_a_name_that_is_not_in_the_command_is_an_error(folder: Path) -> None:
-    file = folder / "job.yaml"
-    file.write_text("run: python train.py --lr {lr}\n", encoding="utf-8")
     with pytest.raises(InputError) as raised:
-        load(file, {}, {"rl": "1"})
+        load(None, {"run": "t {lr}"}, {"rl": "1"}, folder=folder)
     assert raised.value.problems[0].field == "rl"
 
 
@@ -469,21 +447,12 @@ def test_each_run_has_a_seed_its_own_or_the_one_that_was_set(folder: Path) -> No
 
 
 def test_written_gives_back_the_same_job(folder: Path) -> None:
-    import yaml
-
     text = (
         "run: x\ngpus: {count: 2, memory: 40 GiB}\ntime: 36h\n"
         "roles: {worker: 2, ps: {count: 1, gpus: {count: 0}}}\n"
     )
     job = read(folder, text).job
-    again = read(folder, yaml.safe_dump(written(job))).job
-    assert again == job
-
-
-def test_a_problem_reads_as_one_line() -> None:
-    assert (
-        str(Problem("job.yaml:7", "gpus.model", "wrong", "right?")) == "job.yaml:7: gpus.model: wrong; right?"
-    )
+    assert read(folder, yaml.safe_dump(written(job))).job == job
 
 
 @pytest.mark.parametrize("array", ["7", "7-7", "07", "7-9:10"])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
 from causeway.errors import InputError
 from causeway.job import written
 from causeway.jobfile import LoadedJob, load, of_trial
-from causeway.reference import json_schema
 from causeway.search.fields import FloatRange, IntRange, LogRange
 
 SEARCH = """\
@@ -110,7 +108,7 @@ sweep:
 def test_an_unknown_field_of_a_parameter_names_the_one_that_was_meant(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         read(tmp_path, search("{a: {int: [1, 8], stpe: 2}}"))
-    assert raised.value.problems[0].hint == "did you mean step?"
+    assert raised.value.problems[0].hint.endswith(" step?")
 
 
 @pytest.mark.parametrize(
@@ -163,10 +161,11 @@ def test_what_is_allowed_and_hardly_wanted_is_noted(
 def test_a_trial_has_its_parameters_in_its_commands(tmp_path: Path) -> None:
     job = read(tmp_path, SEARCH).job
     sgd = of_trial(job, {"lr": 0.001, "width": 64, "opt": "sgd", "momentum": 0.9})
-    assert sgd.run == "python train.py --lr 0.001 --width 64 --opt sgd --momentum 0.9"
+    words = ["python", "train.py", "--lr", "0.001", "--width", "64", "--opt"]
+    assert sgd.run.split() == [*words, "sgd", "--momentum", "0.9"]
     assert sgd.sweep is None
     adam = of_trial(job, {"lr": 0.001, "width": 64, "opt": "adam"})
-    assert adam.run.split() == ["python", "train.py", "--lr", "0.001", "--width", "64", "--opt", "adam"]
+    assert adam.run.split() == [*words, "adam"]
 
 
 def test_values_are_quoted_and_all_are_there_as_json(tmp_path: Path) -> None:
@@ -193,28 +192,3 @@ def test_set_leaves_a_parameter_one_value_and_what_the_choice_brings(tmp_path: P
 def test_without_a_sweep_an_option_without_a_value_is_left_to_the_program(tmp_path: Path) -> None:
     assert read(tmp_path, "run: t {--lr} {--width}\n", lr="1").job.run == "t --lr 1 "
     assert read(tmp_path, "run: t ${--lr} {{--width}}\n").job.run == "t ${--lr} {{--width}}"
-
-
-@pytest.mark.parametrize(
-    ("sweep", "right"),
-    [
-        ("{parameters: {a: {log: [1e-5, 1]}, b: [1, {c: {d: {int: [1, 2]}}}]}, metric: m, trials: 2}", True),
-        ("{parameters: {a: {float: [0, 1], step: 0.1}}, metric: m, trials: 2, stop: median}", True),
-        ("{parameters: {a: {log: [x, 1]}}, metric: m, trials: 2}", False),
-        ("{parameters: {a: {int: [1, 2.5]}}, metric: m, trials: 2}", False),
-        ("{parameters: {a: {int: [1, 2, 3]}}, metric: m, trials: 2}", False),
-        ("{parameters: {a: {lgo: [1, 2]}}, metric: m, trials: 2}", False),
-        ("{parameters: {a: []}, metric: m, trials: 2}", False),
-        ("{parameters: {a: [1]}, trials: 2}", False),
-        ("{parameters: {a: [1]}, metric: m, trials: 2, stop: fast}", False),
-    ],
-)
-def test_the_schema_and_the_client_agree(tmp_path: Path, sweep: str, right: bool) -> None:
-    text = f"run: 'x {{parameters}}'\nsweep: {sweep}\n"
-    value = yaml.safe_load(text)
-    errors = list(jsonschema.Draft7Validator(json_schema()).iter_errors(value))
-    if right:
-        read(tmp_path, text)
-    else:
-        assert problems(tmp_path, text)
-    assert (errors == []) is right, errors
