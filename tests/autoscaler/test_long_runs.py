@@ -14,7 +14,6 @@ from simulator.worlds import FaultyWorld, config, group, job, trace
 
 from infra.simulator import run
 from infra.simulator.cloud import RefusedError
-from infra.simulator.world import World
 
 
 @pytest.mark.parametrize("seed", range(1, 13))

@@ -500,7 +500,7 @@ def test_requests_wait_while_a_region_is_away(plane: Plane, token: str, machines
     try:
         done = plane.approve()
     finally:
-        plane.aws.control.clear_faults()
+        Control(plane.aws).clear_faults()
     assert (done.returncode, "us-west-2" in done.stderr) == (1, True), done.stderr
     assert plane.answer(west) is None
     assert plane.answer(east) == ("Approved", "CausewayPoolInstance")
@@ -586,7 +586,7 @@ def test_names_and_addresses_of_others_are_denied(plane: Plane, machines: Machin
 def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Machines) -> None:
     west, east = (each[0].name for each in (machines.west, machines.east))
     first, second = (plane.ask_to_serve(each, each) for each in (west, east))
-    plane.aws.control.order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
+    Control(plane.aws).order(throttling("DescribeInstances", FOREVER, region="us-west-2"))
     try:
         assert plane.approve().returncode == 1
     finally:

@@ -15,6 +15,7 @@ import pytest
 from cookbooks.masters import program, settle
 from drive.kubernetes.apiserver import running
 from embedded_aws import bucket, client, embedded
+from localaws.control import Control
 from localaws.faults import refused
 from render.kubernetes.policy_world import Api
 from stores import cluster_keys

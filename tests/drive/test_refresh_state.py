@@ -152,7 +152,7 @@ def test_a_stopped_creation_is_completed_and_a_fault_loses_nothing(
 def stopped_while_creating(job: Job, cloud: Server) -> None:
     """Ctrl-C while the VPC exists and is not ready: it is completed, by no option at all."""
     lifecycle.plan(job)
-    cloud.control.order(slow("DescribeVpcs", 120, times=1))
+    Control(cloud).order(slow("DescribeVpcs", 120, times=1))
     running: set[str] = set()
 
     class Hasty(Silence):
@@ -167,13 +167,13 @@ def stopped_while_creating(job: Job, cloud: Server) -> None:
 
         def beat(self) -> None:
             # The VPC is there, and asked for; nothing else is in the making.
-            if not self.pressed and running == {"aws_vpc.this"} and not cloud.control.faults():
+            if not self.pressed and running == {"aws_vpc.this"} and not Control(cloud).faults():
                 self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError, match=r"(?m)^  aws_vpc\.this$"):
         apply_saved(job, listener=Hasty())
-    cloud.control.clear_faults()
+    Control(cloud).clear_faults()
     assert "aws_vpc.this" in in_state(job)
     planned = lifecycle.plan(job)
     assert planned.plan.protected == ()
@@ -193,17 +193,17 @@ def stopped_while_creating(job: Job, cloud: Server) -> None:
 def refreshed_under_faults(job: Job, cloud: Server) -> set[str]:
     """Each read of a refresh is hit in turn, as many at a time as are not behind each other; the actions."""
     held, waiting = in_state(job), set(READS)
-    cloud.control.order(absent("DescribeVpcs"))
+    Control(cloud).order(absent("DescribeVpcs"))
     settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
     assert settled.unread == ("aws_vpc.this",)
     assert in_state(job) == held
     hit: set[str] = set()
     while True:
-        cloud.control.order(*(absent(action) for action in sorted(waiting)))
+        Control(cloud).order(*(absent(action) for action in sorted(waiting)))
         settled = settling.settle(job.terraform(), job.folders.state / "fault.tfplan", pauses=())
         assert in_state(job) == held, settled
-        left = {fault.action for fault in cloud.control.faults()}
-        cloud.control.clear_faults()
+        left = {fault.action for fault in Control(cloud).faults()}
+        Control(cloud).clear_faults()
         if left == waiting:
             return hit
         hit |= waiting - left
@@ -228,11 +228,11 @@ def applied_under_faults(before: Job, job: Job, cloud: Server) -> None:
     """Every resource is changed, and the VPC is not found when it is read again."""
     held = in_state(before)
     lifecycle.plan(job)
-    cloud.control.order(absent("DescribeVpcs"))
+    Control(cloud).order(absent("DescribeVpcs"))
     # The provider reports that its object is gone, and Terraform that this is a fault of the provider.
     with pytest.raises(TerraformError, match="now absent"):
         apply_saved(job)
-    cloud.control.clear_faults()
+    Control(cloud).clear_faults()
     assert sorted(in_state(job)) == sorted(held)
     planned = lifecycle.plan(job)
     assert planned.plan.count("create") == planned.plan.count("replace") == planned.plan.count("delete") == 0
@@ -308,10 +308,10 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
     """Terraform would create it again, before it destroys it, and AWS refuses that: at each apply."""
     job = of(tmp_path / "lab", cloud, engine, ROLE)
     lifecycle.plan(job)
-    cloud.control.order(absent("ListRolePolicies"))
+    Control(cloud).order(absent("ListRolePolicies"))
     with pytest.raises(TerraformError, match=r"(?m)^  aws_iam_role\.this$"):
         apply_saved(job)
-    cloud.control.clear_faults()
+    Control(cloud).clear_faults()
     assert lifecycle.plan(job).plan.changes == ()
     apply_saved(job)
     # A run that was killed could not say so.
@@ -346,10 +346,10 @@ resource "aws_subnet" "this" {
     subnet = next(one for one in state["resources"] if one["type"] == "aws_subnet")
     job.aws().client("ec2", "us-west-2").delete_subnet(SubnetId=subnet["instances"][0]["attributes"]["id"])
     lifecycle.plan(job)
-    cloud.control.order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
+    Control(cloud).order(refused("CreateSubnet", "SubnetLimitExceeded", "no more subnets"))
     with pytest.raises(TerraformError):
         apply_saved(job)
-    cloud.control.clear_faults()
+    Control(cloud).clear_faults()
     assert in_state(job) == ["aws_vpc.this"]
     planned = lifecycle.plan(job)
     assert [(one.action, one.address) for one in planned.plan.changes] == [("create", "aws_subnet.this")]

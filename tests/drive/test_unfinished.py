@@ -165,19 +165,19 @@ def make(build: Path, cloud: Server, engine: Engine, module: str = MODULE) -> Jo
 def stopped(job: Job, cloud: Server, *calls: str) -> None:
     """Ctrl-C, twice, once AWS has done these calls and answered none."""
     lifecycle.plan(job)
-    cloud.control.order(*(late(call, 40) for call in calls))
+    Control(cloud).order(*(late(call, 40) for call in calls))
 
     class Hasty(Silence):
         pressed = 0
 
         def beat(self) -> None:
-            if self.pressed < 2 and not cloud.control.faults():
+            if self.pressed < 2 and not Control(cloud).faults():
                 self.pressed += 1
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(StoppedError):
         apply_saved(job, listener=Hasty())
-    cloud.control.clear_faults()
+    Control(cloud).clear_faults()
 
 
 def test_what_aws_created_though_the_apply_was_stopped_is_taken_into_the_state(

@@ -101,13 +101,13 @@ def test_a_tunnel_that_aws_does_not_have(cluster: Cluster, env: dict[str, str]) 
 def test_a_refusal_never_quotes_the_key(
     cluster: Cluster, outputs: Outputs, env: dict[str, str], cloud: Server
 ) -> None:
-    cloud.control.order(refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad"))
+    Control(cloud).order(refused("ModifyVpnTunnelOptions", "InvalidParameterValue", "very_secret_key is bad"))
     try:
         with pytest.raises(DriveError, match=r"us-west-2-1 \(") as caught:
             Cloud(cluster, outputs, env).change_key(tunnel(cluster, 1), "very_secret_key")
         assert "very_secret_key" not in str(caught.value)
     finally:
-        cloud.control.clear_faults()
+        Control(cloud).clear_faults()
 
 
 def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
