@@ -32,15 +32,15 @@ from msgspec.structs import replace
 from ports import reserved
 from render.kubernetes.policy_world import Api, scheduler
 from render.kubernetes.policy_world import World as PolicyWorld
+from stores import cluster_keys
 
 from infra.drive import localaws
-from infra.drive.kubernetes import access, certificates, kubeconfig, secrets
+from infra.drive.kubernetes import access, certificates, kubeconfig
 from infra.drive.kubernetes import issuer as issuers
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api as DrivenApi
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.localaws import Server
-from infra.drive.secrets.local import LocalStore
 from infra.model import NO_OUTPUTS
 from infra.model import Cluster as Spec
 from infra.model.outputs import Outputs
@@ -128,8 +128,7 @@ def worlds(
     spec = spec or golden("research")
     # No autoscaler answers Kueue's questions here.
     spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
-    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
-    keys = secrets.made(store, datetime.now(UTC))
+    keys = cluster_keys(folder)
     flags: dict[str, list[str]] = {}
     for each in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
         flags.setdefault(each["name"], []).append(each["value"])

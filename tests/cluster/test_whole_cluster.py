@@ -21,10 +21,10 @@ import pytest
 from cluster.cluster_machines import AFTER, RELEASE, Lab, missing
 from kube_tools import kubectl, need
 from machines.deb import with_client
+from stores import local_store
 
 from infra.catalogue.tables import table
 from infra.drive.pki import Pki
-from infra.drive.secrets.local import LocalStore
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -172,7 +172,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     }
     outputs = {"vpn_connections": {}, "instances": instances, "file_systems": {}}
     (state / "outputs.json").write_text(json.dumps(outputs))
-    store = LocalStore("lab", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    store = local_store(folder, "lab")
     Pki(store, domain="test.internal", clock=lambda: datetime.now(UTC)).create("a passphrase", "lab")
     with Lab(folder / "lab", kubelet.parent, Path(kubectl())) as lab:
         desk = Desk(folder, lab)

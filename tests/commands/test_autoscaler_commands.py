@@ -15,6 +15,7 @@ import pytest
 from autoscaler import make
 from golden_clusters import golden
 from msgspec.structs import replace
+from stores import local_store
 
 from infra.autoscaler.decision import Obstacle
 from infra.autoscaler.memory import Backoff, Booking, Drain, Memory, Resize, dump
@@ -143,7 +144,7 @@ def test_a_cluster_without_one_says_how_it_gets_one(research: Cluster) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    return local_store(tmp_path, "lab")
 
 
 def decoded(objects: Objects) -> dict[str, str]:

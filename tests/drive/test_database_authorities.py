@@ -13,13 +13,13 @@ import pytest
 from drive import http_server
 from drive.http_server import Answer
 from drive.kubernetes.apiserver import NAME, running
+from stores import local_store
 
 from infra.commands.cluster.tracking import bring_access
 from infra.drive.database_authorities import bundle_of, fetch
 from infra.drive.kubernetes import access, certificates, secrets
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api
-from infra.drive.secrets.local import LocalStore
 from infra.errors import DriveError
 from infra.model.tracking import ManagedDatabase
 
@@ -67,7 +67,7 @@ def test_what_is_not_authorities_is_refused(text: str) -> None:
 
 
 def test_authorities_are_in_the_secret_and_stay_where_they_cannot_be_fetched(tmp_path: Path) -> None:
-    store = LocalStore("test", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    store = local_store(tmp_path)
     keys = secrets.made(store, NOW)
     managed = ManagedDatabase("x", "us-west-2", (), "db.t4g.small", 20, 100, False, 14, {})
     with (

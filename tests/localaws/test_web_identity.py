@@ -22,6 +22,7 @@ from golden_folders import GOLDEN, LOCK, SPEC
 from permissions.policy import Request, allowing, read
 from permissions.recorded import recording
 from render.kubernetes.policy_world import Api, RefusedError
+from stores import local_store
 from strategies.outputs import outputs_for
 
 from infra.drive import localaws
@@ -179,7 +180,7 @@ def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory
     for each in kubeadm.cluster_configuration(cluster)["apiServer"]["extraArgs"]:
         flags.setdefault(each["name"], []).append(each["value"])
     folder = tmp_path_factory.mktemp("issuer")
-    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    store = local_store(folder)
     keys = secrets.made(store, datetime.now(UTC))
     more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
     with (

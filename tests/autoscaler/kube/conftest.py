@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from autoscaler.apiserver import ApiServer, serving
 from autoscaler.kube.clusters import Cluster
 from drive.kubernetes.apiserver import NAME, Server, running
+from stores import cluster_keys
 
-from infra.drive.kubernetes import access, secrets
+from infra.drive.kubernetes import access
 from infra.drive.kubernetes.access import Endpoint
-from infra.drive.secrets.local import LocalStore
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def near(server: ApiServer, tmp_path: Path) -> Cluster:
 @pytest.fixture(scope="session")
 def really(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Cluster]]:
     folder = tmp_path_factory.mktemp("kube")
-    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
-    keys = secrets.made(store, datetime.now(UTC))
+    keys = cluster_keys(folder)
     with (
         running(folder, keys) as found,
         access.opened(folder / "build", Endpoint(NAME, found.address), keys.ca) as admin,

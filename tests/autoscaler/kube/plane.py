@@ -12,10 +12,10 @@ from autoscaler.kube.account import account
 from autoscaler.kube.clusters import Cluster
 from drive.kubernetes.apiserver import NAME, running
 from kube_tools import need
+from stores import local_store
 
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Endpoint
-from infra.drive.secrets.local import LocalStore
 from infra.model import Cluster as Spec
 
 _CONTROLLERS = (
@@ -41,7 +41,7 @@ def planes(
     """
     programs = {name: need(name) for name in ("kube-controller-manager", "kube-scheduler")}
     keys = secrets.made(
-        LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")}),
+        local_store(folder),
         datetime.now(UTC),
     )
     with (

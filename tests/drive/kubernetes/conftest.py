@@ -12,6 +12,7 @@ from drive.kubernetes.apiserver import NAME, Server, running
 from drive.machines.hosts import Hosts
 from drive.machines.hosts import running as running_hosts
 from kube_tools import kubectl as kubectl_program
+from stores import local_store
 
 from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes.access import Access, Endpoint
@@ -25,7 +26,7 @@ from infra.drive.ssh import CONFIG, Machine
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
     folder = tmp_path_factory.mktemp("store")
-    return LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    return local_store(folder)
 
 
 @pytest.fixture(scope="session")

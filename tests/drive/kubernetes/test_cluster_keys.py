@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from drive.machines.hosts import running
 from kube_tools import need
+from stores import local_store
 
 from infra.drive.kubernetes import certificates, joining, secrets
 from infra.drive.kubernetes.nodes import require_quorum, selects
@@ -28,7 +29,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> LocalStore:
-    return LocalStore("fresh", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    return local_store(tmp_path, "fresh")
 
 
 def openssl(*words: str | Path, text: str = "") -> str:

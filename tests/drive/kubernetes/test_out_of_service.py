@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from drive.kubernetes.apiserver import Server, node, pod
-from drive.kubernetes.lab import Lab, lab_of
-from kube_tools import need
+from kube_tools import kubectl, need
+from stores import local_store
 
 from infra.commands.cluster.steps import wait_for
 from infra.drive.kubernetes import nodes, status
@@ -111,7 +111,11 @@ def test_a_node_that_reports_in_the_last_moment_stays_in_service(
 
 @pytest.fixture
 def lab(server: Server, store: LocalStore, tmp_path: Path) -> Lab:
-    return lab_of(tmp_path, server, store, SPEC)
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "lab.yaml").write_text(SPEC)
+    own = local_store(tmp_path, "lab")
+    own.add(store.read(store.names("kubernetes/pki/")))
+    return Lab(tmp_path, server)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from drive.pki.pki_lab import PASSPHRASE, Clock
+from stores import local_store
 
 from infra.drive.pki import Pki, encryption
 from infra.drive.secrets.local import LocalStore
@@ -31,7 +32,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    return local_store(tmp_path, "lab")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from drive.pki.pki_lab import PASSPHRASE, Clock
+from stores import local_store
 
 from infra.drive.pki import Pki, crl_ends, encryption
 from infra.drive.secrets.local import LocalStore
@@ -23,7 +24,7 @@ SCRIPT = Path(__file__).parents[3] / "templates/openvpn/static/usr/local/sbin/re
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     monkeypatch.setattr(encryption, "COST", 4)
-    return LocalStore("lab", tmp_path / ".secrets", {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    return local_store(tmp_path, "lab")
 
 
 def tree(folder: Path, store: LocalStore, now: datetime) -> Path:

@@ -21,10 +21,10 @@ from typing import Any
 
 from drive.kubernetes.apiserver import NAME, Server, running
 from kube_tools import find
+from stores import cluster_keys
 
-from infra.drive.kubernetes import certificates, secrets
+from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.secrets import Keys
-from infra.drive.secrets.local import LocalStore
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render.kubernetes import access, namespaces, scheduling
 
@@ -147,8 +147,7 @@ class World:
 @contextmanager
 def world(cluster: Cluster, folder: Path) -> Iterator[World]:
     """With everything applied; skips where there is no API server."""
-    store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
-    keys = secrets.made(store, datetime.now(UTC))
+    keys = cluster_keys(folder)
     with running(folder, keys) as server:
         found = World(server, keys, folder)
         for module in (namespaces, scheduling, access):

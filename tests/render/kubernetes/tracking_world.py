@@ -26,6 +26,7 @@ from drive.kubernetes.apiserver import NAME, Server, running
 from golden_folders import GOLDEN, LOCK, SPEC
 from ports import reserved
 from render.kubernetes.policy_world import Api, RefusedError, World, until
+from stores import local_store
 from strategies.outputs import outputs_for
 
 from infra.commands.cluster.tracking import bring_access
@@ -35,7 +36,6 @@ from infra.drive.kubernetes import secrets
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.api import Api as Driven
 from infra.drive.secrets import database_password
-from infra.drive.secrets.local import LocalStore
 from infra.load import load
 from infra.model import Cluster
 from infra.render.kubernetes import access, namespaces, research, tracking
@@ -138,7 +138,7 @@ def tracked(folder: Path) -> Iterator[Tracking]:
     cluster = rendered()
     with ExitStack() as stack:
         port, database = stack.enter_context(reserved(2))
-        store = LocalStore("test", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+        store = local_store(folder)
         stack.enter_context(postgres(folder / "postgres", database, database_password(store)))
         keys = secrets.made(store, datetime.now(UTC))
         (folder / "api").mkdir()
