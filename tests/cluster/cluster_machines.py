@@ -136,8 +136,8 @@ class Lab:
         unshare = ["unshare", "--net", "--mount", "--fork", "--kill-child", "--", "sh", "-c", script]
         desk = self._process([*LEASH, *unshare], stdout=subprocess.PIPE)
         assert desk.stdout is not None
-        with desk.stdout as said:
-            assert said.readline() == b"ready\n"
+        with desk.stdout as output:
+            assert output.readline() == b"ready\n"
         self._desk = _child(desk.pid)
 
     def start(self, images: Iterable[str]) -> None:
@@ -181,11 +181,11 @@ class Lab:
         folder.mkdir(parents=True, exist_ok=True)
         group = f"{self._group}/{name}"
         for each in CONTROLLERS:
-            made = CGROUPS / each / group
-            made.mkdir(parents=True, exist_ok=True)
+            cgroup = CGROUPS / each / group
+            cgroup.mkdir(parents=True, exist_ok=True)
             if each == "cpuset":
                 for file in ("cpuset.cpus", "cpuset.mems"):
-                    for below in (made.parent, made):
+                    for below in (cgroup.parent, cgroup):
                         (below / file).write_text((CGROUPS / each / file).read_text())
         enter = " && ".join(f"echo $$ > {CGROUPS / each / group}/cgroup.procs" for each in CONTROLLERS)
         spaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"]
@@ -244,19 +244,19 @@ def _relabel(tools: Path, folder: Path) -> None:
     folder.mkdir()
     for name in ("kubeadm", "kubelet", *SERVERS):
         program = (tools / name).resolve()
-        made = folder / program.name
-        if not made.exists():
-            made.write_bytes(program.read_bytes().replace(RELEASE.encode(), AFTER.encode()))
-            made.chmod(0o755)
-        if name != made.name:
-            (folder / name).symlink_to(made.name)
+        copy = folder / program.name
+        if not copy.exists():
+            copy.write_bytes(program.read_bytes().replace(RELEASE.encode(), AFTER.encode()))
+            copy.chmod(0o755)
+        if name != copy.name:
+            (folder / name).symlink_to(copy.name)
 
 
 def _child(pid: int) -> int:
     for _ in range(200):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if found:
-            return int(found[0])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if children:
+            return int(children[0])
         time.sleep(0.05)
     raise AssertionError("the machine did not start")
 

@@ -402,10 +402,10 @@ def machines(plane: Plane) -> Machines:
                 LaunchTemplate={"LaunchTemplateName": group, "Version": "$Latest"},
                 Tags=[{"Key": "cluster", "Value": cluster, "PropagateAtLaunch": True}],
             )
-        found = ec2.describe_instances(Filters=[{"Name": "subnet-id", "Values": [subnet]}])
+        described = ec2.describe_instances(Filters=[{"Name": "subnet-id", "Values": [subnet]}])
         return [
             Instance(each["InstanceId"], each["PrivateDnsName"].partition(".")[0])
-            for reservation in found["Reservations"]
+            for reservation in described["Reservations"]
             for each in reservation["Instances"]
         ]
 
@@ -425,7 +425,7 @@ def joined(plane: Plane, name: str, instance: str, *, version: str = "v1.36.2") 
 
 
 def test_new_instances_of_pools_get_certificates(plane: Plane, token: str, machines: Machines) -> None:
-    wanted = {
+    requests = {
         machines.west[0].name: plane.ask(token, KUBELET),
         machines.east[0].name: plane.ask(token, request(machines.east[0].name)),
     }
@@ -433,9 +433,12 @@ def test_new_instances_of_pools_get_certificates(plane: Plane, token: str, machi
     with ThreadPoolExecutor() as masters:
         rounds = list(masters.map(lambda _: plane.approve(), range(3)))
     assert [done.returncode for done in rounds] == [0, 0, 0], [done.stderr for done in rounds]
-    for name, made in wanted.items():
-        assert plane.answer(made) == ("Approved", "CausewayPoolInstance")
-        assert plane.certificate(made).subject.rfc4514_string() == f"CN=system:node:{name},O=system:nodes"
+    for name, request_name in requests.items():
+        assert plane.answer(request_name) == ("Approved", "CausewayPoolInstance")
+        assert (
+            plane.certificate(request_name).subject.rfc4514_string()
+            == f"CN=system:node:{name},O=system:nodes"
+        )
 
 
 def test_other_names_are_denied(plane: Plane, token: str, machines: Machines) -> None:
@@ -530,13 +533,13 @@ def test_a_machine_that_has_not_joined_may_try_again(plane: Plane, token: str, m
 def test_an_address_that_another_instance_had(plane: Plane, token: str, machines: Machines) -> None:
     machine = machines.west[7]
     old = joined(plane, machine.name, "i-0123456789abcdef0")
-    made = plane.ask(token, request(machine.name))
+    request_name = plane.ask(token, request(machine.name))
     done = plane.approve()
-    assert (done.returncode, plane.answer(made)) == (0, None), done.stderr
+    assert (done.returncode, plane.answer(request_name)) == (0, None), done.stderr
     names = [each["metadata"]["name"] for each in plane.admin.call("GET", collection(old))["items"]]
     assert machine.name not in names
     assert plane.approve().returncode == 0
-    assert plane.answer(made) == ("Approved", "CausewayPoolInstance")
+    assert plane.answer(request_name) == ("Approved", "CausewayPoolInstance")
 
 
 # -- Serving certificates ----------------------------------------------------------------------------------
@@ -546,17 +549,17 @@ def test_nodes_get_serving_certificates_for_their_own_addresses(plane: Plane, ma
     """And another one when they renew it."""
     instance = machines.east[1]
     address = instance.name.removeprefix("ip-").replace("-", ".")
-    wanted = [
+    requests = [
         plane.ask_to_serve(RACK.name, RACK.name, str(RACK.address)),
         plane.ask_to_serve("master-1", "master-1", MASTER),
         plane.ask_to_serve(instance.name, instance.name, address),
     ]
     assert plane.approve().returncode == 0
-    wanted.append(plane.ask_to_serve(RACK.name, RACK.name, str(RACK.address)))
+    requests.append(plane.ask_to_serve(RACK.name, RACK.name, str(RACK.address)))
     assert plane.approve().returncode == 0
-    assert [plane.answer(each) for each in wanted] == [("Approved", "CausewayOwnAddresses")] * 4
-    found = plane.certificate(wanted[1])
-    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [plane.answer(each) for each in requests] == [("Approved", "CausewayOwnAddresses")] * 4
+    certificate = plane.certificate(requests[1])
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [each.value for each in names] == ["master-1", ip_address(MASTER)]
 
 
@@ -595,12 +598,12 @@ def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Mach
     assert plane.approve().returncode == 0
     assert plane.answer(first) == ("Approved", "CausewayOwnAddresses")
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
-    kept = plane.admin.call("GET", path)
+    addresses = plane.admin.call("GET", path)
     plane.admin.call("DELETE", path)
     rack = plane.ask_to_serve(RACK.name, RACK.name)
     assert plane.approve().returncode == 0
     assert plane.answer(rack) is None, "cluster.up has not come to it"
-    plane.admin.create({**kept, "metadata": {"name": kept["metadata"]["name"], "namespace": SYSTEM}})
+    plane.admin.create({**addresses, "metadata": {"name": joining.ADDRESSES, "namespace": SYSTEM}})
     assert plane.approve().returncode == 0
     assert plane.answer(rack) == ("Approved", "CausewayOwnAddresses")
 
@@ -667,8 +670,8 @@ def test_the_service_goes_on_answering(plane: Plane, token: str, machines: Machi
     )
     try:
         for _ in range(2):
-            made = plane.ask(token, request("master-1"))
-            assert until(partial(plane.answer, made)) == ("Denied", "CausewayNotAPoolInstance")
+            name = plane.ask(token, request("master-1"))
+            assert until(partial(plane.answer, name)) == ("Denied", "CausewayNotAPoolInstance")
     finally:
         process.terminate()
         process.wait()

@@ -106,9 +106,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, real_disk: Path) -> Iterator[
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     client = disk.Chef.here()
     assert client is not None
-    made = Site(folder / "project", key, client)
-    yield made
-    made.down()
+    site = Site(folder / "project", key, client)
+    yield site
+    site.down()
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +137,8 @@ def one_at_a_time(site: Site) -> Iterator[None]:
 
 def test_a_gateway_with_storage_and_remote_access(site: Site, based: Path) -> None:
     """``invoke converge`` and nothing else, after the keys are made."""
-    made = site.invoke("vpn.init")
-    assert made.returncode == 0, made.stderr
+    done = site.invoke("vpn.init")
+    assert done.returncode == 0, done.stderr
     site.up("gateway", based, data="2G")
     assert site.converge("gateway")["updated"]
     assert site.converge("gateway")["updated"] == []
@@ -212,10 +212,10 @@ def twice(site: Site, name: str, attributes: Mapping[str, Any], run_list: str = 
 
 def labels(site: Site, name: str) -> dict[str, str]:
     """A node's, as the API's stand-in has them."""
-    found: dict[str, str] = json.loads(site.run(name, "cat /var/lib/stand-in/node.json"))["metadata"][
+    node_labels: dict[str, str] = json.loads(site.run(name, "cat /var/lib/stand-in/node.json"))["metadata"][
         "labels"
     ]
-    return found
+    return node_labels
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,11 +88,11 @@ def test_who_may_log_in_lingers(ask: Ask, wanted: list[str], expected: list[str]
         {"id": "others", "members": ["grace"]},
         {"id": "gone", "action": "remove", "members": ["grace"]},
     ]
-    found = ask(
+    names = ask(
         "base",
         "Causeway::People.who_log_in(wanted, groups, people)",
         wanted=wanted,
         groups=groups,
         people=people,
     )
-    assert found == expected
+    assert names == expected

@@ -110,8 +110,8 @@ def test_a_node_says_where_it_really_is(ask: Ask, tmp_path: Path) -> None:
     facts = {"id": "i-0", "instance_type": "p3.16xlarge", "region": "us-west-2", "zone": "us-west-2b"}
     file.write_text(json.dumps({**facts, "gpus": 8}))
     given = {"causeway.dev/site": "west", "topology.kubernetes.io/zone": "elsewhere"}
-    found, provider = labels(ask, file, given)
-    assert found == {
+    node_labels, provider = labels(ask, file, given)
+    assert node_labels == {
         "causeway.dev/site": "west",
         "causeway.dev/gpu-count": "8",
         "node.kubernetes.io/instance-type": "p3.16xlarge",
@@ -186,14 +186,14 @@ def test_a_master_hands_out_what_a_node_then_fetches(cloud: dict[str, str], tmp_
     assert copy.read_text() == file.read_text()
 
     # What the cookbook makes of it: discovery by the authority, exactly as it is rendered.
-    made, discovery = ask(
+    join, discovery = ask(
         "kubernetes",
         "secrets = Causeway::Kubeadm.secrets(File.read(file), file)\n"
         "[Causeway::Kubeadm.join(name: 'ip-10-0-0-5', endpoint: 'other:6443', secrets: secrets), "
         "Causeway::Kubeadm.discovery_file('other:6443', secrets)]",
         file=str(file),
     )
-    assert made["discovery"] == {"file": {"kubeConfigPath": "/run/causeway/kubernetes-discovery.conf"}}
+    assert join["discovery"] == {"file": {"kubeConfigPath": "/run/causeway/kubernetes-discovery.conf"}}
     config = yaml.safe_load(discovery)
     assert config["clusters"][0]["cluster"]["server"] == "https://api.research.internal:6443"
     assert config["users"][0]["user"] == {"token": "abcdef.0123456789abcdef"}

@@ -78,35 +78,35 @@ def crl(days: int) -> str:
     """A list of revoked certificates that was issued so many days after another."""
     key = ec.generate_private_key(ec.SECP256R1())
     issued = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(days=days)
-    made = (
+    signed = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lab")]))
         .last_update(issued)
         .next_update(issued + datetime.timedelta(days=90))
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM).decode()
+    return signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def test_no_older_list_of_revoked_certificates(tool: Tool, tmp_path: Path) -> None:
-    tree, there = tmp_path / "tree", tmp_path / "machine" / "crl.pem"
-    make(tree, {str(there).removeprefix("/"): crl(days=1)})
-    there.parent.mkdir()
+    tree, on_machine = tmp_path / "tree", tmp_path / "machine" / "crl.pem"
+    make(tree, {str(on_machine).removeprefix("/"): crl(days=1)})
+    on_machine.parent.mkdir()
     outcome = []
     for text in (None, crl(days=0), crl(days=2), "no list at all\n"):
         if text is not None:
-            there.write_text(text)
-        outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{there}')"))
+            on_machine.write_text(text)
+        outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{on_machine}')"))
     assert outcome == [False, False, True, False]
 
 
 def test_no_older_list_of_devices(tool: Tool, tmp_path: Path) -> None:
-    tree, there = tmp_path / "tree", tmp_path / "machine" / "peers.json"
-    make(tree, {str(there).removeprefix("/"): '{"revision": 7, "peers": []}'})
-    there.parent.mkdir()
+    tree, on_machine = tmp_path / "tree", tmp_path / "machine" / "peers.json"
+    make(tree, {str(on_machine).removeprefix("/"): '{"revision": 7, "peers": []}'})
+    on_machine.parent.mkdir()
     outcome = []
     for text in (None, '{"revision": 6}', '{"revision": 7}', '{"revision": 8}', "{}", "[]", "no list\n"):
         if text is not None:
-            there.write_text(text)
-        outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{there}')"))
+            on_machine.write_text(text)
+        outcome.append(ask(tool, tree, tmp_path / "none", f"tree.outdated?('{on_machine}')"))
     assert outcome == [False, False, False, True, False, False, False]

@@ -165,7 +165,7 @@ def _standin(name: str) -> bytes:
 
 
 def _version(name: str) -> str:
-    found = software.find(name)
-    assert found
-    assert found.version
-    return found.version
+    pin = software.find(name)
+    assert pin
+    assert pin.version
+    return pin.version

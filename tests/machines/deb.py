@@ -27,14 +27,14 @@ class Package:
     def build(self, folder: Path) -> Path:
         """The package's file, in a folder."""
         target = folder / f"{self.name}_{self.version}_amd64.deb"
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory() as root:
             for path, data in {**self.control(), **self.files}.items():
-                file = Path(made, path.lstrip("/"))
+                file = Path(root, path.lstrip("/"))
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(data)
                 file.chmod(0o755 if data.startswith(b"#!") else 0o644)
-            Path(made).chmod(0o755)
-            command: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", made, target]
+            Path(root).chmod(0o755)
+            command: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, target]
             subprocess.run(command, check=True, capture_output=True)
         return target
 
@@ -62,9 +62,9 @@ def with_client(spec: str, build: Path, program: str) -> str:
     for private in (build / "state", folder):
         private.mkdir(parents=True, exist_ok=True)
         private.chmod(0o700)
-    made = Package("cinc", f"{version}-1", {"/opt/cinc/bin/cinc-client": program.encode()}).build(folder)
-    digest = hashlib.sha256(made.read_bytes()).hexdigest()
-    made.rename(folder / f"{digest}.deb")
+    package = Package("cinc", f"{version}-1", {"/opt/cinc/bin/cinc-client": program.encode()}).build(folder)
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    package.rename(folder / f"{digest}.deb")
     pin = f'{{version: {version}, url: "http://127.0.0.1:9/%{{arch}}.deb", sha256: {{amd64: "{digest}"}}}}'
     return f"{spec.rstrip()}\nsoftware: {{cinc: {pin}}}\n"
 
@@ -99,11 +99,11 @@ class Key:
 def key() -> Iterator[Key]:
     """A new one. Its folder has a short name: gpg-agent's socket is in it."""
     with tempfile.TemporaryDirectory(prefix="gpg") as home:
-        made = Key(home)
+        signer = Key(home)
         try:
-            yield made
+            yield signer
         finally:
-            made.end()
+            signer.end()
 
 
 def publish(folder: Path, packages: Iterable[Package], signer: Key, label: str = "Tests") -> None:

@@ -63,15 +63,15 @@ class Chef:
     def here(cls) -> Chef | None:
         """The one that is named, or on PATH with a folder that can be brought along; None without."""
         named = os.environ.get("CHEF_CLIENT")
-        found = named or shutil.which("cinc-client") or shutil.which("chef-client")
-        own = "/opt/cinc" if found and Path(found).name.startswith("cinc") else "/opt/chef"
+        program = named or shutil.which("cinc-client") or shutil.which("chef-client")
+        own = "/opt/cinc" if program and Path(program).name.startswith("cinc") else "/opt/chef"
         tree = Path(os.environ.get("CHEF_CLIENT_TREE", own))
-        if not found or not (named or tree.is_dir()):
+        if not program or not (named or tree.is_dir()):
             return None
-        if not Path(found).name.startswith("cinc") and not os.environ.get("CHEF_LICENSE"):
+        if not Path(program).name.startswith("cinc") and not os.environ.get("CHEF_LICENSE"):
             return None  # nobody accepted its licence
         packages = os.environ.get("CHEF_CLIENT_PACKAGES", "").split()
-        return cls(Path(found).absolute(), tree if tree.is_dir() else None, tuple(packages))
+        return cls(Path(program).absolute(), tree if tree.is_dir() else None, tuple(packages))
 
     def command(self) -> str:
         """As a shell on a machine runs it, through sudo, which drops variables."""
@@ -80,11 +80,11 @@ class Chef:
 
     def identity(self) -> str:
         """Changes with what it is made of, as far as names, sizes and times show."""
-        told = hashlib.sha256(f"{self.program}{self.packages}".encode())
+        digest = hashlib.sha256(f"{self.program}{self.packages}".encode())
         for path in sorted(self.tree.rglob("*")) if self.tree else [self.program]:
-            seen = path.lstat()
-            told.update(f"{path} {seen.st_size} {seen.st_mtime_ns}\n".encode())
-        return told.hexdigest()
+            status = path.lstat()
+            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ def mirror() -> Mirror:
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     fields = "$(RELEASE)|$(REPO_URI)|$(COMPONENT)|$(ORIGIN)"
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError) as fault:
         raise Unavailable(f"apt-get names no sources: {fault}") from None
-    rows = [line.split("|") for line in told.stdout.splitlines()]
+    rows = [line.split("|") for line in done.stdout.splitlines()]
     own = [(uri, component) for suite, uri, component, _ in rows if suite == release]
     if not own:
         raise Unavailable(f"apt has no source of {release or 'this release'}")
@@ -148,9 +148,9 @@ def disk(chef: Chef | None) -> Path:
     source = mirror()
     folder = cache() / _identity(source, chef)
     folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "disk.raw"
+    image = folder / "disk.raw"
     with held(folder / "lock", timeout=1800):
-        if not made.exists():
+        if not image.exists():
             tree, fresh = folder / "tree", folder / "disk.new"
             shutil.rmtree(tree, ignore_errors=True)
             try:
@@ -158,12 +158,12 @@ def disk(chef: Chef | None) -> Path:
                 fresh.unlink(missing_ok=True)
                 # Nobody needs a journal for a disk whose machine is thrown away.
                 _run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d", tree, fresh, _SIZE)
-                fresh.rename(made)
+                fresh.rename(image)
             finally:
                 shutil.rmtree(tree, ignore_errors=True)
             _forget()
-    os.utime(made)
-    return made
+    os.utime(image)
+    return image
 
 
 def _forget() -> None:
@@ -175,11 +175,11 @@ def _forget() -> None:
 
 def _identity(source: Mirror, chef: Chef | None) -> str:
     how = "".join(inspect.getsource(each) for each in (_fill, _install, _bring))
-    told = hashlib.sha256(f"{source}{_PACKAGES}{_SIZE}{how}".encode())
+    digest = hashlib.sha256(f"{source}{_PACKAGES}{_SIZE}{how}".encode())
     for path in _own_files(chef):
-        told.update(path.name.encode() + path.read_bytes())
-    told.update(chef.identity().encode() if chef else b"")
-    return told.hexdigest()[:16]
+        digest.update(path.name.encode() + path.read_bytes())
+    digest.update(chef.identity().encode() if chef else b"")
+    return digest.hexdigest()[:16]
 
 
 def _fill(tree: Path, source: Mirror, chef: Chef | None) -> None:

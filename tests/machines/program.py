@@ -46,16 +46,16 @@ def main() -> int:
 
 def _make(folder: Path, disk: Path, asked: dict[str, Any], online: bool) -> None:
     number = int(asked["instance"].removeprefix("i-")[-4:], 16)
-    told = cloud_config(asked["user_data"])
+    config = cloud_config(asked["user_data"])
     Vm.make(
         folder,
         disk,
         address=f"127.92.{number >> 8}.{number & 0xFF}",
         public_key=asked["public_key"],
-        hostname=told.get("fqdn") or told.get("hostname") or asked["hostname"],
+        hostname=config.get("fqdn") or config.get("hostname") or asked["hostname"],
         files={
             row["path"]: File(row["content"], int(row.get("permissions", "0644"), 8))
-            for row in told.get("write_files", [])
+            for row in config.get("write_files", [])
         },
         online=online,
     )

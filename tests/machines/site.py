@@ -168,17 +168,17 @@ class Site:
         node = NODES[name]
         done = self.invoke("render", environment=node.environment)
         assert done.returncode == 0, done.stderr
-        build, there = self.folder / "build" / node.environment, payload.REPOSITORY
+        build, target = self.folder / "build" / node.environment, payload.REPOSITORY
         common = payload.shared(build, self.folder / "cookbooks")
         with payload.staged(build, payload.payload(build, name, node.site, (), common)) as staged:
             (staged / "more.json").write_text(json.dumps(attributes))
             archive = subprocess.run(["tar", "-c", "-C", staged, "."], capture_output=True, check=True).stdout
         self.run(
             name,
-            f"sudo -n sh -c 'rm -rf {there}; mkdir -p {there}; tar -x --no-same-owner -C {there}'",
+            f"sudo -n sh -c 'rm -rf {target}; mkdir -p {target}; tar -x --no-same-owner -C {target}'",
             archive,
         )
-        chef = f"{self.client.command()} -z -c {there}/client.rb -N {name} -j {there}/more.json --no-color"
+        chef = f"{self.client.command()} -z -c {target}/client.rb -N {name} -j {target}/more.json --no-color"
         self.run(name, f"sudo -n {chef}" + (f" -o '{run_list}'" if run_list else ""))
         return self.report(name)
 
@@ -196,8 +196,8 @@ class Site:
         return said
 
     def report(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run(name, "sudo -n cat /var/lib/causeway/report.json"))
-        return found
+        report: dict[str, Any] = json.loads(self.run(name, "sudo -n cat /var/lib/causeway/report.json"))
+        return report
 
     def _log(self, name: str) -> str:
         logs = sorted((self.folder / "build").glob(f"**/{name}/*.log"), key=lambda path: path.stat().st_mtime)

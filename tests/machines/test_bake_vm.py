@@ -91,9 +91,9 @@ def project(tmp_path: Path, bodies: Path, key: Path, chef: Chef | None) -> Itera
     except DriveError as fault:
         pytest.skip(str(fault))
     roles = "base" if chef else "base, worker"
-    made = Project(tmp_path / "project", key.with_suffix(".pub").read_text().strip(), roles, chef)
-    yield made
-    made.invoke("local.down")
+    project = Project(tmp_path / "project", key.with_suffix(".pub").read_text().strip(), roles, chef)
+    yield project
+    project.invoke("local.down")
 
 
 @pytest.fixture

@@ -136,8 +136,8 @@ class Vm:
                     return
                 time.sleep(0.2)
             self.end()
-        said = (self.folder / "qemu.log").read_text(errors="replace") + self.console
-        raise Broken(f"{self.folder.name} does not start:\n{said[-3000:]}")
+        log = (self.folder / "qemu.log").read_text(errors="replace") + self.console
+        raise Broken(f"{self.folder.name} does not start:\n{log[-3000:]}")
 
     def answers(self) -> bool:
         """Whether sshd does: QEMU takes connections long before the machine does."""

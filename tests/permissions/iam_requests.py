@@ -284,8 +284,8 @@ def _load_balancing(
     for arn in arns:
         yield Request(action, arn, _context(context, asked))
         if asked and call.action.startswith("Create"):
-            made = arn.replace(":loadbalancer/", ":listener/") if call.action == "CreateListener" else arn
-            yield Request("elasticloadbalancing:AddTags", made, _context(context, asked))
+            tagged = arn.replace(":loadbalancer/", ":listener/") if call.action == "CreateListener" else arn
+            yield Request("elasticloadbalancing:AddTags", tagged, _context(context, asked))
 
 
 # -- IAM, STS ---------------------------------------------------------------------------------------------

@@ -45,8 +45,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cluster]:
     tiny = tmp_path_factory.mktemp("tiny") / "tiny.yaml"
     tiny.write_text(BEFORE.replace("KEY", KEY))
     files = {"local": SPECS / "local.yaml", "research": SPECS / "research.yaml", "tiny": tiny}
-    found = {name: cluster_of(file, NAME) for name, file in files.items()}
-    return {scenario: found[scenario.removesuffix("-plan")] for scenario in SCENARIOS}
+    by_spec = {name: cluster_of(file, NAME) for name, file in files.items()}
+    return {scenario: by_spec[scenario.removesuffix("-plan")] for scenario in SCENARIOS}
 
 
 def cluster_of(file: Path, name: str, account: str | None = ACCOUNT) -> Cluster:
