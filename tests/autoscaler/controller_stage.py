@@ -17,7 +17,8 @@ from unittest import mock
 from autoscaler import apiobjects, make
 from autoscaler.apiserver import ApiServer, serving
 from autoscaler.embedded import EmbeddedAws
-from autoscaler.kube.clusters import FAST, until
+from autoscaler.kube.clusters import FAST
+from waiting import until
 
 from infra.autoscaler.assembly import Cluster, controller
 from infra.autoscaler.aws.clients import WRITING, Clients, Patience

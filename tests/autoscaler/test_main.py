@@ -16,7 +16,7 @@ import pytest
 from autoscaler import make
 from autoscaler.controller_stage import Stage, staged
 from autoscaler.embedded import EmbeddedAws
-from autoscaler.kube.clusters import until
+from waiting import until
 
 from infra.autoscaler.__main__ import main
 
@@ -123,14 +123,14 @@ def test_a_process_that_is_killed_at_any_moment_and_its_successors(
                 stage.api.count("POST", "/configmaps") or stage.api.count("PATCH", "autoscaler-memory")
             )
 
-        until(written, 60)
+        until(written, seconds=60)
         assert process.end(signal.SIGKILL) == -signal.SIGKILL
     for key in [key for key in stage.api.objects if key[0].endswith("/leases")]:
         del stage.api.objects[key]
     last = Process(options, log)
-    until(lambda: stage.sizes() == {WEST.name: 2, EAST.name: 1}, 60)
+    until(lambda: stage.sizes() == {WEST.name: 2, EAST.name: 1}, seconds=60)
     turns = len([line for line in last.lines() if line["message"] == "loop"])
-    until(lambda: len([line for line in last.lines() if line["message"] == "loop"]) > turns + 1, 60)
+    until(lambda: len([line for line in last.lines() if line["message"] == "loop"]) > turns + 1, seconds=60)
     assert last.end(signal.SIGTERM) == 0
     assert stage.sizes() == {WEST.name: 2, EAST.name: 1}
     assert stage.aws.writes().count("SetDesiredCapacity") == 2, "none was written twice"

@@ -20,7 +20,7 @@ from typing import Any
 
 import boto3
 import yaml
-from autoscaler.kube.clusters import Cluster, until
+from autoscaler.kube.clusters import Cluster
 from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
 from client.pods import StandIn
 from client.process import Causeway, Finished
@@ -33,6 +33,7 @@ from ports import reserved
 from render.kubernetes.policy_world import Api, scheduler
 from render.kubernetes.policy_world import World as PolicyWorld
 from stores import cluster_keys
+from waiting import until
 
 from infra.drive import localaws
 from infra.drive.kubernetes import access, certificates, kubeconfig

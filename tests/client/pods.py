@@ -33,6 +33,7 @@ from typing import Any
 
 from drive.kubernetes.apiserver import NAME
 from render.kubernetes.policy_world import Api, RefusedError
+from waiting import until
 
 from infra.drive.kubernetes import certificates
 
@@ -531,8 +532,4 @@ def _now(*, exact: bool = False) -> str:
 
 def wait(look: Any, seconds: float = 120) -> Any:
     """What ``look`` gives, once it is something."""
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until, "nothing to see"
-        time.sleep(0.2)
-    return found
+    return until(look, seconds=seconds, every=0.2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +30,6 @@ class Finished:
 Causeway = Callable[..., Finished]
 SYSTEM_PYTHON = "/usr/bin/python3"
 """Debian's, with torch."""
-
-
-def until(ask: Callable[[], Any], wanted: Callable[[Any], bool] = bool) -> Any:
-    """Asks until the answer is wanted; the answer."""
-    deadline = time.monotonic() + 180
-    while not wanted(answer := ask()):
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.3)
-    return answer
 
 
 def need_torch() -> None:

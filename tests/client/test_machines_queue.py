@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.process import until
+from waiting import until
 
 from causeway.errors import CausewayError
 from causeway.machines import leases, tickets

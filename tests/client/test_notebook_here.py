@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from client.jupyter import asked, notebook, python_with_jupyter
-from client.process import Causeway, until
+from client.process import Causeway
+from waiting import until
 
 
 def test_it_wants_its_token_goes_on_without_its_terminal_and_ends_when_idle(

@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from client.jupyter import asked, notebook, python_with_jupyter
-from client.process import SYSTEM_PYTHON, Causeway, Finished, need_torch, program, until
+from client.process import SYSTEM_PYTHON, Causeway, Finished, need_torch, program
 from client.ssh_hosts import ADDRESSES, USERS, Lab, labs
 from client.terminals import Terminal
 from ports import reserved
+from waiting import until
 
 RUNS = ".local/share/causeway/machines/runs"
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from client.process import Causeway, program, until
+from client.process import Causeway, program
+from waiting import until
 
 from causeway.holding import ask_to_end, begun_of
 from causeway.local import new_folder, remove_old_code

@@ -19,7 +19,6 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from autoscaler.kube.clusters import until
 from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
 from client.process import Causeway, program
@@ -41,6 +40,7 @@ from render.kubernetes.tracking_world import (
     variables,
 )
 from strategies.outputs import outputs_for
+from waiting import until
 
 from infra.render.kubernetes import guards, sweeps, tracking
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.process import Causeway, program, until
+from client.process import Causeway, program
 from client.ssh_hosts import Lab, labs
+from waiting import until
 
 _TRAINS = """
     import causeway, json, os, pathlib, sys, time

@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from cluster.cluster_machines import AFTER, RELEASE, Lab, missing
 from kube_tools import kubectl, need
 from machines.deb import with_client
 from stores import local_store
+from waiting import until
 
 from infra.catalogue.tables import table
 from infra.drive.pki import Pki
@@ -125,10 +125,12 @@ class Desk:
         self.kubectl("--namespace", "user-ada", "rollout", "status", "deployment/web", "--timeout=300s")
 
     def until(self, what: Callable[[], bool], seconds: float = 180) -> None:
-        end = time.monotonic() + seconds
-        while not what():
-            assert time.monotonic() < end, self.kubectl("get", "pods,nodes", "-A") + self.lab.logs()
-            time.sleep(1)
+        until(
+            what,
+            seconds=seconds,
+            every=1,
+            explain=lambda: self.kubectl("get", "pods,nodes", "-A") + self.lab.logs(),
+        )
 
     def is_sound(self) -> bool:
         """Whether cluster.status finds nothing wrong."""

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localaws.control import Control
-from localaws.faults import Fault
+from waiting import until
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
@@ -172,8 +171,4 @@ def touched(world: World) -> dict[str, dict[str, list[str]]]:
 
 
 def wait_until_gone(pid: int) -> None:
-    for _ in range(100):
-        if not Path(f"/proc/{pid}").exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"the machine {pid} outlives its server")
+    until(lambda: not Path(f"/proc/{pid}").exists())

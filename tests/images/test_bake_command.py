@@ -6,13 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from images.bake_environment import REGIONS, ROOT, World
+from waiting import until
 
 from infra.drive import localaws
 from infra.drive.images.journal import new_id
@@ -69,14 +68,6 @@ def project(world: World, tmp_path: Path) -> Project:
     return Project(world, tmp_path)
 
 
-def wait_for(what: Callable[[], object]) -> None:
-    for _ in range(3000):
-        if what():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came to that")
-
-
 def test_a_bake_is_locked_found_again_and_listed(project: Project) -> None:
     out, _ = project.invoke("bake", "--image", "cpu", "--json")
     (result,) = json.loads(out)
@@ -122,7 +113,7 @@ def test_a_client_that_cannot_be_downloaded_starts_no_instance(project: Project)
 def test_a_bake_that_is_stopped_leaves_nothing(project: Project, number: signal.Signals) -> None:
     project.world.break_machines("slow-chef")
     process = project.start("bake", "--image", "cpu", "--on-demand")
-    wait_for(lambda: "converge.sh" in said(project))
+    until(lambda: "converge.sh" in said(project))
     process.send_signal(number)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
@@ -133,11 +124,11 @@ def test_a_bake_that_is_stopped_leaves_nothing(project: Project, number: signal.
 def test_a_bake_that_is_killed_is_cleaned_up_after(project: Project) -> None:
     project.world.break_machines("slow-chef")
     process = project.start("bake", "--image", "cpu", "--on-demand")
-    wait_for(lambda: "converge.sh" in said(project))
+    until(lambda: "converge.sh" in said(project))
     process.kill()
     process.communicate(timeout=300)
     if sys.platform == "linux":  # Packer is told, and ends its instance by itself
-        wait_for(lambda: not project.world.machines_running())
+        until(lambda: not project.world.machines_running())
     assert project.images == {"old": {"us-west-2": "ami-0123456789abcdef0"}}
     project.world.break_machines()
     project.invoke("bake", "--image", "cpu", "--on-demand")

@@ -95,7 +95,7 @@ def test_a_run_outlives_its_login_and_a_shutdown_is_explained(vm: Vm, causeway: 
     started = causeway(*run)
     assert started.code == 0, started.err
     causeway.log_out()  # type: ignore[attr-defined]
-    until(lambda: "step 4" in causeway("logs", "slow-on-1").out, 600, every=1)
+    until(lambda: "step 4" in causeway("logs", "slow-on-1").out, seconds=600, every=1)
     assert causeway("why", "slow-on-1", "--json").json["state"] == "running"
     vm.shut_down()
     away = causeway("why", "slow-on-1")
@@ -109,6 +109,6 @@ def test_a_run_outlives_its_login_and_a_shutdown_is_explained(vm: Vm, causeway: 
     assert last[0] == "step"
     done = causeway("resume", "slow-on-1")
     assert done.code == 0, done.err
-    until(lambda: f"begins at {last[1]}" in causeway("logs", "slow-on-1").out, 600, every=1)
+    until(lambda: f"begins at {last[1]}" in causeway("logs", "slow-on-1").out, seconds=600, every=1)
     causeway("stop", "slow-on-1")
-    until(lambda: causeway("why", "slow-on-1", "--json").json["state"] == "stopped", 600, every=1)
+    until(lambda: causeway("why", "slow-on-1", "--json").json["state"] == "stopped", seconds=600, every=1)

@@ -15,7 +15,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from drive.pki.pki_lab import PASSPHRASE, Memory
+from waiting import until
 
 from infra.drive.pki import Pki
 
@@ -117,13 +117,8 @@ class Stage:
 
     def until(self, true: Callable[[], Any], what: str) -> Any:
         """Waits for it; fails with the logs."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if found := true():
-                return found
-            time.sleep(0.1)
-        logs = "".join(f"-- {name}\n{self.log(name)}" for name in self._logs)
-        raise AssertionError(f"waited in vain for {what}\n{logs}")
+        logs = (f"-- {name}\n{self.log(name)}" for name in self._logs)
+        return until(true, seconds=PATIENCE, explain=lambda: "".join([f"{what}\n", *logs]))
 
     def says(self, name: str, words: str, times: int = 1) -> None:
         """Waits until a daemon has said it so many times."""

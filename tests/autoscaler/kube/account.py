@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autoscaler.kube.clusters import Cluster, until
+from autoscaler.kube.clusters import Cluster
 from golden_clusters import golden
+from waiting import until
 
 from infra.autoscaler.kube.client import KubeError
 from infra.model import Cluster as Spec

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,11 +139,3 @@ def _status(phase: str) -> Object:
 
 def fresh(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
-
-
-def until(true: Callable[[], Any], seconds: float = 180.0) -> None:
-    """Waits for something to be so. How long it takes is no matter."""
-    ends = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends, "it never comes to be"
-        time.sleep(0.01)

@@ -14,10 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
-from autoscaler.kube.clusters import Cluster, Object, until
+from autoscaler.kube.clusters import Cluster, Object
 from kube_tools import need, templated
 from ports import reserved
 from render.kubernetes.policy_world import collection
+from waiting import until
 
 from infra.autoscaler.kube.client import KubeError
 from infra.drive.kubernetes import certificates

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from autoscaler.kube.clusters import PODS, Cluster, fresh, until
+from autoscaler.kube.clusters import PODS, Cluster, fresh
 from autoscaler.kube.plane import planes
+from waiting import until
 
 from infra.autoscaler.decision import RemoveNode
 from infra.autoscaler.kube.writing import KubeWriter
@@ -40,8 +41,8 @@ def test_pods_that_are_stuck_go_with_their_node(tmp_path: Path) -> None:
         assert leaving is not None
         assert leaving["metadata"]["deletionTimestamp"], "its kubelet would have to say that it has ended"
         writer = KubeWriter(Cluster.of(account).client, now=time.time)
-        assert writer.do(RemoveNode(node["name"], node["uid"], "gone")).status == "done"
-        until(lambda: not any(cluster.get(f"{PODS}/{name}") for name in (runs, stuck)), 180)
+        assert writer.do(RemoveNode(node["name"], node["uid"], "its instance is no more")).status == "done"
+        until(lambda: not any(cluster.get(f"{PODS}/{name}") for name in (runs, stuck)), seconds=180)
 
 
 def _pod(cluster: Cluster, name: str, node: str) -> None:

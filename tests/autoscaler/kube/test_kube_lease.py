@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 from autoscaler.apiserver import ApiServer
-from autoscaler.kube.clusters import Cluster, Object, even, fresh, until
+from autoscaler.kube.clusters import Cluster, Object, even, fresh
+from waiting import until
 
 from infra.autoscaler.kube.lease import Lease, Terms, identity, since_boot
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 from autoscaler.apiserver import ApiServer, Object
-from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, fresh, until
+from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, fresh
+from waiting import until
 
 from infra.autoscaler.kube.client import Client, KubeError
 from infra.autoscaler.kube.credentials import Credentials

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from autoscaler import make
-from autoscaler.kube.clusters import PODS, Cluster, Object, until
+from autoscaler.kube.clusters import PODS, Cluster, Object
 from autoscaler.kube.plane import planes
+from waiting import until
 
 from infra.autoscaler.kube.kinds import KINDS
 from infra.autoscaler.memory import Memory

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from autoscaler.apiserver import WORKLOADS, ApiServer, Object
-from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, even, fresh, until
+from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, even, fresh
 from drive.kubernetes.apiserver import Server
+from waiting import until
 
 from infra.autoscaler.kube import watching
 from infra.autoscaler.kube.kinds import KINDS, Kind

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from autoscaler.admissions import SCENARIOS, Capacity, End, Scenario, Submit, spec
-from autoscaler.kube.clusters import Cluster, Object, until
+from autoscaler.kube.clusters import Cluster, Object
 from autoscaler.kube.plane import planes
 from autoscaler.kube.queueing import apply, kueue
 from kube_tools import need, templated
+from waiting import until
 
 from causeway.cluster import runs
 from causeway.cluster.runs import in_the_queue

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from drive.kubernetes.apiserver import Server, node, pod
-from kube_tools import kubectl, need
+from kube_tools import need
 from stores import local_store
 
 from infra.commands.cluster.steps import wait_for

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import waiting
 from drive.kubernetes.apiserver import NAME, Server, running
 from kube_tools import find
 from stores import cluster_keys
@@ -124,13 +125,8 @@ def collection(each: dict[str, Any]) -> str:
 
 def until(look: Callable[[], str | None]) -> str:
     """What ``look`` finds, as soon as it is something."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("nothing came of it")
+    found: str = waiting.until(look, lambda text: text is not None, seconds=_PATIENCE)
+    return found
 
 
 class World:
