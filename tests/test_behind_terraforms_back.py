@@ -6,7 +6,6 @@ costs two applies, two plans and three drifts: three to four minutes, most of it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from drive.applying import apply_saved
 from drive.behind_terraforms_back import CHANGES, World
 from permissions.recorded import recording
+from settings import forget_settings
 
 from infra.commands import session
 from infra.commands.environment import Environment, find, load_project
@@ -54,9 +54,7 @@ access:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    for name in list(os.environ):
-        if name.startswith(("TF_", "CAUSEWAY_", "AWS_")) and name != "TF_CLI_CONFIG_FILE":
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "doors.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

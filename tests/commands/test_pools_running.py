@@ -7,7 +7,6 @@ minutes of CPU.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from permissions.recorded import recording
+from settings import forget_settings
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
@@ -108,9 +108,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    for name in list(os.environ):
-        if name.startswith(("TF_", "CAUSEWAY_", "AWS_", "INFRA_")) and name != "TF_CLI_CONFIG_FILE":
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     (tmp_path / "environments").mkdir()
     aws = (tmp_path / "build" / "tiny" / "state" / "aws").absolute()
     server = localaws.start(aws, "tiny")

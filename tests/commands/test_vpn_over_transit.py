@@ -7,7 +7,6 @@ destroy.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from localaws.control import Control
 from permissions.recorded import recording
+from settings import forget_settings
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
@@ -84,9 +84,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    for name in list(os.environ):
-        if name.startswith(("TF_", "CAUSEWAY_", "AWS_", "INFRA_")) and name != "TF_CLI_CONFIG_FILE":
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     (tmp_path / "environments").mkdir()
     aws = (tmp_path / "build" / "lab" / "state" / "aws").absolute()
     project = Project(tmp_path, localaws.start(aws, "lab"))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden_folders import assert_text
+from settings import forget_settings
 
 from infra.drive import localaws, workspace
 from infra.drive.aws import Aws
@@ -68,9 +64,7 @@ output "text" {
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("TF_", "CAUSEWAY_", "AWS_")) and name != "TF_CLI_CONFIG_FILE":
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from infra.drive.secrets.local import LocalStore
 @pytest.fixture(autouse=True)
 def cheap_sealing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption, "COST", 4)
-
-
-@pytest.fixture(autouse=True)
-def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("CAUSEWAY_", "AWS_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture
