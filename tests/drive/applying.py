@@ -1,4 +1,4 @@
-"""What tests do with a job beyond what tasks do."""
+"""Applying the saved plan of a job, and reading its state."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def apply_saved(
     job: Job, *, named: Iterable[str] = (), listener: Listener | None = None
 ) -> lifecycle.Outcome:
     """Apply what was planned last, as ``invoke apply`` does in a process of its own."""
-    found = load(job.folders)
-    assert found is not None, "nothing was planned"
-    return lifecycle.apply(job, found, named=named, listener=listener)
+    saved = load(job.folders)
+    assert saved is not None, "nothing was planned"
+    return lifecycle.apply(job, saved, named=named, listener=listener)
 
 
 def in_state(job: Job) -> list[str]:
-    """The addresses of what is in the state."""
+    """The addresses of the resources in the state."""
     modules = [job.terraform().show().get("values", {}).get("root_module", {})]
-    found: list[str] = []
+    addresses: list[str] = []
     for module in modules:
-        found += [one["address"] for one in module.get("resources", ())]
+        addresses += [resource["address"] for resource in module.get("resources", ())]
         modules += module.get("child_modules", ())
-    return found
+    return addresses

@@ -28,9 +28,9 @@ class World:
 
     def one(self, kind: str, ending: str = "") -> Resource:
         """The resource of a type whose address ends so."""
-        found = [each for each in self.declared.of(kind) if each.address.endswith(ending)]
-        assert found, (kind, ending)
-        return found[0]
+        resources = [each for each in self.declared.of(kind) if each.address.endswith(ending)]
+        assert resources, (kind, ending)
+        return resources[0]
 
     def id(self, kind: str, ending: str = "") -> str:
         return str(self.one(kind, ending).values["id"])

@@ -50,18 +50,18 @@ def ask(server: Server, path: str, headers: dict[str, str]) -> int:
 
 
 def test_found_again_until_it_is_stopped(server: Server, folder: Path) -> None:
+    assert stat.S_IMODE((folder / "server.json").stat().st_mode) == 0o600
     assert localaws.status(folder) == server
     assert localaws.start(folder, "lab") == server
     assert localaws.inventory(server) == {}
+    other = localaws.start(folder.parent / "other", "other")
+    assert other.port != server.port
+    localaws.stop(other.folder)
+    assert localaws.status(folder) == server
     assert localaws.stop(folder)
     assert not psutil.pid_exists(server.pid)
     assert localaws.status(folder) is None
     assert not localaws.stop(folder)
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    assert localaws.status(tmp_path / "none") is None
-    assert not localaws.stop(tmp_path / "none")
 
 
 def test_the_next_one_has_the_same_port_and_an_empty_cloud(server: Server, folder: Path) -> None:
@@ -83,19 +83,6 @@ def test_two_at_once_start_one(folder: Path) -> None:
     assert len(set(found)) == 1
 
 
-def test_two_environments_have_a_cloud_each(server: Server, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "aws"
-    try:
-        assert localaws.start(other, "other").port != server.port
-    finally:
-        localaws.stop(other)
-    assert localaws.status(server.folder) == server
-
-
-def test_what_is_known_of_it_is_private(server: Server, folder: Path) -> None:
-    assert stat.S_IMODE((folder / "server.json").stat().st_mode) == 0o600
-
-
 def test_a_stranger_on_its_port_is_not_taken_for_it(server: Server, folder: Path) -> None:
     path = folder / "server.json"
     row = path.read_text()
@@ -104,10 +91,12 @@ def test_a_stranger_on_its_port_is_not_taken_for_it(server: Server, folder: Path
     path.write_text(row)
 
 
-@pytest.mark.parametrize("row", ["", "{", "[]", "{}", '{"port": 1}'])
-def test_a_spoilt_memory_is_no_server(tmp_path: Path, row: str) -> None:
-    (tmp_path / "server.json").write_text(row)
+@pytest.mark.parametrize("row", [None, "", "{", "[]", "{}", '{"port": 1}'])
+def test_a_spoilt_memory_is_no_server(tmp_path: Path, row: str | None) -> None:
+    if row is not None:
+        (tmp_path / "server.json").write_text(row)
     assert localaws.status(tmp_path) is None
+    assert not localaws.stop(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from infra.drive.localaws import Server
 from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.errors import ProtectedError
 
-ROOT = """\
+PROVIDER = """\
 terraform {
   backend "local" {
     path = "../state/terraform.tfstate"
@@ -43,6 +43,9 @@ provider "aws" {
   }
 }
 
+"""
+
+ROOT = """\
 resource "aws_vpc" "this" {
   cidr_block           = "10.71.0.0/16"
   enable_dns_hostnames = true
@@ -131,22 +134,32 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("settling") / "lab"
 
 
-def make(build: Path, cloud: Server, engine: Engine, text: str) -> Job:
-    files = {"terraform/main.tf": ROOT.replace("TEXT", text)}
+def of(build: Path, cloud: Server, engine: Engine, resources: str, text: str = "one") -> Job:
+    """A root of these resources; ``text``: a tag of each."""
+    files = {"terraform/main.tf": PROVIDER.replace("TEXT", text) + resources}
     workspace.write(build, files)
     env = localaws.environment(cloud, "us-west-2")
     return Job("lab", build, engine, files, spec="", lock="", env=env)
+
+
+def taint(job: Job, kind: str) -> str:
+    """As an apply leaves a resource whose creation failed. Its id."""
+    state = job.terraform().pull()
+    (instance,) = next(one["instances"] for one in state["resources"] if one["type"] == kind)
+    instance["status"] = "tainted"
+    job.terraform().push({**state, "serial": state["serial"] + 1})
+    return str(instance["attributes"]["id"])
 
 
 def test_a_stopped_creation_is_completed_and_a_fault_loses_nothing(
     build: Path, cloud: Server, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "PAUSES", (0.01,))
-    job = make(build, cloud, engine, "one")
+    job = of(build, cloud, engine, ROOT)
     stopped_while_creating(job, cloud)
     reads = refreshed_under_faults(job, cloud)
     assert {"DescribeVpcs", "DescribeSubnets", "DescribeSecurityGroups", "GetRole", "HeadBucket"} <= reads
-    applied_under_faults(job, make(build, cloud, engine, "two"), cloud)
+    applied_under_faults(job, of(build, cloud, engine, ROOT, "two"), cloud)
 
 
 def stopped_while_creating(job: Job, cloud: Server) -> None:
@@ -179,10 +192,7 @@ def stopped_while_creating(job: Job, cloud: Server) -> None:
     assert planned.plan.protected == ()
     assert "aws_vpc.this" not in {one.address for one in planned.plan.changes if one.action == "create"}
     # A run that was killed could not say so: the next plan sees the mark, and keeps the VPC all the same.
-    state = job.terraform().pull()
-    (vpc,) = (one for one in state["resources"] if one["type"] == "aws_vpc")
-    vpc["instances"][0]["status"] = "tainted"
-    job.terraform().push({**state, "serial": state["serial"] + 1})
+    taint(job, "aws_vpc")
     planned = lifecycle.plan(job)
     assert planned.untainted == ("aws_vpc.this",)
     assert planned.plan.protected == ()
@@ -242,8 +252,6 @@ def applied_under_faults(before: Job, job: Job, cloud: Server) -> None:
     assert left <= {"aws_launch_template", "aws_autoscaling_group"}
 
 
-HEAD = ROOT[: ROOT.index('resource "aws_vpc"')].replace("TEXT", "one")
-
 GATEWAY = """\
 resource "aws_customer_gateway" "this" {
   type        = "ipsec.1"
@@ -257,28 +265,17 @@ resource "aws_customer_gateway" "this" {
 """
 
 
-def of(build: Path, cloud: Server, engine: Engine, resources: str) -> Job:
-    files = {"terraform/main.tf": HEAD + resources}
-    workspace.write(build, files)
-    env = localaws.environment(cloud, "us-west-2")
-    return Job("lab", build, engine, files, spec="", lock="", env=env)
-
-
 def test_a_tainted_customer_gateway_does_not_delete_itself(
     tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
     job = of(tmp_path / "lab", cloud, engine, GATEWAY)
     lifecycle.plan(job)
     apply_saved(job)
-    state = job.terraform().pull()
-    (gateway,) = state["resources"]
-    gateway["instances"][0]["status"] = "tainted"
-    job.terraform().push({**state, "serial": state["serial"] + 1})
+    identifier = taint(job, "aws_customer_gateway")
     planned = lifecycle.plan(job)
     assert planned.untainted == ("aws_customer_gateway.this",)
     assert planned.plan.changes == ()
     apply_saved(job)
-    identifier = gateway["instances"][0]["attributes"]["id"]
     ec2 = job.aws().client("ec2", "us-west-2")
     rows = ec2.describe_customer_gateways(CustomerGatewayIds=[identifier])["CustomerGateways"]
     assert [row["State"] for row in rows] == ["available"]
@@ -315,9 +312,7 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
     assert lifecycle.plan(job).plan.changes == ()
     apply_saved(job)
     # A run that was killed could not say so.
-    state = job.terraform().pull()
-    state["resources"][0]["instances"][0]["status"] = "tainted"
-    job.terraform().push({**state, "serial": state["serial"] + 1})
+    taint(job, "aws_iam_role")
     planned = lifecycle.plan(job)
     assert (planned.untainted, planned.plan.changes) == (("aws_iam_role.this",), ())
 
@@ -325,21 +320,8 @@ def test_a_role_whose_creation_was_cut_off_is_not_in_its_own_way(
 def test_what_somebody_deleted_and_could_not_be_made_again_is_not_put_back(
     tmp_path: Path, cloud: Server, engine: Engine
 ) -> None:
-    job = of(
-        tmp_path / "lab",
-        cloud,
-        engine,
-        """\
-resource "aws_vpc" "this" {
-  cidr_block = "10.72.0.0/16"
-}
-
-resource "aws_subnet" "this" {
-  vpc_id     = aws_vpc.this.id
-  cidr_block = "10.72.0.0/20"
-}
-""",
-    )
+    resources = INSTANCES[: INSTANCES.index('resource "aws_launch_template"')].replace("BLOCK", "72")
+    job = of(tmp_path / "lab", cloud, engine, resources)
     lifecycle.plan(job)
     apply_saved(job)
     state = job.terraform().pull()

@@ -9,7 +9,7 @@ import pytest
 from strategies.outputs import outputs_for
 
 from infra.drive.secrets.store import SecretsError
-from infra.drive.vpn.keys import KEYS_FILE, keys
+from infra.drive.vpn.keys import keys
 from infra.load import load
 from infra.model import NO_OUTPUTS, Cluster
 from infra.model.tunnels import SiteGateway
@@ -72,12 +72,5 @@ def test_a_key_that_would_be_read_as_another_is_refused_unquoted(gateway: SiteGa
     with pytest.raises(SecretsError, match=gateway.tunnels[0].secret.split("/")[0]) as refused:
         keys(gateway, NO_OUTPUTS, secrets)
     assert key not in str(refused.value) or not key
-
-
-def test_a_missing_key_is_told_by_its_name(gateway: SiteGateway) -> None:
     with pytest.raises(SecretsError, match="no key"):
         keys(gateway, NO_OUTPUTS, {})
-
-
-def test_the_file_is_read_with_the_connections() -> None:
-    assert KEYS_FILE == "etc/swanctl/conf.d/90-keys.conf"

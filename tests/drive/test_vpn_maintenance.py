@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from drive import vpn_world
 
 from infra.drive.vpn.cloud import Maintenance
 from infra.drive.vpn.maintenance import Upkeep
@@ -20,18 +21,14 @@ RESEARCH = Path(__file__).parents[2] / "environments" / "research.yaml"
 WEST = {"us-west-2-1", "us-west-2-2"}
 
 
-class World:
+class World(vpn_world.World):
     """Both ends of each tunnel, and the marks on the gateway."""
 
     def __init__(self, gateway: SiteGateway) -> None:
-        self.gateway = gateway
-        self.up = {tunnel.name for tunnel in gateway.tunnels}
+        super().__init__(gateway)
         self.up_at_aws = set(self.up)
         self.pending = set(WEST)
-        self.drained: set[str] = set()
         self.marked: set[str] = set()
-        self.steps: list[str] = []
-        self.lost: list[str] = []
         self.said: list[str] = []
         self.comes_back = True
         self.interrupts: Callable[[str], None] = lambda _: None
@@ -52,18 +49,6 @@ class World:
 
     # -- the gateway
 
-    def carries(self, tunnel: SiteTunnel) -> bool:
-        return tunnel.name in self.up
-
-    def drain(self, tunnel: SiteTunnel) -> None:
-        self._step("drain", tunnel)
-        self.drained.add(tunnel.name)
-        self._look()
-
-    def restore(self, tunnel: SiteTunnel) -> None:
-        self._step("restore", tunnel)
-        self.drained.discard(tunnel.name)
-
     def names(self) -> frozenset[str]:
         return frozenset(self.marked)
 
@@ -82,21 +67,16 @@ class World:
         return tunnel.name in self.up_at_aws
 
     def replace(self, tunnel: SiteTunnel) -> None:
-        self._step("replace", tunnel)
+        self.step("replace", tunnel)
         self.pending.discard(tunnel.name)
         self.up.discard(tunnel.name)
-        self._look()
+        self.look()
         if self.comes_back:
             self.up.add(tunnel.name)
 
-    def _step(self, verb: str, tunnel: SiteTunnel) -> None:
-        self.steps.append(f"{verb} {tunnel.name}")
+    def step(self, verb: str, tunnel: SiteTunnel) -> None:
+        super().step(verb, tunnel)
         self.interrupts(self.steps[-1])
-
-    def _look(self) -> None:
-        """The region must stay within reach at every step."""
-        if not WEST & self.up - self.drained:
-            self.lost.append(self.steps[-1])
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from drive import vpn_world
 
 from infra.drive.secrets import gateway_keys, open_store
 from infra.drive.secrets.store import Store
@@ -21,18 +22,15 @@ from infra.resolve.lockfile import Lock
 RESEARCH = Path(__file__).parents[2] / "environments" / "research.yaml"
 
 
-class World:
+class World(vpn_world.World):
     """Both ends of each tunnel, and what traffic can take: those whose two keys are the same."""
 
     def __init__(self, gateway: SiteGateway, store: Store) -> None:
-        self.gateway, self.store = gateway, store
+        super().__init__(gateway)
+        self.store = store
         keys = gateway_keys([gateway], store)
         self.ours = {tunnel.name: keys[tunnel.secret] for tunnel in gateway.tunnels}
         self.theirs = dict(self.ours)
-        self.up = set(self.ours)
-        self.drained: set[str] = set()
-        self.steps: list[str] = []
-        self.lost: list[str] = []
         self.refuses = ""
 
     def rotation(self, patience: float = 5) -> Rotation:
@@ -48,32 +46,19 @@ class World:
             patience=patience,
         )
 
-    def carries(self, tunnel: SiteTunnel) -> bool:
-        return tunnel.name in self.up
-
-    def drain(self, tunnel: SiteTunnel) -> None:
-        self.steps.append(f"drain {tunnel.name}")
-        self.drained.add(tunnel.name)
-        self._look()
-
-    def restore(self, tunnel: SiteTunnel) -> None:
-        self.steps.append(f"restore {tunnel.name}")
-        self.drained.discard(tunnel.name)
-        self._look()
-
     def reconnect(self, tunnel: SiteTunnel) -> None:
         self.up.discard(tunnel.name)
         if self.ours[tunnel.name] == self.theirs[tunnel.name]:
             self.up.add(tunnel.name)
-        self._look()
+        self.look()
 
     def change_key(self, tunnel: SiteTunnel, key: str) -> None:
         if self.refuses == tunnel.name:
             raise DriveError("AWS refuses")
-        self.steps.append(f"AWS {tunnel.name}")
+        self.step("AWS", tunnel)
         self.theirs[tunnel.name] = key
         self.up.discard(tunnel.name)
-        self._look()
+        self.look()
 
     def deliver(self, sites: Iterable[str]) -> None:
         keys = gateway_keys([self.gateway], self.store)
@@ -81,13 +66,6 @@ class World:
         for tunnel in self.gateway.tunnels:
             if tunnel.peer in sites:
                 self.theirs[tunnel.name] = keys[tunnel.secret]
-
-    def _look(self) -> None:
-        """Every region must stay within reach at every step."""
-        for peer in {tunnel.peer for tunnel in self.gateway.tunnels if tunnel.kind == "aws"}:
-            ways = {tunnel.name for tunnel in self.gateway.tunnels if tunnel.peer == peer}
-            if not ways & self.up - self.drained:
-                self.lost.append(f"{peer} after {self.steps[-1:]}")
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ There are no controllers, no scheduler and no kubelets: nodes and pods are what 
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -106,6 +108,25 @@ def running(
         stack.callback(lambda: _end(server.process))
         _until_ready(server)
         yield server
+
+
+def who(server: Server, keys: Keys, token: str) -> tuple[str, set[str]] | int:
+    """A token's user and groups as the API server sees them, or its status where it refuses."""
+    context = ssl.create_default_context(cadata=keys.ca.certificate)
+    context.check_hostname = False
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    request = urllib.request.Request(
+        f"https://{server.address}/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
+    )
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=30) as answer:
+            user = json.load(answer)["status"]["userInfo"]
+    except urllib.error.HTTPError as refused:
+        return refused.code
+    return user["username"], set(user.get("groups", ()))
 
 
 def node(name: str, *, ready: bool = True, version: str = "v1.36.3", **labels: str) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def keys(store: LocalStore) -> Keys:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
-    with running(tmp_path_factory.mktemp("api"), keys) as found:
-        yield found
+    with running(tmp_path_factory.mktemp("api"), keys) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +45,12 @@ def hosts(server: Server, keys: Keys, tmp_path_factory: pytest.TempPathFactory) 
     """A master of that server, over SSH, with a controller that signs."""
     folder = tmp_path_factory.mktemp("master")
     with (
-        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as found,
+        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as admin,
         running_hosts(folder, "master-1") as machines,
-        masters.signer(found, server.folder),
+        masters.signer(admin, server.folder),
     ):
         masters.own_etc(machines["master-1"])
-        masters.equip(machines["master-1"], folder, found, keys.ca.certificate)
+        masters.equip(machines["master-1"], folder, admin, keys.ca.certificate)
         yield machines
 
 
@@ -62,8 +62,8 @@ def master(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def admin(server: Server, keys: Keys, tmp_path: Path) -> Iterator[Access]:
-    with access.opened(tmp_path / "build", Endpoint(NAME, server.address), keys.ca) as found:
-        yield found
+    with access.opened(tmp_path / "build", Endpoint(NAME, server.address), keys.ca) as admin:
+        yield admin
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,10 +23,10 @@ CONTROLLERS = (
 def admin_conf(admin: Access) -> str:
     """The administrator's kubeconfig, for use from any folder."""
     kubeconfig = json.loads(admin.kubeconfig.read_text())
-    for each in (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]):
+    for entry in (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]):
         for name in ("certificate-authority", "client-certificate", "client-key"):
-            if name in each:
-                each[name] = str(admin.folder / each[name])
+            if name in entry:
+                entry[name] = str(admin.folder / entry[name])
     return json.dumps(kubeconfig)
 
 
@@ -48,19 +48,26 @@ def equip(host: Host, programs: Path, admin: Access, authority: str) -> None:
 
 
 @contextmanager
-def signer(admin: Access, folder: Path) -> Iterator[None]:
-    """kube-controller-manager as kubeadm starts it, with the controllers of certificate requests alone."""
-    keys = folder / "pki"
+def controllers(kubeconfig: Path, folder: Path, names: Sequence[str], *more: str) -> Iterator[None]:
+    """kube-controller-manager as kubeadm starts it, with these controllers alone."""
     command = [need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
-               f"--kubeconfig={folder}/admin.conf",
-               f"--controllers={','.join(CONTROLLERS)}",
-               f"--cluster-signing-cert-file={keys}/ca.crt",
-               f"--cluster-signing-key-file={keys}/ca.key"]  # fmt: skip
-    (folder / "admin.conf").write_text(admin_conf(admin))
-    with (folder / "signer.log").open("ab") as log:
+               f"--kubeconfig={kubeconfig}", f"--controllers={','.join(names)}", *more]  # fmt: skip
+    with (folder / "controllers.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         yield
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def signer(admin: Access, folder: Path) -> Iterator[None]:
+    """With the controllers of certificate requests alone."""
+    (folder / "admin.conf").write_text(admin_conf(admin))
+    files = (
+        f"--cluster-signing-{kind}-file={folder}/pki/ca.{end}"
+        for kind, end in (("cert", "crt"), ("key", "key"))
+    )
+    with controllers(folder / "admin.conf", folder, CONTROLLERS, *files):
+        yield

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from drive.kubernetes.apiserver import NAME, Server, node, pod
+from drive.kubernetes.apiserver import NAME, Server, node, pod, who
 from golden_clusters import golden
 
 from infra.catalogue.identities import CLIENT_SIGNER, KUBECONFIGS
@@ -114,34 +114,16 @@ def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, server: Ser
     assert b"plainly-seen" not in kept
 
 
-def test_a_token_lets_a_kubelet_ask_for_its_certificate(
-    api: Api, server: Server, keys: Keys, tmp_path: Path
-) -> None:
+def test_a_token_lets_a_kubelet_ask_for_its_certificate(api: Api, server: Server, keys: Keys) -> None:
     token = joining.new_token(api, datetime.now(UTC))
     kept = api.get(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token[:6]}")
     assert kept["type"] == "bootstrap.kubernetes.io/token"
     document = json.loads(joining.join_file(token, keys.ca.certificate, "api.test.internal:6443"))
     assert document["ca_cert_hashes"][0].startswith("sha256:")
-    # With the token alone: who is it?
-    import ssl
-    import urllib.request
-
-    (tmp_path / "ca.crt").write_text(keys.ca.certificate)
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
-    context.check_hostname = False
-    request = urllib.request.Request(
-        f"https://{server.address}/apis/authentication.k8s.io/v1/selfsubjectreviews",
-        data=json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode(),
-        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        method="POST",
-    )
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
-    with opener.open(request) as answer:
-        about = json.load(answer)["status"]["userInfo"]
-    assert about["username"] == f"system:bootstrap:{token[:6]}"
-    assert "system:bootstrappers:kubeadm:default-node-token" in about["groups"]
+    about = who(server, keys, token)
+    assert isinstance(about, tuple)
+    assert about[0] == f"system:bootstrap:{token[:6]}"
+    assert "system:bootstrappers:kubeadm:default-node-token" in about[1]
 
 
 # -- Applying ----------------------------------------------------------------------------------------------

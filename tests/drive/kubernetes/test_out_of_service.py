@@ -6,15 +6,14 @@ nodes and detach volumes; what a kubelet and a CSI driver would write is written
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drive.kubernetes.apiserver import Server, node, pod
-from kube_tools import need
-from stores import local_store
+from drive.kubernetes.lab import Lab, lab_of
+from drive.kubernetes.masters import controllers
 
 from infra.commands.cluster.steps import wait_for
 from infra.drive.kubernetes import nodes, status
@@ -119,8 +118,8 @@ def lab(server: Server, store: LocalStore, tmp_path: Path) -> Lab:
 
 
 @pytest.fixture
-def controllers(admin: Access, tmp_path: Path) -> Iterator[None]:
-    """Those of Kubernetes that act on dead nodes. The test says which are: a heartbeat lasts an hour."""
+def dead_node_controllers(admin: Access, tmp_path: Path) -> Iterator[None]:
+    """Those that act on dead nodes. The test says which are: a heartbeat lasts an hour."""
     admin.ensure()
     names = (
         "node-lifecycle-controller",
@@ -128,21 +127,11 @@ def controllers(admin: Access, tmp_path: Path) -> Iterator[None]:
         "pod-garbage-collector-controller",
         "persistentvolume-attach-detach-controller",
     )
-    with (tmp_path / "controllers.log").open("ab") as log:
-        process = subprocess.Popen(
-            [
-                need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
-                f"--kubeconfig={admin.kubeconfig}", f"--controllers={','.join(names)}",
-                "--node-monitor-grace-period=1h",
-            ],
-            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+    with controllers(admin.kubeconfig, tmp_path, names, "--node-monitor-grace-period=1h"):
         yield
-        process.kill()
-        process.wait()
 
 
-@pytest.mark.usefixtures("machine", "controllers")
+@pytest.mark.usefixtures("machine", "dead_node_controllers")
 def test_pods_and_volumes_of_a_dead_machine_are_free_at_once(api: Api, lab: Lab) -> None:
     """Without the taint a pod stays Terminating, and a volume that is in use attached for 6 minutes."""
     made = _with_a_volume(api)

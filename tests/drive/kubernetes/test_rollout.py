@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drive.kubernetes.apiserver import Server, node, running
-from kube_tools import need
+from drive.kubernetes.masters import controllers
 
 from infra.drive.kubernetes import rollout
 from infra.drive.kubernetes.access import Access
@@ -27,6 +26,7 @@ DAEMON_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 TWO_OF_THREE = "2 of 3 pods; away: dead"
+CONTROLLERS = ("daemonset-controller", "deployment-controller", "replicaset-controller")
 BROKEN = "broken"
 """An image that comes up nowhere."""
 
@@ -72,20 +72,6 @@ class Kubelets(threading.Thread):
             return "one"
 
 
-@contextmanager
-def controllers(admin: Access, folder: Path) -> Iterator[None]:
-    wanted = "daemonset-controller,deployment-controller,replicaset-controller"
-    command = [need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
-               f"--kubeconfig={admin.kubeconfig}", f"--controllers={wanted}"]  # fmt: skip
-    with (folder / "controllers.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
     """With no other nodes."""
@@ -109,7 +95,7 @@ def nodes(api: Api, admin: Access, tmp_path: Path) -> Iterator[Kubelets]:
     kubelets = Kubelets(Api(admin), *names)
     kubelets.start()
     try:
-        with controllers(admin, tmp_path):
+        with controllers(admin.kubeconfig, tmp_path, CONTROLLERS):
             yield kubelets
     finally:
         kubelets.ended.set()

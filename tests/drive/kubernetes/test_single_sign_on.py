@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +16,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from drive.kubernetes.apiserver import NAME, Server, running
+from drive.kubernetes.apiserver import NAME, Server, running, who
 from drive.kubernetes.https_pages import serving
 from golden_clusters import golden
 from kube_tools import kubectl
@@ -124,22 +121,7 @@ class Asked:
     file: Path
 
     def who(self, token: str) -> tuple[str, set[str]] | int:
-        """A token's user and groups as the API server sees them, or its status where it refuses."""
-        context = ssl.create_default_context(cadata=self.keys.ca.certificate)
-        context.check_hostname = False
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        request = urllib.request.Request(
-            f"https://{self.server.address}/apis/authentication.k8s.io/v1/selfsubjectreviews",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
-        )
-        handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-        try:
-            with urllib.request.build_opener(*handlers).open(request, timeout=30) as answer:
-                user = json.load(answer)["status"]["userInfo"]
-        except urllib.error.HTTPError as refused:
-            return refused.code
-        return user["username"], set(user.get("groups", ()))
+        return who(self.server, self.keys, token)
 
 
 @pytest.fixture(scope="module")

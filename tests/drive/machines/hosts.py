@@ -1,6 +1,6 @@
-"""Machines to converge: a real OpenSSH server each, in a mount namespace of its own.
+"""Machines to converge: each is a real OpenSSH server in its own mount namespace.
 
-What a machine keeps (/var/lib/causeway, /etc/causeway, /run, /var/log) is its alone. Chef is a stand-in,
+No two share /var/lib/causeway, /etc/causeway, /run and /var/log. Chef is a stand-in,
 a script that reads its node object and writes a report as the handler on a machine does: Debian's
 archive has no Chef. ``tests/cookbooks`` runs a real one where there is one.
 """
@@ -128,8 +128,8 @@ def running(folder: Path, *names: str, chef: str = CHEF) -> Iterator[Hosts]:
             host = _start(folder, name, client)
             stack.callback(host.stop)
             hosts.by_name[name] = host
-        hosts.config.write_text("".join(_client(folder, each) for each in hosts.by_name.values()))
-        hosts.known.write_text("".join(_known(each) for each in hosts.by_name.values()))
+        hosts.config.write_text("".join(_client(folder, host) for host in hosts.by_name.values()))
+        hosts.known.write_text("".join(_known(host) for host in hosts.by_name.values()))
         yield hosts
 
 

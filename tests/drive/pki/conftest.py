@@ -29,6 +29,6 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def pki(store: LocalStore, clock: Clock) -> Pki:
-    made = Pki(store, domain="lab.internal", clock=clock)
-    made.create(PASSPHRASE, "lab")
-    return made
+    pki = Pki(store, domain="lab.internal", clock=clock)
+    pki.create(PASSPHRASE, "lab")
+    return pki

@@ -49,14 +49,14 @@ def make(folder: Path, *, algorithm: str, bits: str = "2048", passphrase: str = 
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("easy-rsa") / "ec", algorithm="ec")
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(authority: Path, tmp_path: Path) -> Path:
     """A copy to spoil."""
-    return shutil.copytree(made, tmp_path / "easy-rsa") / "pki"
+    return shutil.copytree(authority, tmp_path / "easy-rsa") / "pki"
 
 
 @pytest.fixture

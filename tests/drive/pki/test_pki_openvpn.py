@@ -76,9 +76,9 @@ def ends(now_pki: Pki) -> Ends:
 
 
 def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -107,9 +107,9 @@ def seen(log: Path, *wanted: str) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
-        for each in wanted:
-            if each in text:
-                return each
+        for line in wanted:
+            if line in text:
+                return line
         time.sleep(0.05)
     raise AssertionError(f"none of {wanted} in:\n{log.read_text(errors='replace')}")
 
