@@ -62,9 +62,6 @@ def test_each_thing_is_said_once() -> None:
 )
 def test_what_init_mends(found: Diagnostic) -> None:
     assert diagnostics.is_init_needed(found)
-
-
-def test_what_init_does_not_mend() -> None:
     assert not diagnostics.is_init_needed(error("Invalid CIDR"))
 
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,18 +92,9 @@ def test_embedded_engine_keeps_streams_and_exit_codes_apart(tmp_path: Path) -> N
     assert '"nonsense"' in bad.stderr
 
 
-def test_embedded_engine_through_a_whole_life(make_job: object) -> None:
-    assert callable(make_job)
-    job: Job = make_job()
-    job = Job(
-        environment=job.environment,
-        build=job.build,
-        engine=find_engine({"PATH": "", "CAUSEWAY_ENGINE": "embedded"}),
-        files=job.files,
-        spec=job.spec,
-        lock=job.lock,
-        sites=job.sites,
-    )
+def test_embedded_engine_through_a_whole_life(make_job: Callable[..., Job]) -> None:
+    engine = find_engine({"PATH": "", "CAUSEWAY_ENGINE": "embedded"})
+    job = replace(make_job(), engine=engine)
     assert lifecycle.plan(job).plan.count("create") == 3
     apply_saved(job)
     assert not lifecycle.plan(job).plan.has_changes

@@ -17,12 +17,9 @@ BEFORE = {"a.tf": "one\ntwo\n", "b.tf": "gone\n", "same": "same"}
 AFTER = {"a.tf": "one\n2\nthree", "c/d.tf": "new\n", "same": "same"}
 
 
-def test_nothing_was_ever_applied(tmp_path: Path) -> None:
-    assert last_applied.recall(Folders(tmp_path)) is None
-
-
 def test_the_last_apply_is_remembered(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
+    assert last_applied.recall(folders) is None
     last_applied.remember(folders, BEFORE, {"spec": "1"})
     last_applied.remember(folders, AFTER | {"crlf": "a\r\nb"}, {"spec": "2"})
     found = last_applied.recall(folders)
@@ -79,16 +76,9 @@ def test_diff_counts_and_names() -> None:
     assert not diff(BEFORE, BEFORE)
     assert text(found).splitlines()[-1].endswith("; +3 -2 lines")
     assert to_json(found)["files"][0]["kind"] == "changed"
-
-
-def test_empty_files_are_told_of() -> None:
-    assert "empty (empty)" in text(diff({}, {"empty": ""}))
-
-
-def test_colours_only_when_asked() -> None:
-    found = diff(BEFORE, AFTER)
     assert "\x1b[" not in text(found)
     assert "\x1b[32m+new\x1b[0m" in text(found, colour=True)
+    assert "empty (empty)" in text(diff({}, {"empty": ""}))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git applies the diff")

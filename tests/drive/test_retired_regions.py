@@ -46,17 +46,11 @@ def test_modules_and_the_association_of_the_zone_remain() -> None:
     }
 
 
-def test_what_only_reads_or_was_never_applied_does_not_remain() -> None:
-    data = resource("module.frankfurt.module.network", "aws_region", "frankfurt", mode="data")
-    assert remains({}, [FRANKFURT]) == {}
-    assert remains({"resources": [data]}, [FRANKFURT]) == {}
-
-
-def test_a_peering_that_is_left_still_needs_the_provider() -> None:
+def test_a_peering_needs_the_provider_and_what_only_reads_does_not() -> None:
     left = resource("module.peering_frankfurt_us_west_2", "aws_route", "frankfurt", "a")
-    assert remains({"resources": [left]}, [FRANKFURT]) == {
-        "frankfurt": ("module.peering_frankfurt_us_west_2",)
-    }
+    data = resource("module.frankfurt.module.network", "aws_region", "frankfurt", mode="data")
+    assert remains({"resources": [left, data]}, [FRANKFURT]) == {"frankfurt": (left["module"],)}
+    assert remains({}, [FRANKFURT]) == {}
 
 
 def test_what_an_apply_had_begun_to_create_remains() -> None:

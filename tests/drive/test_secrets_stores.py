@@ -120,13 +120,6 @@ def test_an_error_of_aws_is_told_without_what_was_sent(
     assert caught.value.__suppress_context__
 
 
-def test_an_aws_that_is_not_there(aws_env: dict[str, str], tmp_path: Path) -> None:
-    env = {**aws_env, "AWS_PROFILE": "nobody"}
-    store = open_store(Secrets("ssm", "/causeway/lab", "us-west-2"), "lab", tmp_path, env)
-    with pytest.raises(SecretsError, match=r"ProfileNotFound\).*invoke doctor"):
-        store.get("one")
-
-
 def test_a_denied_call_names_the_permissions(
     aws_env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

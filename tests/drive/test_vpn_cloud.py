@@ -110,12 +110,6 @@ def test_a_refusal_never_quotes_the_key(
         Control(cloud).clear_faults()
 
 
-def test_aws_out_of_reach(cluster: Cluster, outputs: Outputs, env: dict[str, str]) -> None:
-    away = {**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
-    with pytest.raises(DriveError, match="EndpointConnectionError"):
-        Cloud(cluster, outputs, away).states()
-
-
 def test_maintenance_that_aws_announces_is_applied(
     cluster: Cluster, outputs: Outputs, env: dict[str, str], ec2: Any, connection: dict[str, Any]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from drive.machines.hosts import CHEF, Host, node_object, running
+from drive.machines.test_converge_hosts import Silent
 from machines.deb import Package
 
 from infra.drive.machines.client import install
@@ -100,10 +101,6 @@ def test_a_changed_pin_reaches_a_machine_that_has_a_client(
         host.fqdn,
         payload(build, "titan-01", "lab", (), shared(build, tmp_path / "cookbooks")),
     )
-
-    class Silent:
-        def phase(self, name: str, phase: str, about: str = "") -> None: ...
-        def stopping(self, times: int) -> None: ...
 
     def run(version: str, *, why_run: bool = False) -> None:
         client, file = made("cinc", version)

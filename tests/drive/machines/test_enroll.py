@@ -60,10 +60,6 @@ FACTS = Facts(
 )
 
 
-def test_the_machine_that_is_meant_has_no_difference() -> None:
-    assert differences(NODE, FACTS) == ()
-
-
 @pytest.mark.parametrize(
     ("facts", "what", "grave"),
     [
@@ -82,13 +78,15 @@ def test_the_machine_that_is_meant_has_no_difference() -> None:
     ],
 )
 def test_each_difference_is_told(facts: Facts, what: str, grave: bool) -> None:
-    found = differences(NODE, facts)
-    assert [(each.what, each.grave) for each in found] == [(what, grave)]
+    assert [(each.what, each.grave) for each in differences(NODE, facts)] == [(what, grave)]
 
 
-def test_secure_boot_matters_to_machines_whose_driver_is_built_there() -> None:
-    without = structs.replace(NODE, gpus=None)
-    assert differences(without, replace(FACTS, gpus=0, secure_boot=True)) == ()
+def test_what_does_not_matter_is_no_difference_and_the_gravest_come_first() -> None:
+    assert differences(NODE, FACTS) == ()
+    # Secure Boot matters to machines whose driver is built there.
+    assert differences(structs.replace(NODE, gpus=None), replace(FACTS, gpus=0, secure_boot=True)) == ()
+    both = differences(NODE, replace(FACTS, gpus=3, os="debian 11"))
+    assert [each.grave for each in both] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +105,6 @@ def test_the_survey_reads_secure_boot_as_the_firmware_has_it(
         )
         with opened(NODE.fqdn) as remote:
             assert survey(remote).secure_boot is on
-
-
-def test_the_gravest_come_first() -> None:
-    found = differences(NODE, replace(FACTS, gpus=3, os="debian 11"))
-    assert [each.grave for each in found] == [True, False]
 
 
 def test_first_contact_shows_the_key_asks_and_remembers(
