@@ -92,6 +92,7 @@ def test_the_key_may_come_from_the_environment(place: Place) -> None:
 
 def test_a_lost_key(place: Place) -> None:
     place.store().put("one", VALUE)
+    assert place.store(CAUSEWAY_SECRETS_KEY=place.key.read_text()).get("one") == VALUE
     place.key.unlink()
     with pytest.raises(SecretsError, match=str(place.key)):
         place.store().get("one")
@@ -138,8 +139,9 @@ def test_a_value_can_stand_in_for_no_other_and_each_bit_counts(place: Place) -> 
     document = json.loads(place.file.read_text())
     sealed = base64.b64decode(document["secrets"]["one"])
     flipped = [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in (0, 12, len(sealed) - 1)]
-    for entry in (sealed, *flipped, b"", b"\0\0\0", b"\0" * 15):
-        document["secrets"]["two"] = base64.b64encode(entry).decode()
+    spoiled = [base64.b64encode(data).decode() for data in (sealed, *flipped, b"", b"\0\0\0", b"\0" * 15)]
+    for entry in (*spoiled, "not base64!"):
+        document["secrets"]["two"] = entry
         place.file.write_text(json.dumps(document))
         with pytest.raises(SecretsError, match="secret two"):
             place.store().get("two")
