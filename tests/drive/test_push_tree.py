@@ -17,6 +17,8 @@ from infra.errors import DriveError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a tree belongs to /")
 
+NAMES = ("frr.conf", "keys.conf", "old.conf")
+
 FOLDER = f"strongswan/lab-{os.getpid()}"
 """Of this process alone: a machine remembers a tree by this name, and tests run side by side."""
 
@@ -39,10 +41,15 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "machine"
 
 
+def source(build: Path, target: Path) -> Path:
+    """Where the files of ``target`` are rendered."""
+    return build / FOLDER / target.relative_to("/")
+
+
 @pytest.fixture
 def build(tmp_path: Path, target: Path) -> Path:
     folder = tmp_path / "build"
-    root = folder / FOLDER / target.relative_to("/")
+    root = source(folder, target)
     root.mkdir(parents=True)
     (root / "frr.conf").write_text("router bgp 65010\n")
     (root / "old.conf").write_text("goes soon\n")
@@ -71,11 +78,8 @@ def test_a_machine_that_is_not_there(config: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(CONFIG, str(config))
     with pytest.raises(UnreachedError, match=r"other\.test\.invalid: "):
         Machine("other.test.invalid").run("true")
-
-
-def test_a_configuration_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONFIG, "/nowhere/config")
-    with pytest.raises(UnreachedError, match="CAUSEWAY_SSH_CONFIG names /nowhere/config"):
+    with pytest.raises(UnreachedError, match="/nowhere/config"):
         Machine("gateway.test.internal").run("true")
 
 
@@ -84,7 +88,7 @@ def test_the_same_tree_makes_the_same_bytes(build: Path) -> None:
 
 
 def test_modes_are_told_by_the_files(build: Path, target: Path) -> None:
-    root = build / FOLDER / target.relative_to("/")
+    root = source(build, target)
     (root / "reload").write_text("#!/bin/sh\n")
     (root / "reload").chmod(0o755)
     modes = {path.rpartition("/")[2]: mode for path, (_, mode) in tree(build, FOLDER).items()}
@@ -93,10 +97,8 @@ def test_modes_are_told_by_the_files(build: Path, target: Path) -> None:
 
 @needs_root
 def test_a_tree_arrives_and_follows_its_source(machine: Machine, build: Path, target: Path) -> None:
-    root = build / FOLDER / target.relative_to("/")
-    assert set(push(machine, build, FOLDER)) == {
-        str(target / name) for name in ("frr.conf", "keys.conf", "old.conf")
-    }
+    root = source(build, target)
+    assert set(push(machine, build, FOLDER)) == {str(target / name) for name in NAMES}
     assert (target / "keys.conf").read_text() == "secret\n"
     assert (target / "keys.conf").stat().st_mode & 0o777 == 0o600
     assert (target / "frr.conf").stat().st_mode & 0o777 == 0o644
@@ -125,7 +127,7 @@ def test_the_machine_reloads_also_when_nothing_changed(machine: Machine, build: 
 def test_a_run_that_was_cut_off_is_made_good(machine: Machine, build: Path, target: Path) -> None:
     """Its archive ends in the middle: nothing is taken away, nothing is half there."""
     push(machine, build, FOLDER)
-    (build / FOLDER / target.relative_to("/") / "old.conf").unlink()
+    (source(build, target) / "old.conf").unlink()
     script = (Path(__file__).parents[2] / "templates" / "ship" / "receive.sh").read_text()
     whole = archive(tree(build, FOLDER))
     # In a file, between two files, and before the first.
@@ -166,8 +168,7 @@ class Deaf(Machine):
 def test_what_changed_is_known_although_the_answer_was_lost(
     machine: Machine, build: Path, target: Path
 ) -> None:
-    wanted = {str(target / name) for name in ("frr.conf", "keys.conf", "old.conf")}
-    assert set(push(Deaf(machine.name), build, FOLDER)) == wanted
+    assert set(push(Deaf(machine.name), build, FOLDER)) == {str(target / name) for name in NAMES}
     assert push(machine, build, FOLDER) == ()
 
 

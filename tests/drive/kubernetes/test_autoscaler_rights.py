@@ -35,7 +35,7 @@ def named(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def there(api: Api) -> Iterator[Api]:
+def granted(api: Api) -> Iterator[Api]:
     """With the kind and the rights applied, and taken away again: other tests share the server."""
     documents = autoscaler.objects(golden("research"))
     everything = [*documents["kinds.yaml"], *documents["rights.yaml"]]
@@ -102,7 +102,7 @@ def request(**spec: Any) -> dict[str, Any]:
     }
 
 
-def test_it_may_do_what_it_does_and_no_more(there: Api) -> None:
+def test_it_may_do_what_it_does_and_no_more(granted: Api) -> None:
     watched = {place(path) for each in kinds.KINDS for path in each.paths}
     assert ("", "pods") in watched
     allowed = [
@@ -115,14 +115,14 @@ def test_it_may_do_what_it_does_and_no_more(there: Api) -> None:
         ("patch", "autoscaling.x-k8s.io", "provisioningrequests/status"),
         ("create", "events.k8s.io", "events"),
     ]
-    assert [what for what in allowed if not may(there, *what, namespace="user-ada")] == []
+    assert [what for what in allowed if not may(granted, *what, namespace="user-ada")] == []
     own = [("coordination.k8s.io", "leases", autoscaler.LEASE), ("", "configmaps", autoscaler.MEMORY)]
     for group, plural, name in own:
         for verb in ("get", "patch"):
-            assert may(there, verb, group, plural, SYSTEM, name)
-            assert not may(there, verb, group, plural, SYSTEM, "another"), f"{verb} {plural}"
-            assert not may(there, verb, group, plural, "kube-system", name)
-        assert may(there, "create", group, plural, SYSTEM)
+            assert may(granted, verb, group, plural, SYSTEM, name)
+            assert not may(granted, verb, group, plural, SYSTEM, "another"), f"{verb} {plural}"
+            assert not may(granted, verb, group, plural, "kube-system", name)
+        assert may(granted, "create", group, plural, SYSTEM)
     denied = [
         ("get", "", "secrets"),
         ("delete", "", "pods"),
@@ -133,11 +133,11 @@ def test_it_may_do_what_it_does_and_no_more(there: Api) -> None:
         ("delete", "autoscaling.x-k8s.io", "provisioningrequests"),
         ("patch", "autoscaling.x-k8s.io", "provisioningrequests"),
     ]
-    assert [what for what in denied if may(there, *what, namespace="user-ada")] == []
+    assert [what for what in denied if may(granted, *what, namespace="user-ada")] == []
 
 
-def test_a_request_is_taken_answered_and_never_changed(there: Api) -> None:
-    there.create(REQUESTS, request(parameters={"a": "b"}))
+def test_a_request_is_taken_answered_and_never_changed(granted: Api) -> None:
+    granted.create(REQUESTS, request(parameters={"a": "b"}))
     condition = {
         "type": "Provisioned",
         "status": "True",
@@ -145,13 +145,13 @@ def test_a_request_is_taken_answered_and_never_changed(there: Api) -> None:
         "message": "200 of 200",
         "lastTransitionTime": "2026-11-20T12:00:00Z",
     }
-    there.patch(f"{REQUESTS}/train/status", {"status": {"conditions": [condition]}})
-    assert there.get(f"{REQUESTS}/train")["status"]["conditions"] == [condition]
+    granted.patch(f"{REQUESTS}/train/status", {"status": {"conditions": [condition]}})
+    assert granted.get(f"{REQUESTS}/train")["status"]["conditions"] == [condition]
     with pytest.raises(ApiError, match="422"):
-        there.patch(f"{REQUESTS}/train", {"spec": {"provisioningClassName": "another.class"}})
+        granted.patch(f"{REQUESTS}/train", {"spec": {"provisioningClassName": "another.class"}})
     more = [{"count": 201, "podTemplateRef": {"name": "train-main"}}]
     with pytest.raises(ApiError, match="422"):
-        there.patch(f"{REQUESTS}/train", {"spec": {"podSets": more}})
+        granted.patch(f"{REQUESTS}/train", {"spec": {"podSets": more}})
     wrongs: list[dict[str, Any]] = [
         {"podSets": []},
         {"provisioningClassName": "with/slash"},
@@ -159,5 +159,5 @@ def test_a_request_is_taken_answered_and_never_changed(there: Api) -> None:
     ]
     for wrong in wrongs:
         with pytest.raises(ApiError, match="422"):
-            there.create(REQUESTS, request(**wrong))
-    there.delete(f"{REQUESTS}/train")
+            granted.create(REQUESTS, request(**wrong))
+    granted.delete(f"{REQUESTS}/train")

@@ -73,7 +73,7 @@ def chart(folder: Path, name: str, template: str) -> Release:
     return Release(name, "charts", name, "1.0.0", str(root), folder / f"{name}.yaml", "20s")
 
 
-def there(charts: Helm, name: str) -> Installed | None:
+def installed(charts: Helm, name: str) -> Installed | None:
     return next((each for each in charts.releases() if each.name == name), None)
 
 
@@ -81,16 +81,16 @@ def test_a_release_is_installed_changed_left_alone_and_taken_away(
     charts: Helm, api: Api, tmp_path: Path
 ) -> None:
     wanted = chart(tmp_path, "small", CONFIG_MAP)
-    assert not charts.current(wanted, there(charts, "small"))
+    assert not charts.current(wanted, installed(charts, "small"))
     charts.install(wanted)
-    assert charts.current(wanted, there(charts, "small"))
+    assert charts.current(wanted, installed(charts, "small"))
     where = "/api/v1/namespaces/charts/configmaps/small"
     assert api.get(where)["data"] == {"word": "first"}
     wanted.values.write_text("word: second\n")
-    assert not charts.current(wanted, there(charts, "small"))
+    assert not charts.current(wanted, installed(charts, "small"))
     charts.install(wanted)
     assert api.get(where)["data"] == {"word": "second"}
-    assert not charts.current(replace(wanted, version="1.0.1"), there(charts, "small"))
+    assert not charts.current(replace(wanted, version="1.0.1"), installed(charts, "small"))
     ours = charts.releases(ours=True)
     assert [each.name for each in helm.strays([wanted], ours)] == []
     (stray,) = helm.strays([], ours)
@@ -107,10 +107,10 @@ def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
     with pytest.raises(DriveError, match="charts/never: 0 of 1"):
         rollout.wait(api, charts.workloads(wanted), seconds=1)
     charts.go_back(wanted, None)
-    assert there(charts, "never") is None
+    assert installed(charts, "never") is None
     small = chart(tmp_path, "back", CONFIG_MAP.replace("name: small", "name: back"))
     charts.install(small)
-    had = there(charts, "back")
+    had = installed(charts, "back")
     small.values.write_text("word: second\n")
     charts.install(small)
     charts.go_back(small, had)
@@ -123,14 +123,14 @@ def test_what_does_not_come_up_goes_back_and_what_was_cut_off_is_taken_up(
     deadline = time.monotonic() + 120
     found = None
     while (found is None or not found.pending) and time.monotonic() < deadline:
-        found = there(charts, "never")
+        found = installed(charts, "never")
     cut.kill()
     cut.wait()
     assert found is not None
     assert found.pending
     charts.recover(found)
     charts.install(wanted)
-    assert charts.current(wanted, there(charts, "never"))
+    assert charts.current(wanted, installed(charts, "never"))
 
 
 def test_the_kinds_of_a_chart_are_upgraded_with_it(

@@ -89,7 +89,7 @@ def test_status_says_how_nodes_that_stayed_behind_follow(
 
 
 @pytest.fixture
-def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reach]:
+def reach(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reach]:
     """A cluster whose pools are rolled at once, by AWS alone."""
     monkeypatch.setattr("infra.commands.images.roll", lambda *_words, **_options: 0)
     monkeypatch.setattr(upgrade, "GONE", 0)
@@ -104,18 +104,18 @@ def create(api: Api, name: str, **about: Any) -> None:
     api.create("/api/v1/nodes", node(name, pool="a100", **about))
 
 
-def test_nodes_of_instances_that_were_replaced_are_forgotten(there: Reach, api: Api) -> None:
+def test_nodes_of_instances_that_were_replaced_are_forgotten(reach: Reach, api: Api) -> None:
     create(api, "i-old", version="v1.35.4", ready=False)
     create(api, "i-new", version="v1.36.3")
-    assert upgrade._pool(there, "a100", "1.36") == "rolled to 1.36"
+    assert upgrade._pool(reach, "a100", "1.36") == "rolled to 1.36"
     assert api.find("/api/v1/nodes/i-old") is None
     assert api.find("/api/v1/nodes/i-new") is not None
 
 
-def test_a_pool_from_an_old_image_is_said(there: Reach, api: Api) -> None:
+def test_a_pool_from_an_old_image_is_said(reach: Reach, api: Api) -> None:
     create(api, "i-fresh", version="v1.35.4")
     with pytest.raises(DriveError, match=r"a100 .*v1\.35\.4"):
-        upgrade._pool(there, "a100", "1.36")
+        upgrade._pool(reach, "a100", "1.36")
     assert api.find("/api/v1/nodes/i-fresh") is not None
 
 
@@ -129,7 +129,7 @@ def test_the_plan_tells_of_charts_first(api: Api, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "there"),
+    ("version", "wanted", "reached"),
     [
         ("v1.36.2", "1.36", True),
         ("v1.35.9", "1.36", False),
@@ -139,8 +139,8 @@ def test_the_plan_tells_of_charts_first(api: Api, monkeypatch: pytest.MonkeyPatc
         ("v1.37.0", "1.36.2", True),
     ],
 )
-def test_a_node_is_behind_a_release_by_its_patch_too(version: str, wanted: str, there: bool) -> None:
-    assert at_least(version, wanted) == there
+def test_a_node_is_behind_a_release_by_its_patch_too(version: str, wanted: str, reached: bool) -> None:
+    assert at_least(version, wanted) == reached
 
 
 def test_the_plan_names_nodes_that_lack_a_patch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

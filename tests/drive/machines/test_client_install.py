@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from drive.machines.hosts import CHEF, Host, node_object, running
@@ -20,6 +21,9 @@ from infra.drive.ssh import CONFIG
 from infra.drive.ssh_connection import opened
 from infra.errors import DriveError
 from infra.model.software import Client
+
+Packaged: TypeAlias = Callable[[str, str], tuple[Client, Path]]
+"""Name, version → a client, and its package."""
 
 STATE = """\
 dpkg-query -W -f '${db:Status-Abbrev}${Version}' cinc chef 2>/dev/null
@@ -37,9 +41,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[[str, str], tuple[Client, Path]]:
-    """Name, version → a client, and its package."""
-
+def packaged(tmp_path: Path) -> Packaged:
     def make(name: str, version: str) -> tuple[Client, Path]:
         files = {f"/opt/{name}/bin/{name}-client": CHEF.encode()}
         file = Package(name, f"{version}-1", files).build(tmp_path)
@@ -54,10 +56,8 @@ def put(host: Host, client: Client, file: Path) -> bool:
         return install(remote, client, lambda _client, _architecture: file)
 
 
-def test_it_is_installed_once_held_and_found_by_the_survey(
-    host: Host, made: Callable[[str, str], tuple[Client, Path]]
-) -> None:
-    client, file = made("cinc", "18.7.10")
+def test_it_is_installed_once_held_and_found_by_the_survey(host: Host, packaged: Packaged) -> None:
+    client, file = packaged("cinc", "18.7.10")
     assert put(host, client, file)
     assert host.shell(STATE) == "hi 18.7.10-1/opt/cinc/bin/cinc-client\n"
     assert not put(host, client, file)
@@ -66,22 +66,18 @@ def test_it_is_installed_once_held_and_found_by_the_survey(
         assert survey(remote).packages["cinc"] == "18.7.10-1"
 
 
-def test_another_version_or_the_other_client_takes_its_place(
-    host: Host, made: Callable[[str, str], tuple[Client, Path]]
-) -> None:
-    put(host, *made("chef", "18.11.21"))
-    put(host, *made("cinc", "18.7.10"))
+def test_another_version_or_the_other_client_takes_its_place(host: Host, packaged: Packaged) -> None:
+    put(host, *packaged("chef", "18.11.21"))
+    put(host, *packaged("cinc", "18.7.10"))
     assert host.shell(STATE) == "hi 18.7.10-1/opt/cinc/bin/cinc-client\n", "the other one is gone"
-    put(host, *made("cinc", "18.0.1"))
+    put(host, *packaged("cinc", "18.0.1"))
     assert host.shell(STATE).startswith("hi 18.0.1-1"), "older ones too"
 
 
-def test_another_package_than_the_pinned_is_refused(
-    host: Host, made: Callable[[str, str], tuple[Client, Path]]
-) -> None:
-    put(host, *made("cinc", "18.7.10"))
-    client, _ = made("cinc", "18.8.0")
-    _, other = made("cinc", "18.9.9")
+def test_another_package_than_the_pinned_is_refused(host: Host, packaged: Packaged) -> None:
+    put(host, *packaged("cinc", "18.7.10"))
+    client, _ = packaged("cinc", "18.8.0")
+    _, other = packaged("cinc", "18.9.9")
     with pytest.raises(DriveError, match="pinned"):
         put(host, client, other)
     assert host.shell(STATE).startswith("hi 18.7.10-1")
@@ -89,7 +85,7 @@ def test_another_package_than_the_pinned_is_refused(
 
 
 def test_a_changed_pin_reaches_a_machine_that_has_a_client(
-    host: Host, tmp_path: Path, made: Callable[[str, str], tuple[Client, Path]]
+    host: Host, tmp_path: Path, packaged: Packaged
 ) -> None:
     build = tmp_path / "build"
     (build / "chef" / "nodes").mkdir(parents=True)
@@ -103,7 +99,7 @@ def test_a_changed_pin_reaches_a_machine_that_has_a_client(
     )
 
     def run(version: str, *, why_run: bool = False) -> None:
-        client, file = made("cinc", version)
+        client, file = packaged("cinc", version)
         installing = Installing(client, lambda _client, _architecture: file)
         (outcome,) = converge(
             build, [target], why_run=why_run, at_once=1, watcher=Silent(), installing=installing

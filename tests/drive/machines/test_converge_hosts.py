@@ -67,6 +67,12 @@ def targets(build: Path, *, roles: tuple[str, ...] = (), **behaviour: dict[str, 
     return found
 
 
+def gateway_tree(build: Path) -> None:
+    tree = build / "strongswan" / "lab" / "etc"
+    tree.mkdir(parents=True)
+    (tree / "frr.conf").write_text("router bgp 65010\n")
+
+
 def run(build: Path, wanted: list[Target], *, why_run: bool = False, at_once: int = 3) -> Run:
     return converge(build, wanted, why_run=why_run, at_once=at_once, watcher=Silent())
 
@@ -92,9 +98,7 @@ def test_every_machine_is_converged_and_a_second_run_changes_nothing(build: Path
 
 
 def test_the_machine_has_exactly_what_it_was_sent(build: Path, hosts: Hosts) -> None:
-    tree = build / "strongswan" / "lab" / "etc"
-    tree.mkdir(parents=True)
-    (tree / "frr.conf").write_text("router bgp 65010\n")
+    gateway_tree(build)
     run(build, targets(build, roles=("site-gateway",)))
     listed = hosts["titan-01"].shell("cd /var/lib/causeway/chef && find . -type f | sort").split()
     assert listed == [
@@ -143,9 +147,7 @@ def test_one_machine_down_and_one_failing_leave_the_others_going(build: Path, ho
 
 
 def test_a_gateway_keeps_a_new_firewall_only_when_it_lets_us_in_again(build: Path, hosts: Hosts) -> None:
-    tree = build / "strongswan" / "lab" / "etc"
-    tree.mkdir(parents=True)
-    (tree / "frr.conf").write_text("router bgp 65010\n")
+    gateway_tree(build)
     hosts["titan-02"].shell("mkdir /run/site-gateway && touch /run/site-gateway/firewall.before")
     found = by_name(run(build, targets(build, roles=("site-gateway",))))
     assert {name: each.phase for name, each in found.items()} == {
