@@ -13,6 +13,8 @@ from infra.drive.aws import Aws
 from infra.drive.engine import Engine, find_engine
 from infra.drive.lifecycle import Job
 from infra.drive.localaws import Server
+from infra.drive.secrets import Store, open_store
+from infra.model.cluster import Secrets
 
 MESSAGES = Path(__file__).parents[1] / "messages"
 
@@ -110,6 +112,24 @@ def moto_env() -> Iterator[dict[str, str]]:
         "AWS_SECRET_ACCESS_KEY": "test",
     }
     server.stop()
+
+
+@pytest.fixture
+def aws_env(moto_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The same, without the developer's own configuration of AWS."""
+    files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], str(tmp_path / "config"))
+    return moto_env | files
+
+
+@pytest.fixture(params=["local", "ssm"])
+def secrets_opener(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens the same store again, as the next command would: the encrypted file, or Parameter Store."""
+    if request.param == "ssm":
+        secrets = Secrets("ssm", f"/causeway/{tmp_path.name}", "us-west-2")
+        env = request.getfixturevalue("aws_env")
+    else:
+        secrets, env = Secrets("local", "", ""), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    return lambda: open_store(secrets, "lab", tmp_path / ".secrets", env)
 
 
 @pytest.fixture

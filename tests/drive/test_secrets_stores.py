@@ -18,21 +18,8 @@ Opener = Callable[[], Store]
 
 
 @pytest.fixture
-def aws_env(moto_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], str(tmp_path / "config"))
-    return moto_env | files
-
-
-@pytest.fixture(params=["local", "ssm"])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens the same store anew, as the next command would."""
-    if request.param == "ssm":
-        env = request.getfixturevalue("aws_env")
-        secrets = Secrets("ssm", f"/causeway/{tmp_path.name}", "us-west-2")
-    else:
-        env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-        secrets = Secrets("local", "", "")
-    return lambda: open_store(secrets, "lab", tmp_path / ".secrets", env)
+def opener(secrets_opener: Opener) -> Opener:
+    return secrets_opener
 
 
 def test_the_next_command_finds_what_is_put_and_not_what_is_deleted(opener: Opener) -> None:

@@ -12,27 +12,15 @@ from drive.pki.pki_lab import PASSPHRASE, Clock, Memory, revoked_serials
 from drive.pki.test_pki_easy_rsa import EASY_RSA, make
 
 from infra.drive.pki import Pki, PkiError, chunks
-from infra.drive.secrets import Store, open_store
-from infra.model.cluster import Secrets
+from infra.drive.secrets import Store
 
 Opener = Callable[[], Pki]
 """Opens the same PKI anew, as another engineer's command would."""
 
 
-@pytest.fixture(params=["local", "ssm"])
-def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    if request.param == "ssm":
-        secrets = Secrets("ssm", f"/causeway/{tmp_path.name}", "us-west-2")
-        files = dict.fromkeys(["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"], str(tmp_path / "config"))
-        env = request.getfixturevalue("moto_env") | files
-    else:
-        secrets, env = Secrets("local", "", ""), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    return lambda: open_store(secrets, "lab", tmp_path / ".secrets", env)
-
-
 @pytest.fixture
-def opener(open_one: Callable[[], Store], clock: Clock) -> Opener:
-    return lambda: Pki(open_one(), domain="lab.internal", clock=clock)
+def opener(secrets_opener: Callable[[], Store], clock: Clock) -> Opener:
+    return lambda: Pki(secrets_opener(), domain="lab.internal", clock=clock)
 
 
 def test_a_whole_life(opener: Opener, clock: Clock) -> None:
@@ -79,43 +67,45 @@ def test_one_revokes_what_the_other_renews(opener: Opener) -> None:
     assert after[new.serial].revoked is None
 
 
-def test_two_revoke_by_the_root_at_once(
-    open_one: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def easy_rsa_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not Path(EASY_RSA).exists():
         pytest.skip("needs the package easy-rsa")
-    folder = make(tmp_path / "easy-rsa", algorithm="ec")
+    return make(tmp_path_factory.mktemp("old") / "easy-rsa", algorithm="ec")
+
+
+@pytest.fixture
+def imported(secrets_opener: Callable[[], Store], easy_rsa_folder: Path) -> Opener:
+    """Opens a PKI whose root is easy-rsa's."""
     now = datetime.now(UTC)
-    late: list[str] = []
 
     def opened() -> Pki:
-        return Pki(open_one(), domain="lab.internal", clock=lambda: now)
+        return Pki(secrets_opener(), domain="lab.internal", clock=lambda: now)
 
-    opened().import_easy_rsa(folder, "", PASSPHRASE)
-    before = len(revoked_serials(opened().crl()))
+    opened().import_easy_rsa(easy_rsa_folder, "", PASSPHRASE)
+    return opened
+
+
+def test_two_revoke_by_the_root_at_once(imported: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(revoked_serials(imported().crl()))
+    late: list[str] = []
     real = chunks.add
 
     def add(store: Store, name: str, text: str) -> bool:
         if not late:  # just before the first one's list is kept, somebody else's is
             late.append(name)
-            opened().revoke("eve", passphrase=PASSPHRASE)
+            imported().revoke("eve", passphrase=PASSPHRASE)
         return real(store, name, text)
 
     monkeypatch.setattr(chunks, "add", add)
-    opened().revoke("ada", passphrase=PASSPHRASE)
-    revoked = {one.name for one in opened().certificates() if one.revoked}
+    imported().revoke("ada", passphrase=PASSPHRASE)
+    revoked = {one.name for one in imported().certificates() if one.revoked}
     assert revoked == {"ada", "ada@phone", "bob", "eve"}
-    assert len(revoked_serials(opened().crl())) == before + 3
+    assert len(revoked_serials(imported().crl())) == before + 3
 
 
-def test_a_list_that_others_never_leave_alone(
-    open_one: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not Path(EASY_RSA).exists():
-        pytest.skip("needs the package easy-rsa")
-    pki = Pki(open_one(), domain="lab.internal", clock=lambda: datetime.now(UTC))
-    pki.import_easy_rsa(make(tmp_path / "easy-rsa", algorithm="ec"), "", PASSPHRASE)
+def test_a_list_that_others_never_leave_alone(imported: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "add", lambda *_: False)
     with pytest.raises(PkiError):
-        pki.revoke("ada", passphrase=PASSPHRASE)
-    assert not [one for one in pki.certificates() if one.user == "ada" and one.revoked]
+        imported().revoke("ada", passphrase=PASSPHRASE)
+    assert not [one for one in imported().certificates() if one.user == "ada" and one.revoked]
